@@ -49,7 +49,7 @@ def endpoint(handler: Callable[[Call], Awaitable[Response]], **more: Any) -> End
 
 
 @pytest.mark.parametrize("declared", RESOURCES, ids=lambda each: each.name)
-async def test_nothing_is_asked_of_the_cluster_for_who_is_not_allowed(declared: Endpoint) -> None:
+async def test_unauthorized_request_never_reaches_the_cluster(declared: Endpoint) -> None:
     if declared.name in LISTS:
         return
     assert declared.needs, "what a client must be allowed is declared"
@@ -71,7 +71,7 @@ async def test_nothing_is_asked_of_the_cluster_for_who_is_not_allowed(declared: 
     assert name in ("t", "text", "mailbox", "kafka-cluster")
 
 
-async def test_lists_show_what_may_be_described() -> None:
+async def test_lists_show_only_what_the_client_may_describe() -> None:
     from uuid import UUID
 
     from penstock.internal_client.routes import PartitionRoute, TopicRoute
@@ -92,7 +92,7 @@ async def test_lists_show_what_may_be_described() -> None:
     assert [each["name"] for each in listed] == ["mine"]
 
 
-async def test_an_error_of_ours_shows_its_request_id_and_the_log_has_the_rest() -> None:
+async def test_internal_error_shows_request_id_and_is_logged() -> None:
     async def fail(call: Call) -> Response:
         raise RuntimeError(SECRET)
 
@@ -106,7 +106,7 @@ async def test_an_error_of_ours_shows_its_request_id_and_the_log_has_the_rest() 
     assert stage.metrics.http_answers.counts == {"500": 1}
 
 
-async def test_a_large_body_is_taken_apart_while_the_loop_goes_on() -> None:
+async def test_large_body_is_parsed_off_the_loop() -> None:
     async def count(call: Call) -> Response:
         return Response(str(len(call.body)))
 
@@ -121,7 +121,7 @@ async def test_a_large_body_is_taken_apart_while_the_loop_goes_on() -> None:
     assert turns > 20
 
 
-async def test_a_call_whose_client_goes_leaves_nothing_behind() -> None:
+async def test_call_of_disconnected_client_is_cleaned_up() -> None:
     started = asyncio.Event()
 
     async def wait(call: Call) -> Response:
@@ -145,7 +145,7 @@ async def test_a_call_whose_client_goes_leaves_nothing_behind() -> None:
     assert stage.metrics.http_answers.counts == {"499": 1}
 
 
-async def test_what_waits_is_told_of_a_stop_and_nothing_new_is_taken_but_health() -> None:
+async def test_stop_ends_waits_and_serves_only_health() -> None:
     started = asyncio.Event()
 
     async def wait(call: Call) -> Response:

@@ -34,7 +34,7 @@ def spoil(value: Any) -> None:
                 continue
 
 
-def test_what_is_handed_out_is_the_callers_own(tmp_path: Path) -> None:
+def test_returned_values_cannot_be_changed_for_others(tmp_path: Path) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
         await create(brokers)
         await stage.send(ORDERS, "1")

@@ -50,7 +50,7 @@ def refused(table: ConnectionTable, connection: Fake) -> RefusedConnection:
     return found
 
 
-def test_one_address_has_a_quarter_of_the_connections() -> None:
+def test_one_address_gets_a_quarter_of_the_connections() -> None:
     table = ConnectionTable(8)
     admitted(table, Fake("a"), Fake("a"))
     assert refused(table, Fake("a")).status == 429
@@ -72,14 +72,14 @@ def test_the_greediest_address_loses_its_oldest_waiting_connection() -> None:
     assert table.evictions == 1
 
 
-def test_connections_that_are_being_answered_are_not_evicted() -> None:
+def test_connection_with_request_in_progress_is_not_evicted() -> None:
     table = ConnectionTable(4, 4)
     working = admitted(table, *(Fake("a", waiting=False) for _ in range(4)))
     assert refused(table, Fake("b")).status == 503
     assert not any(each.is_evicted for each in working)
 
 
-def test_a_new_connection_displaces_no_address_that_has_no_more_than_its_own() -> None:
+def test_address_with_fewer_connections_is_not_evicted() -> None:
     table = ConnectionTable(4, 4)
     admitted(table, *(Fake(address) for address in "abcd"))
     assert refused(table, Fake("e")).status == 503
@@ -100,7 +100,7 @@ def test_trusted_proxies_have_no_limit_of_their_own() -> None:
     assert not any(each.is_evicted for each in proxied)
 
 
-def test_ipv6_is_counted_by_network_and_mapped_addresses_as_ipv4() -> None:
+def test_ipv6_counts_by_network_and_mapped_addresses_as_ipv4() -> None:
     assert client_of("2001:db8::1") == client_of("2001:db8::ffff:1") != client_of("2001:db8:0:1::1")
     assert client_of("::ffff:10.0.0.1") == "10.0.0.1"
     assert client_of("fe80::1%eth0") == client_of("fe80::2")
@@ -108,7 +108,7 @@ def test_ipv6_is_counted_by_network_and_mapped_addresses_as_ipv4() -> None:
     admitted(table, *(Fake(f"2001:db8::{number}") for number in range(8)))
 
 
-def test_the_reserve_is_bounded_and_the_newest_are_in_it() -> None:
+def test_reserve_is_bounded_and_keeps_the_newest() -> None:
     table = ConnectionTable(4, 1)
     admitted(table, *(Fake(address) for address in "abcd"))
     late = [Fake(str(number)) for number in range(RESERVED_CONNECTIONS + 3)]
@@ -121,7 +121,7 @@ def test_the_reserve_is_bounded_and_the_newest_are_in_it() -> None:
     assert [each.is_evicted for each in of_one].count(False) == 8
 
 
-def test_what_is_removed_leaves_nothing() -> None:
+def test_removed_connection_frees_its_place() -> None:
     table = ConnectionTable(4, 1)
     for _ in range(20):
         one, two = Fake("a"), Fake("a")
@@ -136,7 +136,7 @@ def test_what_is_removed_leaves_nothing() -> None:
     assert not table._reserve
 
 
-def test_networks_of_proxies_are_checked() -> None:
+def test_trusted_proxies_may_be_networks() -> None:
     assert BrokerConfig({"gateway.trusted.proxies": "10.0.0.0/8, ::1"})
     with pytest.raises(ConfigError):
         BrokerConfig({"gateway.trusted.proxies": "proxy.example"})
@@ -200,7 +200,7 @@ async def crowd(
 @pytest.mark.parametrize(
     "request_text", [LONG_POLL, EVENTS, UPGRADE, SLOW_BODY], ids=["polls", "events", "sockets", "bodies"]
 )
-def test_waiting_connections_of_a_few_addresses_lock_nobody_out(tmp_path: Path, request_text: str) -> None:
+def test_waiting_connections_of_few_addresses_do_not_block_others(tmp_path: Path, request_text: str) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
         await create(brokers)
         async with crowd(stage, request_text) as waiting:
@@ -230,7 +230,7 @@ def test_health_is_answered_when_every_address_has_one_connection(tmp_path: Path
     on_stage(tmp_path, scenario, gateway_max_connections="8")
 
 
-def test_a_proxy_that_is_trusted_has_all_the_connections_it_wants(tmp_path: Path) -> None:
+def test_trusted_proxy_may_take_all_connections(tmp_path: Path) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
         async with crowd(stage, LONG_POLL, addresses=1, each=30):
             assert (await ask_from(stage, "127.0.0.2", "/v1/topics"))[0] == 200
@@ -238,7 +238,7 @@ def test_a_proxy_that_is_trusted_has_all_the_connections_it_wants(tmp_path: Path
     on_stage(tmp_path, scenario, gateway_max_connections="40", gateway_trusted_proxies="127.0.0.2")
 
 
-def test_an_evicted_socket_is_told_to_connect_again_later(tmp_path: Path) -> None:
+def test_evicted_websocket_gets_close_code_1013(tmp_path: Path) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
         await create(brokers)
         url = f"ws://127.0.0.1:{stage.port}/v1/topics/{ORDERS}/stream"
@@ -269,7 +269,7 @@ STORMS = {
 
 
 @pytest.mark.parametrize("storm", STORMS)
-def test_a_storm_of_control_frames_ends_the_connection_at_once(tmp_path: Path, storm: str) -> None:
+def test_flood_of_control_frames_closes_the_connection(tmp_path: Path, storm: str) -> None:
     parsed: list[int] = []
 
     async def scenario(stage: Stage, brokers: Brokers) -> None:
@@ -290,7 +290,7 @@ def test_a_storm_of_control_frames_ends_the_connection_at_once(tmp_path: Path, s
     on_stage(tmp_path, scenario)
 
 
-def test_a_few_pings_and_a_large_message_are_taken(tmp_path: Path) -> None:
+def test_few_pings_and_a_large_message_are_accepted(tmp_path: Path) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
         await create(brokers)
         await stage.send(ORDERS, "one")
@@ -305,7 +305,7 @@ def test_a_few_pings_and_a_large_message_are_taken(tmp_path: Path) -> None:
     on_stage(tmp_path, scenario)
 
 
-def test_a_flood_of_messages_leaves_turns_to_others(tmp_path: Path) -> None:
+def test_flood_of_messages_does_not_starve_other_clients(tmp_path: Path) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
         await create(brokers)
         flooding = await open_from(stage, "127.0.0.2", UPGRADE)

@@ -35,7 +35,7 @@ def http(full: BrokerProcess) -> Iterator[httpx.Client]:
         yield client
 
 
-def test_http_answers_at_once_that_nothing_was_stored(http: httpx.Client) -> None:
+def test_full_disk_gets_507_at_once(http: httpx.Client) -> None:
     http.get("/receive", params={"user_id": "bob"}).raise_for_status()
     for path, body, headers in (
         ("/send", MESSAGE, {}),
@@ -63,7 +63,7 @@ def test_http_answers_at_once_that_nothing_was_stored(http: httpx.Client) -> Non
     assert http.get("/v1/topics/orders/messages").json()["messages"] == []
 
 
-def test_the_command_line_names_the_broker_whose_disk_is_full(
+def test_command_line_names_broker_with_full_disk(
     full: BrokerProcess, http: httpx.Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "lines"
@@ -77,7 +77,7 @@ def test_the_command_line_names_the_broker_whose_disk_is_full(
     assert "penstock topic truncate" in told
 
 
-def test_other_errors_of_the_storage_are_not_taken_for_a_full_disk() -> None:
+def test_other_storage_errors_are_not_reported_as_full_disk() -> None:
     problem = problem_of(BrokerError(ErrorCode.kafka_storage_error, "the log failed"))
     assert problem is not None
     assert problem.status == 503

@@ -47,7 +47,7 @@ def topic(http: httpx.Client, topic_name: str) -> str:
 # --- messages to users
 
 
-def test_the_two_calls_as_curl_makes_them(broker: BrokerProcess) -> None:
+def test_send_and_receive_work_with_curl(broker: BrokerProcess) -> None:
     base = f"http://127.0.0.1:{broker.http_port}"
     as_json = ["-H", "content-type: application/json", "-d"]
     body = '{"from_user": "ann", "to_user": "curly", "message": "hello \u00e4\u20ac"}'
@@ -92,7 +92,7 @@ def test_pages_follow_each_other(http: httpx.Client, topic_name: str) -> None:
     assert seen == sent == sorted(sent)
 
 
-def test_a_receiver_that_waits_hears_at_once(
+def test_long_poll_returns_when_message_arrives(
     http: httpx.Client, broker: BrokerProcess, topic_name: str
 ) -> None:
     found: list[httpx.Response] = []
@@ -152,14 +152,14 @@ def test_null_beside_a_value_is_the_same_as_absent(http: httpx.Client, topic: st
     assert [(each["key"], each["value"]) for each in found] == [("key", "text"), (None, "text")]
 
 
-def test_a_wait_ends(http: httpx.Client, topic_name: str) -> None:
+def test_long_poll_ends_after_its_wait(http: httpx.Client, topic_name: str) -> None:
     answer = http.get("/receive", params={"user_id": topic_name, "wait": "0.2"})
     assert answer.json() == {"messages": []}
     assert answer.elapsed.total_seconds() < 5
 
 
 @pytest.mark.usefixtures("starts_processes")
-def test_sends_with_one_idempotency_key_are_stored_once_also_over_a_crash(
+def test_idempotency_key_stores_once_across_a_crash(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     with serving(tmp_path_factory.mktemp("crash")) as process:
@@ -181,7 +181,7 @@ def test_sends_with_one_idempotency_key_are_stored_once_also_over_a_crash(
 # --- topics
 
 
-def test_a_topic_lives_through_its_resource(http: httpx.Client, topic: str) -> None:
+def test_topic_is_created_changed_and_deleted(http: httpx.Client, topic: str) -> None:
     listed = {each["name"]: each for each in http.get("/v1/topics").json()["topics"]}
     assert listed[topic]["partitions"] == 3
     assert http.patch(f"/v1/topics/{topic}", json={"partitions": 5}).json()["partitions"] == 5
@@ -197,7 +197,7 @@ def test_a_topic_lives_through_its_resource(http: httpx.Client, topic: str) -> N
     assert (gone.status_code, gone.json()["error"]) == (404, "UNKNOWN_TOPIC_OR_PARTITION")
 
 
-def test_what_cannot_be_made_is_said(http: httpx.Client, topic: str) -> None:
+def test_invalid_topic_is_refused_with_reason(http: httpx.Client, topic: str) -> None:
     for body, status, error in (
         ({"name": topic}, 409, "TOPIC_ALREADY_EXISTS"),
         ({"name": "."}, 400, "INVALID_TOPIC_EXCEPTION"),
@@ -215,7 +215,7 @@ def test_what_cannot_be_made_is_said(http: httpx.Client, topic: str) -> None:
     assert http.get("/v1/topics/new").status_code == 404
 
 
-def test_a_truncated_topic_begins_later(http: httpx.Client, topic: str) -> None:
+def test_truncated_topic_starts_at_new_offset(http: httpx.Client, topic: str) -> None:
     messages = [{"value": str(number), "partition": 1} for number in range(5)]
     http.post(f"/v1/topics/{topic}/messages", json={"messages": messages}).raise_for_status()
     answer = http.post(f"/v1/topics/{topic}/truncate", json={"partitions": [{"partition": 1, "offset": 3}]})
@@ -230,7 +230,7 @@ def test_a_truncated_topic_begins_later(http: httpx.Client, topic: str) -> None:
 # --- messages
 
 
-def test_messages_are_what_a_kafka_consumer_reads(
+def test_kafka_consumer_reads_produced_messages(
     http: httpx.Client, broker: BrokerProcess, topic: str
 ) -> None:
     messages = [
@@ -270,7 +270,9 @@ def test_messages_are_what_a_kafka_consumer_reads(
     assert last["value"] is None
 
 
-def test_a_key_goes_where_kafka_clients_put_it(http: httpx.Client, broker: BrokerProcess, topic: str) -> None:
+def test_key_goes_to_the_partition_of_kafka_clients(
+    http: httpx.Client, broker: BrokerProcess, topic: str
+) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap, "partitioner": "murmur2_random"})
     places: dict[str, int] = {}
     for number in range(10):
@@ -284,7 +286,7 @@ def test_a_key_goes_where_kafka_clients_put_it(http: httpx.Client, broker: Broke
         assert answer.json()["messages"][0]["partition"] == partition
 
 
-def test_a_binary_body_is_a_value_or_framed_messages(http: httpx.Client, topic: str) -> None:
+def test_binary_body_is_a_value_or_framed_messages(http: httpx.Client, topic: str) -> None:
     path = f"/v1/topics/{topic}/messages"
     one = http.post(
         path,
@@ -325,9 +327,7 @@ def test_messages_are_found_by_time_and_by_key(http: httpx.Client, topic_name: s
     assert all(each["timestamp_ms"] >= 1_000_003 for each in by_time["messages"])
 
 
-def test_a_key_is_found_in_all_partitions_also_after_some_were_added(
-    http: httpx.Client, topic_name: str
-) -> None:
+def test_key_is_found_in_added_partitions_too(http: httpx.Client, topic_name: str) -> None:
     configs = {"index.by.key": "true"}
     http.post("/v1/topics", json={"name": topic_name, "partitions": 2, "configs": configs}).raise_for_status()
     path = f"/v1/topics/{topic_name}/messages"
@@ -359,7 +359,7 @@ def test_a_key_is_found_in_all_partitions_also_after_some_were_added(
     assert http.get(path, params={"key": "k", "positions": "1:x"}).status_code == 400
 
 
-def test_an_idempotency_key_is_that_of_one_message(http: httpx.Client, topic_name: str) -> None:
+def test_idempotency_key_belongs_to_one_message(http: httpx.Client, topic_name: str) -> None:
     configs = {"index.by.key": "true"}
     http.post("/v1/topics", json={"name": topic_name, "partitions": 2, "configs": configs}).raise_for_status()
     path = f"/v1/topics/{topic_name}/messages"
@@ -379,7 +379,7 @@ def test_an_idempotency_key_is_that_of_one_message(http: httpx.Client, topic_nam
         assert http.post("/send", json=body, headers={"Idempotency-Key": "1"}).status_code == status
 
 
-def test_a_page_of_large_messages_is_short(http: httpx.Client, topic_name: str) -> None:
+def test_page_of_large_messages_has_few_of_them(http: httpx.Client, topic_name: str) -> None:
     for number in range(4):
         send(http, topic_name, f"{number}" * 700_000)
     received: list[str] = []
@@ -391,13 +391,13 @@ def test_a_page_of_large_messages_is_short(http: httpx.Client, topic_name: str) 
     assert received == ["0", "1", "2", "3"]
 
 
-def test_a_topic_without_the_index_says_what_it_lacks(http: httpx.Client, topic: str) -> None:
+def test_read_by_key_without_index_names_the_setting(http: httpx.Client, topic: str) -> None:
     answer = http.get(f"/v1/topics/{topic}/messages", params={"key": "k"})
     assert answer.status_code == 400
     assert "index.by.key=true" in answer.json()["detail"]
 
 
-def test_a_reader_waits_for_the_next_message(http: httpx.Client, broker: BrokerProcess, topic: str) -> None:
+def test_read_waits_for_the_next_message(http: httpx.Client, broker: BrokerProcess, topic: str) -> None:
     found: list[httpx.Response] = []
 
     def read() -> None:
@@ -413,9 +413,7 @@ def test_a_reader_waits_for_the_next_message(http: httpx.Client, broker: BrokerP
     assert [each["value"] for each in found[0].json()["messages"]] == ["x"]
 
 
-def test_a_message_that_is_too_large_is_told_from_those_that_are_stored(
-    http: httpx.Client, topic: str
-) -> None:
+def test_too_large_message_fails_alone(http: httpx.Client, topic: str) -> None:
     http.patch(f"/v1/topics/{topic}/configs", json={"max.message.bytes": "1000"}).raise_for_status()
     messages = [
         {"value": "s" * 600, "partition": 0},
@@ -431,7 +429,7 @@ def test_a_message_that_is_too_large_is_told_from_those_that_are_stored(
     ]
 
 
-def test_only_what_is_committed_is_read(http: httpx.Client, broker: BrokerProcess, topic: str) -> None:
+def test_only_committed_messages_are_read(http: httpx.Client, broker: BrokerProcess, topic: str) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic})
     producer.init_transactions(20)
     for outcome in (producer.abort_transaction, producer.commit_transaction):
@@ -457,9 +455,7 @@ def test_only_what_is_committed_is_read(http: httpx.Client, broker: BrokerProces
 # --- groups, the cluster, the gateway itself
 
 
-def test_a_group_is_described_reset_and_deleted(
-    http: httpx.Client, broker: BrokerProcess, topic: str
-) -> None:
+def test_group_is_described_reset_and_deleted(http: httpx.Client, broker: BrokerProcess, topic: str) -> None:
     messages = [{"value": str(number), "partition": 0} for number in range(10)]
     http.post(f"/v1/topics/{topic}/messages", json={"messages": messages}).raise_for_status()
     consumer = Consumer(
@@ -504,7 +500,7 @@ def test_the_cluster_and_its_brokers_are_shown(http: httpx.Client, broker: Broke
     assert http.get("/v1/brokers/77/configs").status_code == 404
 
 
-def test_allowed_origins_and_no_others_may_use_it_from_a_page(http: httpx.Client) -> None:
+def test_only_allowed_origins_pass_cors(http: httpx.Client) -> None:
     own = http.get("/v1/topics", headers={"origin": "https://app.example"})
     assert own.headers["access-control-allow-origin"] == "https://app.example"
     assert "access-control-allow-credentials" not in own.headers
@@ -518,7 +514,7 @@ def test_allowed_origins_and_no_others_may_use_it_from_a_page(http: httpx.Client
     assert "POST" in preflight.headers["access-control-allow-methods"]
 
 
-def test_a_page_of_elsewhere_changes_nothing(http: httpx.Client, topic: str) -> None:
+def test_foreign_page_cannot_change_anything(http: httpx.Client, topic: str) -> None:
     """A browser sends such a request without asking, and keeps only the answer from the page."""
     abort = "/v1/transactions/nobodys/abort"
     assert http.post(abort, headers={"origin": "https://evil.example"}).status_code == 403
@@ -526,7 +522,7 @@ def test_a_page_of_elsewhere_changes_nothing(http: httpx.Client, topic: str) -> 
     assert http.get("/v1/topics", headers={"origin": "https://evil.example"}).status_code == 200
 
 
-def test_the_page_needs_nothing_from_elsewhere(http: httpx.Client) -> None:
+def test_page_loads_no_external_assets(http: httpx.Client) -> None:
     page = http.get("/")
     assert page.headers["content-type"] == "text/html; charset=utf-8"
     assert "default-src 'none'" in page.headers["content-security-policy"]
@@ -535,7 +531,7 @@ def test_the_page_needs_nothing_from_elsewhere(http: httpx.Client) -> None:
     assert "<script" not in page.text
 
 
-def test_metrics_count_requests_and_answers(http: httpx.Client) -> None:
+def test_metrics_count_requests_and_responses(http: httpx.Client) -> None:
     http.post("/send", json={"from_user": "ann", "to_user": "bob", "message": "hi"})
     http.get("/nope")
     text = http.get("/metrics").text
@@ -544,14 +540,14 @@ def test_metrics_count_requests_and_answers(http: httpx.Client) -> None:
     assert "penstock_http_open_requests 0.0" in text
 
 
-def test_head_says_what_get_would(http: httpx.Client) -> None:
+def test_head_has_the_headers_of_get(http: httpx.Client) -> None:
     answer = http.head("/health")
     assert (answer.status_code, answer.content) == (200, b"")
     assert http.head("/nope").status_code == 404
 
 
 @pytest.mark.usefixtures("starts_processes")
-def test_a_stop_does_not_wait_for_those_who_wait(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_stop_does_not_wait_for_long_polls(tmp_path_factory: pytest.TempPathFactory) -> None:
     with serving(tmp_path_factory.mktemp("stop")) as process:
         answers: list[httpx.Response] = []
 

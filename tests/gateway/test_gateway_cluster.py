@@ -21,7 +21,7 @@ USERS = [f"user-{number}" for number in range(4)]
 
 
 @pytest.mark.usefixtures("starts_clusters")
-def test_nothing_acknowledged_is_lost_when_leaders_are_killed(tmp_path: Path) -> None:
+def test_no_acknowledged_message_is_lost_when_leaders_are_killed(tmp_path: Path) -> None:
     cluster = ClusterProcesses(tmp_path, 3, SETTINGS)
     try:
         cluster.start()
@@ -50,7 +50,7 @@ def _kill_leaders(cluster: ClusterProcesses, traffic: Traffic) -> None:
 
 
 @pytest.mark.usefixtures("starts_processes")
-def test_nothing_is_lost_when_partitions_are_added(tmp_path: Path) -> None:
+def test_no_message_is_lost_when_partitions_are_added(tmp_path: Path) -> None:
     settings = ("mailbox.num.partitions=2", "durability=os")
     with serving(tmp_path, settings) as broker, GatewayProcess(tmp_path, broker.bootstrap) as gateway:
         inside = f"http://127.0.0.1:{broker.http_port}"

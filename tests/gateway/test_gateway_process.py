@@ -28,7 +28,7 @@ def broker(starts_processes: None, tmp_path: Path) -> Iterator[BrokerProcess]:
         yield process
 
 
-def test_what_one_gateway_took_another_gives(broker: BrokerProcess, tmp_path: Path) -> None:
+def test_message_sent_to_one_gateway_is_received_from_another(broker: BrokerProcess, tmp_path: Path) -> None:
     with (
         GatewayProcess(tmp_path, broker.bootstrap) as one,
         GatewayProcess(tmp_path, broker.bootstrap) as other,
@@ -41,7 +41,7 @@ def test_what_one_gateway_took_another_gives(broker: BrokerProcess, tmp_path: Pa
         assert (one.stop(), other.stop()) == (0, 0)
 
 
-def test_workers_share_a_port_and_one_that_dies_is_replaced(broker: BrokerProcess, tmp_path: Path) -> None:
+def test_workers_share_a_port_and_dead_worker_is_replaced(broker: BrokerProcess, tmp_path: Path) -> None:
     import psutil
 
     with GatewayProcess(tmp_path, broker.bootstrap, workers=2) as gateway:
@@ -60,7 +60,7 @@ def test_workers_share_a_port_and_one_that_dies_is_replaced(broker: BrokerProces
         assert not left, "workers end with the process that looks after them"
 
 
-def test_a_worker_whose_parent_ended_while_it_started_ends_too(broker: BrokerProcess, tmp_path: Path) -> None:
+def test_worker_ends_with_its_parent_during_start(broker: BrokerProcess, tmp_path: Path) -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     options = ["--bootstrap", broker.bootstrap, "--http-port", str(free_ports(1)[0])]
@@ -69,9 +69,7 @@ def test_a_worker_whose_parent_ended_while_it_started_ends_too(broker: BrokerPro
     assert subprocess.run(command, timeout=PATIENCE_SECONDS).returncode == 0
 
 
-def test_metrics_are_those_of_all_workers_also_after_one_was_replaced(
-    broker: BrokerProcess, tmp_path: Path
-) -> None:
+def test_metrics_cover_all_workers_after_a_replacement(broker: BrokerProcess, tmp_path: Path) -> None:
     import psutil
 
     def workers() -> set[str]:
@@ -92,7 +90,7 @@ def test_metrics_are_those_of_all_workers_also_after_one_was_replaced(
 
 
 @pytest.mark.usefixtures("starts_processes")
-def test_without_a_cluster_it_says_that_none_is_there(tmp_path: Path) -> None:
+def test_unreachable_cluster_gets_503(tmp_path: Path) -> None:
     [port] = free_ports(1)
     with GatewayProcess(tmp_path, f"127.0.0.1:{port}", QUICK) as gateway:
         for answer in (
@@ -108,7 +106,7 @@ def test_without_a_cluster_it_says_that_none_is_there(tmp_path: Path) -> None:
         assert gateway.stop() == 0
 
 
-def test_an_answer_that_does_not_come_is_an_unknown_outcome(broker: BrokerProcess, tmp_path: Path) -> None:
+def test_lost_response_gets_504_with_unknown_outcome(broker: BrokerProcess, tmp_path: Path) -> None:
     with GatewayProcess(tmp_path, broker.bootstrap, QUICK) as gateway, httpx.Client(timeout=60) as http:
         first = http.post(f"{gateway.url}/send", json=BODY, headers={"idempotency-key": "1"}).json()
         os.kill(broker.pid, signal.SIGSTOP)
@@ -124,7 +122,7 @@ def test_an_answer_that_does_not_come_is_an_unknown_outcome(broker: BrokerProces
         assert [each["message_id"] for each in found] == [first["message_id"], again.json()["message_id"]]
 
 
-def test_a_taken_port_and_a_wrong_address_are_said(broker: BrokerProcess) -> None:
+def test_taken_port_and_invalid_address_are_reported(broker: BrokerProcess) -> None:
     for arguments, says in (
         (["--http-port", str(broker.http_port)], "cannot listen"),
         (["--bootstrap", "nonsense:port"], "--bootstrap"),

@@ -73,7 +73,7 @@ def served(test: Callable[[Fixture], Awaitable[None]]) -> None:
         (Health(BrokerState.SERVING, failed_logs=("orders-0",)), 503),
     ],
 )
-def test_health_says_whether_the_broker_serves(health: Health, status: int) -> None:
+def test_health_shows_whether_the_broker_serves(health: Health, status: int) -> None:
     async def test(fixture: Fixture) -> None:
         fixture.health = health
         answer = await get(fixture.port, "/health")
@@ -124,7 +124,7 @@ def test_health_shows_damage_and_alarms_and_stays_200() -> None:
     served(test)
 
 
-def test_a_thousand_failed_logs_are_counted_but_not_all_listed() -> None:
+def test_many_failed_logs_are_counted_but_not_all_listed() -> None:
     async def test(fixture: Fixture) -> None:
         fixture.health = Health(BrokerState.SERVING, tuple(f"t-{number}" for number in range(1000)))
         body = json.loads((await get(fixture.port, "/health")).body)
@@ -134,7 +134,7 @@ def test_a_thousand_failed_logs_are_counted_but_not_all_listed() -> None:
     served(test)
 
 
-def test_metrics_are_prometheus_text_of_this_moment() -> None:
+def test_metrics_are_current_prometheus_text() -> None:
     async def test(fixture: Fixture) -> None:
         fixture.metrics.observe_request(0, 0.01)
         answer = await get(fixture.port, "/metrics")
@@ -149,14 +149,14 @@ def test_metrics_are_prometheus_text_of_this_moment() -> None:
     ("method", "path", "status"),
     [("GET", "/", 404), ("POST", "/metrics", 405), ("GET", "/health/../etc", 404)],
 )
-def test_anything_else_is_refused(method: str, path: str, status: int) -> None:
+def test_other_paths_are_refused(method: str, path: str, status: int) -> None:
     async def test(fixture: Fixture) -> None:
         assert (await get(fixture.port, path, method)).status == status
 
     served(test)
 
 
-def test_bytes_that_are_not_http_are_answered_with_a_refusal() -> None:
+def test_bytes_that_are_not_http_get_400() -> None:
     async def test(fixture: Fixture) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", fixture.port)
         writer.write(b"\x00\x00\x00\x10garbage\r\n\r\n")
@@ -167,7 +167,7 @@ def test_bytes_that_are_not_http_are_answered_with_a_refusal() -> None:
     served(test)
 
 
-def test_a_taken_port_is_an_os_error_and_not_the_end_of_the_process() -> None:
+def test_taken_port_raises_os_error() -> None:
     async def test(fixture: Fixture) -> None:
         other = HttpService(fixture.threads, fixture.metrics, lambda: fixture.health)
         with pytest.raises(OSError, match="address already in use"):
@@ -177,7 +177,7 @@ def test_a_taken_port_is_an_os_error_and_not_the_end_of_the_process() -> None:
     served(test)
 
 
-def test_signals_stay_with_the_broker() -> None:
+def test_server_leaves_signals_to_the_broker() -> None:
     before = signal.getsignal(signal.SIGTERM)
 
     async def test(fixture: Fixture) -> None:
@@ -186,7 +186,7 @@ def test_signals_stay_with_the_broker() -> None:
     served(test)
 
 
-def test_stop_ends_connections_that_are_kept_alive() -> None:
+def test_stop_closes_keep_alive_connections() -> None:
     async def run() -> None:
         async with serving() as fixture:
             reader, writer = await asyncio.open_connection("127.0.0.1", fixture.port)
@@ -199,7 +199,7 @@ def test_stop_ends_connections_that_are_kept_alive() -> None:
     asyncio.run(run())
 
 
-def test_idle_connections_keep_no_health_check_out() -> None:
+def test_idle_connections_do_not_block_health_checks() -> None:
     async def test(fixture: Fixture) -> None:
         idle = [await asyncio.open_connection("127.0.0.1", fixture.port) for _ in range(MAX_CONNECTIONS + 20)]
         for _, writer in idle[:50]:
@@ -213,7 +213,7 @@ def test_idle_connections_keep_no_health_check_out() -> None:
     served(test)
 
 
-def test_a_request_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_incomplete_request_head_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.gateway.http.server.IDLE_SECONDS", 0.05)
 
     async def test(fixture: Fixture) -> None:
@@ -225,7 +225,7 @@ def test_a_request_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) 
     served(test)
 
 
-def test_nothing_is_written_into_an_answer_that_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_response_in_progress_is_not_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     """A byte of a next request that never comes, while this one is answered."""
     monkeypatch.setattr("penstock.gateway.http.server.HEAD_SECONDS", 0.05)
     monkeypatch.setattr("penstock.gateway.http.server.SWEEP_SECONDS", 0.02)
@@ -254,7 +254,7 @@ def test_nothing_is_written_into_an_answer_that_is_under_way(monkeypatch: pytest
     asyncio.run(test())
 
 
-def test_a_request_to_upgrade_that_is_not_a_get_is_answered_as_it_is() -> None:
+def test_upgrade_request_with_other_method_is_served_as_it_is() -> None:
     async def test(fixture: Fixture) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", fixture.port)
         writer.write(b"POST /health HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n")
@@ -264,7 +264,7 @@ def test_a_request_to_upgrade_that_is_not_a_get_is_answered_as_it_is() -> None:
     served(test)
 
 
-def test_a_body_that_never_comes_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_incomplete_body_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.gateway.http.server.BODY_SECONDS", 0.05)
     monkeypatch.setattr("penstock.gateway.http.server.SWEEP_SECONDS", 0.02)
 
@@ -292,7 +292,7 @@ def test_a_body_that_never_comes_is_given_up(monkeypatch: pytest.MonkeyPatch) ->
     asyncio.run(test())
 
 
-def test_a_connection_that_is_used_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_used_connection_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.gateway.http.server.IDLE_SECONDS", 0.2)
 
     async def test(fixture: Fixture) -> None:

@@ -20,7 +20,7 @@ class Clock:
         return round(self.seconds * 1000)
 
 
-def test_a_client_has_so_many_requests_open_and_others_theirs() -> None:
+def test_open_requests_are_limited_per_client() -> None:
     limits = ClientLimits(CONFIG, Clock())
     limits.enter("a")
     limits.enter("a")
@@ -34,7 +34,7 @@ def test_a_client_has_so_many_requests_open_and_others_theirs() -> None:
     limits.enter("a")
 
 
-def test_a_client_asks_so_often_in_a_second_and_again_in_the_next() -> None:
+def test_request_rate_is_limited_per_second() -> None:
     clock = Clock()
     limits = ClientLimits(CONFIG, clock)
     for _ in range(3):
@@ -47,7 +47,7 @@ def test_a_client_asks_so_often_in_a_second_and_again_in_the_next() -> None:
     limits.enter("a")
 
 
-def test_a_client_that_has_gone_leaves_nothing() -> None:
+def test_disconnected_client_uses_no_memory() -> None:
     limits = ClientLimits(CONFIG, Clock())
     limits.enter("a")
     limits.leave("a")
@@ -55,7 +55,7 @@ def test_a_client_that_has_gone_leaves_nothing() -> None:
     assert not limits._open
 
 
-def test_bodies_take_so_much_memory_and_those_of_one_client_half_of_it() -> None:
+def test_body_memory_is_limited_and_half_of_it_per_client() -> None:
     limits = ClientLimits(BrokerConfig({"gateway.bodies.max.bytes": str(1 << 20)}), Clock())
     limits.hold("a", 1 << 19)
     with pytest.raises(Problem):

@@ -20,7 +20,7 @@ WAYS = ["gateway", "kafka"]
 """How messages are sent."""
 
 
-async def test_messages_come_in_order_and_after_the_last_one_seen() -> None:
+async def test_messages_come_in_order_after_the_last_one_seen() -> None:
     stage = Stage()
     ids = [await stage.mailbox.send("ann", "bob", f"m{number}", None) for number in range(5)]
     await stage.mailbox.send("ann", "carl", "other", None)
@@ -31,7 +31,7 @@ async def test_messages_come_in_order_and_after_the_last_one_seen() -> None:
     assert await stage.received("bob", ids[4]) == []
 
 
-async def test_an_id_of_another_user_is_a_problem() -> None:
+async def test_id_of_another_user_is_refused() -> None:
     stage = Stage()
     mine = await stage.mailbox.send("ann", "bob", "m", None)
     for user, last in (("carl", mine), ("bob", mine[:-1] + "v"), ("bob", "nonsense")):
@@ -40,14 +40,14 @@ async def test_an_id_of_another_user_is_a_problem() -> None:
         assert caught.value.status == 400
 
 
-async def test_an_id_whose_message_has_expired_goes_on_with_the_oldest() -> None:
+async def test_id_of_expired_message_continues_with_the_oldest() -> None:
     stage = Stage(partitions=1)
     ids = [await stage.mailbox.send("ann", "bob", f"m{number}", None) for number in range(5)]
     stage.topic.log_start = 3
     assert await stage.received("bob", ids[0]) == ["m3", "m4"]
 
 
-async def test_a_topic_that_was_made_again_knows_no_old_ids() -> None:
+async def test_recreated_topic_refuses_old_ids() -> None:
     stage = Stage()
     old = await stage.mailbox.send("ann", "bob", "m", None)
     from uuid import UUID
@@ -65,7 +65,7 @@ async def test_a_topic_that_was_made_again_knows_no_old_ids() -> None:
     st.lists(st.tuples(st.sampled_from([*USERS, "grow"]), st.sampled_from(WAYS)), max_size=40),
     st.integers(1, 7),
 )
-def test_a_reader_misses_nothing_and_sees_nothing_twice_while_partitions_are_added(
+def test_reader_gets_each_message_once_while_partitions_are_added(
     steps: list[tuple[str, str]], page: int
 ) -> None:
     async def run() -> None:
@@ -104,7 +104,7 @@ def test_a_reader_misses_nothing_and_sees_nothing_twice_while_partitions_are_add
     asyncio.run(run())
 
 
-async def test_a_send_that_is_repeated_after_partitions_were_added_is_stored_once() -> None:
+async def test_retry_after_partitions_were_added_is_stored_once() -> None:
     stage = Stage(partitions=1)
     user = next(user for user in USERS if partition_for(user.encode(), 5) != 0)
     first = await stage.mailbox.send("ann", user, "once", "key-1")
@@ -117,7 +117,7 @@ async def test_a_send_that_is_repeated_after_partitions_were_added_is_stored_onc
     assert await stage.received(user) == ["once", "twice"]
 
 
-async def test_what_is_acknowledged_too_late_for_its_partition_count_is_unknown() -> None:
+async def test_late_acknowledgement_under_old_count_is_unknown_outcome() -> None:
     stage = Stage(partitions=1)
     await stage.mailbox.send("ann", "bob", "first", None)
     stage.topic.held = asyncio.Event()
@@ -129,7 +129,7 @@ async def test_what_is_acknowledged_too_late_for_its_partition_count_is_unknown(
         await sending
 
 
-async def test_what_is_stored_while_the_cluster_goes_away_is_unknown_and_not_refused() -> None:
+async def test_send_to_vanishing_cluster_is_unknown_outcome() -> None:
     stage = Stage(partitions=1)
     await stage.mailbox.send("ann", "bob", "first", None)
     stage.topic.held = asyncio.Event()
@@ -142,7 +142,7 @@ async def test_what_is_stored_while_the_cluster_goes_away_is_unknown_and_not_ref
         await sending
 
 
-async def test_gateways_that_see_new_partitions_at_different_times_use_them_from_the_same_time_on() -> None:
+async def test_gateways_switch_to_new_partitions_at_the_same_time() -> None:
     stage = Stage(partitions=1)
     other = stage.another_gateway()
     await stage.mailbox.send("ann", "bob", "0", None)
@@ -161,7 +161,7 @@ async def test_gateways_that_see_new_partitions_at_different_times_use_them_from
     assert await stage.received("bob") == ["0", "1", "2", "3", "4", "5"]
 
 
-async def test_a_gateway_that_cannot_see_the_cluster_does_not_send() -> None:
+async def test_gateway_without_metadata_does_not_send() -> None:
     stage = Stage()
     await stage.mailbox.send("ann", "bob", "m", None)
     stage.topic.is_away = True
@@ -170,7 +170,7 @@ async def test_a_gateway_that_cannot_see_the_cluster_does_not_send() -> None:
         await stage.mailbox.send("ann", "bob", "m", None)
 
 
-async def test_a_damaged_message_is_told_and_passed() -> None:
+async def test_damaged_message_is_reported_and_skipped() -> None:
     stage = Stage(partitions=1)
     sent = [await stage.mailbox.send("ann", "bob", str(number), None) for number in range(3)]
     stage.topic.damaged = 1
@@ -181,7 +181,7 @@ async def test_a_damaged_message_is_told_and_passed() -> None:
     assert await stage.received("bob", caught.value.extra["last_message_id"]) == ["2"]
 
 
-async def test_a_forged_layout_hides_no_other_message() -> None:
+async def test_forged_layout_hides_no_other_message() -> None:
     stage = Stage(partitions=1)
     await stage.received("nobody")
     await stage.grow(4)
@@ -192,7 +192,7 @@ async def test_a_forged_layout_hides_no_other_message() -> None:
     assert (await stage.received(user)).count("true") == 4
 
 
-async def test_what_others_have_written_by_kafka_is_received_too() -> None:
+async def test_messages_of_kafka_producers_are_received() -> None:
     stage = Stage(partitions=3)
     await stage.received("bob")
     partition = partition_for(b"bob", 3)

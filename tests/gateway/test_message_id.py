@@ -13,7 +13,7 @@ places = st.builds(MessageId, st.integers(0, 65_535), st.integers(0, 2**63 - 1),
 
 
 @given(places, st.binary(max_size=20))
-def test_an_id_gives_its_place_back(place: MessageId, user: bytes) -> None:
+def test_id_decodes_to_its_position(place: MessageId, user: bytes) -> None:
     text = encode(place, TOPIC, user)
     assert len(text) == TEXT_LENGTH
     assert decode(text, TOPIC, user) == place
@@ -26,14 +26,14 @@ def test_ids_sort_by_layout_and_offset(one: MessageId, other: MessageId) -> None
 
 
 @given(places)
-def test_an_id_of_another_user_or_topic_is_none(place: MessageId) -> None:
+def test_id_of_another_user_or_topic_is_refused(place: MessageId) -> None:
     text = encode(place, TOPIC, b"ann")
     assert decode(text, TOPIC, b"bob") is None
     assert decode(text, TopicId(UUID(int=8)), b"ann") is None
 
 
 @given(places, st.integers(0, TEXT_LENGTH - 1), st.characters())
-def test_a_mistyped_id_is_none(place: MessageId, position: int, character: str) -> None:
+def test_mistyped_id_is_refused(place: MessageId, position: int, character: str) -> None:
     text = encode(place, TOPIC, b"ann")
     mistyped = text[:position] + character + text[position + 1 :]
     if mistyped != text:
@@ -41,5 +41,5 @@ def test_a_mistyped_id_is_none(place: MessageId, position: int, character: str) 
 
 
 @given(st.text(max_size=40))
-def test_any_text_is_an_id_or_none(text: str) -> None:
+def test_any_text_is_an_id_or_refused(text: str) -> None:
     decode(text, TOPIC, b"ann")

@@ -75,7 +75,7 @@ def interface(broker: BrokerProcess, document: Any) -> Any:
 
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
 @pytest.mark.parametrize("name", [endpoint.name for endpoint in RESOURCES])
-def test_every_endpoint_answers_as_the_document_says(interface: Any, name: str, mode: GenerationMode) -> None:
+def test_every_endpoint_responds_as_documented(interface: Any, name: str, mode: GenerationMode) -> None:
     operation = interface.find_operation_by_id(name)
     try:
         strategy = operation.as_strategy(generation_mode=mode)
@@ -92,7 +92,7 @@ def test_every_endpoint_answers_as_the_document_says(interface: Any, name: str, 
         assert mode is GenerationMode.NEGATIVE, "what is right can be asked for"
 
 
-def test_all_that_is_served_is_in_the_document(document: Any) -> None:
+def test_every_served_path_is_documented(document: Any) -> None:
     for endpoint in RESOURCES:
         operation = document["paths"][endpoint.path][endpoint.method.lower()]
         assert operation["operationId"] == endpoint.name
@@ -100,7 +100,7 @@ def test_all_that_is_served_is_in_the_document(document: Any) -> None:
     assert len(set(names)) == len(names)
 
 
-def test_every_path_of_the_document_is_served_with_its_methods(broker: BrokerProcess, document: Any) -> None:
+def test_every_documented_path_is_served(broker: BrokerProcess, document: Any) -> None:
     with client_of(broker) as http:
         for path, operations in document["paths"].items():
             concrete = path.replace("{topic}", "a").replace("{group}", "g").replace("{broker}", "1")
@@ -109,7 +109,7 @@ def test_every_path_of_the_document_is_served_with_its_methods(broker: BrokerPro
             assert set(allowed) - {"HEAD", "OPTIONS"} == {method.upper() for method in operations}
 
 
-def test_examples_on_the_page_are_of_their_schemas() -> None:
+def test_examples_on_the_page_match_their_schemas() -> None:
     for endpoint in RESOURCES:
         schemas = [*endpoint.bodies.values(), *(answer.schema for answer in endpoint.responses.values())]
         for schema in schemas:
@@ -119,7 +119,7 @@ def test_examples_on_the_page_are_of_their_schemas() -> None:
 
 
 @pytest.mark.usefixtures("starts_processes")
-def test_a_broker_without_the_gateway_serves_health_and_metrics_alone(
+def test_broker_without_gateway_serves_health_and_metrics_alone(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     with (

@@ -33,7 +33,7 @@ async def problem(events: Events) -> int:
     return int(fields["data"]["status"])
 
 
-def test_a_stream_goes_on_with_the_next_leader(tmp_path: Path) -> None:
+def test_stream_continues_with_the_next_leader(tmp_path: Path) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
         await eventually_async(
             lambda: all(len(each._metadata.image.brokers) == 3 for each in brokers.running.values())
@@ -56,7 +56,7 @@ def test_a_stream_goes_on_with_the_next_leader(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("parameters", [{"from": "earliest"}, {"group": "readers"}])
-def test_a_stream_that_retention_overtakes_goes_on_with_the_oldest(
+def test_stream_overtaken_by_retention_continues_at_log_start(
     tmp_path: Path, parameters: dict[str, str]
 ) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
@@ -73,7 +73,7 @@ def test_a_stream_that_retention_overtakes_goes_on_with_the_oldest(
     on_stage(tmp_path, scenario)
 
 
-def test_partitions_that_are_added_are_read_from_their_beginning(tmp_path: Path) -> None:
+def test_added_partitions_are_read_from_their_start(tmp_path: Path) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
         await create(brokers)
         async with stage.events(EVENTS) as events:
@@ -92,7 +92,7 @@ def test_partitions_that_are_added_are_read_from_their_beginning(tmp_path: Path)
 
 @pytest.mark.parametrize("parameters", [{}, {"group": "readers"}])
 @pytest.mark.parametrize("again", [False, True])
-def test_streams_of_a_topic_that_is_gone_end_and_say_so(
+def test_streams_of_deleted_topic_end_with_a_problem(
     tmp_path: Path, parameters: dict[str, str], again: bool
 ) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
@@ -110,7 +110,7 @@ def test_streams_of_a_topic_that_is_gone_end_and_say_so(
     on_stage(tmp_path, scenario)
 
 
-def test_a_client_that_leaves_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_stream_of_disconnected_client_is_closed(tmp_path: Path) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
         await create(brokers)
         tasks = len(asyncio.all_tasks())
@@ -126,7 +126,7 @@ def test_a_client_that_leaves_leaves_nothing_behind(tmp_path: Path) -> None:
     on_stage(tmp_path, scenario)
 
 
-def test_when_the_gateway_stops_streams_end_and_groups_are_left(tmp_path: Path) -> None:
+def test_gateway_stop_ends_streams_and_leaves_groups(tmp_path: Path) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
         await create(brokers)
         await stage.send(ORDERS, *map(str, range(3)))
@@ -147,7 +147,7 @@ def test_when_the_gateway_stops_streams_end_and_groups_are_left(tmp_path: Path) 
     on_stage(tmp_path, scenario)
 
 
-def test_a_slow_reader_of_events_costs_no_more_than_its_socket(tmp_path: Path) -> None:
+def test_slow_event_reader_holds_only_its_socket_buffer(tmp_path: Path) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
         await create(brokers)
         reader, writer = await asyncio.open_connection("127.0.0.1", stage.port, limit=4_096)

@@ -112,7 +112,7 @@ def send_mail(gateways: Gateways, number: int) -> None:
 
 
 @pytest.mark.usefixtures("starts_clusters")
-def test_readers_get_what_was_acknowledged_whoever_is_killed(tmp_path: Path) -> None:
+def test_streams_deliver_acknowledged_messages_despite_kills(tmp_path: Path) -> None:
     cluster = ClusterProcesses(tmp_path, 3)
     readers: list[Reader] = []
     gateways = Gateways(cluster)

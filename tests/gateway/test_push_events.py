@@ -19,7 +19,7 @@ async def create(brokers: Brokers, partitions: int = 1) -> None:
     await Harness(next(iter(brokers.running.values()))).create(ORDERS, partitions=partitions)
 
 
-def test_what_is_sent_arrives_in_order_with_all_that_it_has(tmp_path: Path) -> None:
+def test_messages_arrive_in_order_with_all_fields(tmp_path: Path) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
         await create(brokers)
         await stage.send(ORDERS, "old")
@@ -45,7 +45,7 @@ def test_what_is_sent_arrives_in_order_with_all_that_it_has(tmp_path: Path) -> N
     on_stage(tmp_path, scenario)
 
 
-def test_a_client_that_comes_again_gets_what_follows_the_last_it_saw(tmp_path: Path) -> None:
+def test_reconnect_resumes_after_the_last_event_seen(tmp_path: Path) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
         await create(brokers, partitions=3)
         for partition in range(3):
@@ -64,7 +64,7 @@ def test_a_client_that_comes_again_gets_what_follows_the_last_it_saw(tmp_path: P
     on_stage(tmp_path, scenario)
 
 
-def test_metrics_tell_of_streams_and_events(tmp_path: Path) -> None:
+def test_metrics_count_streams_and_events(tmp_path: Path) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
         await create(brokers)
         await stage.send(ORDERS, "a", "b", "c")
@@ -77,7 +77,7 @@ def test_metrics_tell_of_streams_and_events(tmp_path: Path) -> None:
     on_stage(tmp_path, scenario)
 
 
-def test_many_who_wait_are_served_by_one_read(tmp_path: Path) -> None:
+def test_one_read_serves_many_waiting_streams(tmp_path: Path) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
         await create(brokers)
         reads = 0

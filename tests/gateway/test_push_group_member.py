@@ -70,7 +70,7 @@ async def member(routes: Routes, member_id: str, group: str = READERS) -> AsyncI
         await member.leave()
 
 
-def test_members_share_partitions_and_take_over_where_the_other_was(tmp_path: Path) -> None:
+def test_members_share_partitions_and_take_over_at_committed_offset(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         await (await brokers.start(1)).create(ORDERS, partitions=4)
         routes = routes_to(brokers)
@@ -93,7 +93,7 @@ def test_members_share_partitions_and_take_over_where_the_other_was(tmp_path: Pa
     run(tmp_path, scenario, **QUICK)
 
 
-def test_one_that_was_thrown_out_begins_again_with_nothing(tmp_path: Path) -> None:
+def test_fenced_member_rejoins_without_partitions(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         await (await brokers.start(1)).create(ORDERS)
         routes = routes_to(brokers)
@@ -113,7 +113,7 @@ async def throw_out(routes: Routes, member_id: str) -> None:
     assert (await client.request(68, 1, fields)).error_code == 0
 
 
-def test_a_commit_of_what_it_does_not_own_is_left_out(tmp_path: Path) -> None:
+def test_commit_leaves_out_partitions_of_other_members(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         await (await brokers.start(1)).create(ORDERS, partitions=2)
         routes = routes_to(brokers)
@@ -129,7 +129,7 @@ def test_a_commit_of_what_it_does_not_own_is_left_out(tmp_path: Path) -> None:
     run(tmp_path, scenario, **QUICK)
 
 
-def test_topic_created_again_is_archived_separately(tmp_path: Path) -> None:
+def test_recreated_topic_has_no_committed_offsets(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         broker = await brokers.start(1)
         await broker.create(ORDERS)
@@ -148,7 +148,7 @@ def test_topic_created_again_is_archived_separately(tmp_path: Path) -> None:
     run(tmp_path, scenario, **QUICK)
 
 
-def test_members_survive_a_change_of_the_coordinator(tmp_path: Path) -> None:
+def test_members_survive_change_of_coordinator(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         harnesses = {number: await brokers.start(number) for number in (1, 2, 3)}
         await eventually_async(
@@ -185,7 +185,7 @@ async def commit_in_the_end(member: GroupMember, positions: Mapping[int, int]) -
             await asyncio.sleep(0.02)
 
 
-def test_who_may_not_join_is_told_why(tmp_path: Path) -> None:
+def test_refused_join_raises_the_reason(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         await (await brokers.start(1)).create(ORDERS)
         routes = routes_to(brokers)

@@ -31,7 +31,7 @@ async def until_committed(stage: Stage, expected: dict[int, int]) -> None:
     await eventually_async(is_committed)
 
 
-def test_what_was_not_acknowledged_comes_again(tmp_path: Path) -> None:
+def test_unacknowledged_events_are_sent_again(tmp_path: Path) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
         await create(brokers)
         await stage.send(ORDERS, *map(str, range(10)))
@@ -46,7 +46,7 @@ def test_what_was_not_acknowledged_comes_again(tmp_path: Path) -> None:
     on_stage(tmp_path, scenario)
 
 
-def test_the_last_id_seen_acknowledges_what_came_before(tmp_path: Path) -> None:
+def test_last_event_id_acknowledges_earlier_events(tmp_path: Path) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
         await create(brokers, partitions=2)
         for partition in range(2):
@@ -64,7 +64,7 @@ def test_the_last_id_seen_acknowledges_what_came_before(tmp_path: Path) -> None:
     on_stage(tmp_path, scenario)
 
 
-def test_a_stream_ends_when_its_window_is_full_and_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_full_window_ends_the_stream_and_reconnect_resumes(tmp_path: Path) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
         await create(brokers)
         await stage.send(ORDERS, *map(str, range(25)))
@@ -114,7 +114,7 @@ def test_streams_of_a_group_share_its_partitions(tmp_path: Path) -> None:
     on_stage(tmp_path, scenario)
 
 
-def test_a_stream_that_comes_later_need_not_wait_for_heartbeats(tmp_path: Path) -> None:
+def test_later_stream_gets_partitions_without_waiting_for_heartbeats(tmp_path: Path) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
         await create(brokers, partitions=2)
         async with stage.events(EVENTS, group="readers"):
@@ -126,7 +126,7 @@ def test_a_stream_that_comes_later_need_not_wait_for_heartbeats(tmp_path: Path) 
     on_stage(tmp_path, scenario, of_brokers={"group_consumer_heartbeat_interval_ms": "9000"})
 
 
-def test_who_cannot_join_is_told_and_holds_nothing(tmp_path: Path) -> None:
+def test_refused_join_is_reported_and_holds_no_partition(tmp_path: Path) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
         await create(brokers)
         async with stage.events(EVENTS, group="readers"):
@@ -137,7 +137,7 @@ def test_who_cannot_join_is_told_and_holds_nothing(tmp_path: Path) -> None:
     on_stage(tmp_path, scenario, of_brokers={"group_max_size": "1"})
 
 
-def test_the_group_goes_on_where_a_kafka_consumer_was(tmp_path: Path) -> None:
+def test_group_stream_continues_at_offsets_of_kafka_consumer(tmp_path: Path) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
         await create(brokers)
         await stage.send(ORDERS, *map(str, range(5)))
@@ -148,7 +148,7 @@ def test_the_group_goes_on_where_a_kafka_consumer_was(tmp_path: Path) -> None:
     on_stage(tmp_path, scenario)
 
 
-def test_what_cannot_be_is_said_before_the_stream_begins(tmp_path: Path) -> None:
+def test_invalid_stream_request_fails_before_the_stream(tmp_path: Path) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
         await create(brokers)
         for path, parameters, status in (
@@ -170,7 +170,7 @@ def test_what_cannot_be_is_said_before_the_stream_begins(tmp_path: Path) -> None
     on_stage(tmp_path, scenario)
 
 
-def test_an_acknowledgement_may_go_to_any_gateway(tmp_path: Path) -> None:
+def test_any_gateway_accepts_an_acknowledgement(tmp_path: Path) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
         await create(brokers, partitions=2)
         for partition in range(2):
@@ -196,7 +196,7 @@ def test_an_acknowledgement_may_go_to_any_gateway(tmp_path: Path) -> None:
     on_stage(tmp_path, scenario)
 
 
-def test_what_is_acknowledged_after_the_stream_has_ended_counts(tmp_path: Path) -> None:
+def test_acknowledgement_after_the_stream_ended_counts(tmp_path: Path) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
         await create(brokers)
         await stage.send(ORDERS, *map(str, range(5)))

@@ -21,7 +21,7 @@ async def send(stage: Stage, to_user: str, *messages: str) -> list[str]:
     return ids
 
 
-def test_messages_arrive_as_they_are_sent_and_only_those_of_the_user(tmp_path: Path) -> None:
+def test_mailbox_stream_has_only_messages_of_its_user(tmp_path: Path) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
         [first] = await send(stage, "bob", "before")
         async with stage.events(EVENTS, user_id="bob") as events:
@@ -38,7 +38,7 @@ def test_messages_arrive_as_they_are_sent_and_only_those_of_the_user(tmp_path: P
     on_stage(tmp_path, scenario)
 
 
-def test_who_comes_again_gets_what_follows_the_last_message_seen(tmp_path: Path) -> None:
+def test_mailbox_stream_resumes_after_last_message_seen(tmp_path: Path) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
         await send(stage, "bob", *map(str, range(30)))
         seen: list[str] = []
@@ -55,7 +55,7 @@ def test_who_comes_again_gets_what_follows_the_last_message_seen(tmp_path: Path)
     on_stage(tmp_path, scenario)
 
 
-def test_the_id_of_a_message_to_another_is_refused(tmp_path: Path) -> None:
+def test_message_id_of_another_user_is_refused(tmp_path: Path) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
         [foreign] = await send(stage, "eve", "x")
         for last in (foreign, "nonsense"):

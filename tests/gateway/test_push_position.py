@@ -14,7 +14,7 @@ ORDERS, OTHERS = UUID(int=1), UUID(int=2)
 
 
 @given(st.dictionaries(st.integers(0, 100_000), st.integers(0, 2**63 - 1), max_size=50))
-def test_positions_come_back_as_they_were(positions: dict[int, int]) -> None:
+def test_positions_round_trip(positions: dict[int, int]) -> None:
     text = encode_positions(ORDERS, positions)
     assert text.isascii()
     assert decode_positions(ORDERS, text) == positions
@@ -23,12 +23,12 @@ def test_positions_come_back_as_they_were(positions: dict[int, int]) -> None:
 
 
 @given(st.text(max_size=60))
-def test_nothing_else_is_taken_for_a_position(text: str) -> None:
+def test_other_text_is_not_a_position(text: str) -> None:
     with pytest.raises(ForeignPosition):
         decode_positions(ORDERS, text)
 
 
-def test_a_position_that_was_changed_or_is_endless_is_refused() -> None:
+def test_changed_or_endless_position_is_refused() -> None:
     text = encode_positions(ORDERS, {0: 5, 3: 1_000_000})
     for place in range(len(text)):
         changed = text[:place] + ("A" if text[place] != "A" else "B") + text[place + 1 :]

@@ -49,7 +49,7 @@ async def is_quiet(client: ClientConnection) -> bool:
     return False
 
 
-def test_the_reference_has_the_socket_with_its_messages_and_credit(tmp_path: Path) -> None:
+def test_openapi_describes_websocket_messages_and_credit(tmp_path: Path) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
         await create(brokers)
         await stage.send(ORDERS, "one")
@@ -71,7 +71,7 @@ def test_the_reference_has_the_socket_with_its_messages_and_credit(tmp_path: Pat
     on_stage(tmp_path, scenario)
 
 
-def test_no_more_is_sent_than_there_is_credit_for(tmp_path: Path) -> None:
+def test_messages_are_bounded_by_credit(tmp_path: Path) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
         await create(brokers)
         await stage.send(ORDERS, *map(str, range(100)))
@@ -87,7 +87,7 @@ def test_no_more_is_sent_than_there_is_credit_for(tmp_path: Path) -> None:
     on_stage(tmp_path, scenario)
 
 
-def test_acknowledgements_are_what_the_group_goes_on_from(tmp_path: Path) -> None:
+def test_group_continues_at_acknowledged_offsets(tmp_path: Path) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
         await create(brokers)
         await stage.send(ORDERS, *map(str, range(10)))
@@ -105,7 +105,7 @@ def test_acknowledgements_are_what_the_group_goes_on_from(tmp_path: Path) -> Non
     on_stage(tmp_path, scenario)
 
 
-def test_a_client_that_goes_on_elsewhere_says_where_it_was(tmp_path: Path) -> None:
+def test_client_resumes_at_another_gateway_by_event_id(tmp_path: Path) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
         await create(brokers)
         await stage.send(ORDERS, *map(str, range(10)))
@@ -135,7 +135,7 @@ def test_a_client_that_goes_on_elsewhere_says_where_it_was(tmp_path: Path) -> No
         b'{"credit": 1}',
     ],
 )
-def test_what_is_not_asked_for_ends_the_connection(tmp_path: Path, said: str | bytes) -> None:
+def test_invalid_client_message_closes_the_connection(tmp_path: Path, said: str | bytes) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
         await create(brokers)
         async with stream(stage, "group=readers") as client:
@@ -151,7 +151,7 @@ def test_what_is_not_asked_for_ends_the_connection(tmp_path: Path, said: str | b
     on_stage(tmp_path, scenario)
 
 
-def test_a_handshake_is_refused_as_a_request_would_be(tmp_path: Path) -> None:
+def test_refused_handshake_gets_a_problem_document(tmp_path: Path) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
         await create(brokers)
         for query, topic, status in (("", "nowhere", 404), ("offset=1", ORDERS, 400), ("x=1", ORDERS, 400)):
@@ -173,7 +173,7 @@ def narrow_socket(port: int) -> socket.socket:
     return narrow
 
 
-def test_a_slow_client_costs_no_more_than_its_socket(tmp_path: Path) -> None:
+def test_slow_client_holds_only_its_socket_buffer(tmp_path: Path) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
         await create(brokers)
         narrow = narrow_socket(stage.port)
@@ -196,7 +196,7 @@ def test_a_slow_client_costs_no_more_than_its_socket(tmp_path: Path) -> None:
     on_stage(tmp_path, scenario)
 
 
-def test_a_client_that_does_not_read_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_that_does_not_read_is_disconnected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "SWEEP_SECONDS", 0.05)
 
     async def scenario(stage: Stage, brokers: Brokers) -> None:
@@ -216,7 +216,7 @@ def test_a_client_that_does_not_read_is_cut_off(tmp_path: Path, monkeypatch: pyt
     on_stage(tmp_path, scenario, gateway_write_timeout_ms="1000")
 
 
-def test_when_the_gateway_stops_clients_are_told_to_come_again(tmp_path: Path) -> None:
+def test_gateway_stop_closes_websockets_with_1001(tmp_path: Path) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
         await create(brokers)
         async with stream(stage, "group=readers") as client:
@@ -231,7 +231,7 @@ def test_when_the_gateway_stops_clients_are_told_to_come_again(tmp_path: Path) -
     on_stage(tmp_path, scenario)
 
 
-def test_a_client_with_too_many_connections_is_told_so(tmp_path: Path) -> None:
+def test_too_many_connections_of_one_client_get_429(tmp_path: Path) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
         await create(brokers)
         async with stream(stage, ""), stream(stage, ""):

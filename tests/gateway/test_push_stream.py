@@ -70,7 +70,7 @@ def run(scenario: Any) -> None:
     asyncio.run(scenario())
 
 
-def test_who_reads_what_is_in_memory_lets_others_have_their_turns() -> None:
+def test_reads_from_memory_yield_to_other_streams() -> None:
     async def scenario() -> None:
         records = Records(end=20_000)
         feeds = feeds_of(records)
@@ -101,7 +101,7 @@ def test_who_reads_what_is_in_memory_lets_others_have_their_turns() -> None:
     run(scenario)
 
 
-def test_no_more_is_kept_in_memory_than_the_limit() -> None:
+def test_cached_pages_stay_below_the_limit() -> None:
     async def scenario() -> None:
         records = Records(end=3_000, size=20_000)
         feeds = feeds_of(records)
@@ -126,7 +126,7 @@ def test_partitions_take_turns_and_an_id_names_all_of_them() -> None:
     run(scenario)
 
 
-def test_an_id_names_only_where_events_came_from_where_that_is_enough() -> None:
+def test_group_event_id_names_only_partitions_with_events() -> None:
     async def scenario() -> None:
         id_positions: dict[int, int] = {}
         stream = PushStream(feeds_of(Records(end=10)), topic(1_000), id_positions=id_positions)
@@ -152,7 +152,7 @@ class SlowMember:
         await self.may_commit.wait()
 
 
-def test_what_is_acknowledged_while_a_partition_is_given_up_comes_too_late() -> None:
+def test_acknowledgement_of_revoked_partition_is_too_late() -> None:
     async def scenario() -> None:
         stream = GroupStream(feeds_of(Records(end=10)), topic(), None, "readers", "me", EARLIEST)  # type: ignore[arg-type]
         stream._member = member = SlowMember()  # type: ignore[assignment]
@@ -182,7 +182,7 @@ def test_a_message_larger_than_the_limit_is_sent_alone() -> None:
     run(scenario)
 
 
-def test_nothing_in_time_is_nothing_and_the_next_message_wakes() -> None:
+def test_wait_without_message_returns_none_and_next_message_wakes() -> None:
     async def scenario() -> None:
         records = Records(end=5)
         feeds = feeds_of(records)
@@ -197,7 +197,7 @@ def test_nothing_in_time_is_nothing_and_the_next_message_wakes() -> None:
     run(scenario)
 
 
-def test_what_ends_a_wait_is_told_to_who_waits() -> None:
+def test_failed_wait_wakes_all_waiting_streams() -> None:
     async def scenario() -> None:
         records = Records(end=5)
         feeds = feeds_of(records)
@@ -214,7 +214,7 @@ def test_what_ends_a_wait_is_told_to_who_waits() -> None:
     run(scenario)
 
 
-def test_a_wait_that_is_not_granted_becomes_a_look_now_and_then() -> None:
+def test_refused_wait_becomes_polling() -> None:
     async def scenario() -> None:
         records = Records(end=5)
         read = records.read
@@ -229,7 +229,7 @@ def test_a_wait_that_is_not_granted_becomes_a_look_now_and_then() -> None:
     run(scenario)
 
 
-def test_a_position_that_is_not_there_becomes_the_nearest() -> None:
+def test_missing_offset_becomes_the_nearest_one() -> None:
     async def scenario() -> None:
         for offset, expected in ((2, 5), (99, 9)):
             records = Records(start=5, end=9)
@@ -245,7 +245,7 @@ def test_a_position_that_is_not_there_becomes_the_nearest() -> None:
     run(scenario)
 
 
-def test_a_reader_that_is_cancelled_has_missed_nothing() -> None:
+def test_cancelled_reader_misses_no_message() -> None:
     async def scenario() -> None:
         records = Records(end=1_000)
         stream = PushStream(feeds_of(records), topic())
@@ -266,7 +266,7 @@ def test_a_reader_that_is_cancelled_has_missed_nothing() -> None:
     run(scenario)
 
 
-def test_a_topic_that_cannot_be_read_ends_the_stream_and_a_silent_broker_does_not() -> None:
+def test_unreadable_topic_ends_stream_and_silent_broker_does_not() -> None:
     async def scenario() -> None:
         records = Records(end=5)
         stream = PushStream(feeds_of(records), topic())

@@ -42,7 +42,7 @@ def send(broker: BrokerProcess, *values: str) -> None:
     assert sent.status_code == 200, sent.text
 
 
-def test_curl_follows_a_topic(start_broker: StartBroker) -> None:
+def test_curl_reads_events_of_a_topic(start_broker: StartBroker) -> None:
     broker = start_broker()
     create(broker)
     send(broker, "first", "second")
@@ -128,7 +128,7 @@ def test_a_browser_reads_a_group_over_many_connections(
     assert len({event_id for event_id, _ in seen}) == 25
 
 
-def test_a_kafka_consumer_goes_on_where_a_stream_of_its_group_was(start_broker: StartBroker) -> None:
+def test_kafka_consumer_continues_at_offsets_of_a_stream(start_broker: StartBroker) -> None:
     broker = start_broker()
     create(broker)
     send(broker, *map(str, range(10)))

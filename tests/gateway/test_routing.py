@@ -39,7 +39,7 @@ TABLE = RouteTable(
         ("DELETE", b"/a/x/b/y", "DELETE /a/{one}/b/{two}", {"one": "x", "two": "y"}),
     ],
 )
-def test_a_path_leads_to_its_endpoint(method: str, path: bytes, name: str, values: dict[str, str]) -> None:
+def test_path_is_routed_to_its_endpoint(method: str, path: bytes, name: str, values: dict[str, str]) -> None:
     found, in_path = TABLE.find(method, path)
     assert (found.name, in_path) == (name, values)
 
@@ -47,25 +47,25 @@ def test_a_path_leads_to_its_endpoint(method: str, path: bytes, name: str, value
 @pytest.mark.parametrize(
     "path", [b"/", b"/A", b"/a/", b"//a", b"/a/x/", b"/a/x/c/y", b"/b", b"", b"/%61", b"/a/x/b/"]
 )
-def test_other_paths_lead_nowhere(path: bytes) -> None:
+def test_unknown_path_gets_404(path: bytes) -> None:
     with pytest.raises(Problem) as caught:
         TABLE.find("GET", path)
     assert caught.value.status == 404
 
 
-def test_a_method_that_is_not_there_is_told_those_that_are() -> None:
+def test_unsupported_method_gets_405_with_allowed_ones() -> None:
     with pytest.raises(Problem) as caught:
         TABLE.find("DELETE", b"/a")
     assert caught.value.status == 405
     assert caught.value.headers["allow"] == "GET, HEAD, OPTIONS, POST"
 
 
-def test_bytes_that_are_no_text_are_no_name() -> None:
+def test_path_segment_that_is_not_utf8_is_refused() -> None:
     with pytest.raises(Problem) as caught:
         TABLE.find("GET", b"/a/%ff")
     assert caught.value.status == 400
 
 
-def test_an_endpoint_that_is_declared_twice_is_noticed() -> None:
+def test_endpoint_declared_twice_is_refused() -> None:
     with pytest.raises(ValueError, match="twice"):
         RouteTable([endpoint("GET", "/a"), endpoint("GET", "/a")])

@@ -36,7 +36,7 @@ def documents(schema: Any) -> st.SearchStrategy[Any]:
 @pytest.mark.parametrize("name", BODIES)
 @settings(max_examples=50)
 @given(data=st.data())
-def test_bodies_are_judged_as_a_json_schema_validator_does(name: str, data: st.DataObject) -> None:
+def test_validation_agrees_with_a_json_schema_validator(name: str, data: st.DataObject) -> None:
     schema = BODIES[name]
     value = data.draw(documents(schema))
     published = jsonschema.Draft202012Validator(with_absent(schema), format_checker=None)
@@ -82,7 +82,7 @@ def _has_whole_float(value: Any) -> bool:
         ("x", {"type": "string"}, "x"),
     ],
 )
-def test_a_parameter_is_read_by_its_schema(text: str, schema: dict[str, str], value: object) -> None:
+def test_parameter_is_parsed_by_its_schema(text: str, schema: dict[str, str], value: object) -> None:
     assert parse(text, schema) == value
 
 
@@ -101,6 +101,6 @@ def test_a_parameter_is_read_by_its_schema(text: str, schema: dict[str, str], va
         ("9" * 5_000, {"type": "integer"}),
     ],
 )
-def test_a_parameter_that_is_not_of_its_kind_is_a_mismatch(text: str, schema: dict[str, Any]) -> None:
+def test_parameter_of_wrong_type_is_a_mismatch(text: str, schema: dict[str, Any]) -> None:
     with pytest.raises(Mismatch):
         parse(text, schema)

@@ -22,12 +22,12 @@ values = st.recursive(
 
 
 @given(values, st.booleans())
-def test_proper_json_is_read_as_it_was_written(value: object, ascii_only: bool) -> None:
+def test_valid_json_round_trips(value: object, ascii_only: bool) -> None:
     assert parse(json.dumps(value, ensure_ascii=ascii_only).encode()) == value
 
 
 @given(st.binary(max_size=100))
-def test_any_bytes_give_a_value_or_a_problem(body: bytes) -> None:
+def test_any_bytes_are_a_value_or_a_problem(body: bytes) -> None:
     with suppress(Problem):
         parse(body)
 
@@ -52,10 +52,10 @@ def test_any_bytes_give_a_value_or_a_problem(body: bytes) -> None:
         (b"", "line 1, column 1"),
     ],
 )
-def test_doubtful_json_is_refused_and_said_why(text: bytes, says: str) -> None:
+def test_ambiguous_json_is_refused_with_reason(text: bytes, says: str) -> None:
     with pytest.raises(Problem, match=says):
         parse(text)
 
 
-def test_a_whole_surrogate_pair_is_a_character() -> None:
+def test_complete_surrogate_pair_is_accepted() -> None:
     assert parse(b'["\\ud83d\\ude00"]') == ["\U0001f600"]

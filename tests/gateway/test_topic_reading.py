@@ -39,7 +39,7 @@ def values(page: dict[str, Any]) -> list[str]:
     return [each["value"] for each in page["messages"]]
 
 
-def test_all_partitions_are_read_by_time_and_pages_follow_each_other(tmp_path: Path) -> None:
+def test_pages_of_all_partitions_are_ordered_by_time(tmp_path: Path) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
         await create(brokers)
         for number in range(20):
@@ -60,7 +60,7 @@ def test_all_partitions_are_read_by_time_and_pages_follow_each_other(tmp_path: P
     on_stage(tmp_path, scenario)
 
 
-def test_a_reader_of_all_partitions_hears_of_a_message_in_any_of_them(tmp_path: Path) -> None:
+def test_wait_for_all_partitions_ends_with_message_in_any(tmp_path: Path) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
         await create(brokers)
         await send(stage, "old", 0, 1)
@@ -76,7 +76,7 @@ def test_a_reader_of_all_partitions_hears_of_a_message_in_any_of_them(tmp_path: 
     on_stage(tmp_path, scenario, brokers=2)
 
 
-def test_a_wait_for_all_partitions_passes_records_of_aborted_transactions(tmp_path: Path) -> None:
+def test_wait_for_all_partitions_skips_aborted_transactions(tmp_path: Path) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
         harness = await create(brokers, partitions=1)
         await harness.append(ORDERS, b"first")
@@ -108,7 +108,7 @@ async def _abort_one(brokers: Brokers) -> None:
     await asyncio.to_thread(work)
 
 
-def test_positions_that_were_truncated_go_on_with_the_oldest_that_is_kept(tmp_path: Path) -> None:
+def test_truncated_positions_continue_at_log_start(tmp_path: Path) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
         await create(brokers, partitions=2)
         for number in range(6):
@@ -122,7 +122,7 @@ def test_positions_that_were_truncated_go_on_with_the_oldest_that_is_kept(tmp_pa
     on_stage(tmp_path, scenario)
 
 
-def test_a_missing_topic_is_404_however_it_is_read(tmp_path: Path) -> None:
+def test_missing_topic_gets_404_for_every_kind_of_read(tmp_path: Path) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
         for parameters in ({}, {"partition": 0}, {"key": "k"}, {"partition": 0, "offset": 0}, {"wait": 0.1}):
             answer = await stage.http.get(MESSAGES, params=parameters)
@@ -136,7 +136,7 @@ def test_a_missing_topic_is_404_however_it_is_read(tmp_path: Path) -> None:
     on_stage(tmp_path, scenario)
 
 
-def test_a_topic_with_very_many_partitions_is_read_one_by_one(tmp_path: Path) -> None:
+def test_topic_with_too_many_partitions_is_read_one_by_one(tmp_path: Path) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
         await create(brokers, partitions=MAX_PARTITIONS + 1)
         assert (await stage.http.get(MESSAGES)).status_code == 400
@@ -145,7 +145,7 @@ def test_a_topic_with_very_many_partitions_is_read_one_by_one(tmp_path: Path) ->
     on_stage(tmp_path, scenario)
 
 
-def test_a_wait_without_a_connection_for_it_ends_soon_and_asks_again(tmp_path: Path) -> None:
+def test_wait_without_free_connection_polls(tmp_path: Path) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
         await create(brokers)
         stage.backend.records._waiting = 10_000

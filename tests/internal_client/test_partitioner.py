@@ -18,6 +18,6 @@ from penstock.internal_client.partitioner import murmur2, partition_for
         (b"abc", 479470107),
     ],
 )
-def test_the_hash_is_that_of_the_java_client(key: bytes, hashed: int) -> None:
+def test_partitioner_matches_the_java_client(key: bytes, hashed: int) -> None:
     assert murmur2(key) == hashed & 0xFFFFFFFF
     assert partition_for(key, 7) == (hashed & 0x7FFFFFFF) % 7

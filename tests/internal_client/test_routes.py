@@ -37,14 +37,14 @@ class KnownTopic(Routes):
         return SimpleNamespace(cluster_id="c", controller_id=1, brokers=[], topics=[topic])
 
 
-async def test_all_who_ask_at_the_same_time_are_told_by_one_answer() -> None:
+async def test_concurrent_lookups_share_one_metadata_request() -> None:
     routes = KnownTopic()
     found = await asyncio.gather(*(routes.topic("a") for _ in range(5)))
     assert {route.name for route in found} == {"a"}
     assert routes.questions == 1
 
 
-async def test_a_topic_that_somebody_forgets_while_it_is_read_is_found() -> None:
+async def test_topic_forgotten_during_its_read_is_found() -> None:
     routes = KnownTopic()
     asking = asyncio.create_task(routes.topic("a"))
     await asyncio.sleep(0)
@@ -52,13 +52,13 @@ async def test_a_topic_that_somebody_forgets_while_it_is_read_is_found() -> None
     assert (await asking).name == "a"
 
 
-async def test_a_topic_that_is_not_there_is_said_not_to_be() -> None:
+async def test_missing_topic_raises_unknown_topic() -> None:
     with pytest.raises(BrokerError) as caught:
         await KnownTopic().topic("b")
     assert caught.value.code is ErrorCode.unknown_topic_or_partition
 
 
-async def test_partitions_that_were_added_are_found_when_they_are_asked_for() -> None:
+async def test_added_partition_is_found_on_demand() -> None:
     routes = KnownTopic()
     await routes.topic("a")
     routes.partitions = 3
@@ -70,7 +70,7 @@ async def test_partitions_that_were_added_are_found_when_they_are_asked_for() ->
     assert caught.value.code is ErrorCode.unknown_topic_or_partition
 
 
-async def test_old_knowledge_is_used_and_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_stale_metadata_is_used_and_refreshed(monkeypatch: pytest.MonkeyPatch) -> None:
     routes = KnownTopic()
     await routes.topic("a")
     routes.partitions = 3

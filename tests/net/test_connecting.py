@@ -42,7 +42,7 @@ UNREACHABLE = OSError(errno.EHOSTUNREACH, "unreachable")
     ("first", "second", "expected"),
     [(REFUSED, REFUSED, REFUSED), (REFUSED, UNREACHABLE, UNREACHABLE), (UNREACHABLE, REFUSED, UNREACHABLE)],
 )
-def test_a_host_refuses_only_with_all_its_addresses(
+def test_connection_is_refused_only_when_all_addresses_refuse(
     monkeypatch: pytest.MonkeyPatch, first: OSError, second: OSError, expected: OSError
 ) -> None:
     with pytest.raises(OSError) as failure:
@@ -50,14 +50,14 @@ def test_a_host_refuses_only_with_all_its_addresses(
     assert failure.value is expected
 
 
-def test_a_port_nobody_listens_on_is_refused() -> None:
+def test_port_without_listener_is_refused() -> None:
     [port] = free_ports(1)
     with pytest.raises(ConnectionRefusedError):
         asyncio.run(TcpNetwork().connect("localhost", port))
 
 
 @pytest.mark.parametrize("closes", ["client", "broker"])
-def test_a_client_knows_when_its_connection_has_ended(closes: str) -> None:
+def test_broker_connection_notices_its_end(closes: str) -> None:
     async def body() -> None:
         accepted: list[Socket] = []
         network = TcpNetwork()

@@ -113,7 +113,7 @@ class Server:
             self.socket.readable()
 
 
-def test_answers_leave_in_the_order_of_the_requests() -> None:
+def test_responses_leave_in_the_order_of_requests() -> None:
     server, first = Server(), Later()
     server.answers[b"a"] = first
     server.receive(b"a", b"b", b"c")
@@ -123,7 +123,7 @@ def test_answers_leave_in_the_order_of_the_requests() -> None:
     assert bytes(server.socket.sent) == b"Abc"
 
 
-def test_an_answer_that_a_later_request_settles_leaves_at_once() -> None:
+def test_response_completed_by_later_request_leaves_at_once() -> None:
     """As when an append fails a log, and with it the earlier requests that wait for its fsync."""
     server, first = Server(), Later()
     server.answers[b"a"] = first
@@ -140,7 +140,7 @@ def test_an_answer_that_a_later_request_settles_leaves_at_once() -> None:
     assert bytes(server.socket.sent) == b"1b"
 
 
-def test_a_barrier_holds_back_the_next_request_until_it_is_answered() -> None:
+def test_barrier_holds_back_the_next_request() -> None:
     server, first = Server(), Later(barrier=True)
     server.answers[b"a"] = first
     server.receive(b"a", b"b")
@@ -152,7 +152,7 @@ def test_a_barrier_holds_back_the_next_request_until_it_is_answered() -> None:
     assert server.socket.readable is not None
 
 
-def test_lifting_a_barrier_lets_the_next_request_in_but_not_its_answer_out() -> None:
+def test_lifted_barrier_admits_request_but_keeps_response_order() -> None:
     server, first = Server(), Later(barrier=True)
     server.answers[b"a"] = first
     server.receive(b"a", b"b")
@@ -163,14 +163,14 @@ def test_lifting_a_barrier_lets_the_next_request_in_but_not_its_answer_out() -> 
     assert bytes(server.socket.sent) == b"Ab"
 
 
-def test_a_request_without_an_answer_does_not_hold_up_the_others() -> None:
+def test_request_without_response_does_not_block_others() -> None:
     server = Server()
     server.answers[b"a"] = None
     server.receive(b"a", b"b")
     assert bytes(server.socket.sent) == b"b"
 
 
-def test_a_client_that_does_not_read_is_not_read_from() -> None:
+def test_reading_stops_for_client_that_does_not_read() -> None:
     server = Server(max_unsent=4)
     server.socket.room = 0
     server.receive(b"12345", b"67890")
@@ -183,7 +183,7 @@ def test_a_client_that_does_not_read_is_not_read_from() -> None:
     assert server.socket.readable is not None
 
 
-def test_unanswered_requests_are_bounded() -> None:
+def test_pending_requests_are_bounded() -> None:
     server = Server(max_in_flight=2)
     server.answers = {b"a": Later(), b"b": Later(), b"c": Later()}
     server.receive(b"a", b"b", b"c")
@@ -191,7 +191,7 @@ def test_unanswered_requests_are_bounded() -> None:
     assert server.socket.readable is None
 
 
-def test_memory_of_requests_is_given_back_when_they_are_answered() -> None:
+def test_request_memory_is_released_with_the_response() -> None:
     server, later = Server(), Later()
     server.answers[b"abcd"] = later
     server.receive(b"abcd", b"ef")
@@ -200,7 +200,7 @@ def test_memory_of_requests_is_given_back_when_they_are_answered() -> None:
     assert server.memory.used_bytes == 0
 
 
-def test_memory_of_requests_is_given_back_when_the_connection_ends() -> None:
+def test_request_memory_is_released_with_the_connection() -> None:
     server = Server()
     server.answers[b"abcd"] = Later()
     server.receive(b"abcd")
@@ -213,7 +213,7 @@ def test_memory_of_requests_is_given_back_when_the_connection_ends() -> None:
     assert server.memory.connections == 0
 
 
-def test_a_partial_send_goes_on_where_it_stopped() -> None:
+def test_partial_send_continues_where_it_stopped() -> None:
     server = Server(max_unsent=100)
     server.socket.room = 3
     server.receive(b"abcde", b"fg")
@@ -226,7 +226,7 @@ def test_a_partial_send_goes_on_where_it_stopped() -> None:
 
 
 @pytest.mark.parametrize("problem", [ProtocolError("nonsense"), ValueError("a bug")])
-def test_a_handler_that_raises_costs_only_its_connection(problem: Exception) -> None:
+def test_handler_exception_closes_only_its_connection(problem: Exception) -> None:
     server = Server()
     server.answers[b"a"] = problem
     server.receive(b"a", b"b")
@@ -235,7 +235,7 @@ def test_a_handler_that_raises_costs_only_its_connection(problem: Exception) -> 
     assert server.errors == [problem]
 
 
-def test_a_later_that_fails_closes_the_connection() -> None:
+def test_failed_later_closes_the_connection() -> None:
     server, later, problem = Server(), Later(), ValueError("a bug")
     server.answers[b"a"] = later
     server.receive(b"a")
@@ -244,7 +244,7 @@ def test_a_later_that_fails_closes_the_connection() -> None:
     assert server.errors == [problem]
 
 
-def test_an_answer_that_comes_after_the_close_is_dropped() -> None:
+def test_response_after_close_is_dropped() -> None:
     server, later = Server(), Later()
     server.answers[b"a"] = later
     server.receive(b"a")
@@ -253,7 +253,7 @@ def test_an_answer_that_comes_after_the_close_is_dropped() -> None:
     assert bytes(server.socket.sent) == b""
 
 
-def test_a_frame_over_the_limit_closes_before_it_is_read() -> None:
+def test_frame_over_the_limit_closes_the_connection_unread() -> None:
     server = Server()
     server.socket.incoming.append((1_001).to_bytes(4, "big"))
     assert server.socket.readable is not None
@@ -262,7 +262,7 @@ def test_a_frame_over_the_limit_closes_before_it_is_read() -> None:
     assert isinstance(server.errors[0], ProtocolError)
 
 
-def test_answers_that_are_not_sent_count_as_memory_until_they_are() -> None:
+def test_unsent_responses_count_as_memory() -> None:
     server = Server(max_unsent=1_000)
     server.socket.room = 0
     server.receive(b"abcd")
@@ -273,7 +273,7 @@ def test_answers_that_are_not_sent_count_as_memory_until_they_are() -> None:
     assert server.memory.used_bytes == 0
 
 
-def test_a_client_that_does_not_read_stops_being_read_when_memory_runs_out() -> None:
+def test_reading_stops_when_unsent_responses_fill_memory() -> None:
     server = Server(max_unsent=1_000, memory=32)
     server.socket.room = 0
     server.receive(b"0123456789")
@@ -288,7 +288,7 @@ def test_a_client_that_does_not_read_stops_being_read_when_memory_runs_out() -> 
     assert server.socket.readable is not None
 
 
-def test_whoever_works_on_an_answer_learns_that_the_client_is_gone() -> None:
+def test_work_on_a_response_learns_of_disconnect() -> None:
     server, waiting, finished, told = Server(), Later(), Later(), []
     waiting.when_abandoned(lambda: told.append("waiting"))
     finished.when_abandoned(lambda: told.append("finished"))
@@ -303,7 +303,7 @@ async def _until_handled(server: Server, count: int) -> None:
     await eventually_async(lambda: len(server.handled) >= count, poll_s=0)
 
 
-def test_many_requests_of_one_connection_let_the_others_have_their_turn() -> None:
+def test_many_requests_of_one_connection_do_not_starve_others() -> None:
     async def run() -> None:
         server = Server()
         server.clock.step = 0.0015
@@ -317,7 +317,7 @@ def test_many_requests_of_one_connection_let_the_others_have_their_turn() -> Non
     asyncio.run(run())
 
 
-def test_a_client_that_is_gone_while_it_is_answered_is_no_offender() -> None:
+def test_disconnect_during_response_is_not_an_error() -> None:
     server = Server()
 
     def gone(buffers: Sequence[Buffer], more: bool) -> int:
@@ -328,7 +328,7 @@ def test_a_client_that_is_gone_while_it_is_answered_is_no_offender() -> None:
     assert server.errors == [None]
 
 
-def test_a_client_that_leaves_while_it_waits_is_noticed() -> None:
+def test_disconnect_during_a_wait_is_noticed() -> None:
     server, waiting, told = Server(), Later(barrier=True), []
     waiting.when_abandoned(lambda: told.append("gone"))
     server.answers[b"a"] = waiting
@@ -340,7 +340,7 @@ def test_a_client_that_leaves_while_it_waits_is_noticed() -> None:
     assert server.socket.closed
 
 
-def test_one_frame_is_read_ahead_of_an_answer_and_no_more() -> None:
+def test_one_frame_is_read_ahead_of_a_response() -> None:
     server = Server()
     server.answers[b"a"] = Later(barrier=True)
     server.receive(b"a")
@@ -349,7 +349,7 @@ def test_one_frame_is_read_ahead_of_an_answer_and_no_more() -> None:
     assert server.socket.readable is None
 
 
-def test_who_holds_more_than_a_share_of_memory_that_ran_out_is_a_hog() -> None:
+def test_connection_above_fair_share_is_a_hog() -> None:
     server = Server(memory=32)
     server.answers[b"0123456789012345678901234567"] = Later()
     server.receive(b"a")
@@ -358,7 +358,7 @@ def test_who_holds_more_than_a_share_of_memory_that_ran_out_is_a_hog() -> None:
     assert server.connection.hogs_memory
 
 
-def test_requests_received_before_the_client_closed_are_carried_out() -> None:
+def test_requests_received_before_close_are_carried_out() -> None:
     server, joining = Server(), Later(barrier=True)
     server.answers[b"join"] = joining
     server.receive(b"join", b"leave")
@@ -372,7 +372,7 @@ def test_requests_received_before_the_client_closed_are_carried_out() -> None:
     assert server.memory.used_bytes == 0
 
 
-def test_a_long_poll_does_not_hold_up_what_a_gone_client_sent_behind_it() -> None:
+def test_long_poll_does_not_block_requests_of_disconnected_client() -> None:
     server, polling, told = Server(), Later(barrier=True), []
     polling.when_abandoned(lambda: told.append("gone"))
     server.answers[b"poll"] = polling
@@ -383,7 +383,7 @@ def test_a_long_poll_does_not_hold_up_what_a_gone_client_sent_behind_it() -> Non
     assert server.socket.closed
 
 
-def test_requests_behind_an_answer_that_cannot_be_sent_are_carried_out() -> None:
+def test_requests_behind_unsendable_response_are_carried_out() -> None:
     async def run() -> None:
         server = Server()
         server.clock.step = 0.0015

@@ -10,7 +10,7 @@ from test_connection import Server
 from penstock.net.answer import Later
 
 
-def test_a_closed_connection_leaves_no_cycle() -> None:
+def test_closed_connection_leaves_no_reference_cycle() -> None:
     server, later = Server(), Later()
     later.when_abandoned(lambda: None)
     server.answers[b"wait"] = later

@@ -3,13 +3,13 @@ from __future__ import annotations
 from penstock.net.request_memory import RequestMemory
 
 
-def test_there_is_room_below_the_limit_for_anyone() -> None:
+def test_any_connection_may_read_below_the_limit() -> None:
     memory = RequestMemory(1_600)
     memory.take(1_599)
     assert memory.has_room(1_599)
 
 
-def test_over_the_limit_only_small_holders_go_on() -> None:
+def test_over_the_limit_only_small_holders_read() -> None:
     memory = RequestMemory(1_600)
     memory.connections = 2
     memory.take(1_600)
@@ -17,7 +17,7 @@ def test_over_the_limit_only_small_holders_go_on() -> None:
     assert not memory.has_room(101)
 
 
-def test_more_connections_make_the_shares_smaller() -> None:
+def test_fair_share_shrinks_with_more_connections() -> None:
     memory = RequestMemory(1_600)
     memory.connections = 160
     memory.take(1_600)
@@ -25,7 +25,7 @@ def test_more_connections_make_the_shares_smaller() -> None:
     assert not memory.has_room(11)
 
 
-def test_those_who_wait_go_on_once_memory_is_given_back() -> None:
+def test_waiting_connections_resume_when_memory_is_released() -> None:
     memory, resumed = RequestMemory(100), []
     memory.take(150)
 

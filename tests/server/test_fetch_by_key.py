@@ -70,7 +70,7 @@ async def indexed(broker: Harness, **configs: str) -> None:
     await broker.create(MAIL, 1, index_by_key="true", **configs)
 
 
-def test_a_key_gets_its_records_in_order_and_no_others(tmp_path: Path) -> None:
+def test_lookup_returns_records_of_its_key_in_order(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         await indexed(await brokers.start(1))
         mail = Mailboxes(brokers)
@@ -86,7 +86,7 @@ def test_a_key_gets_its_records_in_order_and_no_others(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_whoever_waits_is_woken_by_its_own_key_alone(tmp_path: Path) -> None:
+def test_waiting_lookup_is_woken_by_its_own_key_alone(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         await indexed(await brokers.start(1))
         mail = Mailboxes(brokers)
@@ -108,7 +108,7 @@ def test_whoever_waits_is_woken_by_its_own_key_alone(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_a_wait_ends_with_its_time(tmp_path: Path) -> None:
+def test_lookup_wait_ends_after_its_time(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         await indexed(await brokers.start(1))
         mail = Mailboxes(brokers)
@@ -119,7 +119,7 @@ def test_a_wait_ends_with_its_time(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_a_broker_that_hangs_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hung_broker_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.internal_client.keyed_reads._LATE_SECONDS", 0.1)
     monkeypatch.setattr("penstock.internal_client.keyed_reads._LOOK_SECONDS", 0.05)
 
@@ -135,7 +135,7 @@ def test_a_broker_that_hangs_is_noticed(tmp_path: Path, monkeypatch: pytest.Monk
     run(tmp_path, scenario)
 
 
-def test_a_repeated_send_with_the_same_idempotency_key_is_stored_once(tmp_path: Path) -> None:
+def test_repeated_idempotency_key_is_stored_once(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         await indexed(await brokers.start(1))
         mail = Mailboxes(brokers)
@@ -156,7 +156,7 @@ def test_a_repeated_send_with_the_same_idempotency_key_is_stored_once(tmp_path: 
     run(tmp_path, scenario)
 
 
-def test_only_indexed_topics_are_looked_up_by_key_and_only_by_those_who_may_read(tmp_path: Path) -> None:
+def test_lookup_needs_an_index_and_read_permission(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         broker = await brokers.start(1)
         await broker.create(MAIL)
@@ -173,7 +173,7 @@ def test_only_indexed_topics_are_looked_up_by_key_and_only_by_those_who_may_read
     run(tmp_path, scenario)
 
 
-def test_an_index_is_made_for_what_was_there_before_it_was_asked_for(tmp_path: Path) -> None:
+def test_index_covers_records_from_before_its_setting(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         broker = await brokers.start(1)
         await broker.create(MAIL, 1, segment_bytes="2000")
@@ -193,7 +193,7 @@ def test_an_index_is_made_for_what_was_there_before_it_was_asked_for(tmp_path: P
     run(tmp_path, scenario)
 
 
-def test_a_wait_goes_on_at_the_next_leader(tmp_path: Path) -> None:
+def test_lookup_wait_continues_at_the_next_leader(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         first, second = await brokers.start(1), await brokers.start(2)
         await eventually_async(lambda: len(brokers.running[1]._metadata.image.brokers) == 2)
@@ -216,7 +216,7 @@ def test_a_wait_goes_on_at_the_next_leader(tmp_path: Path) -> None:
     run(tmp_path, scenario, default_replication_factor="2")
 
 
-def test_what_is_found_for_one_client_is_held_up_to_a_bound(tmp_path: Path) -> None:
+def test_results_held_for_one_client_are_bounded(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         await indexed(await brokers.start(1))
         mail = Mailboxes(brokers)

@@ -34,7 +34,7 @@ def feed(reader: FrameReader, data: bytes) -> list[bytes]:
     st.lists(st.binary(min_size=1, max_size=300) | st.integers(1, 200_000).map(bytes), max_size=6),
     st.lists(st.integers(1, 70_000), max_size=8),
 )
-def test_frames_come_out_however_the_bytes_are_cut(bodies: list[bytes], cuts: list[int]) -> None:
+def test_frames_are_complete_however_bytes_are_split(bodies: list[bytes], cuts: list[int]) -> None:
     data = framed(*bodies)
     reader = FrameReader(LIMIT)
     frames = []
@@ -46,7 +46,7 @@ def test_frames_come_out_however_the_bytes_are_cut(bodies: list[bytes], cuts: li
     assert not reader.is_inside_frame
 
 
-def test_many_small_frames_come_out_of_one_read() -> None:
+def test_one_read_gives_many_small_frames() -> None:
     bodies = [b"request %d" % i for i in range(1000)]
     reader = FrameReader(LIMIT)
     data = framed(*bodies)
@@ -54,7 +54,7 @@ def test_many_small_frames_come_out_of_one_read() -> None:
     assert list(map(bytes, reader.received(len(data)))) == bodies
 
 
-def test_it_is_known_whether_a_frame_has_begun() -> None:
+def test_reader_knows_whether_a_frame_has_begun() -> None:
     reader = FrameReader(LIMIT)
     assert not reader.is_inside_frame
     for piece in (b"\x00", b"\x00\x80\x00", b"x" * 20_000):
@@ -91,7 +91,7 @@ def test_readers_do_not_mix_their_bytes() -> None:
 
 
 @pytest.mark.parametrize("size", [5, 50_000])
-def test_nothing_received_leaves_the_reader_as_it_was(size: int) -> None:
+def test_empty_receive_does_not_change_the_reader(size: int) -> None:
     reader = FrameReader(LIMIT)
     data = framed(b"x" * size)
     feed(reader, data[:-2])
@@ -114,7 +114,7 @@ def test_nothing_received_leaves_the_reader_as_it_was(size: int) -> None:
         b"\x16\x03\x01\x02\x00\x01",
     ],
 )
-def test_a_bad_size_is_refused_at_once(start: bytes) -> None:
+def test_invalid_size_is_refused_at_once(start: bytes) -> None:
     with pytest.raises(ProtocolError):
         feed(FrameReader(LIMIT), start)
 
@@ -129,7 +129,7 @@ def test_the_limit_is_inclusive_and_can_change() -> None:
     assert feed(reader, framed(b"x" * 11)) == [b"x" * 11]
 
 
-def test_memory_follows_the_bytes_that_came_not_the_size_claimed() -> None:
+def test_memory_grows_with_received_bytes_not_announced_size() -> None:
     readers = [FrameReader(2**31 - 1) for _ in range(1000)]
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for reader in readers:

@@ -28,7 +28,7 @@ from penstock.wire.headers import (
 VERSIONS = [(key, version) for key, name in api_key_map.items() for version in schema_name_map[name]]
 
 
-def test_the_api_table_is_that_of_the_schemas() -> None:
+def test_api_table_matches_the_schemas() -> None:
     assert set(FLEXIBLE_FROM) == set(api_key_map) | {
         BROKER_HANDSHAKE,
         FETCH_BY_KEY,
@@ -49,7 +49,7 @@ def test_the_api_table_is_that_of_the_schemas() -> None:
     st.none() | st.text(max_size=300),
     st.binary(max_size=20),
 )
-def test_request_header_comes_back_with_the_place_of_the_body(
+def test_request_header_round_trips_with_body_position(
     api: tuple[int, int], correlation_id: int, client_id: str | None, body: bytes
 ) -> None:
     header = RequestHeader(*api, correlation_id, client_id)
@@ -60,14 +60,14 @@ def test_request_header_comes_back_with_the_place_of_the_body(
 
 
 @given(st.sampled_from(VERSIONS), st.integers(-(2**31), 2**31 - 1))
-def test_response_header_comes_back(api: tuple[int, int], correlation_id: int) -> None:
+def test_response_header_round_trips(api: tuple[int, int], correlation_id: int) -> None:
     frame = memoryview(encode_response_header(*api, correlation_id) + b"body")
     decoded, position = decode_response_header(*api, frame)
     assert decoded == correlation_id
     assert bytes(frame[position:]) == b"body"
 
 
-def test_api_versions_answers_with_the_classic_header_in_every_version() -> None:
+def test_api_versions_response_has_classic_header_in_every_version() -> None:
     assert encode_response_header(18, 3, 7) == encode_response_header(18, 0, 7) == b"\x00\x00\x00\x07"
     assert encode_response_header(3, 12, 7) == b"\x00\x00\x00\x07\x00"
 
@@ -77,7 +77,7 @@ def test_client_id_stays_a_classic_string_in_a_flexible_header() -> None:
     assert decode_request_header(memoryview(frame)) == (RequestHeader(3, 9, 1, "kcat"), 15)
 
 
-def test_unknown_tags_in_a_header_are_passed_over() -> None:
+def test_unknown_header_tags_are_skipped() -> None:
     frame = struct.pack(">hhih", 3, 9, 1, -1) + b"\x02\x00\x01a\x63\x02bc" + b"body"
     header, position = decode_request_header(memoryview(frame))
     assert header.client_id is None

@@ -17,7 +17,7 @@ from penstock.wire.messages import decode_request, encode_request_frame
 
 @pytest.mark.parametrize("transactional_id", [None, "t", "ü" * 200])
 @pytest.mark.parametrize("version", range(6))
-def test_schema_and_hand_agree(version: int, transactional_id: str | None) -> None:
+def test_hand_written_codec_matches_the_schema(version: int, transactional_id: str | None) -> None:
     fields = {"transactional_id": transactional_id, "transaction_timeout": 5_000}
     request = InitProducerIdRequest(transactional_id, 5_000)
     if version >= 3:
@@ -31,7 +31,7 @@ def test_schema_and_hand_agree(version: int, transactional_id: str | None) -> No
 
 
 @pytest.mark.parametrize("version", range(2, 6))
-def test_who_does_not_know_held_passes_over_it(version: int) -> None:
+def test_held_tag_is_skipped_by_other_readers(version: int) -> None:
     request = InitProducerIdRequest("t", 5_000, is_held=True)
     body = memoryview(encode_init_producer_id(version, 9, "me", request))[4:]
     _, position = decode_request_header(body)
@@ -39,7 +39,7 @@ def test_who_does_not_know_held_passes_over_it(version: int) -> None:
     assert decode_request(INIT_PRODUCER_ID, version, body, position).transactional_id == "t"
 
 
-def test_cut_request_is_no_request() -> None:
+def test_truncated_request_is_refused() -> None:
     body = memoryview(encode_init_producer_id(5, 9, None, InitProducerIdRequest("t", 1, is_held=True)))[4:]
     _, position = decode_request_header(body)
     for end in range(position, len(body)):

@@ -32,7 +32,7 @@ answers = st.builds(
 
 
 @given(st.lists(open_transactions, max_size=5).map(tuple))
-def test_a_request_comes_out_as_it_went_in(asked: tuple[OpenTransaction, ...]) -> None:
+def test_request_round_trips(asked: tuple[OpenTransaction, ...]) -> None:
     frame = memoryview(encode_known_transactions_request(7, "penstock-broker-1", asked))[SIZE_PREFIX:]
     header, position = decode_request_header(frame)
     assert (header.api_key, header.correlation_id) == (KNOWN_TRANSACTIONS, 7)
@@ -40,19 +40,19 @@ def test_a_request_comes_out_as_it_went_in(asked: tuple[OpenTransaction, ...]) -
 
 
 @given(answers)
-def test_a_response_comes_out_as_it_went_in(answer: KnownTransactions) -> None:
+def test_response_round_trips(answer: KnownTransactions) -> None:
     frame = memoryview(encode_known_transactions_response(7, answer))[SIZE_PREFIX:]
     assert decode_known_transactions_response(frame) == answer
 
 
 @given(st.binary(max_size=40))
-def test_other_bytes_are_refused_or_understood(data: bytes) -> None:
+def test_any_bytes_are_decoded_or_refused(data: bytes) -> None:
     frame = memoryview(data)
     with suppress(ProtocolError):
         decode_known_transactions_request(frame, 0)
 
 
-def test_cut_response_is_refused() -> None:
+def test_truncated_response_is_refused() -> None:
     frame = memoryview(encode_known_transactions_response(7, KnownTransactions(known=(1, 2))))
     with pytest.raises(ProtocolError):
         decode_known_transactions_response(frame[SIZE_PREFIX:-1])

@@ -63,7 +63,7 @@ def assert_same_request(ours: FetchRequest, theirs: Any, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", SCHEMA_VERSIONS)
-def test_requests_decode_as_the_schema_says(version: int) -> None:
+def test_requests_decode_like_the_schema(version: int) -> None:
     random = Random(version)
     for _ in range(50):
         body = memoryview(b"head" + random_body(random, "request", FETCH, version))
@@ -72,7 +72,7 @@ def test_requests_decode_as_the_schema_says(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", SCHEMA_VERSIONS)
-def test_requests_are_encoded_as_the_schema_says(version: int) -> None:
+def test_requests_encode_like_the_schema(version: int) -> None:
     random = Random(version)
     for _ in range(50):
         request = decode_fetch_request(memoryview(random_body(random, "request", FETCH, version)), 0, version)
@@ -98,7 +98,7 @@ def test_old_requests_decode_too(version: int) -> None:
 
 
 @pytest.mark.parametrize("flushed_offset", [-1, 7])
-def test_damage_of_a_follower_is_told_between_brokers(flushed_offset: int) -> None:
+def test_follower_reports_damage_to_the_leader(flushed_offset: int) -> None:
     asked = FetchPartition(3, 9, 4096, flushed_offset=flushed_offset, is_damaged=True)
     request = FetchRequest(500, 1, [FetchTopic(None, TopicId(UUID(int=5)), [asked])], [], uses_topic_ids=True)
     frame = memoryview(encode_fetch_request(1, 16, None, request))[4:]
@@ -142,7 +142,7 @@ def encoded(version: int, results: list[FetchTopicResult]) -> memoryview:
 
 
 @pytest.mark.parametrize("version", SCHEMA_VERSIONS)
-def test_responses_are_encoded_as_the_schema_says(version: int) -> None:
+def test_responses_encode_like_the_schema(version: int) -> None:
     response = decode_response_frame(FETCH, version, encoded(version, RESULTS))
     assert response.throttle_time == timedelta(milliseconds=5)
     assert getattr(response, "session_id", 12) == 12
@@ -173,7 +173,7 @@ def test_responses_are_encoded_as_the_schema_says(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(19))
-def test_our_client_reads_our_responses(version: int) -> None:
+def test_client_decodes_server_responses(version: int) -> None:
     response = decode_fetch_response(encoded(version, RESULTS), version)
     assert response.throttle_time_ms == (5 if version >= 1 else 0)
     assert response.session_id == (12 if version >= 7 else 0)
@@ -193,7 +193,7 @@ def test_our_client_reads_our_responses(version: int) -> None:
             assert read.current_leader == (result.current_leader if version >= 12 else None)
 
 
-def test_records_are_handed_over_as_they_are_and_counted_in_the_size() -> None:
+def test_records_are_passed_unchanged_and_counted_in_the_size() -> None:
     first, second = LogSlice(EMPTY_SLICE.file, 100, 5000), LogSlice(EMPTY_SLICE.file, 0, 7)
     results = [FetchTopicResult("t", None, [FetchResult(0, records=first), FetchResult(1, records=second)])]
     for version in range(13):
@@ -203,14 +203,14 @@ def test_records_are_handed_over_as_they_are_and_counted_in_the_size() -> None:
         assert all(map(len, parts))
 
 
-def test_an_empty_slice_is_no_part() -> None:
+def test_empty_slice_adds_no_part() -> None:
     parts = encode_fetch_response(
         1, 12, topics=[FetchTopicResult("t", None, [FetchResult(0, records=EMPTY_SLICE)])]
     )
     assert len(parts) == 1
 
 
-def test_forgotten_topics_and_divergence_have_names() -> None:
+def test_forgotten_topics_and_divergence_are_decoded() -> None:
     request = FetchRequest(1, 1, [], [ForgottenTopic("gone", None, [1, 2])])
     frame = memoryview(encode_fetch_request(1, 11, None, request))[4:]
     _, position = decode_request_header(frame)
@@ -238,7 +238,7 @@ def test_a_malformed_request_is_refused(version: int, body: bytes) -> None:
         decode_fetch_request(memoryview(body), 0, version)
 
 
-def test_the_malformed_ones_are_near_to_a_good_one() -> None:
+def test_malformed_samples_are_near_a_valid_request() -> None:
     good = bytes(21) + b"\x01\x01\x01\x01\x01\x0d" + b"\x00\x00\x00\x05" + bytes(9)
     assert decode_fetch_request(memoryview(good), 0, 15).replica_id == 5
 

@@ -46,7 +46,7 @@ SIZE_PREFIX = 4
 
 
 @given(requests)
-def test_a_request_comes_out_as_it_went_in(request: FetchByKeyRequest) -> None:
+def test_request_round_trips(request: FetchByKeyRequest) -> None:
     frame = memoryview(encode_fetch_by_key_request(7, "gateway", request))[SIZE_PREFIX:]
     header, position = decode_request_header(frame)
     assert (header.api_key, header.correlation_id) == (FETCH_BY_KEY, 7)
@@ -54,13 +54,13 @@ def test_a_request_comes_out_as_it_went_in(request: FetchByKeyRequest) -> None:
 
 
 @given(st.lists(results, max_size=5))
-def test_a_response_comes_out_as_it_went_in(given_results: list[KeyResult]) -> None:
+def test_response_round_trips(given_results: list[KeyResult]) -> None:
     frame = memoryview(encode_fetch_by_key_response(7, given_results))[SIZE_PREFIX:]
     assert decode_fetch_by_key_response(frame) == given_results
 
 
 @given(requests, st.data())
-def test_a_request_that_is_cut_short_is_malformed(request: FetchByKeyRequest, data: st.DataObject) -> None:
+def test_truncated_lookup_request_is_refused(request: FetchByKeyRequest, data: st.DataObject) -> None:
     frame = memoryview(encode_fetch_by_key_request(7, "gateway", request))[SIZE_PREFIX:]
     _, position = decode_request_header(frame)
     cut = data.draw(st.integers(position, len(frame) - 1))
@@ -68,7 +68,7 @@ def test_a_request_that_is_cut_short_is_malformed(request: FetchByKeyRequest, da
         decode_fetch_by_key_request(frame[:cut], position)
 
 
-def test_a_count_that_the_bytes_do_not_bear_out_is_malformed() -> None:
+def test_count_beyond_the_bytes_is_refused() -> None:
     lookup = KeyLookup(1, TopicId(UUID(int=1)), 0, b"k")
     frame = bytearray(encode_fetch_by_key_request(7, "gateway", FetchByKeyRequest((lookup,))))[SIZE_PREFIX:]
     _, position = decode_request_header(memoryview(frame))

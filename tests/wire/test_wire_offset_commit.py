@@ -45,7 +45,7 @@ def fields() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_reads_what_the_schema_writes(version: int) -> None:
+def test_decodes_what_the_schema_encodes(version: int) -> None:
     body = encode_request(OFFSET_COMMIT, version, fields())
     request = decode_offset_commit_request(memoryview(b"head" + body + b"behind"), 4, version)
     assert (request.group_id, request.generation, request.member_id) == ("grüppe", 7, "m" * 200)
@@ -64,7 +64,7 @@ def test_reads_what_the_schema_writes(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_writes_what_the_schema_reads(version: int) -> None:
+def test_encodes_what_the_schema_decodes(version: int) -> None:
     body = encode_request(OFFSET_COMMIT, version, fields())
     topics = decode_offset_commit_request(memoryview(body), 0, version).topics
     codes = [[0, ErrorCode.illegal_generation, 0], [ErrorCode.unknown_topic_or_partition] * 3]
@@ -82,7 +82,7 @@ def test_writes_what_the_schema_reads(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_refuses_every_cut_request(version: int) -> None:
+def test_refuses_every_truncated_request(version: int) -> None:
     body = encode_request(OFFSET_COMMIT, version, fields())
     for end in range(len(body)):
         with pytest.raises(ProtocolError):

@@ -45,7 +45,7 @@ def assert_same_request(ours: ProduceRequest, theirs: Any) -> None:
 
 
 @pytest.mark.parametrize("version", SCHEMA_VERSIONS)
-def test_requests_decode_as_the_schema_says(version: int) -> None:
+def test_requests_decode_like_the_schema(version: int) -> None:
     random = Random(version)
     for _ in range(50):
         body = memoryview(b"head" + random_body(random, "request", PRODUCE, version))
@@ -54,7 +54,7 @@ def test_requests_decode_as_the_schema_says(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", SCHEMA_VERSIONS)
-def test_requests_are_encoded_as_the_schema_says(version: int) -> None:
+def test_requests_encode_like_the_schema(version: int) -> None:
     random = Random(version)
     for _ in range(50):
         body = random_body(random, "request", PRODUCE, version)
@@ -117,7 +117,7 @@ def encoded(version: int) -> memoryview:
 
 
 @pytest.mark.parametrize("version", SCHEMA_VERSIONS)
-def test_responses_are_encoded_as_the_schema_says(version: int) -> None:
+def test_responses_encode_like_the_schema(version: int) -> None:
     response = decode_response_frame(PRODUCE, version, encoded(version))
     assert response.throttle_time == timedelta(milliseconds=5)
     for topic, their_topic in zip(RESULTS, response.responses, strict=True):
@@ -145,7 +145,7 @@ def test_responses_are_encoded_as_the_schema_says(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(14))
-def test_our_client_reads_our_responses(version: int) -> None:
+def test_client_decodes_server_responses(version: int) -> None:
     response = decode_produce_response(encoded(version), version)
     assert response.throttle_time_ms == (5 if version >= 1 else 0)
     assert response.node_endpoints == (ENDPOINTS if version >= 10 else [])
@@ -165,7 +165,7 @@ def test_our_client_reads_our_responses(version: int) -> None:
             assert read.current_leader == (result.current_leader if version >= 10 else None)
 
 
-def test_the_oldest_response_has_no_throttle_time() -> None:
+def test_oldest_response_has_no_throttle_time() -> None:
     frame = encode_produce_response(1, 0, [ProduceTopicResult("t", None, [ProduceResult(3, 2)])])
     body = "00000001 00000001 0001 74 00000001 00000003 0002 ffffffffffffffff"
     assert frame[4:].hex() == body.replace(" ", "")

@@ -44,7 +44,7 @@ def stored(broker: Harness, partition: int = 0) -> list[int]:
     return values
 
 
-def test_what_is_sent_together_is_stored_in_order_at_the_offsets_told(tmp_path: Path) -> None:
+def test_concurrent_sends_are_stored_in_order_at_returned_offsets(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         broker = await brokers.start(1)
         await broker.create(ORDERS)
@@ -61,7 +61,7 @@ def test_what_is_sent_together_is_stored_in_order_at_the_offsets_told(tmp_path: 
     run(tmp_path, scenario)
 
 
-def test_many_that_are_sent_at_once_are_stored_in_order_at_the_offsets_told(tmp_path: Path) -> None:
+def test_send_many_stores_in_order_at_returned_offsets(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         broker = await brokers.start(1)
         await broker.create(ORDERS)
@@ -81,7 +81,7 @@ def test_many_that_are_sent_at_once_are_stored_in_order_at_the_offsets_told(tmp_
     run(tmp_path, scenario)
 
 
-def test_a_record_that_is_too_large_takes_no_other_with_it(tmp_path: Path) -> None:
+def test_too_large_record_fails_alone(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         broker = await brokers.start(1)
         await broker.create(ORDERS, max_message_bytes="1000")
@@ -99,7 +99,7 @@ def test_a_record_that_is_too_large_takes_no_other_with_it(tmp_path: Path) -> No
     run(tmp_path, scenario)
 
 
-def test_records_follow_their_leader_each_once(tmp_path: Path) -> None:
+def test_records_are_stored_once_across_leader_changes(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         harnesses = {number: await brokers.start(number) for number in (1, 2, 3)}
         await eventually_async(
@@ -124,7 +124,7 @@ def test_records_follow_their_leader_each_once(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_a_refusal_is_told_and_holds_up_nothing_else(tmp_path: Path) -> None:
+def test_refused_record_does_not_block_others(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         broker = await brokers.start(1)
         await broker.create(ORDERS, max_message_bytes="2000")
@@ -147,7 +147,7 @@ def test_a_refusal_is_told_and_holds_up_nothing_else(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_where_nobody_can_say_what_became_of_a_record_that_is_said(tmp_path: Path) -> None:
+def test_lost_response_raises_outcome_unknown(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         first = await brokers.start(1)
         second = await brokers.start(2)
@@ -173,7 +173,7 @@ def test_where_nobody_can_say_what_became_of_a_record_that_is_said(tmp_path: Pat
     run(tmp_path, scenario)
 
 
-def test_who_waits_behind_others_hears_in_time_too(tmp_path: Path) -> None:
+def test_queued_record_fails_within_its_delivery_time(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         broker = await brokers.start(1)
         await broker.create(ORDERS)
@@ -197,7 +197,7 @@ def test_who_waits_behind_others_hears_in_time_too(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_the_coordinator_of_a_group_is_found(tmp_path: Path) -> None:
+def test_group_coordinator_is_found(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         await brokers.start(1)
         routes = routes_to(brokers)
