@@ -1,4 +1,4 @@
-"""`penstock gateway` in a process of its own, in front of whatever cluster it is told of."""
+"""`penstock gateway` in a process of its own, in front of any cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Mailboxes over a topic in memory, with a clock by hand: partitions are added, times pass, answers come late."""
+"""Mailboxes over a topic in memory with a manual clock: partitions are added, time passes, acknowledgements
+come late.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ class ManualClock:
 
 
 class MemoryTopic:
-    """One topic, `mailbox`, as backend: topics, configs and records at once."""
+    """One topic, `mailbox`, as the backend: topics, configs and records at once."""
 
     def __init__(self) -> None:
         self.partitions: list[list[Record]] = []
@@ -46,7 +48,7 @@ class MemoryTopic:
         self.topic_id = TopicId(UUID(int=1))
         self.log_start = 0
         self.held: asyncio.Event | None = None
-        """While it is there, and not set, what is sent is not acknowledged."""
+        """Delays acknowledgements while it exists and is not set."""
         self.is_away = False
         self.damaged = -1
         """The offset of a record that cannot be read."""
@@ -128,12 +130,12 @@ class Stage:
         return Mailbox(self.topic, self.config, self.clock)  # type: ignore[arg-type]
 
     def append(self, user: str, message: str, headers: Headers = ()) -> None:
-        """As a Kafka producer does that knows all partitions."""
+        """Append a record as a Kafka producer that knows all partitions."""
         log = self.topic.partitions[partition_for(user.encode(), len(self.topic.partitions))]
         log.append(Record(len(log), self.clock.now_ms(), user.encode(), message.encode(), headers))
 
     async def grow(self, partitions: int) -> None:
-        """Add partitions, and let the time pass until they are used."""
+        """Add partitions, and advance the clock until they are used."""
         self.topic.grow(partitions)
         self.clock.advance(6)
         await self.received("nobody")

@@ -1,4 +1,4 @@
-"""Users who are sent to and users who read, all the while, and whether each has seen everything, once and in order."""
+"""Continuous traffic to mailboxes, and the check that each user received every message once and in order."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import httpx
 
 PATIENCE_SECONDS = 60.0
 PAUSE_SECONDS = 0.03
-"""Between two sends to a user."""
+"""Seconds between two messages to a user."""
 
 
 class Sender(threading.Thread):
-    """Sends numbers to a user, each until it is acknowledged, one after the other."""
+    """Sends numbers to a user one after the other, each until it is acknowledged."""
 
     def __init__(self, user: str, urls: list[str], is_over: threading.Event) -> None:
         super().__init__()
@@ -46,13 +46,13 @@ class Sender(threading.Thread):
 
 
 class Receiver(threading.Thread):
-    """Reads all of a user's messages, each page after the last message seen."""
+    """Reads all messages of a user, each page after the last message seen."""
 
     def __init__(self, user: str, urls: list[str]) -> None:
         super().__init__()
         self.seen: list[tuple[str, int]] = []
         self.wanted = -1
-        """How many there are, once that is known."""
+        """The expected number of messages, once it is known."""
         self._user, self._urls = user, urls
 
     def run(self) -> None:
@@ -71,7 +71,7 @@ class Receiver(threading.Thread):
 
 
 class Traffic:
-    """A sender and a receiver for each user, through all the gateways in turn."""
+    """A sender and a receiver for each user, through all gateways in turn."""
 
     def __init__(self, users: list[str], urls: list[str]) -> None:
         self._is_over = threading.Event()
@@ -84,11 +84,11 @@ class Traffic:
         return self
 
     def counts(self) -> list[int]:
-        """How many messages each user was sent."""
+        """The number of messages sent to each user."""
         return [len(sender.acknowledged) for sender in self._senders]
 
     def flows(self, since: list[int]) -> bool:
-        """Whether everybody was sent a good deal more than then."""
+        """Whether every user was sent many more messages than then."""
         return all(now > before + 10 for now, before in zip(self.counts(), since, strict=True))
 
     def __exit__(self, *_: object) -> None:
@@ -101,7 +101,7 @@ class Traffic:
             receiver.join(PATIENCE_SECONDS)
 
     def check(self) -> None:
-        """After the end."""
+        """Check the messages, after the end of the traffic."""
         for sender, receiver in zip(self._senders, self._receivers, strict=True):
             assert not sender.surprises
             ids = [message_id for message_id, _ in receiver.seen]

@@ -1,4 +1,4 @@
-"""A gateway in the test's own process, in front of whole brokers."""
+"""A gateway in the process of the test, in front of whole brokers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ WAIT_SECONDS = 20.0
 
 
 class Events:
-    """What a client reads of a stream of server-sent events."""
+    """A client's view of a stream of server-sent events."""
 
     def __init__(self, response: httpx.Response) -> None:
         self.response = response
@@ -44,14 +44,14 @@ class Events:
         self._lines = response.aiter_lines()
 
     async def next(self) -> dict[str, Any]:
-        """The next message; an AssertionError where the stream ends or says what is wrong."""
+        """Return the next message; AssertionError where the stream ends or reports a problem."""
         fields = await self.fields()
         assert "event" not in fields, fields
         self.last_id = fields["id"]
         return dict(fields["data"])
 
     async def fields(self) -> dict[str, Any]:
-        """Of the next event, whatever it is."""
+        """Return the fields of the next event of any kind."""
         async with asyncio.timeout(WAIT_SECONDS):
             fields = await self._next_fields()
         assert fields, "the stream has ended"
@@ -104,7 +104,7 @@ class Stage:
 
     @property
     def connections(self) -> list[Any]:
-        """Uvicorn's, of requests and of WebSockets."""
+        """Uvicorn's connections, of requests and of WebSockets."""
         assert self._service._server is not None
         return list(self._service._server._state.connections)
 

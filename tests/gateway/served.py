@@ -1,4 +1,4 @@
-"""A broker process with its gateway, for tests that ask it as a user would."""
+"""A broker process with its gateway, for tests that use it like a user."""
 
 from __future__ import annotations
 

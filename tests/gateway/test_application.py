@@ -1,4 +1,6 @@
-"""The door of the gateway, without a server or a cluster: rights, large bodies, errors of ours, clients that go."""
+"""The gateway application without a server or a cluster: permissions, large bodies, internal errors,
+disconnects.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ LISTS = {"listTopics", "listGroups", "listTransactions"}
 
 
 class Stage:
-    """A front whose backend must not be asked, unless a test gives it one."""
+    """An application whose backend must not be used, unless a test gives it one."""
 
     def __init__(
         self, endpoints: Any = RESOURCES, allowed: Callable[..., bool] = lambda *_: True, backend: Any = None

@@ -1,4 +1,6 @@
-"""What the way to the cluster hands out belongs to whoever asked: changing it changes nothing for the next (T45)."""
+"""Values that the backend returns belong to the caller: changing one changes nothing for the next caller
+(T45).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from support.whole_brokers import Brokers
 
 
 def spoil(value: Any) -> None:
-    """Change whatever can be changed in it."""
+    """Change every mutable part of a value."""
     if isinstance(value, dict):
         for each in value.values():
             spoil(each)

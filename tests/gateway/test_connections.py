@@ -1,4 +1,4 @@
-"""Which connections are served when there are too many: limits by address, eviction, and the reserve."""
+"""HTTP connections above the limits: limits by address, eviction, and the reserve."""
 
 from __future__ import annotations
 
@@ -142,11 +142,11 @@ def test_trusted_proxies_may_be_networks() -> None:
         BrokerConfig({"gateway.trusted.proxies": "proxy.example"})
 
 
-# --- with real connections, from several addresses of this machine
+# --- real connections, from several addresses of this machine
 
 
 class Waiting:
-    """A connection from an address of its own whose request is not answered yet."""
+    """A connection from an address of its own, with a request in progress."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -169,7 +169,7 @@ async def open_from(stage: Stage, address: str, request: str) -> Waiting:
 
 
 async def ask_from(stage: Stage, address: str, path: str) -> tuple[int, str]:
-    """The status and the text of the answer."""
+    """Return the status and the text of the response."""
     asked = await open_from(stage, address, f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
     async with asyncio.timeout(20):
         raw = (await asked.reader.read()).decode()
@@ -181,7 +181,7 @@ async def ask_from(stage: Stage, address: str, path: str) -> tuple[int, str]:
 async def crowd(
     stage: Stage, request: str, addresses: int = 4, each: int = 10
 ) -> AsyncIterator[list[Waiting]]:
-    """Connections that wait, of several addresses, oldest first."""
+    """Open waiting connections of several addresses, oldest first."""
     assert stage._service._server is not None
     table = stage._service._server.table
     crowd = []
@@ -212,7 +212,7 @@ def test_waiting_connections_of_few_addresses_do_not_block_others(tmp_path: Path
             if request_text in (LONG_POLL, SLOW_BODY):
                 assert ended.startswith(b"HTTP/1.1 503")
                 assert b"retry-after" in ended
-            # An address at its limit is told so, and may still ask for the health.
+            # A connection over the limit gets 429, and may still ask for the health.
             status, text = await ask_from(stage, "127.0.0.3", "/v1/topics")
             assert (status, json.loads(text.partition("\r\n\r\n")[2])["retriable"]) == (429, True)
             assert (await ask_from(stage, "127.0.0.3", "/health"))[0] == 200

@@ -1,4 +1,6 @@
-"""A full disk as HTTP clients and the command line see it: named at once, nothing stored, and over with space."""
+"""A full disk as HTTP clients and the command line see it: named at once, nothing stored, and over when space
+is freed.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from support.eventually import eventually
 
 FLOOR = "log.dir.min.free.bytes"
 AT_ONCE_SECONDS = 8.0
-"""Below gateway.delivery.timeout.ms, with room for a busy machine."""
+"""Seconds below gateway.delivery.timeout.ms, with room for a busy machine."""
 MESSAGE = {"from_user": "ann", "to_user": "bob", "message": "hi"}
 
 

@@ -1,4 +1,4 @@
-"""The gateway inside a broker, asked as a user asks: resources, messages to users, errors."""
+"""The gateway inside a broker, used like a user does: resources, messages to users, errors."""
 
 from __future__ import annotations
 
@@ -515,7 +515,7 @@ def test_only_allowed_origins_pass_cors(http: httpx.Client) -> None:
 
 
 def test_foreign_page_cannot_change_anything(http: httpx.Client, topic: str) -> None:
-    """A browser sends such a request without asking, and keeps only the answer from the page."""
+    """Send a request that a browser sends without a preflight, withholding only the response from the page."""
     abort = "/v1/transactions/nobodys/abort"
     assert http.post(abort, headers={"origin": "https://evil.example"}).status_code == 403
     assert http.post(abort, headers={"origin": str(http.base_url).rstrip("/")}).status_code == 404

@@ -1,6 +1,6 @@
-"""Two gateways in front of three brokers, and leaders that are killed in the midst of it; partitions that are added.
+"""Two gateways in front of three brokers while leaders are killed and partitions are added.
 
-Nothing that was acknowledged is lost, and a reader that passes on the last id sees nothing twice and all in order.
+No acknowledged message is lost, and a reader that passes on the last id gets every message once and in order.
 """
 
 from __future__ import annotations
@@ -66,6 +66,6 @@ def test_no_message_is_lost_when_partitions_are_added(tmp_path: Path) -> None:
 
 
 def _ends(url: str, partitions: range) -> int:
-    """How many messages are in some of the mailbox's partitions."""
+    """Return the number of messages in some partitions of the mailbox."""
     described = httpx.get(f"{url}/v1/topics/mailbox", timeout=30).json()["partitions"]
     return sum(described[number]["high_watermark"] for number in partitions)

@@ -1,4 +1,4 @@
-"""The gateway in a process of its own: in front of a broker, without one, and with one that does not answer."""
+"""The gateway in a process of its own: in front of a broker, without one, and with one that does not respond."""
 
 from __future__ import annotations
 

@@ -226,7 +226,7 @@ def test_incomplete_request_head_times_out(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_response_in_progress_is_not_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A byte of a next request that never comes, while this one is answered."""
+    """Send a byte of a next request that is never completed, while this one is in progress."""
     monkeypatch.setattr("penstock.gateway.http.server.HEAD_SECONDS", 0.05)
     monkeypatch.setattr("penstock.gateway.http.server.SWEEP_SECONDS", 0.02)
     given_up = asyncio.Event()

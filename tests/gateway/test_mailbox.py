@@ -17,7 +17,7 @@ from penstock.records.iteration import Record
 ALL = Limits(1_000, 1 << 20)
 USERS = [f"user-{number}" for number in range(6)]
 WAYS = ["gateway", "kafka"]
-"""How messages are sent."""
+"""The form of sent messages."""
 
 
 async def test_messages_come_in_order_after_the_last_one_seen() -> None:

@@ -1,4 +1,6 @@
-"""The OpenAPI document is true: what may be asked is answered as it says, and nothing makes an error of ours."""
+"""The OpenAPI document is true: every documented request gets a documented response, and none an internal
+error.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ CHECKS = (
 )
 TOO_LARGE = (413, 414, 431)
 STREAMS = {"readTopicEvents", "receiveEvents"}
-"""They do not end."""
+"""Endpoints whose responses do not end."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""What happens to streams when something happens: leaders change, logs are cut, topics come and go, a gateway stops."""
+"""Streams while the cluster changes: new leaders, truncated logs, deleted topics, a stopping gateway."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def any_broker(brokers: Brokers) -> Harness:
 
 
 async def problem(events: Events) -> int:
-    """How the stream ends."""
+    """Return the problem that ends the stream."""
     fields = await events.fields()
     assert fields["event"] == "problem"
     assert await events.ended()
@@ -120,7 +120,7 @@ def test_stream_of_disconnected_client_is_closed(tmp_path: Path) -> None:
         await eventually_async(lambda: not stage.push._groups and not stage.push._streams._streams)
         assert (await stage.backend.groups.describe("readers")).members == ()
         await eventually_async(lambda: stage.gateway.application.limits.open_requests == 0)
-        # A wait at the broker, the look at topics, connections that are kept.
+        # Tasks that stay: a wait at the broker, the lookup of topics, shared connections.
         await eventually_async(lambda: len(asyncio.all_tasks()) <= tasks + 6)
 
     on_stage(tmp_path, scenario)

@@ -1,4 +1,6 @@
-"""Streams from a cluster whose brokers are killed: what was acknowledged arrives, once for who says what was last."""
+"""Streams from a cluster whose brokers are killed: acknowledged messages arrive, once for a client that
+resumes by id.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ MAIL_BEFORE = {"from_user": "ann", "to_user": "bob", "message": "before"}
 
 
 class Gateways:
-    """Those of all brokers, one after the other where one does not answer."""
+    """The gateways of all brokers, the next one where one does not respond."""
 
     def __init__(self, cluster: ClusterProcesses) -> None:
         self._ports = [broker.http_port for broker in cluster.brokers.values()]
@@ -38,7 +40,7 @@ class Gateways:
 
 
 class Reader(threading.Thread):
-    """Reads until it is told to end; comes again with the last id when its stream ends."""
+    """Reads until it is stopped; reconnects with the last id when its stream ends."""
 
     def __init__(self, cluster: ClusterProcesses, path: str) -> None:
         super().__init__()
@@ -83,7 +85,7 @@ class Reader(threading.Thread):
 
 
 def post(gateways: Gateways, path: str, body: object, headers: dict[str, str] | None = None) -> bool:
-    """Whether it was acknowledged."""
+    """Whether the message was acknowledged."""
     try:
         answer = gateways.http.post(gateways.url + path, json=body, headers=headers)
     except httpx.HTTPError:
@@ -102,7 +104,7 @@ def send(gateways: Gateways, number: int, sent: list[str]) -> None:
 
 
 def send_mail(gateways: Gateways, number: int) -> None:
-    """Again and again until it is acknowledged: it is stored once."""
+    """Send until the message is acknowledged; its idempotency key stores it once."""
     body = {"from_user": "ann", "to_user": "bob", "message": str(number)}
     for _ in range(50):
         if post(gateways, "/send", body, {"idempotency-key": f"mail-{number}"}):

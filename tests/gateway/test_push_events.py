@@ -1,4 +1,4 @@
-"""Topics as server-sent events, for readers of their own: order, resuming, sharing, slow clients."""
+"""Topics as server-sent events, for single readers: order, resuming, sharing, slow clients."""
 
 from __future__ import annotations
 

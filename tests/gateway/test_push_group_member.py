@@ -1,4 +1,4 @@
-"""The internal member of a consumer group, against whole brokers over TCP."""
+"""The gateway's member of a consumer group, against whole brokers over TCP."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ QUICK = {
 
 
 class Reading:
-    """A reader that acknowledges what it is told to, when it gives a partition up."""
+    """A listener that commits given offsets when it gives up a partition."""
 
     def __init__(self) -> None:
         self.positions: dict[int, int] = {}

@@ -1,4 +1,6 @@
-"""Server-sent events and WebSockets of consumer groups: order and offsets are the group's, at least once."""
+"""Server-sent events and WebSockets of consumer groups: offsets belong to the group, delivery is at least
+once.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A user's mailbox as server-sent events: in order, each once for who passes the last id, none of others."""
+"""A user's mailbox as server-sent events: in order, each once for a client that resumes by id, none of other
+users.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Positions as text: they come back as they were, and nothing else is taken for one."""
+"""Positions as text: they round-trip, and no other text is accepted."""
 
 from __future__ import annotations
 

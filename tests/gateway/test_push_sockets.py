@@ -1,4 +1,4 @@
-"""Topics over WebSockets: credit, acknowledgements, and what is not taken."""
+"""Topics over WebSockets: credit, acknowledgements, and refused messages."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_refused_handshake_gets_a_problem_document(tmp_path: Path) -> None:
 
 
 def narrow_socket(port: int) -> socket.socket:
-    """One whose system does not take megabytes in its client's place."""
+    """A gateway whose sockets have a small send buffer."""
     narrow = socket.socket()
     narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 * 1024)
     narrow.connect(("127.0.0.1", port))

@@ -1,4 +1,4 @@
-"""Streams over a source of records that answers at once: turns, limits, what an id says."""
+"""Streams over records in memory: turns, limits, and the positions in event ids."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def topic(partitions: int = 1) -> TopicRoute:
 
 
 class Records:
-    """As many as `end` in each partition, and more when that is moved."""
+    """Records up to `end` in each partition, and more when `end` is moved."""
 
     def __init__(self, end: int, start: int = 0, size: int = 10) -> None:
         self.start, self.end, self.size = start, end, size
@@ -141,7 +141,7 @@ def test_group_event_id_names_only_partitions_with_events() -> None:
 
 
 class SlowMember:
-    """Commits when it is told to."""
+    """A member that commits when the test lets it."""
 
     def __init__(self) -> None:
         self.asked: list[Mapping[int, int]] = []

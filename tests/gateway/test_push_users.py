@@ -1,4 +1,4 @@
-"""Push as users meet it: curl, a browser's EventSource, Kafka consumers in the same group, against real processes."""
+"""Push with real clients and processes: curl, a browser's EventSource, Kafka consumers in the same group."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class _Page(BaseHTTPRequestHandler):
         self.reports.put(json.loads(body))
 
     def log_message(self, *_: object) -> None:
-        """Nobody reads it."""
+        """A stream that no client reads."""
 
 
 @contextmanager
@@ -113,7 +113,7 @@ def test_a_browser_reads_a_group_over_many_connections(
     broker = start_broker([f"gateway.allowed.origins={origin}"])
     create(broker)
     send(broker, *map(str, range(25)))
-    # The stream ends when its window is full: the browser comes again by itself, and says what it has seen.
+    # The stream ends when its window is full: the browser reconnects by itself, with the last event id.
     events = url(broker, "/v1/topics/orders/events?group=readers&window=10")
     query = urlencode({"events": events, "count": 25, "report": f"{origin}/report"})
     command = browser_command(program, tmp_path, origin, query)

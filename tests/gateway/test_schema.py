@@ -24,7 +24,7 @@ leaves = (
 
 
 def documents(schema: Any) -> st.SearchStrategy[Any]:
-    """Values near to what a schema wants, right and wrong."""
+    """Values near to what a schema accepts, valid and invalid."""
     if schema.get("type") == "object" and "properties" in schema:
         fields = {name: documents(inner) for name, inner in schema["properties"].items()}
         return st.fixed_dictionaries({}, optional={**fields, "unknown": leaves}) | leaves
@@ -46,7 +46,7 @@ def test_validation_agrees_with_a_json_schema_validator(name: str, data: st.Data
         is_taken = True
     except Mismatch:
         is_taken = False
-    # A number such as 1.0 is an integer to JSON Schema; we want it written as one.
+    # JSON Schema accepts 1.0 as an integer; the gateway wants it written as one.
     assert is_taken == is_valid or _has_whole_float(value)
     if is_taken and not _has_whole_float(value):
         strict = jsonschema.Draft202012Validator(schema, format_checker=None)

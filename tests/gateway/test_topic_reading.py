@@ -93,7 +93,7 @@ def test_wait_for_all_partitions_skips_aborted_transactions(tmp_path: Path) -> N
 
 
 async def _abort_one(brokers: Brokers) -> None:
-    """One record in a transaction that is aborted, by a Kafka client."""
+    """Write one record in a transaction that is aborted, with a Kafka client."""
     from confluent_kafka import Producer
 
     def work() -> None:

@@ -22,7 +22,7 @@ RESPONSE_SECONDS = 0.1
 
 @asynccontextmanager
 async def listening(*, answers: bool, asked: list[int]) -> AsyncIterator[str]:
-    """A broker that answers every request in the same way, or none."""
+    """A broker that sends the same response to every request, or none."""
 
     serving: list[asyncio.Task[None] | None] = []
 

@@ -1,4 +1,4 @@
-"""Keys belong where Kafka's own clients put them."""
+"""The partitions of keys, equal to those of Kafka's own clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connecting to a host of several addresses: refused is only what all of them refuse."""
+"""Connecting to a host with several addresses, which is refused only when all of them refuse."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Address = tuple[str, int]
 
 
 def connect(monkeypatch: pytest.MonkeyPatch, answers: dict[Address, OSError]) -> None:
-    """Connect to a host with these addresses, each of which fails so."""
+    """Connect to a host with these addresses, each with its own failure."""
 
     async def body() -> None:
         loop = asyncio.get_running_loop()

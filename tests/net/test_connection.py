@@ -17,7 +17,7 @@ from support.eventually import eventually_async
 
 
 class ScriptedSocket:
-    """A socket whose input is given by the test and whose output has as much room as the test allows."""
+    """A socket whose input comes from the test and whose output has as much room as the test allows."""
 
     peer = "127.0.0.1:5"
 
@@ -66,7 +66,7 @@ def frame(body: bytes) -> bytes:
 
 
 class SteppingClock:
-    """A clock that goes on by a step whenever it is looked at."""
+    """A clock that advances by a step at every read."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -81,7 +81,7 @@ class SteppingClock:
 
 
 class Server:
-    """A connection with a scripted socket; answers each frame as the test says, by default by echoing it."""
+    """A connection with a scripted socket; responds to each frame as the test says, by default with an echo."""
 
     def __init__(self, max_in_flight: int = 100, max_unsent: int = 1_000, memory: int = 1 << 20) -> None:
         self.socket = ScriptedSocket()
@@ -124,7 +124,7 @@ def test_responses_leave_in_the_order_of_requests() -> None:
 
 
 def test_response_completed_by_later_request_leaves_at_once() -> None:
-    """As when an append fails a log, and with it the earlier requests that wait for its fsync."""
+    """Fail as when an append fails a log, with the earlier requests that wait for its fsync."""
     server, first = Server(), Later()
     server.answers[b"a"] = first
     handle = server.connection._handle

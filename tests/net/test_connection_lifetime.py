@@ -1,4 +1,4 @@
-"""A connection that was closed is freed at once: the garbage collector has nothing to do with it."""
+"""A closed connection is freed at once, without the garbage collector."""
 
 from __future__ import annotations
 

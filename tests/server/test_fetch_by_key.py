@@ -1,4 +1,4 @@
-"""The records of single keys, asked for over TCP from whole brokers: found, waited for, in order, each once."""
+"""Lookups of single keys over TCP at whole brokers: found, waited for, in order, each once."""
 
 from __future__ import annotations
 

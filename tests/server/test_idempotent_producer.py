@@ -1,4 +1,4 @@
-"""The internal sender and its routes, against whole brokers over TCP: each record once and in order."""
+"""The idempotent producer and its routes, against whole brokers over TCP: each record once and in order."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_lost_response_raises_outcome_unknown(tmp_path: Path) -> None:
         routes = routes_to(brokers)
         sender = IdempotentProducer(routes, delivery_seconds=1.0)
         assert await sender.send(ORDERS, 0, record(0)) == 0
-        # It takes the batch, but does not answer any more.
+        # The leader appends the batch, but does not respond any more.
         holder = {1: first, 2: second}[leader]
         replica = holder.context.replicas.get(ORDERS, 0)
         replica.when_acknowledged = lambda *_, **__: False  # type: ignore[method-assign]

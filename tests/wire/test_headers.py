@@ -92,15 +92,15 @@ def test_unknown_header_tags_are_skipped() -> None:
         struct.pack(">hhi", 3, 1, 1),
         struct.pack(">hhih", -1, 0, 1, -1),
         struct.pack(">hhih", 999, 0, 1, -1),
-        struct.pack(">hhih", 4, 0, 1, -1),  # LeaderAndIsr is no more
+        struct.pack(">hhih", 4, 0, 1, -1),  # LeaderAndIsr was removed
         struct.pack(">hhih", 3, -1, 1, -1),
         struct.pack(">hhih", 3, 1, 1, -2),
         struct.pack(">hhih", 3, 1, 1, 5) + b"four",
         struct.pack(">hhih", 3, 1, 1, 2) + b"\xff\xfe",
-        struct.pack(">hhih", 3, 9, 1, -1),  # no tags, not even none
+        struct.pack(">hhih", 3, 9, 1, -1),  # no count of tags
         struct.pack(">hhih", 3, 9, 1, -1) + b"\x01\x00\x05abc",  # a tag beyond the frame
         struct.pack(">hhih", 3, 9, 1, -1) + b"\x02\x05\x00\x05\x00",  # a tag twice
-        struct.pack(">hhih", 3, 9, 1, -1) + b"\x02\x05\x00\x04\x00",  # tags that fall
+        struct.pack(">hhih", 3, 9, 1, -1) + b"\x02\x05\x00\x04\x00",  # decreasing tags
         struct.pack(">hhih", 3, 9, 1, -1) + b"\xff\xff\xff\xff\x0f" + bytes(100),
         struct.pack(">hhih", 3, 9, 1, -1) + b"\x80" * 20,
     ],

@@ -1,4 +1,4 @@
-"""InitProducerId by hand is what its schema says, and carries one field more."""
+"""The InitProducerId codec by hand matches its schema, and carries one more field."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ NULL_TOPICS = b"\x00\x01\x00\x00"  # Metadata 9: no topics, three booleans; tags
         (9, NULL_TOPICS + varint(10**6) + b"".join(varint(i) + b"\x00" for i in range(10**6))),
         (9, NULL_TOPICS + varint(2**32 - 1) + bytes(20)),
         (9, NULL_TOPICS + b"\x02\x05\x00\x05\x00"),  # a tag twice
-        (9, NULL_TOPICS + b"\x02\x05\x00\x04\x00"),  # tags that fall
+        (9, NULL_TOPICS + b"\x02\x05\x00\x04\x00"),  # decreasing tags
         (9, NULL_TOPICS + b"\x01\x05" + varint(1000) + b"a"),
         (9, NULL_TOPICS + b"\x01\x05" + varint(2**32 - 1) + b"a"),
         (1, b"\x00\x0f\x42\x40" + bytes(2 * 10**6)),  # 10**6 topics of two bytes each
@@ -182,7 +182,7 @@ def test_unknown_tags_are_skipped() -> None:
 @pytest.mark.parametrize(
     "tags",
     [
-        b"\x01\x00\x02\x03ab",  # says two, takes three
+        b"\x01\x00\x02\x03ab",  # announces two bytes, takes three
         b"\x01\x00\x04\x03ab\x00",
         b"\x02\x00\x03\x03ab\x00\x03\x03ab",
     ],

@@ -227,7 +227,7 @@ def test_forgotten_topics_and_divergence_are_decoded() -> None:
         (4, bytes(17) + b"\xff\xff\xff\xff"),
         (15, bytes(21) + b"\x00"),  # null topics
         (15, bytes(21) + b"\xff\xff\xff\xff\x0f" + bytes(99)),
-        (15, bytes(21) + b"\x01\x01\x01\x01\x01\x0c" + bytes(12)),  # a replica state cut by a byte
+        (15, bytes(21) + b"\x01\x01\x01\x01\x01\x0c" + bytes(12)),  # a replica state that is a byte too short
         (15, bytes(21) + b"\x01\x01\x01\x02\x01\x0d" + bytes(13) + b"\x01\x0d" + bytes(13)),  # it comes twice
         (15, bytes(21) + b"\x01\x01\x01"),  # no tags
         (15, bytes(21) + b"\x01\x01\x00\x00"),  # a null rack

@@ -1,4 +1,4 @@
-"""Heartbeat by hand says what the schema says."""
+"""The Heartbeat codec by hand matches the schema."""
 
 from __future__ import annotations
 

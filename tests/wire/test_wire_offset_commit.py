@@ -1,4 +1,4 @@
-"""OffsetCommit by hand says what the schema says."""
+"""The OffsetCommit codec by hand matches the schema."""
 
 from __future__ import annotations
 
