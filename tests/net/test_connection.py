@@ -8,9 +8,9 @@ import pytest
 from typing_extensions import Buffer
 
 from penstock.errors import ProtocolError
-from penstock.net.answer import Answer, Later
 from penstock.net.connection import Connection, ConnectionLimits, Traffic
 from penstock.net.request_memory import RequestMemory
+from penstock.net.response import Answer, PendingResponse
 from penstock.records.log_slice import SliceFile
 from penstock.threads import ThreadPools
 from support.eventually import eventually_async
@@ -114,7 +114,7 @@ class Server:
 
 
 def test_responses_leave_in_the_order_of_requests() -> None:
-    server, first = Server(), Later()
+    server, first = Server(), PendingResponse()
     server.answers[b"a"] = first
     server.receive(b"a", b"b", b"c")
     assert server.handled == [b"a", b"b", b"c"]
@@ -125,7 +125,7 @@ def test_responses_leave_in_the_order_of_requests() -> None:
 
 def test_response_completed_by_later_request_leaves_at_once() -> None:
     """Fail as when an append fails a log, with the earlier requests that wait for its fsync."""
-    server, first = Server(), Later()
+    server, first = Server(), PendingResponse()
     server.answers[b"a"] = first
     handle = server.connection._handle
 
@@ -141,7 +141,7 @@ def test_response_completed_by_later_request_leaves_at_once() -> None:
 
 
 def test_barrier_holds_back_the_next_request() -> None:
-    server, first = Server(), Later(barrier=True)
+    server, first = Server(), PendingResponse(barrier=True)
     server.answers[b"a"] = first
     server.receive(b"a", b"b")
     assert server.handled == [b"a"]
@@ -153,7 +153,7 @@ def test_barrier_holds_back_the_next_request() -> None:
 
 
 def test_lifted_barrier_admits_request_but_keeps_response_order() -> None:
-    server, first = Server(), Later(barrier=True)
+    server, first = Server(), PendingResponse(barrier=True)
     server.answers[b"a"] = first
     server.receive(b"a", b"b")
     first.lift_barrier()
@@ -185,14 +185,14 @@ def test_reading_stops_for_client_that_does_not_read() -> None:
 
 def test_pending_requests_are_bounded() -> None:
     server = Server(max_in_flight=2)
-    server.answers = {b"a": Later(), b"b": Later(), b"c": Later()}
+    server.answers = {b"a": PendingResponse(), b"b": PendingResponse(), b"c": PendingResponse()}
     server.receive(b"a", b"b", b"c")
     assert server.handled == [b"a", b"b"]
     assert server.socket.readable is None
 
 
 def test_request_memory_is_released_with_the_response() -> None:
-    server, later = Server(), Later()
+    server, later = Server(), PendingResponse()
     server.answers[b"abcd"] = later
     server.receive(b"abcd", b"ef")
     assert server.memory.used_bytes == 8
@@ -202,7 +202,7 @@ def test_request_memory_is_released_with_the_response() -> None:
 
 def test_request_memory_is_released_with_the_connection() -> None:
     server = Server()
-    server.answers[b"abcd"] = Later()
+    server.answers[b"abcd"] = PendingResponse()
     server.receive(b"abcd")
     server.socket.incoming.append(b"\x00\x00\x00\x09half")
     assert server.socket.readable is not None
@@ -236,7 +236,7 @@ def test_handler_exception_closes_only_its_connection(problem: Exception) -> Non
 
 
 def test_failed_later_closes_the_connection() -> None:
-    server, later, problem = Server(), Later(), ValueError("a bug")
+    server, later, problem = Server(), PendingResponse(), ValueError("a bug")
     server.answers[b"a"] = later
     server.receive(b"a")
     later.fail(problem)
@@ -245,7 +245,7 @@ def test_failed_later_closes_the_connection() -> None:
 
 
 def test_response_after_close_is_dropped() -> None:
-    server, later = Server(), Later()
+    server, later = Server(), PendingResponse()
     server.answers[b"a"] = later
     server.receive(b"a")
     server.connection.close()
@@ -289,7 +289,7 @@ def test_reading_stops_when_unsent_responses_fill_memory() -> None:
 
 
 def test_work_on_a_response_learns_of_disconnect() -> None:
-    server, waiting, finished, told = Server(), Later(), Later(), []
+    server, waiting, finished, told = Server(), PendingResponse(), PendingResponse(), []
     waiting.when_abandoned(lambda: told.append("waiting"))
     finished.when_abandoned(lambda: told.append("finished"))
     server.answers = {b"a": waiting, b"b": finished}
@@ -329,7 +329,7 @@ def test_disconnect_during_response_is_not_an_error() -> None:
 
 
 def test_disconnect_during_a_wait_is_noticed() -> None:
-    server, waiting, told = Server(), Later(barrier=True), []
+    server, waiting, told = Server(), PendingResponse(barrier=True), []
     waiting.when_abandoned(lambda: told.append("gone"))
     server.answers[b"a"] = waiting
     server.receive(b"a")
@@ -342,7 +342,7 @@ def test_disconnect_during_a_wait_is_noticed() -> None:
 
 def test_one_frame_is_read_ahead_of_a_response() -> None:
     server = Server()
-    server.answers[b"a"] = Later(barrier=True)
+    server.answers[b"a"] = PendingResponse(barrier=True)
     server.receive(b"a")
     server.receive(b"b")
     assert server.handled == [b"a"]
@@ -351,7 +351,7 @@ def test_one_frame_is_read_ahead_of_a_response() -> None:
 
 def test_connection_above_fair_share_is_a_hog() -> None:
     server = Server(memory=32)
-    server.answers[b"0123456789012345678901234567"] = Later()
+    server.answers[b"0123456789012345678901234567"] = PendingResponse()
     server.receive(b"a")
     assert not server.connection.hogs_memory
     server.receive(b"0123456789012345678901234567")
@@ -359,7 +359,7 @@ def test_connection_above_fair_share_is_a_hog() -> None:
 
 
 def test_requests_received_before_close_are_carried_out() -> None:
-    server, joining = Server(), Later(barrier=True)
+    server, joining = Server(), PendingResponse(barrier=True)
     server.answers[b"join"] = joining
     server.receive(b"join", b"leave")
     assert server.handled == [b"join"]
@@ -373,7 +373,7 @@ def test_requests_received_before_close_are_carried_out() -> None:
 
 
 def test_long_poll_does_not_block_requests_of_disconnected_client() -> None:
-    server, polling, told = Server(), Later(barrier=True), []
+    server, polling, told = Server(), PendingResponse(barrier=True), []
     polling.when_abandoned(lambda: told.append("gone"))
     server.answers[b"poll"] = polling
     server.receive(b"poll", b"leave")

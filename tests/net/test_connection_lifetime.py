@@ -7,11 +7,11 @@ import weakref
 
 from test_connection import Server
 
-from penstock.net.answer import Later
+from penstock.net.response import PendingResponse
 
 
 def test_closed_connection_leaves_no_reference_cycle() -> None:
-    server, later = Server(), Later()
+    server, later = Server(), PendingResponse()
     later.when_abandoned(lambda: None)
     server.answers[b"wait"] = later
     server.receive(b"hello", b"wait")

@@ -12,7 +12,7 @@ from test_produce_handler import ALL, batch, produce, send, topic
 
 from penstock.errors import BrokerError, CutOff, ErrorCode
 from penstock.model import TopicId
-from penstock.net.answer import Answer, Later
+from penstock.net.response import Answer, PendingResponse
 from penstock.replication.in_sync_writer import InSyncOutcome, InSyncWrite
 from penstock.server.handlers import produce as handler
 from penstock.wire.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -36,7 +36,7 @@ async def cut_off(brokers: Brokers, leader: int, follower: Harness) -> None:
 
 
 async def error_of(answer: Answer) -> Exception | None:
-    assert isinstance(answer, Later)
+    assert isinstance(answer, PendingResponse)
     done = asyncio.Event()
     answer.when_done(done.set)
     await done.wait()
@@ -71,7 +71,9 @@ def test_who_waits_at_a_leader_that_is_cut_off_is_sent_away(tmp_path: Path) -> N
         answer = send(first, ProduceRequest(None, ALL, MINUTE_MS, [topic(ORDERS, batch())]))
         assert isinstance(await error_of(answer), CutOff)
         topic_id = first.context.image.topics[ORDERS].id
-        assert not isinstance(fetch(first, topic_id, 0, max_wait_ms=100), Later), "what is committed is shown"
+        assert not isinstance(fetch(first, topic_id, 0, max_wait_ms=100), PendingResponse), (
+            "what is committed is shown"
+        )
         assert isinstance(await error_of(fetch(first, topic_id, 1, max_wait_ms=100)), CutOff)
 
     run(tmp_path, scenario)

@@ -13,8 +13,8 @@ from penstock.errors import BrokerError, ErrorCode
 from penstock.internal_client.keyed_reads import KeyedRead, KeyedReads
 from penstock.internal_client.producer import IdempotentProducer
 from penstock.internal_client.routes import Routes
-from penstock.net.answer import Later
 from penstock.net.network import TcpNetwork
+from penstock.net.response import PendingResponse
 from penstock.records.building import NewRecord
 from penstock.records.iteration import iterate, read_batches
 from penstock.server import key_session
@@ -127,7 +127,7 @@ def test_hung_broker_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         await indexed(await brokers.start(1))
         mail = Mailboxes(brokers)
         assert await mail.values("nobody", max_wait_ms=300) == [], "who waits as told is not late"
-        monkeypatch.setattr(KeySession, "answer", lambda session, correlation_id: Later())
+        monkeypatch.setattr(KeySession, "answer", lambda session, correlation_id: PendingResponse())
         with pytest.raises(TimeoutError):
             await mail.reads.read(KeyedRead(MAIL, 0, b"nobody"), seconds=0.5)
         await mail.close()

@@ -10,7 +10,7 @@ import pytest
 from test_produce_handler import send
 
 from penstock.errors import BrokerError, ErrorCode
-from penstock.net.answer import Later
+from penstock.net.response import PendingResponse
 from penstock.records.building import NewRecord, build_batch
 from penstock.records.iteration import iterate, read_batches
 from penstock.wire.framing import SIZE_PREFIX
@@ -64,7 +64,7 @@ class PipelinedProducer:
             answer = send(broker, self._request(sequence))
             answers.append((sequence, answer))
             await asyncio.sleep(0)  # leadership may change between two frames
-            while isinstance(answer, Later) and answer.barrier:
+            while isinstance(answer, PendingResponse) and answer.barrier:
                 await asyncio.sleep(0.001)  # a connection dispatches nothing behind a barrier
         for sequence, answer in answers:
             code = await self._code(answer)
@@ -83,8 +83,8 @@ class PipelinedProducer:
         topic = ProduceTopic(ORDERS, None, [ProducePartition(0, memoryview(bytearray(content)))])
         return ProduceRequest(None, ACKS_ALL, 2_000, [topic])
 
-    async def _code(self, answer: Later | list[bytes] | None) -> ErrorCode:
-        if isinstance(answer, Later):
+    async def _code(self, answer: PendingResponse | list[bytes] | None) -> ErrorCode:
+        if isinstance(answer, PendingResponse):
             if not answer.done:
                 done = asyncio.Event()
                 answer.when_done(done.set)

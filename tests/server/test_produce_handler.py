@@ -11,7 +11,7 @@ import pytest
 
 from penstock.errors import ErrorCode, ProtocolError
 from penstock.model import BrokerId, TopicId
-from penstock.net.answer import Later
+from penstock.net.response import PendingResponse
 from penstock.records.building import NewRecord, build_batch
 from penstock.records.compression import Codec
 from penstock.server.security import Operation, ResourceType
@@ -35,7 +35,9 @@ def topic(name: str, *records: memoryview | None, partition: int = 0) -> Produce
     return ProduceTopic(name, None, [ProducePartition(partition, each) for each in records])
 
 
-def send(broker: Harness, request: ProduceRequest, version: int = VERSION) -> Later | list[bytes] | None:
+def send(
+    broker: Harness, request: ProduceRequest, version: int = VERSION
+) -> PendingResponse | list[bytes] | None:
     frame = memoryview(bytearray(encode_produce_request(7, version, "test", request)))[SIZE_PREFIX:]
     return broker._broker._dispatcher.dispatch(broker.session, frame)  # type: ignore[return-value]
 
@@ -49,7 +51,7 @@ async def produce(
     timeout_ms: int = 5_000,
 ) -> list[ProduceResult]:
     answer = send(broker, ProduceRequest(transactional_id, acks, timeout_ms, list(topics)), version)
-    if isinstance(answer, Later):
+    if isinstance(answer, PendingResponse):
         done = asyncio.Event()
         answer.when_done(done.set)
         await done.wait()

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from penstock.model import BrokerId
-from penstock.net.answer import Answer, Later
+from penstock.net.response import Answer, PendingResponse
 from penstock.server.dispatch import Session
 from penstock.server.security import ANONYMOUS
 from penstock.wire.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -58,7 +58,7 @@ class Follower:
 
 
 async def said(answer: Answer) -> FetchResponse:
-    assert isinstance(answer, Later)
+    assert isinstance(answer, PendingResponse)
     done = asyncio.Event()
     answer.when_done(done.set)
     if not answer.done:

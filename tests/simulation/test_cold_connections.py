@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import random
 
-from penstock.net.answer import Answer
 from penstock.net.connection import Connection, ConnectionLimits, Traffic
 from penstock.net.network import Socket
 from penstock.net.request_memory import RequestMemory
+from penstock.net.response import Answer
 from penstock.records.log_slice import LogSlice
 from penstock.simulation.clock import SimulatedClock
 from penstock.simulation.disk import SimulatedDisk

@@ -11,8 +11,8 @@ from typing import Any
 from penstock.clock import SystemClock
 from penstock.cluster.memory import MemoryEnsemble
 from penstock.config import BrokerConfig
-from penstock.net.answer import Later
 from penstock.net.network import TcpNetwork
+from penstock.net.response import PendingResponse
 from penstock.observability.logs import Logger
 from penstock.records.batch import read_header
 from penstock.records.building import NewRecord, build_batch
@@ -69,7 +69,7 @@ class Harness:
         """Send a request and decode the response. A closed connection is an AssertionError."""
         frame = encode_request_frame(api_key, version, 7, client_id, fields)
         answer = self._broker._dispatcher.dispatch(self.session, memoryview(frame)[SIZE_PREFIX:])
-        if isinstance(answer, Later):
+        if isinstance(answer, PendingResponse):
             done = asyncio.Event()
             answer.when_done(done.set)
             await done.wait()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.errors import ErrorCode
-from penstock.net.answer import Later
+from penstock.net.response import PendingResponse
 from penstock.records.building import NewRecord, build_batch
 from penstock.records.control import read_marker
 from penstock.records.iteration import iterate, read_batches
@@ -36,7 +36,7 @@ LOAD_SECONDS = 20.0
 
 async def ask_raw(broker: Harness, frame: bytes) -> memoryview:
     answer = broker._broker._dispatcher.dispatch(broker.session, memoryview(bytearray(frame))[SIZE_PREFIX:])
-    if isinstance(answer, Later):
+    if isinstance(answer, PendingResponse):
         done = asyncio.Event()
         answer.when_done(done.set)
         await done.wait()

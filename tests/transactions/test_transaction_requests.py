@@ -12,7 +12,7 @@ import pytest
 from penstock.cluster.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from penstock.errors import ErrorCode, ProtocolError
 from penstock.model import BrokerId
-from penstock.net.answer import Later
+from penstock.net.response import PendingResponse
 from penstock.records.building import NewRecord, build_batch
 from penstock.server.dispatch import Session
 from penstock.server.security import ANONYMOUS, Operation, ResourceType
@@ -117,7 +117,7 @@ class Driver:
         answer = self.broker._broker._dispatcher.dispatch(
             self.broker.session, memoryview(bytearray(frame))[SIZE_PREFIX:]
         )
-        if isinstance(answer, Later):
+        if isinstance(answer, PendingResponse):
             done = asyncio.Event()
             answer.when_done(done.set)
             await done.wait()

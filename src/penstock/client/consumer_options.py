@@ -12,6 +12,7 @@ from penstock.client.option_names import check_names
 from penstock.client.profile import consumer_profile
 from penstock.client.serializers import Deserializer, Format
 from penstock.model import TopicPartition
+from penstock.wire.apis import CONSUMER_GROUP_HEARTBEAT
 
 COMMIT_INTERVAL_MS = 1000
 NO_GROUP = "penstock-no-group"
@@ -63,7 +64,6 @@ _NAMES = {
 }
 
 
-_CONSUMER_GROUP_HEARTBEAT = 68
 _CLASSIC_SETTINGS = ("partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms")
 """librdkafka settings that only the classic protocol accepts."""
 
@@ -104,7 +104,7 @@ def _group_settings(options: ConsumerOptions, api_keys: Collection[int]) -> dict
     protocol = options.get("group_protocol")
     if protocol is None:
         is_classic = any(name in options.get("config", {}) for name in _CLASSIC_SETTINGS)
-        can_be_new = _CONSUMER_GROUP_HEARTBEAT in api_keys and not is_classic
+        can_be_new = CONSUMER_GROUP_HEARTBEAT in api_keys and not is_classic
         protocol = "consumer" if can_be_new else "classic"
     settings = {"group.id": options.get("group") or NO_GROUP, "group.protocol": protocol}
     if protocol == "classic":

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 from penstock.clock import Clock
 from penstock.errors import ProtocolError
-from penstock.net.answer import Answer, Later, Parts
 from penstock.net.network import Socket
 from penstock.net.outbox import Outbox
 from penstock.net.request_memory import RequestMemory
+from penstock.net.response import Answer, Parts, PendingResponse
 from penstock.threads import Threads
 from penstock.wire.framing import SIZE_PREFIX, FrameReader
 
@@ -71,7 +71,7 @@ class Connection:
         self._outbox = Outbox(socket, threads, self)
         self._reader = FrameReader(limits.max_frame_bytes)
         self._frames: deque[memoryview] = deque()
-        self._answers: deque[Parts | Later] = deque()
+        self._answers: deque[Parts | PendingResponse] = deque()
         self._held_bytes = 0
         """Memory of this client in bytes: requests until their response is ready, responses until they are
         sent.
@@ -111,7 +111,7 @@ class Connection:
         self._socket.close()
         self._frames.clear()
         for answer in self._answers:
-            if type(answer) is Later:
+            if type(answer) is PendingResponse:
                 answer.abandon()
         self._answers.clear()
         self._outbox.close()
@@ -122,7 +122,7 @@ class Connection:
         self._on_close(self, error)
 
     def answered(self) -> None:
-        """Continue after a Later of this connection has changed."""
+        """Continue after a PendingResponse of this connection has changed."""
         if not self.closed and not self._dispatching:
             self._dispatch()
 
@@ -161,7 +161,7 @@ class Connection:
         self._set_reading(False)
         self._outbox.close()
         for answer in self._answers:
-            if type(answer) is Later and answer.can_be_abandoned:
+            if type(answer) is PendingResponse and answer.can_be_abandoned:
                 answer.abandon()
         self.answered()
 
@@ -177,7 +177,7 @@ class Connection:
             while self._frames and not self._is_held_back():
                 frame = self._frames.popleft()
                 answer = self._handle(frame)
-                if type(answer) is Later and not answer.done:
+                if type(answer) is PendingResponse and not answer.done:
                     answer.request_bytes = len(frame) + SIZE_PREFIX
                 else:
                     self._release(len(frame) + SIZE_PREFIX)
@@ -219,8 +219,8 @@ class Connection:
         self._held_bytes -= count
         self._traffic.memory.give_back(count)
 
-    def _take(self, answer: Parts | Later) -> None:
-        if type(answer) is Later:
+    def _take(self, answer: Parts | PendingResponse) -> None:
+        if type(answer) is PendingResponse:
             answer.attach(self)
             self._answers.append(answer)
             if answer.done:
@@ -234,7 +234,7 @@ class Connection:
         answers = self._answers
         while answers:
             answer = answers[0]
-            if type(answer) is Later:
+            if type(answer) is PendingResponse:
                 if not answer.done:
                     return
                 if answer.error is not None:
@@ -260,7 +260,9 @@ class Connection:
         if not answers:
             return False
         last = answers[-1]
-        return (type(last) is Later and last.barrier) or len(answers) >= self._limits.max_in_flight_requests
+        return (type(last) is PendingResponse and last.barrier) or len(
+            answers
+        ) >= self._limits.max_in_flight_requests
 
     def _may_read(self) -> bool:
         """Read one frame ahead while a response is pending, to notice when the client disconnects."""

@@ -13,8 +13,8 @@ from typing import Protocol
 
 from typing_extensions import Buffer
 
-from penstock.net.answer import Part, Parts
 from penstock.net.network import Socket
+from penstock.net.response import Part, Parts
 from penstock.records.log_slice import LogSlice
 from penstock.threads import Threads
 

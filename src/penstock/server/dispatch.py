@@ -4,7 +4,7 @@ A handler module declares its `API`: key, version range, and a function. The fun
 takes `(request, message)`, where the message is the decoded request, and returns the response as nested
 mappings (the wire layer drops fields that a version does not have). It may be `async`, and then later
 requests of its connection wait for it. A raw API (Produce, Fetch, Heartbeat) takes `(request, frame,
-position)` and returns parts to send, a `Later`, or None for no response. ApiVersions is derived from the
+position)` and returns parts to send, a `PendingResponse`, or None for no response. ApiVersions is derived from the
 table.
 """
 
@@ -18,11 +18,12 @@ from typing import Any
 
 from penstock.errors import BrokerError, ProtocolError
 from penstock.model import BrokerId
-from penstock.net.answer import Answer, Later
+from penstock.net.response import Answer, PendingResponse
 from penstock.server.context import BrokerContext
 from penstock.server.follower_session import FollowerSession
 from penstock.server.key_session import KeySession
 from penstock.server.security import DENIED, SUPPORTED_OPERATIONS, Operation, Principal, ResourceType
+from penstock.wire.apis import API_VERSIONS
 from penstock.wire.broker_handshake import Challenge
 from penstock.wire.headers import RequestHeader, decode_request_header
 from penstock.wire.messages import decode_request, encode_response_frame
@@ -30,8 +31,6 @@ from penstock.wire.messages import decode_request, encode_response_frame
 Fields = Mapping[str, Any]
 MessageHandler = Callable[["Request", Any], "Fields | Awaitable[Fields]"]
 RawHandler = Callable[["Request", memoryview, int], Answer]
-
-API_VERSIONS_KEY = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +111,7 @@ class Dispatcher:
         if api is None:
             raise ProtocolError(f"unknown api key {header.api_key}")
         if not api.min_version <= header.api_version <= api.max_version:
-            if api.key != API_VERSIONS_KEY:
+            if api.key != API_VERSIONS:
                 raise ProtocolError(f"unsupported version {header.api_version} of api key {api.key}")
             # The response has version 0, which every client can read; the client then sends a version of the
             # range (KIP-511).
@@ -126,7 +125,7 @@ class Dispatcher:
             else:
                 message = api.decode(frame, position, header.api_version)
             answer = self._answer_message(api, Request(header, session, self._context), message)
-        if type(answer) is Later:
+        if type(answer) is PendingResponse:
             answer.when_done(lambda: self._metrics.observe_request(api.key, self._monotonic() - started))
         else:
             self._metrics.observe_request(api.key, self._monotonic() - started)
@@ -137,13 +136,13 @@ class Dispatcher:
         result = api.handle(request, message)
         if not inspect.isawaitable(result):
             return [_encode(request.header, result)]
-        later = Later(barrier=True)
+        later = PendingResponse(barrier=True)
         task = asyncio.ensure_future(self._finish(request.header, result, later))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return later
 
-    async def _finish(self, header: RequestHeader, result: Awaitable[Fields], later: Later) -> None:
+    async def _finish(self, header: RequestHeader, result: Awaitable[Fields], later: PendingResponse) -> None:
         try:
             later.resolve([_encode(header, await result)])
         except Exception as error:  # noqa: BLE001 - whatever it is, it must not leave the connection waiting for ever

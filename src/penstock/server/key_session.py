@@ -14,7 +14,7 @@ from functools import partial
 
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import Offset
-from penstock.net.answer import Answer, Later, Parts
+from penstock.net.response import Answer, Parts, PendingResponse
 from penstock.replication.keyed_log import KeyedLog, KeyWait
 from penstock.replication.replica import Replica
 from penstock.storage.keys.lookup import KeyQuery, KeyRecords
@@ -53,7 +53,7 @@ class KeySession:
         self._put_back: dict[int, _Open] = {}
         self._found: list[KeyResult] = []
         self._found_bytes = 0
-        self._later: Later | None = None
+        self._later: PendingResponse | None = None
         self._correlation_id = 0
         self._is_due = False
 
@@ -86,7 +86,7 @@ class KeySession:
         self._correlation_id = correlation_id
         if self._found or not self._open:
             return self._take_found()
-        self._later = Later()  # no barrier: the next request ends the wait of this one
+        self._later = PendingResponse()  # no barrier: the next request ends the wait of this one
         return self._later
 
     def _look_up(self, opened: _Open) -> None:
@@ -150,6 +150,6 @@ class KeySession:
         return [encode_fetch_by_key_response(self._correlation_id, found)]
 
 
-def _resolve(later: Later, parts: Parts) -> None:
+def _resolve(later: PendingResponse, parts: Parts) -> None:
     if not later.done:
         later.resolve(parts)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 API_VERSIONS: Final = 18
+CONSUMER_GROUP_HEARTBEAT: Final = 68
 
 NEVER: Final = 1 << 15
 """The version for APIs whose encoding is never flexible."""

@@ -10,7 +10,8 @@ from datetime import timedelta
 from typing import Any
 
 from penstock.errors import ErrorCode
-from penstock.server.dispatch import API_VERSIONS_KEY, Api, Fields, Request
+from penstock.server.dispatch import Api, Fields, Request
+from penstock.wire.apis import API_VERSIONS
 
 MAX_VERSION = 4
 FIRST_VERSION_WITH_LOWEST_0 = 4
@@ -40,7 +41,7 @@ _EMPTY: Fields = {
 def api_versions(apis: Sequence[Api]) -> Api:
     """API that describes `apis` and itself."""
     served = [(api.key, api.min_version, api.max_version) for api in apis]
-    ranges = sorted([*served, (API_VERSIONS_KEY, 0, MAX_VERSION)])
+    ranges = sorted([*served, (API_VERSIONS, 0, MAX_VERSION)])
 
     def handle(request: Request, message: Any) -> Fields:
         unsupported = message is None
@@ -52,7 +53,7 @@ def api_versions(apis: Sequence[Api]) -> Api:
             "api_keys": [
                 {"api_key": key, "min_version": low, "max_version": high}
                 for key, low, high in ranges
-                if not unsupported or key == API_VERSIONS_KEY
+                if not unsupported or key == API_VERSIONS
             ],
             "throttle_time": timedelta(0),
             "supported_features": [
@@ -68,7 +69,7 @@ def api_versions(apis: Sequence[Api]) -> Api:
             "zk_migration_ready": False,
         }
 
-    return Api(API_VERSIONS_KEY, 0, MAX_VERSION, handle)
+    return Api(API_VERSIONS, 0, MAX_VERSION, handle)
 
 
 def _is_named_well(message: Any) -> bool:

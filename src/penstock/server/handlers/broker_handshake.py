@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.errors import ErrorCode
-from penstock.net.answer import Answer
+from penstock.net.response import Answer
 from penstock.server.dispatch import Api, Request
 from penstock.wire.apis import BROKER_HANDSHAKE
 from penstock.wire.broker_handshake import (

@@ -15,7 +15,7 @@ from penstock.clock import monotonic_ms
 from penstock.config import FETCH_MAX_BYTES, FETCH_MAX_WAIT_MS
 from penstock.errors import BrokerError, CorruptLog, CutOff, ErrorCode, StorageError, WouldBlock
 from penstock.model import Offset, TopicId
-from penstock.net.answer import Answer, Later, Parts
+from penstock.net.response import Answer, Parts, PendingResponse
 from penstock.records.control import AbortedTransaction
 from penstock.records.log_slice import EMPTY_SLICE, LogSlice
 from penstock.replication.replica import Replica
@@ -126,7 +126,7 @@ class _FetchOperation:
         self._replicas: dict[Replica, None] = {}
         self._cold_reads: dict[int, _Read] = {}
         self._cold_results: dict[int, _Found | BrokerError] = {}
-        self._later: Later | None = None
+        self._later: PendingResponse | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._results: list[FetchResult] = []
         """Results of the last attempt; valid at the end of the wait, unless a target has moved."""
@@ -160,7 +160,7 @@ class _FetchOperation:
             return self._response(results)
         # One wait per connection, as in Kafka: each wait costs a look at every append, and the next request
         # of a session must find the changes of this one.
-        self._later = Later(barrier=True)
+        self._later = PendingResponse(barrier=True)
         self._later.when_abandoned(self._stop_waiting)
         if self._cold_reads:
             self._start_cold_reads()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from penstock.errors import BrokerError, ErrorCode
-from penstock.net.answer import Answer
+from penstock.net.response import Answer
 from penstock.replication.replica import Replica
 from penstock.server.dispatch import Api, Request
 from penstock.server.key_session import KeySession

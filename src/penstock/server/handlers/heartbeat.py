@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.errors import BrokerError, ErrorCode
-from penstock.net.answer import Parts
+from penstock.net.response import Parts
 from penstock.server.dispatch import Api, Request
 from penstock.server.handlers.group_requests import shard_for
 from penstock.server.security import Operation

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 
 from penstock.errors import ErrorCode
-from penstock.net.answer import Answer, Later
+from penstock.net.response import Answer, PendingResponse
 from penstock.server.dispatch import Api, Request
 from penstock.wire.apis import KNOWN_TRANSACTIONS
 from penstock.wire.known_transactions import (
@@ -25,7 +25,7 @@ def handle(request: Request, frame: memoryview, position: int) -> Answer:
     if request.session.broker_id is None:
         refused = KnownTransactions(ErrorCode.cluster_authorization_failed)
         return [encode_known_transactions_response(correlation_id, refused)]
-    later = Later()
+    later = PendingResponse()
     working = asyncio.ensure_future(_answer(request, asked, later))
     later.when_abandoned(lambda: _cancel(working))
     return later
@@ -38,7 +38,7 @@ def _cancel(working: asyncio.Task[None]) -> None:
     working.cancel()
 
 
-async def _answer(request: Request, asked: tuple[OpenTransaction, ...], later: Later) -> None:
+async def _answer(request: Request, asked: tuple[OpenTransaction, ...], later: PendingResponse) -> None:
     try:
         answer = await request.context.transactions.known(asked)
         later.resolve([encode_known_transactions_response(request.header.correlation_id, answer)])

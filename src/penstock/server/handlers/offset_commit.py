@@ -14,7 +14,7 @@ from penstock.config import OFFSET_METADATA_MAX_BYTES
 from penstock.errors import BrokerError, ErrorCode
 from penstock.groups.offsets import CommittedOffset, OffsetCommit
 from penstock.model import TopicPartition
-from penstock.net.answer import Answer, Later, Parts
+from penstock.net.response import Answer, Parts, PendingResponse
 from penstock.server.dispatch import Api, Request
 from penstock.server.handlers.group_requests import shard_for
 from penstock.server.security import Operation, ResourceType
@@ -43,7 +43,7 @@ def handle(request: Request, frame: memoryview, position: int) -> Answer:
     if not offsets:
         return _answer(request, asked, refusals)
     wanted = OffsetCommit(asked.member_id, asked.instance_id, asked.generation, offsets)
-    later = Later(barrier=True)
+    later = PendingResponse(barrier=True)
     committing = shard.commit(asked.group_id, wanted)
     committing.add_done_callback(partial(_finish, request, asked, refusals, later))
     return later
@@ -56,7 +56,7 @@ def _finish(
     request: Request,
     asked: OffsetCommitRequest,
     refusals: Refusals,
-    later: Later,
+    later: PendingResponse,
     committing: asyncio.Future[None],
 ) -> None:
     error = committing.exception()

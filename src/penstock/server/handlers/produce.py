@@ -14,7 +14,7 @@ from functools import partial
 from penstock.cluster.internal_topics import refuse_internal
 from penstock.errors import BrokerError, CutOff, ErrorCode, InvalidBatch, ProtocolError
 from penstock.model import ProducerEpoch, ProducerId, TopicPartition
-from penstock.net.answer import Answer, Later, Parts
+from penstock.net.response import Answer, Parts, PendingResponse
 from penstock.records.batch import BatchHeader
 from penstock.replication.admission import ACKS_ALL, ACKS_LEADER, ACKS_NONE
 from penstock.replication.replica import Replica
@@ -77,7 +77,7 @@ class _ProduceOperation:
         self._failed: list[ProduceResult] = []
         self._replicas: set[Replica] = set()
         self._waiting: dict[ProduceResult, Replica] = {}
-        self._later: Later | None = None
+        self._later: PendingResponse | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._deadline = 0.0
         transactional_id = produce.transactional_id
@@ -102,7 +102,7 @@ class _ProduceOperation:
     def answer(self) -> Answer:
         if not self._held and not self._waiting:
             return self._response()
-        self._later = Later(barrier=self._held > 0)
+        self._later = PendingResponse(barrier=self._held > 0)
         if not self._held:
             self._start_timer()
         return self._later

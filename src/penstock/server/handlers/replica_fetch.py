@@ -15,7 +15,7 @@ from penstock.clock import monotonic_ms
 from penstock.config import FETCH_MAX_BYTES, REPLICA_FETCH_WAIT_MAX_MS
 from penstock.errors import BrokerError, CorruptLog, ErrorCode, StorageError, WouldBlock
 from penstock.model import BrokerEpoch, BrokerId, Offset, TopicId
-from penstock.net.answer import Answer, Later, Parts
+from penstock.net.response import Answer, Parts, PendingResponse
 from penstock.records.log_slice import LogSlice
 from penstock.replication.replica import Replica
 from penstock.replication.throttle import Throttle
@@ -100,7 +100,7 @@ class _ReplicaFetch:
         self._session = session
         self._max_bytes = max(0, min(fetch.max_bytes, config[FETCH_MAX_BYTES]))
         self._wait_seconds = min(fetch.max_wait_ms, config[REPLICA_FETCH_WAIT_MAX_MS]) / 1000
-        self._later: Later | None = None
+        self._later: PendingResponse | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._room_timer: asyncio.TimerHandle | None = None
         self._is_due = False
@@ -112,7 +112,7 @@ class _ReplicaFetch:
         found = self._look()
         if found and not any(each.cold for each in found):
             return self._response(found)
-        self._later = Later()  # no barrier: the follower's next request ends the wait of this one
+        self._later = PendingResponse()  # no barrier: the follower's next request ends the wait of this one
         self._later.when_abandoned(self._stop_waiting)
         if found:
             self._read_cold(found)

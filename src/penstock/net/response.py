@@ -1,6 +1,6 @@
 """The response of a handler to a request: parts to send now, a response that comes later, or none.
 
-A `Later` belongs to the code that works on the response; its connection is notified when it changes.
+A `PendingResponse` belongs to the code that works on the response; its connection is notified when it changes.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ Part: TypeAlias = bytes | bytearray | memoryview | LogSlice
 Parts: TypeAlias = list[Part]
 
 
-class Waiter(Protocol):
+class ResponseWaiter(Protocol):
     """A connection, as seen by the responses it waits for."""
 
     def answered(self) -> None: ...
 
 
 @final
-class Later:
+class PendingResponse:
     """A response that is not ready yet. With `barrier` the connection dispatches no later request until it
     is.
     """
@@ -43,7 +43,7 @@ class Later:
         self.parts: Parts | None = None
         self.error: Exception | None = None
         self.request_bytes = 0
-        self._connection: Waiter | None = None
+        self._connection: ResponseWaiter | None = None
         self._watchers: list[Callable[[], None]] = []
         self._abandoned: Callable[[], None] | None = None
 
@@ -75,7 +75,7 @@ class Later:
         """Whether the response only waits, so that no work is lost when the wait ends early."""
         return self._abandoned is not None
 
-    def attach(self, connection: Waiter) -> None:
+    def attach(self, connection: ResponseWaiter) -> None:
         self._connection = connection
 
     def abandon(self) -> None:
@@ -98,4 +98,4 @@ class Later:
             self._connection.answered()
 
 
-Answer: TypeAlias = Parts | Later | None
+Answer: TypeAlias = Parts | PendingResponse | None
