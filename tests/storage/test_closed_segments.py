@@ -96,6 +96,13 @@ def halve(file: Path) -> None:
     file.write_bytes(content[: len(content) // 2])
 
 
+def exchange(first: Path, second: Path) -> None:
+    other = first.with_suffix(".other")
+    first.rename(other)
+    second.rename(first)
+    other.rename(second)
+
+
 def tear(file: Path) -> None:
     file.write_bytes(file.read_bytes()[:-1])
 
@@ -122,10 +129,7 @@ def test_two_missing_segments_are_two_damaged_ranges(files: list[Path], tmp_path
 def test_swapped_segments_of_equal_size_are_damage(files: list[Path], tmp_path: Path) -> None:
     content = files[1].read_bytes(), files[2].read_bytes()
     assert len(content[0]) == len(content[1])
-    other = files[1].with_suffix(".other")
-    files[1].rename(other)
-    files[2].rename(files[1])
-    other.rename(files[2])
+    exchange(files[1], files[2])
     for _ in range(2):
         _, log, disk = reopen(tmp_path)
         assert [(each.base_offset, each.end_offset) for each in log.damage] == [(4, 8), (8, 12)]
@@ -374,3 +378,21 @@ def test_all_segments_below_the_recovery_mark_missing_is_damage(tmp_path: Path) 
     log = the_log(manager, CONFIG)
     assert [(each.base_offset, each.end_offset) for each in log.damage] == [(0, COUNT)]
     assert [offset for offset, _ in read_all(log, COUNT)] == list(range(COUNT, COUNT + 8))
+
+
+@pytest.mark.parametrize(("first", "second"), [(0, 1), (1, 2), (2, 3)])
+def test_exchanged_segments_are_damage_before_they_are_listed(
+    tmp_path: Path, first: int, second: int
+) -> None:
+    files = stopped(tmp_path, "kill")
+    exchange(files[first], files[second])
+    base_offset, end_offset = 4 * first, 4 * second + 4
+    for _ in range(3):
+        manager, log, disk = reopen(tmp_path)
+        assert manager.lost_partitions == {(TOPIC_ID, 0)}
+        assert log.log_end_offset == COUNT
+        for offset in range(base_offset, end_offset):
+            with pytest.raises(CorruptLog):
+                log.read(Offset(offset), 1, below=Offset(COUNT), at_least_one=True, wait=True)
+        assert [offset for offset, _ in read_all(log, end_offset)] == list(range(end_offset, COUNT))
+        disk.close()

@@ -58,7 +58,7 @@ class ClosedCheck:
             return None
         if not self._is_the_file(segment, entry):
             self._add(entry.base_offset, entry, "the segment file holds other records than were written")
-            self._set_aside(segment)
+            set_aside(self._disk, segment)
             del files[entry.base_offset]
             return None
         self.is_replaced = self.is_replaced or status.inode != entry.inode
@@ -96,11 +96,13 @@ class ClosedCheck:
         segment.size = segment.synced_size = segment.indexed_size = position
         return end_offset
 
-    def _set_aside(self, segment: Segment) -> None:
-        path = segment.log_file.path
-        segment.log_file.discard()
-        segment.index.file.discard()
-        self._disk.rename(path, path + DAMAGED_SUFFIX)
-        self._disk.remove(segment.index.file.path)
-        if segment.has_keys:
-            segment.remove_keys(self._disk)
+
+def set_aside(disk: Disk, segment: Segment) -> None:
+    """Rename a file that holds other records than were written, and remove its index and key file."""
+    path = segment.log_file.path
+    segment.log_file.discard()
+    segment.index.file.discard()
+    disk.rename(path, path + DAMAGED_SUFFIX)
+    disk.remove(segment.index.file.path)
+    if segment.has_keys:
+        segment.remove_keys(disk)

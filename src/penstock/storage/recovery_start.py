@@ -9,8 +9,10 @@ from __future__ import annotations
 from itertools import pairwise
 
 from penstock.model import Offset
+from penstock.records.batch import HEADER_SIZE, MAGIC, crc_matches, read_header
+from penstock.storage.batch_scan import read_batch
 from penstock.storage.checkpoints import RecoveryMark
-from penstock.storage.closed_check import ClosedCheck
+from penstock.storage.closed_check import ClosedCheck, set_aside
 from penstock.storage.disk import FileStatus
 from penstock.storage.index import IndexEntry
 from penstock.storage.reading import floor_segment
@@ -30,6 +32,7 @@ def find_segments(findings: Findings, names: list[str], snapshots: tuple[Offset,
     """The segments that belong to the log, in order. Others are removed or set aside."""
     found = [_find(findings, base_offset, names) for base_offset in offsets_with(names, LOG_SUFFIX)]
     segments = _compare_with_list(findings, _without_deleted(findings, found))
+    segments = _without_exchanged(findings, segments)
     if segments and _is_unproven(findings, segments[0], snapshots):
         findings.remove(segments, "the segments before it never became durable")
         return []
@@ -110,6 +113,35 @@ def _compare_with_list(findings: Findings, found: list[tuple[Segment, FileStatus
     findings.damage += check.damage
     findings.is_replaced = check.is_replaced
     return segments
+
+
+def _without_exchanged(findings: Findings, segments: list[Segment]) -> list[Segment]:
+    """Set aside unlisted files whose first batch belongs to a later segment, and note their records as missing.
+
+    A segment ends where the next one begins, so such a file was exchanged with another one after it was written.
+    """
+    if not findings.is_listed:
+        return segments
+    exchanged = {
+        segment: following
+        for segment, following in pairwise(segments)
+        if segment.base_offset >= findings.list_end and _first_offset(segment) >= following.base_offset
+    }
+    for segment, following in exchanged.items():
+        findings.miss(Offset(segment.base_offset), Offset(following.base_offset))
+        findings.report_loss()
+        set_aside(findings.disk, segment)
+        findings.has_new_names = True
+    return [segment for segment in segments if segment not in exchanged]
+
+
+def _first_offset(segment: Segment) -> int:
+    """Return the base offset of the first batch of a file; -1 if the file does not begin with a valid batch."""
+    if segment.size < HEADER_SIZE:
+        return -1
+    header = read_header(segment.file.pread(0, HEADER_SIZE))
+    is_batch = header.magic == MAGIC and HEADER_SIZE <= header.size <= segment.size
+    return header.base_offset if is_batch and crc_matches(read_batch(segment.file, 0, header), header) else -1
 
 
 def _is_unproven(findings: Findings, first: Segment, snapshots: tuple[Offset, ...]) -> bool:
