@@ -143,6 +143,7 @@ def count_operations(seed: int, kept_mark: bool) -> int:
     return trace.events - before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept_mark", [False, True], ids=["old mark", "new mark"])
 @pytest.mark.parametrize("power", [False, True], ids=["crash", "power loss"])
 def test_a_crash_at_any_disk_operation_loses_nothing(power: bool, kept_mark: bool) -> None:

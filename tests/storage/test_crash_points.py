@@ -107,6 +107,7 @@ def die(disk: SimulatedDisk, power: bool, seed: int) -> SimulatedDisk:
     return disk.power_loss(random.Random(seed)) if power else disk.process_crash()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("power", [False, True], ids=["crash", "power loss"])
 @pytest.mark.parametrize("seed", range(3))
 def test_crash_at_any_operation_keeps_acknowledged_records(power: bool, seed: int) -> None:
@@ -123,6 +124,7 @@ def test_crash_at_any_operation_keeps_acknowledged_records(power: bool, seed: in
         life.check(log)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("power", [False, True], ids=["crash", "power loss"])
 def test_crash_at_any_operation_of_recovery_keeps_acknowledged_records(power: bool) -> None:
     for place in range(3, operations(), 11):

@@ -140,6 +140,7 @@ def check_after_restart(path: Path, server: Server) -> None:
     disk.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("error", "partial"), FAULTS)
 def test_any_failing_call_keeps_acknowledged_records(tmp_path: Path, error: int, partial: bool) -> None:
     calls = count_calls(tmp_path / "count")

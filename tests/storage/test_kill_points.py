@@ -124,6 +124,7 @@ def run(life: Callable[[LogManager], None], disk: SimulatedDisk) -> None:
     manager.close(BrokerEpoch(1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("life", LIVES, ids=lambda life: life.__name__)
 def test_process_kill_at_any_operation_is_neither_damage_nor_loss(life: Callable[[LogManager], None]) -> None:
     trace = Trace(lambda: 0.0)

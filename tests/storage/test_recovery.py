@@ -119,6 +119,7 @@ def batch_ends(path: Path) -> list[int]:
     return ends
 
 
+@pytest.mark.slow
 def test_tail_torn_at_any_byte_is_truncated_to_whole_batches(
     crashed: tuple[Path, Observation], tmp_path: Path
 ) -> None:
@@ -273,6 +274,7 @@ def test_damage_to_anything_but_the_log_changes_no_read(
     check_twice(damaged, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", DAMAGES)
 def test_damage_to_one_index_or_snapshot_alone_changes_no_read(
     site: tuple[Path, Observation], tmp_path: Path, kind: str
