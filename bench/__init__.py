@@ -1,4 +1,4 @@
-"""Penstock beside Apache Kafka on one machine, in one interleaved run; see bench/README.md.
+"""Benchmarks of Penstock beside Apache Kafka on one machine, in one interleaved run; see bench/README.md.
 
-Nothing of the product imports this package, and no timed test does: it is run by `make bench`.
+The product does not import this package, and no test measures time with it: `make bench` runs it.
 """

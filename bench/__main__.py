@@ -31,7 +31,7 @@ def main() -> int:
     names = options.only or scenarios.names
     if unknown := set(names) - set(scenarios.names):
         parser.error(f"no such scenario: {', '.join(sorted(unknown))}; --list has their names")
-    # So that servers are stopped and their data removed.
+    # Stop the servers and remove their data also after SIGTERM.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if options.list:
         print(*scenarios.names, sep="\n")
@@ -82,7 +82,7 @@ def _memory(servers: Sequence[Target], bar: Bar) -> Row:
 
 
 def _finished(rows: list[Row]) -> list[Row]:
-    """Show rows as soon as they are there: a long run that is broken off has said what it found."""
+    """Print rows as soon as they are measured, so that an interrupted run shows its results."""
     console.print(markdown(rows).partition("\n")[2].partition("\n")[2], highlight=False, soft_wrap=True)
     return rows
 

@@ -1,6 +1,7 @@
-"""`python -m bench.cluster_model`: larger clusters on paper, from costs that `make bench ARGS="--cluster"` measured.
+"""`python -m bench.cluster_model`: predictions for larger clusters, from costs measured with `make bench
+ARGS="--cluster"`.
 
-The formulas are those of docs/performance.md. One core for each broker, three copies of everything.
+docs/performance.md has the formulas. Each broker has one core, and every partition three replicas.
 """
 
 from __future__ import annotations
@@ -18,20 +19,20 @@ SIZES = (3, 100, 1_000)
 @dataclass(frozen=True, slots=True)
 class Costs:
     cpu_s_per_gb: float
-    """Of one of three brokers, for a GB written to all of them in full batches."""
+    """CPU seconds of one of three brokers per GB written to all of them in full batches."""
     cpu_us_per_request: float
-    """The same, for a request of one record."""
+    """CPU seconds of one of three brokers per request of one record."""
     idle_fetch_us: float
-    """Of leader and follower together."""
+    """CPU seconds of an idle fetch, for leader and follower together."""
     zookeeper_read_us: float
     idle_mb: float
     partition_kb: float
     connection_kb: float
     led: float = 100
-    """Partitions each broker leads."""
+    """Partitions that each broker leads."""
     partitions_per_topic: float = 10
     clients: float = 1_000
-    """Connections of clients to each broker."""
+    """Client connections of each broker."""
     zookeepers: float = 3
 
 
@@ -50,17 +51,21 @@ class Model:
 
     @property
     def followed(self) -> float:
-        """Leaders a broker follows, and followers that come to it."""
+        """Leaders that a broker follows, and followers that fetch from it."""
         return min(self.brokers - 1, (COPIES - 1) * self.costs.led)
 
     @property
     def idle_fetch_cores(self) -> float:
-        """Each fetch is paid for by two brokers, and each broker has as many as leader as it has as follower."""
+        """CPU cores of idle fetches: two brokers pay for each, and each broker has as many as a leader as it
+        has as a follower.
+        """
         return self.followed / FETCH_WAIT_S * self.costs.idle_fetch_us / 1e6
 
     @property
     def reads_after_a_death(self) -> float:
-        """Every broker reads who is there, and every partition the dead one had a copy of, with its topics."""
+        """Nodes that all brokers read after a death: the broker list, and every partition with a replica on
+        the dead broker.
+        """
         partitions = COPIES * self.costs.led
         return self.brokers * (self.brokers + partitions * (1 + 2 / self.costs.partitions_per_topic))
 

@@ -1,7 +1,9 @@
-"""Three brokers of Penstock with one ZooKeeper, or three of Apache Kafka in KRaft mode, on one machine.
+"""Clusters on one machine: three Penstock brokers with one ZooKeeper, or three Apache Kafka brokers in KRaft
+mode.
 
-Both keep three copies of everything, of which two must have a write. What is measured is the brokers: ZooKeeper is
-started and stopped with them, and in no figure of processor time or memory.
+Both have three replicas of every partition and min.insync.replicas=2. CPU time and memory are those of the
+brokers;
+ZooKeeper starts and stops with them and is not counted.
 """
 
 from __future__ import annotations
@@ -41,11 +43,11 @@ class Cluster(Target):
         raise NotImplementedError
 
     def kill(self, node_id: int) -> None:
-        """`kill -9`; return at once."""
+        """Kill a broker with SIGKILL, and return at once."""
         raise NotImplementedError
 
     def restart(self, node_id: int) -> None:
-        """One that was killed, with its data; return when it serves."""
+        """Restart a killed broker with its data, and return when it serves."""
         raise NotImplementedError
 
     @property
@@ -54,7 +56,7 @@ class Cluster(Target):
 
 
 class PenstockCluster(Cluster):
-    """`penstock cluster up`, as people start it."""
+    """A Penstock cluster, started with `penstock cluster up`."""
 
     name = Penstock.name
     durability = "os"
@@ -75,7 +77,7 @@ class PenstockCluster(Cluster):
 
     @property
     def zookeeper(self) -> tuple[str, int]:
-        """Its address and its process."""
+        """Address and process of a broker."""
         told = json.loads(self._run("status", "--json"))["zookeeper"]
         return told["hosts"], told["pid"]
 
@@ -118,14 +120,14 @@ class PenstockCluster(Cluster):
 
 
 class DefaultPenstockCluster(PenstockCluster):
-    """On one machine every member of an in-sync set fsyncs before a write is acknowledged."""
+    """On one machine every in-sync replica fsyncs before a write is acknowledged."""
 
     name = DEFAULT
     durability = "auto"
 
 
 class KafkaCluster(Cluster):
-    """Every node is broker and controller, as for one broker."""
+    """Every node is broker and controller, as in the benchmark of one broker."""
 
     name = KAFKA
 
@@ -153,7 +155,7 @@ class KafkaCluster(Cluster):
             member.wait()
 
     def stop(self) -> None:
-        """All at once: the last of a quorum would wait in vain for the others."""
+        """Start all nodes at once: a quorum needs them."""
         with ThreadPoolExecutor(BROKERS) as pool:
             list(pool.map(Server.stop, self._members.values()))
 
@@ -174,6 +176,6 @@ class KafkaCluster(Cluster):
 
 
 class ControlCluster(KafkaCluster):
-    """Kafka in Penstock's place: every ratio must then be near 1."""
+    """Kafka in Penstock's place, as a check of the benchmark: every ratio must be near 1."""
 
     name = Control.name

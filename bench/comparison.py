@@ -1,6 +1,8 @@
-"""Interleaved rounds: each measures every server once, in shuffled order; ratios are taken within a round.
+"""Interleaved rounds: each round measures every server once, in shuffled order, and ratios are taken within a
+round.
 
-What the machine does to one it then does to the other, so ratios hold where absolute figures wander.
+Disturbances of the machine affect all servers of a round, so ratios are stable where absolute figures
+vary.
 """
 
 from __future__ import annotations
@@ -18,12 +20,12 @@ from bench.target import Target
 Direction = Literal["at least", "at most"]
 KAFKA = Kafka.name
 DEFAULT = "Penstock at its default durability"
-"""Measured beside the others in the same rounds, without a ratio of its own."""
+"""Server that is measured in the same rounds without a ratio."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """What a row must reach: its ratio to Kafka, or its own value where there is nothing to compare with."""
+    """Target of a row: a ratio to Kafka, or an absolute value if there is nothing to compare with."""
 
     of: Literal["ratio", "value"]
     direction: Direction
@@ -56,7 +58,7 @@ class Row:
 
     @property
     def verdict(self) -> bool | None:
-        """Whether the median reaches the bar; None where there is none or nothing was measured."""
+        """Whether the median reaches the target; None without a target or without figures."""
         measured = self.ratio if self.bar and self.bar.of == "ratio" else self.penstock
         return self.bar.holds(measured.median) if self.bar and measured else None
 
@@ -74,7 +76,7 @@ def compare(
     warm_ups: int,
     say: Callable[[str], None],
 ) -> list[Row]:
-    """Measure every server in each of the rounds (the warm-up rounds are thrown away) and make the rows."""
+    """Measure every server in each round, without the warm-up rounds, and return the rows."""
     rows: dict[str, list[Figures]] = {server.name: [] for server in servers}
     order = random.Random(scenario)
     for number in range(-warm_ups, rounds):
@@ -94,7 +96,7 @@ def _round_name(number: int, rounds: int) -> str:
 
 
 def row_of(scenario: str, metric: Metric, found: Mapping[str, Sequence[float]]) -> Row:
-    """`found` is by the name of what was measured; values of one round have the same place."""
+    """Rows from figures by server name; the figures of one round have the same index."""
     theirs, default = found.get(KAFKA, ()), found.get(DEFAULT, ())
     ours = next((values for name, values in found.items() if name not in (KAFKA, DEFAULT)), ())
     ratios = [a / b for a, b in zip(ours, theirs, strict=False) if b]

@@ -1,4 +1,4 @@
-"""What every scenario gets: how long to measure, what to compare with, and where to say what it is doing."""
+"""Context of a scenario: duration, servers to compare with, and progress output."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class Context:
     contestants: tuple[Callable[..., Target], ...]
     say: Callable[[str], None]
     fresh: bool = False
-    """Start the servers anew before every measurement, to see them cold."""
+    """Restart the servers before every measurement, to measure them cold."""
 
     def scaled(self, full: int, quick: int) -> int:
-        """An amount of work, less of it in a quick run."""
+        """Amount of work, reduced in a quick run."""
         return quick if self.quick else full
 
     @contextmanager
     def servers(self) -> Iterator[list[Target]]:
-        """The contestants, running together, at page-cache durability unless their name says otherwise."""
+        """Servers to compare, running together with durability=os unless their name says otherwise."""
         with ExitStack() as stack:
             yield [stack.enter_context(make()) for make in self.contestants]
 

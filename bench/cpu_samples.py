@@ -1,4 +1,4 @@
-"""Processor time of processes, read twice a second, so that it can be told for any stretch of a measurement."""
+"""CPU time of processes, sampled twice a second, for any interval of a measurement."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class CpuSamples:
         self._thread.join()
 
     def cores(self, began: float, ended: float) -> list[float]:
-        """What each process used between two times of `perf_counter`, as a share of one core."""
+        """CPU time of each process between two times of `perf_counter`, as a share of one core."""
         return cores_between(self._samples, began, ended)
 
     def _run(self) -> None:

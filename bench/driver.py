@@ -1,4 +1,4 @@
-"""Runs a program of bench/drivers in a process of its own, within a time."""
+"""Runs a program of bench/drivers as a process with a time limit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TIMEOUT_S = 900.0
 
 
 class DriverFailed(Exception):
-    """A driver ended with an error or ran out of time; the message has the end of what it said."""
+    """A driver failed or ran out of time; the message contains the end of its output."""
 
 
 def run_driver(name: str, **parameters: Any) -> Figures:
@@ -23,7 +23,7 @@ def run_driver(name: str, **parameters: Any) -> Figures:
 
 
 def start_driver(name: str, *, nice: int = 0, **parameters: Any) -> subprocess.Popen[str]:
-    """A driver that goes on beside others; `finish_driver` waits for its figures."""
+    """Start a driver beside others; `finish_driver` waits for its figures."""
     command = ["nice", "-n", str(nice), sys.executable, "-m", f"bench.drivers.{name}", json.dumps(parameters)]
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -42,5 +42,5 @@ def finish_driver(name: str, process: subprocess.Popen[str]) -> Figures:
 
 
 def drive(work: Callable[..., Figures]) -> None:
-    """The main of a driver: call `work` with the parameters of the command line, print its figures."""
+    """Main function of a driver: call `work` with the parameters of the command line, and print its figures."""
     print(json.dumps(work(**json.loads(sys.argv[1]))))

@@ -1,7 +1,8 @@
-"""The few Kafka frames the raw driver speaks, packed by hand so that ten thousand clients cost little.
+"""The few Kafka frames of the raw driver, packed by hand so that ten thousand clients cost little.
 
-Only versions without the flexible encoding: ApiVersions 0, Produce 7, Fetch 4. Apart from `penstock.wire` on
-purpose, so that a mistake there cannot hide behind the same mistake here.
+Only versions without the flexible encoding: ApiVersions 0, Produce 7, Fetch 4. The module does not use
+`penstock.wire`,
+so that both do not share a mistake.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def fetch_request(correlation_id: int, topic: str, partition: int, offset: int, 
 
 
 def read_produce(body: bytes) -> ProduceAnswer:
-    """The answer for the one partition that was asked for; `body` starts at the correlation id."""
+    """Response for the only partition of the request; `body` starts at the correlation id."""
     position = _partitions_position(body, 4)
     _, error_code, base_offset = struct.unpack_from(">ihq", body, position)
     return ProduceAnswer(error_code, base_offset)
@@ -59,7 +60,7 @@ def read_fetch(body: bytes | memoryview) -> FetchAnswer:
 
 
 def records_position(body: bytes | memoryview) -> int:
-    """Where the records of a Fetch answer start; they are the last thing in it."""
+    """Position of the records in a Fetch response; they are its last field."""
     position = _partitions_position(body, 8)
     (aborted,) = struct.unpack_from(">i", body, position + 22)
     return position + 30 + max(0, int(aborted)) * 16
@@ -84,7 +85,7 @@ def _one_partition(topic: str, partition: int) -> bytes:
 
 
 def _partitions_position(body: bytes | memoryview, topics_at: int) -> int:
-    """Where the first partition starts, past the topic count, the topic's name and the partition count."""
+    """Position of the first partition, after the topic count, the topic's name and the partition count."""
     (name_length,) = struct.unpack_from(">h", body, topics_at + 4)
     return topics_at + 6 + int(name_length) + 4
 

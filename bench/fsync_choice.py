@@ -1,8 +1,9 @@
-"""`python -m bench.fsync_choice`: what one durable round costs at 1 to 1,000 dirty files, by three designs.
+"""`python -m bench.fsync_choice`: cost of one durable round at 1 to 1,000 dirty files, for three designs.
 
-A round appends 1 KB to each of the files and makes all of it durable: by an fdatasync of each file in a pool,
-by one shared write-ahead log in front of the files, or by one syncfs of the file system. The decision it led
-to is docs/decisions/0002-log-is-its-own-wal.md.
+A round appends 1 KB to each file and makes all of it durable: with an fdatasync of each file in a pool,
+with a shared
+write-ahead log, or with one syncfs of the file system. Decision:
+docs/decisions/0002-log-is-its-own-wal.md.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Round:
-    """The dirty files of one measurement, and the three ways to make a round of appends durable."""
+    """Dirty files of one measurement, and three ways to make a round of appends durable."""
 
     def __init__(self, directory: Path, files: int, delay_s: float) -> None:
         flags = os.O_RDWR | os.O_CREAT
@@ -43,7 +44,7 @@ class Round:
         list(self.pool.map(self._sync, self.files))
 
     def shared_log(self) -> None:
-        """Every byte is written twice: to the shared log, which is synced, and to its own file."""
+        """Write every byte twice: to the shared log, which is synced, and to its own file."""
         self._append()
         start = (self.position - len(RECORD)) * len(self.files)
         for first in range(0, len(self.files), MAX_BUFFERS):
@@ -80,7 +81,7 @@ DESIGNS: dict[str, Callable[[Round], None]] = {
 
 
 def measure(design: Callable[[Round], None], files: int, seconds: float, delay_s: float) -> float:
-    """Milliseconds a round takes, the mean over `seconds` of rounds."""
+    """Milliseconds per round, the mean of `seconds` of rounds."""
     with tempfile.TemporaryDirectory(dir=BUILD) as directory:
         dirty = Round(Path(directory), files, delay_s)
         design(dirty)

@@ -1,4 +1,4 @@
-"""`penstock gateway` in front of a broker or a cluster, as a process, or several that share a port."""
+"""`penstock gateway` processes before a broker or a cluster, one or several that share a port."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LIMITS = (
     "gateway.client.max.connections=20000",
     "gateway.client.max.requests=20000",
 )
-"""All load comes from one address."""
+"""No limit per address: all load comes from one address."""
 
 
 class Gateway(Server):
@@ -34,7 +34,7 @@ class Gateway(Server):
         return (*program, *places, "--workers", str(self._workers), *chosen)
 
     def wait(self) -> None:
-        """Until it has found the cluster behind it."""
+        """Wait until the gateway has connected to the cluster."""
         deadline = time.monotonic() + START_TIMEOUT_S
         while not self._answers():
             assert self.process is not None

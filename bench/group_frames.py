@@ -1,6 +1,7 @@
-"""The classic group protocol as the raw driver speaks it, packed by hand; only versions without the flexible encoding.
+"""The classic group protocol of the raw driver, packed by hand; only versions without the flexible encoding.
 
-FindCoordinator 2, JoinGroup 5, SyncGroup 3, Heartbeat 3, OffsetCommit 7. A body starts at the correlation id.
+FindCoordinator 2, JoinGroup 5, SyncGroup 3, Heartbeat 3, OffsetCommit 7. A body starts at the correlation
+id.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from bench.frames import frame
 OFFSET_COMMIT, FIND_COORDINATOR, JOIN_GROUP, HEARTBEAT, SYNC_GROUP = 8, 10, 11, 12, 14
 REBALANCE_IN_PROGRESS, MEMBER_ID_REQUIRED = 27, 79
 NOT_YET = frozenset({14, 15, 16})
-"""The coordinator is loading, not available, or elsewhere: ask again."""
+"""Retriable errors: the coordinator is loading, not available, or on another broker."""
 PROTOCOL = "range"
 
 
@@ -25,7 +26,7 @@ class JoinAnswer:
     leader: str
     member_id: str
     members: tuple[str, ...]
-    """For the leader alone."""
+    """Members of the group; only the leader gets them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +76,12 @@ def commit_request(
 
 
 def read_error(body: bytes) -> int:
-    """Of a FindCoordinator or a Heartbeat."""
+    """Error code of a FindCoordinator or Heartbeat response."""
     return int(struct.unpack_from(">h", body, 8)[0])
 
 
 def read_commit(body: bytes) -> int:
-    """The error of the only partition, which is the last thing in the answer."""
+    """Error code of the only partition, the last field of the response."""
     return int(struct.unpack_from(">h", body, len(body) - 2)[0])
 
 

@@ -1,4 +1,4 @@
-"""A member of a classic group on a raw connection, hundreds to a process: joins, heartbeats, fetches, commits."""
+"""A member of a classic group on a raw connection, hundreds per process: joins, heartbeats, fetches, commits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RETRY_S = 0.02
 
 
 class GroupMember(RawConnection):
-    """Fetches one partition of its share after every rebalance: from then on it reads."""
+    """Member that fetches from one of its partitions after every rebalance; from then on it reads."""
 
     def __init__(self, group: str, topic: str, partitions: int, session_ms: int) -> None:
         super().__init__()
@@ -37,10 +37,10 @@ class GroupMember(RawConnection):
         self.member_id = ""
         self.generation = -1
         self.group_size = 0
-        """As its leader knows it."""
+        """Number of members, as the leader knows it."""
         self.owned: tuple[int, ...] = ()
         self.reading_in = -1
-        """The generation in which it has got all its partitions' first fetch answered."""
+        """Generation in which all partitions of the member had their first fetch response."""
         self.reading_since = 0.0
         self._partitions = partitions
 
@@ -52,7 +52,7 @@ class GroupMember(RawConnection):
             await asyncio.sleep(RETRY_S)
 
     async def join(self) -> None:
-        """Through as many rebalances as it takes until this member reads."""
+        """Join, through as many rebalances as needed, until this member reads."""
         while not await self._join_once():
             pass
 
@@ -68,7 +68,7 @@ class GroupMember(RawConnection):
             raise RuntimeError(f"OffsetCommit was answered with error {error}")
 
     async def stay(self, interval_s: float, first_after_s: float) -> None:
-        """Heartbeat for ever, and join again whenever the group rebalances."""
+        """Send heartbeats, and join again at each rebalance."""
         await asyncio.sleep(first_after_s)
         while True:
             error = await self.heartbeat()
@@ -119,7 +119,7 @@ class GroupMember(RawConnection):
 
 
 def all_read(members: list[GroupMember]) -> bool:
-    """Whether all are in one generation, know of each other, and read."""
+    """Whether all members are in one generation, know the same members, and read."""
     generation = members[0].reading_in
     return (
         generation >= 0

@@ -1,4 +1,4 @@
-"""An HTTP connection as thin as it can be: ready-made requests, answers with a length, thousands in a process."""
+"""A minimal HTTP connection: prepared requests, responses with a length, thousands per process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class HttpAnswer(NamedTuple):
 
 
 class HttpConnection(asyncio.Protocol):
-    """Answers come in request order, so the waiting requests are a queue."""
+    """HTTP connection. Responses come in request order, so pending requests are a queue."""
 
     def __init__(self) -> None:
         self._received = bytearray()

@@ -1,6 +1,6 @@
-"""Apache Kafka from its published artifacts: the jars in build/kafka/libs, fetched once by Maven.
+"""Apache Kafka from its published artifacts: Maven downloads the jars to build/kafka/libs once.
 
-Where Java or Maven is missing there is no Kafka to compare with, and `KafkaUnavailable` says so.
+Without Java or Maven there is no Kafka to compare with: `KafkaUnavailable`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ DOWNLOAD_TIMEOUT_S = 900
 
 
 class KafkaUnavailable(Exception):
-    """Kafka cannot be had on this machine; the message says what is missing."""
+    """Kafka is not available on this machine; the message names the missing part."""
 
 
 def kafka_libs() -> Path:
-    """The directory with Kafka's jars, downloading them where they are not there yet."""
+    """Directory with Kafka's jars; downloads missing jars."""
     check_java()
     libs = BUILD / "kafka" / "libs"
     if not (libs / f"kafka_2.13-{KAFKA_VERSION}.jar").exists():

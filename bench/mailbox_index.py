@@ -1,9 +1,12 @@
-"""`python -m bench.mailbox_index`: one user's messages among ten million users', looked up by key.
+"""`python -m bench.mailbox_index`: lookups by key of one user's messages among ten million users.
 
-Twenty million messages, the hottest user has a million of them, the others follow Zipf's law. They are written by an
-ordinary producer; then users are drawn as their messages come (busy ones more often) and evenly, and pages of the
-hottest from anywhere. Afterwards a file of the index is damaged under the running broker, and the time counts until
-every lookup is right again; then the broker is killed and started, and the time counts until the first one is.
+Twenty million messages: the hottest user has a million, the others follow Zipf's law. A producer writes
+them. Lookups
+draw users by their number of messages and evenly, and pages of the hottest user from any position. Then a
+file of the
+index is damaged under the running broker, and the time until every lookup is right again is measured; at
+the end the
+broker is killed, and the time until its first correct lookup after the restart is measured.
 """
 
 from __future__ import annotations
@@ -34,17 +37,17 @@ VALUE = b"x" * 100
 PAGE_RECORDS = 100
 ALL_RECORDS = 10_000
 ORDINARY = 1_000
-"""A user with a thousand messages or so."""
+"""A user with about a thousand messages."""
 STRIDE = 50_000
 LOOKUPS = 3_000
 HOTTEST_TOP_UP = 0.007
-"""On top of what the law gives the first user: a twentieth in all."""
+"""Extra messages of the first user, on top of Zipf's law: a twentieth of all."""
 _PATIENCE_S = 600
 _ANSWER_S = 120.0
 
 
 class Users:
-    """Numbers from 1 on, small ones more often: the chance of n is as 1/n."""
+    """Draw numbers from 1; the probability of n is proportional to 1/n."""
 
     def __init__(self, count: int, seed: int) -> None:
         self._count = count
@@ -64,7 +67,7 @@ def key_of(user: int) -> bytes:
 
 
 def load(bootstrap: str, messages: int, users: Users) -> list[int]:
-    """Write everything; how many messages the users up to a thousand have."""
+    """Write all messages, and return the message counts of the users up to a thousand."""
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -91,7 +94,7 @@ def load(bootstrap: str, messages: int, users: Users) -> list[int]:
 
 
 def wait_for_files(data: Path) -> float:
-    """Until every closed segment has its file of keys; how long that took."""
+    """Wait until every closed segment has its key file, and return the seconds."""
     began = time.monotonic()
     while time.monotonic() - began < _PATIENCE_S:
         closed = []
@@ -132,7 +135,7 @@ class Reader:
         return found
 
     async def timed(self, draw: Callable[[], tuple[int, int]], at_once: int) -> list[float]:
-        """Milliseconds of lookups by so many who ask one after the other."""
+        """Latencies of lookups in milliseconds, for this many sequential clients."""
         times: list[float] = []
 
         async def ask() -> None:

@@ -1,6 +1,8 @@
-"""What a process used (CPU seconds, resident memory) and how figures spread (percentiles, median, range).
+"""Resources of a process (CPU seconds, resident memory), and statistics of figures (percentiles, median,
+range).
 
-CPU and memory are read from outside, of the server process and its children, so both brokers are alike.
+CPU and memory are read from outside, for the server process and its children, in the same way for both
+brokers.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ class Spread:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The value below which `share` (0 to 1) of the values lie, nearest rank."""
+    """Nearest-rank percentile: the value below which `share` (0 to 1) of the values lie."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 

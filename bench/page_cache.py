@@ -1,4 +1,4 @@
-"""Drops files from the system's memory, so that the next read of them waits for the disk."""
+"""Removes files from the page cache, so that the next read waits for the disk."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def drop(paths: Iterable[Path]) -> None:
-    """Write the files out first: dirty pages are not dropped."""
+    """Write the files to disk first, because dirty pages stay in the cache."""
     for path in paths:
         descriptor = os.open(path, os.O_RDONLY)
         os.fdatasync(descriptor)

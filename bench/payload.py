@@ -1,4 +1,4 @@
-"""Message values: random, or half compressible as text is, drawn from a fixed seed so that runs are alike."""
+"""Message values: random, or half compressible like text, from a fixed seed so that runs are equal."""
 
 from __future__ import annotations
 

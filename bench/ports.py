@@ -1,4 +1,4 @@
-"""Free ports, and bounded waiting for a server's first answer."""
+"""Free ports, and bounded waits for the first response of a server."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ BELOW_EPHEMERAL = (15_000, 32_000)
 
 
 class NotReady(Exception):
-    """A server did not answer within its time."""
+    """A server did not respond in time."""
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on now, in no order."""
+    """Ports without a listener, in no order."""
     return [free_port_range(1) for _ in range(count)]
 
 
 def free_port_range(count: int) -> int:
-    """The first of so many ports in a row that nobody listens on now, and that no outgoing connection is given."""
+    """First of this many consecutive ports without a listener, outside of the range of outgoing connections."""
     while True:
         first = random.randrange(*BELOW_EPHEMERAL)
         if all(_is_free(port) for port in range(first, first + count)):

@@ -1,4 +1,4 @@
-"""A Kafka connection as thin as it can be: pipelined Produce and Fetch frames, thousands in a process."""
+"""A minimal Kafka connection: pipelined Produce and Fetch frames, thousands per process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PATIENCE_S = 30
 
 
 class RawConnection(asyncio.Protocol):
-    """Answers come in request order, so the waiting requests are a queue."""
+    """Kafka connection. Responses come in request order, so pending requests are a queue."""
 
     def __init__(self) -> None:
         self._received = bytearray()
@@ -96,7 +96,7 @@ async def connect_many(bootstrap: str, count: int, make: Callable[[], C] = RawCo
 
 
 async def wait_for_leaders(bootstrap: str, topic: str, partitions: int, batch: bytes) -> None:
-    """A broker that has just started, or a topic that was just made, may be answered for too early."""
+    """Wait for leaders: a broker that has just started, or has just created a topic, may respond too early."""
     (connection,) = await connect_many(bootstrap, 1)
     deadline = time.monotonic() + PATIENCE_S
     for partition in range(partitions):
@@ -108,7 +108,7 @@ async def wait_for_leaders(bootstrap: str, topic: str, partitions: int, batch: b
 
 
 def prepare_process() -> None:
-    """Room for many sockets, and no pauses of the driver's own garbage collector in what is measured."""
+    """Raise the limit of open files, and disable the driver's garbage collector during measurements."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     gc.disable()

@@ -1,4 +1,4 @@
-"""Rows as a Markdown table for people and as JSON for machines, with the machine they were measured on."""
+"""Rows as a Markdown table and as JSON, with a description of the machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DEFAULT_PLACE = 3
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """With a column for the default durability where one of the rows has it."""
+    """Table with a column for the default durability if a row has it."""
     table = [list(HEADINGS), ["---"] * len(HEADINGS), *(_cells(row) for row in rows)]
     if any(row.default for row in rows):
         more = [DEFAULT_HEADING, "---", *(_show(row.default) for row in rows)]

@@ -1,7 +1,8 @@
-"""Penstock and Apache Kafka as processes on free ports, each with a data directory of its own.
+"""Penstock and Apache Kafka as processes on free ports, each with its own data directory.
 
-A server is started, answers, and is stopped by SIGTERM within a bounded time; leaving `with` removes
-its data. Both get the same treatment, so that what differs in the figures is the broker.
+A server is started, responds, and is stopped by SIGTERM within a bounded time; leaving `with` removes its
+data. Both are
+treated alike, so that differences in the figures are those of the brokers.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
 OPEN_FILES = 20_000
 KAFKA_JVM = (
-    # What Kafka's own start script gives the broker.
+    # Heap options of Kafka's own start script.
     "-Xmx1g", "-Xms1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20",
     "-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent", "-Djava.awt.headless=true",
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
@@ -34,7 +35,7 @@ KAFKA_JVM = (
 
 
 class Server(Target):
-    """A broker process; subclasses say how it is prepared and started."""
+    """A broker process; subclasses prepare and start it."""
 
     def __init__(self) -> None:
         (BUILD / "bench").mkdir(parents=True, exist_ok=True)
@@ -60,14 +61,14 @@ class Server(Target):
         raise NotImplementedError
 
     def start(self) -> None:
-        """Spawn and wait for the first answer; `start_s` is how long that took."""
+        """Start the process and wait for its first response; `start_s` is the time in seconds."""
         began = time.monotonic()
         self.spawn()
         self.wait()
         self.start_s = time.monotonic() - began
 
     def spawn(self) -> None:
-        # Installed programs have their compiled form beside them; a development shell may forbid that.
+        # Installed programs have compiled files, which a development shell may forbid to write.
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         with (self.directory / "server.log").open("ab") as log:
             self.process = subprocess.Popen(
@@ -85,11 +86,11 @@ class Server(Target):
         wait_for_answer(self.port, START_TIMEOUT_S, alive=lambda: process.poll() is None)
 
     def kill(self) -> None:
-        """`kill -9`, without waiting for it; the data stays."""
+        """Kill the process with SIGKILL without waiting; the data stays."""
         os.kill(self.pid, signal.SIGKILL)
 
     def stop(self) -> None:
-        """A clean stop; the data stays."""
+        """Stop cleanly; the data stays."""
         if self.process is None:
             return
         self.process.send_signal(signal.SIGTERM)
@@ -126,7 +127,9 @@ class Penstock(Server):
 
 
 class Kafka(Server):
-    """Apache Kafka in KRaft mode, broker and controller in one process, with its default settings but those given."""
+    """Apache Kafka in KRaft mode, broker and controller in one process, with its default settings except the
+    given ones.
+    """
 
     name = "Kafka"
 
@@ -137,7 +140,7 @@ class Kafka(Server):
         controller_ports: Mapping[int, int] | None = None,
         cluster_id: str = "",
     ) -> None:
-        """Of several in a cluster each knows the ports of all."""
+        """Ports of all nodes; each node of a cluster knows them."""
         super().__init__()
         self.libs = kafka_libs()
         self.properties = self.directory / "server.properties"
@@ -167,14 +170,14 @@ class Kafka(Server):
             "offsets.topic.replication.factor": "1",
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.min.isr": "1",
-            # Deleted topics free their disk before the next round writes.
+            # Free the disk of deleted topics before the next round writes.
             "log.segment.delete.delay.ms": "1000",
         }
         return "".join(f"{name}={value}\n" for name, value in settings.items())
 
 
 class Control(Kafka):
-    """Kafka in Penstock's place, to check the benchmark: every ratio must then be near 1."""
+    """Kafka in Penstock's place, as a check of the benchmark: every ratio must be near 1."""
 
     name = "Control"
 

@@ -1,6 +1,6 @@
-"""`python -m bench.slow_disk_broker DELAY_MS broker ...`: a broker whose every sync takes that much longer.
+"""`python -m bench.slow_disk_broker DELAY_MS broker ...`: a broker whose every sync takes this much longer.
 
-The delay is put in at the disk seam, from here: the product has no such setting.
+The delay is added at the disk interface by this program: the product has no such setting.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Spark's own Kafka connector from its published artifacts, with the PySpark it is made for, in build/spark-kafka.
+"""Spark's own Kafka connector from its published artifacts, with the PySpark that it needs, in
+build/spark-kafka.
 
-4.0.0 is the newest whose artifacts all resolve. Where Java, Maven or that PySpark cannot be had there is nothing to
-compare with, and `KafkaUnavailable` says so.
+4.0.0 is the newest version whose artifacts all resolve. Without Java, Maven or that PySpark there is
+nothing to compare
+with: `KafkaUnavailable`.
 """
 
 from __future__ import annotations
@@ -20,12 +22,12 @@ POM = ROOT / "bench" / "spark" / "pom.xml"
 @dataclass(frozen=True, slots=True)
 class Connector:
     python: Path
-    """Of an environment with its PySpark."""
+    """Python of an environment with this PySpark."""
     jars: tuple[Path, ...]
 
 
 def spark_connector() -> Connector:
-    """Downloading what is not there yet."""
+    """Download missing parts."""
     check_java()
     home = BUILD / "spark-kafka"
     jars, python = home / "jars", home / "venv" / "bin" / "python"

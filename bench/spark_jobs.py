@@ -1,4 +1,4 @@
-"""A warm Spark session in a process of its own, which is given one job after another."""
+"""A warm Spark session in a process that runs one job after another."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class SparkJobs:
         return cls([str(connector.python), *program, ",".join(map(str, connector.jars))], log)
 
     def run(self, **job: Any) -> Figures:
-        """The time of the job, the processor time of Spark, and the most memory of all its Python workers."""
+        """Seconds of the job, CPU time of Spark, and peak memory of all its Python workers."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         before = cpu_seconds(self._process.pid)
@@ -75,7 +75,7 @@ class SparkJobs:
 
 
 class _Watch:
-    """Looks several times a second at the memory of Spark's Python workers."""
+    """Sampler of the memory of Spark's Python workers, several times per second."""
 
     def __init__(self, pid: int) -> None:
         self.most_mb = 0.0
@@ -110,7 +110,7 @@ def _workers_mb(pid: int) -> float:
 
 
 def timed(command: Sequence[str]) -> float:
-    """How long a command takes, which must succeed."""
+    """Seconds of a command, which must succeed."""
     began = time.monotonic()
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=300)
     return time.monotonic() - began

@@ -1,7 +1,8 @@
-"""Gives the partitions of a stopped broker terabytes that are not there: sparse segments with whole indexes.
+"""Adds terabytes to the partitions of a stopped broker with sparse segments and complete indexes.
 
-What a start and an append look at (sizes, indexes, checkpoint) is as it would be after writing it all; the
-old batches themselves are holes, so nobody may read them.
+Sizes, indexes and checkpoint, which a start and an append read, are those of a written log. The old
+batches are holes and
+must not be read.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ LOGS = "logs"
 
 
 def grow(data_dir: Path, topic: str, segments: int) -> int:
-    """Put `segments` full segments into every partition of an empty topic; the bytes of index they need."""
+    """Add `segments` full segments to every partition of an empty topic, and return the bytes of their
+    indexes.
+    """
     checkpoints = Checkpoints(RealDisk(str(data_dir)))
     entries = checkpoints.load() or []
     index_bytes = 0
@@ -53,7 +56,7 @@ def _write_segment(directory: Path, base_offset: int) -> int:
 
 
 def _at_end(entry: LogCheckpoint, segments: int) -> LogCheckpoint:
-    """The checkpoint of a log that ends exactly where its last segment does."""
+    """Checkpoint of a log that ends with its last segment."""
     end = Offset(segments * SEGMENT_RECORDS)
     now_ms = int(time.time() * 1_000)
     mark = RecoveryMark(end, (segments - 1) * SEGMENT_RECORDS, SEGMENT_BYTES, now_ms, now_ms, ENTRIES)

@@ -1,7 +1,8 @@
-"""A producer that keeps writing to every partition of a topic, and knows since when each takes writes again.
+"""A producer that writes to every partition of a topic, and records when each partition accepts writes again.
 
-Its settings are those of a client that is to notice the loss of a broker soon, the same for every cluster: a
-request is given up after a second, metadata is asked for twice a second.
+Its settings are those of a client that notices the loss of a broker soon, the same for every cluster:
+requests time out
+after a second, and metadata is refreshed twice a second.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ SETTINGS = {
 
 
 class NotResumed(Exception):
-    """A partition took no writes for too long."""
+    """A partition accepted no writes for too long."""
 
 
 class SteadyWriter:
@@ -38,7 +39,7 @@ class SteadyWriter:
         self._producer = Producer(SETTINGS | {"bootstrap.servers": bootstrap})
         self._topic = topic
         self._acknowledged = [0.0] * partitions
-        """When the newest acknowledged message of each partition was sent."""
+        """Send time of the newest acknowledged message of each partition."""
         self._changed = threading.Condition()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
@@ -56,7 +57,7 @@ class SteadyWriter:
         self._thread.join()
 
     def resumed(self, partitions: Iterable[int], since: float) -> float:
-        """Seconds until every one of the partitions has acknowledged a write that was sent after `since`."""
+        """Seconds until each of the partitions has acknowledged a write that was sent after `since`."""
         wanted = list(partitions)
         with self._changed:
             if not self._changed.wait_for(

@@ -1,4 +1,4 @@
-"""How long one append and one read take: `python bench/storage_append.py [record bytes]`."""
+"""Time of one append and of one read: `python bench/storage_append.py [record bytes]`."""
 
 from __future__ import annotations
 

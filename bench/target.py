@@ -1,4 +1,4 @@
-"""What load is put on: one broker, or several that are one cluster."""
+"""Target of load: one broker, or a cluster."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from bench.measure import cpu_seconds, rss_mb
 
 
 class Target:
-    """Started, used through `bootstrap`, stopped; leaving `with` removes its data."""
+    """Target that is started, used through `bootstrap`, and stopped; leaving `with` removes its data."""
 
     name: str
     copies = 1
-    """Of every partition that is made for a measurement."""
+    """Replication factor of the topics of a measurement."""
 
     @property
     def bootstrap(self) -> str:
@@ -22,19 +22,19 @@ class Target:
 
     @property
     def pids(self) -> list[int]:
-        """The broker processes, and nothing beside them."""
+        """Broker processes, without any others."""
         raise NotImplementedError
 
     def start(self) -> None:
-        """Return once it answers."""
+        """Wait until the target responds."""
         raise NotImplementedError
 
     def stop(self) -> None:
-        """A clean stop; the data stays."""
+        """Stop cleanly; the data stays."""
         raise NotImplementedError
 
     def remove(self) -> None:
-        """The data, of one that is stopped."""
+        """Data directories of a stopped target."""
         raise NotImplementedError
 
     def show_log(self) -> None:
@@ -64,5 +64,5 @@ class Target:
 
 
 def settle_disk() -> None:
-    """Have what earlier measurements wrote on the disk, so that no later one waits for it."""
+    """Write dirty pages of earlier measurements to disk, so that no later measurement waits for them."""
     os.sync()

@@ -1,4 +1,4 @@
-"""Topics made and removed through the Kafka protocol."""
+"""Creation and deletion of topics through the Kafka protocol."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def delete_topic(server: Target, name: str) -> None:
 
 @contextmanager
 def topic(server: Target, partitions: int) -> Iterator[str]:
-    """A topic with a name of its own, gone afterwards."""
+    """A topic with a unique name that is deleted afterwards."""
     name = f"bench-{next(_numbers)}"
     create_topic(server, name, partitions)
     try:
@@ -45,7 +45,9 @@ def _admin(server: Target) -> AdminClient:
 
 
 def wait_for_copies(admin: AdminClient, name: str, partitions: int, copies: int) -> None:
-    """A creation is answered before every broker knows of it; ask until all partitions have leaders and copies."""
+    """Wait until all partitions have leaders and replicas: a creation is acknowledged before every broker
+    knows it.
+    """
     for _ in range(TIMEOUT_S * 20):
         found = admin.list_topics(name, timeout=TIMEOUT_S).topics[name].partitions.values()
         if len(found) == partitions and all(len(each.isrs) == copies and each.leader >= 0 for each in found):

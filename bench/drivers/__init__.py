@@ -1,1 +1,1 @@
-"""Programs that load a broker, each a process: parameters as JSON in, figures as one JSON line out."""
+"""Programs that load a broker. Each is a process with JSON parameters and one JSON line of figures as output."""

@@ -14,13 +14,13 @@ STALL_S = 30
 def consume(
     bootstrap: str, topic: str, partitions: int, count: int, offset: int = OFFSET_BEGINNING
 ) -> Figures:
-    """Time from the assignment to the last message."""
+    """Seconds from the assignment to the last message."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
             "group.id": "bench",
             "enable.auto.commit": False,
-            # So that the client's own queue is never what is waited for.
+            # A large client queue, so that the client's own queue is never the bottleneck.
             "queued.min.messages": 1_000_000,
             "queued.max.messages.kbytes": 262_144,
             "fetch.queue.backoff.ms": 5,

@@ -1,4 +1,6 @@
-"""Members of classic groups: how long until all of them read, until a dead one's partitions are read, and commits."""
+"""Members of classic groups: time until all of them read, until the partitions of a dead member are read, and
+commits.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ LOOK_S = 0.001
 async def join(
     bootstrap: str, topic: str, group: str, members: int, session_ms: int, heartbeat_s: float
 ) -> Figures:
-    """All but one are in and read; then the last joins. Until all of them read."""
+    """Seconds until all members read, after the last one joins a group in which all others read."""
     made = await _connect(bootstrap, topic, [group] * members, members, session_ms)
     *early, last = made
     async with asyncio.TaskGroup() as tasks:
@@ -40,7 +42,7 @@ async def join(
 async def burst(
     bootstrap: str, topic: str, group: str, members: int, session_ms: int, heartbeat_s: float
 ) -> Figures:
-    """All join at once. Until all of them read."""
+    """Seconds until all members read, after all of them join at once."""
     made = await _connect(bootstrap, topic, [group] * members, members, session_ms)
     async with asyncio.TaskGroup() as tasks:
         began = time.perf_counter()
@@ -57,7 +59,9 @@ async def burst(
 async def crash(
     bootstrap: str, topic: str, group: str, members: int, partitions: int, session_ms: int, heartbeat_s: float
 ) -> Figures:
-    """One connection is dropped right after a heartbeat. Until its partitions are read by the others."""
+    """Seconds until other members read the partitions of a member whose connection is dropped after a
+    heartbeat.
+    """
     made = await _connect(bootstrap, topic, [group] * members, partitions, session_ms)
     async with asyncio.TaskGroup() as tasks:
         staying = [
@@ -86,7 +90,7 @@ async def commits(
     seconds: float,
     server_pid: int,
 ) -> Figures:
-    """Each member commits its partition's offset again and again, one request at a time."""
+    """Commits of all members, each with one request at a time for the offset of its partition."""
     names = [f"{group}-{number % groups}" for number in range(members)]
     made = await _connect(bootstrap, topic, names, members, session_ms)
     async with asyncio.TaskGroup() as tasks:
@@ -127,7 +131,7 @@ async def _connect(
 
 
 async def _join_and_stay(member: GroupMember, number: int, members: int, heartbeat_s: float) -> None:
-    """Heartbeats of the members are spread over the interval."""
+    """Heartbeat with an offset within the interval, so that the members' heartbeats are spread."""
     await member.join()
     await member.stay(heartbeat_s, heartbeat_s * number / members)
 

@@ -1,6 +1,6 @@
-"""Thousands of groups of one member each, every one on its own connection, that do nothing but heartbeat.
+"""Thousands of groups of one member, each on its own connection, that only send heartbeats.
 
-What they cost the server is read from outside, over the seconds in which nothing else happens.
+The scenario measures the CPU time of the server during this time.
 """
 
 from __future__ import annotations

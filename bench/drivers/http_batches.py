@@ -1,4 +1,4 @@
-"""Batches of binary messages by POST, over a few connections, each with one request on its way."""
+"""POST of batches of binary messages on a few connections, each with one request in flight."""
 
 from __future__ import annotations
 

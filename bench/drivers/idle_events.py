@@ -1,4 +1,4 @@
-"""Many connections that wait for server-sent events of one topic: what they cost, and how long one message takes."""
+"""Many connections that wait for server-sent events of one topic: their cost, and the latency of one message."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from bench.raw_client import prepare_process
 CONNECTING_AT_ONCE = 50
 SETTLE_S = 3.0
 IDLE_S = 25.0
-"""Long enough for a comment to each connection that it lives."""
+"""Long enough for a keep-alive comment on each connection."""
 PATIENCE_S = 60.0
 
 
 class Listener(asyncio.Protocol):
-    """Waits for the beginning of the stream, and then for a message."""
+    """A connection that waits for the start of the stream, and then for a message."""
 
     def __init__(self) -> None:
         self.began: asyncio.Future[None] = asyncio.get_running_loop().create_future()

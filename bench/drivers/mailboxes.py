@@ -1,7 +1,9 @@
-"""POST /send at a fixed rate, whatever the gateway does, and long polls of /receive for some of the users.
+"""POST /send at a fixed rate, independent of the gateway's speed, and long polls of /receive for some of the
+users.
 
-Every message begins with the time it was due, so what a slow gateway holds up in the client counts. Users with a long
-poll get `watched` of the messages, the others go to users drawn evenly from `user_ids`.
+Every message starts with the time it was due, so that delays in the client count. Users with a long poll
+get `watched`
+of the messages; the others go to users drawn evenly from `user_ids`.
 """
 
 from __future__ import annotations
@@ -92,7 +94,7 @@ class Mailboxes:
         deadline = time.perf_counter() + DRAIN_S
         while (self._queue or self._under_way) and time.perf_counter() < deadline:
             await asyncio.sleep(0.01)
-        # What has no answer by now took at least so long.
+        # Requests without a response took at least this long.
         late = [due for due, _ in self._queue] + list(self._under_way.values())
         self._queue.clear()
         self.unsent = len(late)

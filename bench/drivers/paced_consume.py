@@ -1,4 +1,4 @@
-"""A confluent-kafka consumer of what `paced_produce` writes: how long every message was on its way."""
+"""A confluent-kafka consumer of the messages of `paced_produce`: latency of each message."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ def paced_consume(
     windows: dict[str, tuple[int, int]],
     limit_ms: float,
 ) -> Figures:
-    """Percentiles of each of the `windows`, in seconds since the first message; and when the last one settled."""
+    """Percentiles of each of the `windows`, in seconds since the first message, and the time when the last
+    window settled.
+    """
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "bench", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
     latencies = Latencies()

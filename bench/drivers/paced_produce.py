@@ -1,6 +1,7 @@
-"""A confluent-kafka producer at given rates, whatever the broker does: every value begins with the time it was due.
+"""A confluent-kafka producer at fixed rates, independent of the broker's speed: every value starts with its
+due time.
 
-What the client holds back because the broker is slow counts as time on the way.
+Messages that the client holds back because the broker is slow count with that delay.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ FLUSH_TIMEOUT_S = 180
 
 
 def paced_produce(bootstrap: str, topic: str, size: int, phases: list[tuple[float, float]]) -> Figures:
-    """`phases` are seconds and messages a second."""
+    """Produce in `phases` of (seconds, messages per second)."""
     errors: list[str] = []
     producer = _connected(bootstrap, topic, errors)
     filler = random_values(size)[0][8:]

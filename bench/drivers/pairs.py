@@ -1,7 +1,10 @@
-"""Many producers and as many consumers, each on its own connection, at a rate that does not grow with them.
+"""Many producers and as many consumers, each on its own connection, at a total rate that does not grow with
+their number.
 
-Pair i writes to and long-polls partition i. A round is a produce, its acknowledgement, and the arrival of the
-record at the pair's consumer. Rounds start at fixed times whatever the broker does, so that waiting shows.
+Pair i writes to and long-polls partition i. A round is a produce request, its acknowledgement, and the
+arrival of the
+record at the pair's consumer. Rounds start at fixed times, independent of the broker, so that waiting is
+measured.
 """
 
 from __future__ import annotations
@@ -50,7 +53,7 @@ class Pair:
         return (acknowledged - began) * 1_000, (arrived - began) * 1_000
 
     async def consume(self, max_wait_ms: int) -> None:
-        # Waits differ, so that thousands of idle polls do not all end in one moment.
+        # Different wait times, so that thousands of idle polls do not end at the same moment.
         await asyncio.sleep(self._random.random() * max_wait_ms / 1_000)
         while True:
             wait_ms = int(max_wait_ms * self._random.uniform(0.5, 1.5))
@@ -89,7 +92,7 @@ async def drive_pairs(
 
 
 async def _rounds(pairs: Sequence[Pair], rounds_per_s: float, seconds: float) -> list[tuple[float, float]]:
-    """Rounds at fixed times on pairs drawn at random, none of them in two rounds at once."""
+    """Start rounds at fixed times on random pairs, at most one round per pair at a time."""
     source = random.Random(1)
     batch = one_record_batch(source.randbytes(1_024), int(time.time() * 1_000))
     running: list[asyncio.Task[tuple[float, float]]] = []

@@ -1,4 +1,4 @@
-"""A confluent-kafka producer at full speed; the time counts only when every message was stored."""
+"""A confluent-kafka producer at full speed; the time ends when every message is stored."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def produce(
     config: dict[str, Any] | None = None,
     messages_per_s: float = 0,
 ) -> Figures:
-    """From the first message handed over to the last one acknowledged; a rate of 0 is as fast as it goes."""
+    """Seconds from the first message to the last acknowledgement; a rate of 0 means full speed."""
     values = compressible_values(size) if compressible else random_values(size)
     chunk = [{"value": values[i % len(values)]} for i in range(CHUNK)]
     producer = _connected(bootstrap, topic, config or {})

@@ -1,4 +1,4 @@
-"""Our own client with one of its profiles: how fast it writes and reads, and how long a message is on its way."""
+"""The Penstock client with one of its profiles: write rate, read rate, and latency of a message."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _paced(
     count: int,
     messages_per_s: float,
 ) -> list[float]:
-    """One after the other at fixed times; from being sent to having been read, in milliseconds."""
+    """Send messages at fixed times, and return milliseconds from send to read."""
     sent: list[float] = []
     waits_ms: list[float] = []
 

@@ -1,7 +1,9 @@
-"""Reads partitions from the beginning with a driver that looks at batch headers only, one connection a partition.
+"""Reads partitions from the beginning with a driver that only parses batch headers, one connection per
+partition.
 
-A client library spends several times what the broker does on every message, so with it what is measured is the
-client. Here one thread a partition asks for the next megabytes as soon as the last have come.
+A client library spends several times more CPU per message than the broker, so its benchmark measures the
+client. Here
+one thread per partition requests the next megabytes as soon as the last have arrived.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ BATCH_HEADER_BYTES = 61
 
 
 def raw_consume(bootstrap: str, topic: str, partitions: int, count: int) -> Figures:
-    """All messages of all partitions up to their high watermarks, at least `count`."""
+    """Read all messages of all partitions up to their high watermarks, at least `count`."""
     readers = [Reader(bootstrap, topic, partition) for partition in range(partitions)]
     for reader in readers:
         reader.wait_for_leader()
@@ -39,7 +41,7 @@ def raw_consume(bootstrap: str, topic: str, partitions: int, count: int) -> Figu
 
 
 class Reader:
-    """One partition on a connection of its own; `size` counts whole batches only."""
+    """One partition on its own connection; `size` counts whole batches only."""
 
     def __init__(self, bootstrap: str, topic: str, partition: int) -> None:
         host, port = bootstrap.split(":")
@@ -50,7 +52,7 @@ class Reader:
         self._buffer = memoryview(bytearray(RECEIVE_BYTES))
 
     def wait_for_leader(self) -> None:
-        """A broker that has just started may answer before its partitions are led."""
+        """Wait until the partition has a leader: a broker that has just started may respond earlier."""
         deadline = time.monotonic() + STALL_S
         while read_fetch(self._fetch()).error_code:
             if time.monotonic() > deadline:

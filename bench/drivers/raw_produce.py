@@ -1,7 +1,8 @@
-"""One-record Produce requests at full speed from a driver that costs next to nothing a request.
+"""One-record Produce requests at full speed, from a driver with a very small cost per request.
 
-A client library spends about as much on such a request as the broker does, so with it half of what is measured is
-the client. Here the frames are made before and answers are only counted.
+A client library spends about as much CPU on such a request as the broker. Here the frames are built in
+advance, and
+responses are only counted.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ STALL_S = 60
 
 
 class Pipeline(asyncio.Protocol):
-    """Keeps `in_flight` requests under way on one connection until `count` were answered."""
+    """Keeps `in_flight` requests in flight on one connection until `count` responses have arrived."""
 
     def __init__(self, request: bytes, count: int, in_flight: int) -> None:
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -1,4 +1,4 @@
-"""HTTP clients that ask for events and take them at a trickle, until this is ended."""
+"""HTTP clients that request events and read them very slowly, until the process ends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SIP_BYTES = 1_024
 async def _sip(port: int, topic: str, interval_s: float, stop: asyncio.Event) -> int:
     loop = asyncio.get_running_loop()
     with socket.socket() as narrow:
-        # What the system took in the client's place would make it a quick one.
+        # A small receive buffer: with a large one the kernel would read in the client's place.
         narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
         narrow.setblocking(False)
         await loop.sock_connect(narrow, ("127.0.0.1", port))

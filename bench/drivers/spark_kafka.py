@@ -1,6 +1,6 @@
-"""Jobs of Spark's own Kafka connector, one after another in a warm session: a line of JSON in, a line of figures out.
+"""Jobs of Spark's own Kafka connector in a warm session: one line of JSON in, one line of figures out.
 
-Run by the PySpark that the connector is made for, so nothing of ours is imported here.
+The PySpark that the connector needs runs this file, so it imports nothing of Penstock.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Jobs of our own source and archive, one after another in a warm session: a line of JSON in, a line of figures out."""
+"""Jobs of the Penstock source and archive in a warm session: one line of JSON in, one line of figures out."""
 
 from __future__ import annotations
 

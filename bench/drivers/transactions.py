@@ -1,7 +1,8 @@
-"""confluent-kafka producers (version 1 of the protocol), each a thread that commits one transaction after the other.
+"""confluent-kafka producers (version 1 of the protocol), each a thread that commits one transaction after the
+other.
 
-A commit is timed when everything in it has been acknowledged, so that it is the commit alone and not what the client
-had still to send.
+A commit is timed after all messages of the transaction are acknowledged, so that it does not include their
+sending.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ from bench.payload import random_values
 
 CHUNK = 500
 QUEUED_MESSAGES = 10_000
-"""Little, so that a transaction that ends by the clock does not go on for long in the client."""
+"""A small client queue, so that a transaction that ends by time does not continue for long in the client."""
 STALL_S = 60
 WARM_UP = 5
-"""Transactions that each producer commits before the time starts."""
+"""Transactions that each producer commits before the measurement starts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
     topic: str
     chunk: list[list[dict[str, object]]]
-    """What is sent at once, for each partition: the client takes no partition from a message of a batch."""
+    """Messages sent at once per partition: the client ignores the partition of a message in a batch."""
     open_s: float
-    """How long a transaction is open, with one chunk after the other; 0 is one chunk."""
+    """Seconds that a transaction stays open, with one chunk after the other; 0 means one chunk."""
 
 
 def transactions(
@@ -44,7 +45,9 @@ def transactions(
     messages: int = 0,
     open_s: float = 0.0,
 ) -> Figures:
-    """Transactions of so many messages, or open for so long: what was committed in all, and how long commits took."""
+    """Transactions of this many messages, or open for this long: number of committed messages, and commit
+    latencies.
+    """
     load = Load(topic, _chunk(messages or CHUNK, size, partitions), open_s)
     ready = threading.Barrier(producers)
 
@@ -75,7 +78,7 @@ def transactions(
 
 
 def _transact(producer: Producer, load: Load) -> tuple[int, float]:
-    """How many messages it had, and how long its commit took."""
+    """Number of messages of the transaction, and seconds of its commit."""
     producer.begin_transaction()
     sent = _send_for(producer, load) if load.open_s else _send(producer, load)
     if producer.flush(STALL_S):
@@ -107,7 +110,7 @@ def _send(producer: Producer, load: Load) -> int:
 
 
 def _chunk(messages: int, size: int, partitions: int) -> list[list[dict[str, object]]]:
-    """Over all partitions, so that all of them are in every transaction."""
+    """Send to all partitions, so that every transaction contains all of them."""
     values = random_values(size)
     return [
         [{"value": values[number % len(values)]} for number in range(partition, messages, partitions)]

@@ -1,4 +1,4 @@
-"""Writers on raw connections that each wait for every acknowledgement, all at the same time."""
+"""Writers on raw connections that wait for every acknowledgement, all at the same time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from bench.raw_client import RawConnection, connect_many, prepare_process
 async def drive_writers(
     bootstrap: str, topic: str, partitions: int, writers: int, seconds: float, messages_per_s: float = 0
 ) -> Figures:
-    """`messages_per_s` spaces the sends of all writers together; 0 sends the next at once."""
+    """Write at `messages_per_s` for all writers together; 0 means that each writer sends the next message at
+    once.
+    """
     connections = await connect_many(bootstrap, writers)
     batch = one_record_batch(random.Random(1).randbytes(1_024), int(time.time() * 1_000))
     pause_s = writers / messages_per_s if messages_per_s else 0.0

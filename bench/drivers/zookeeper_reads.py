@@ -1,4 +1,4 @@
-"""Reads of one node of ZooKeeper, many under way at once, as a broker reads what a change names."""
+"""Reads of one ZooKeeper node with many reads in flight, as a broker reads the nodes of a change."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""The scenarios of the performance tables, by name: one broker, and three that are a cluster.
+"""The scenarios of the performance tables by name, for one broker and for a cluster of three.
 
-`paired` ones share running servers and end with their memory; `alone` ones start their own.
+`paired` scenarios share running servers and end with their memory; `alone` scenarios start their own
+servers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""What a larger cluster pays for, each measured on a small one: docs/performance.md makes a model of it.
+"""Costs of a larger cluster, measured on a small one; docs/performance.md derives the model.
 
-An idle fetch is one of a follower that has nothing to copy, as leader and follower pay for it together: the
-difference between a cluster whose followers ask every 500 ms and one whose followers ask every 5 ms.
+The cost of an idle fetch (a follower fetch without new records), for leader and follower together, is the
+difference
+between a cluster whose followers fetch every 500 ms and one whose followers fetch every 5 ms.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def small_things(context: Context) -> list[Row]:
 
 
 def _cores(context: Context, cluster: PenstockCluster, seconds: float, wait_s: float) -> float:
-    """Of all brokers together, when nothing is written."""
+    """CPU time of all brokers together without writes."""
     context.say(f"{NAME}: idle, a fetch every {wait_s * 1000:.0f} ms")
     time.sleep(SETTLE_S)
     before = cluster.cpu_seconds()

@@ -1,7 +1,8 @@
-"""How long no writes are taken after `kill -9` of a broker that leads, and after one falls silent (SIGSTOP).
+"""Time without writes after SIGKILL of a leading broker, and after SIGSTOP.
 
-Every second victim is the controller, where the cluster tells who that is. A partition resumes when it acknowledges a
-write that was sent after the loss; what counts is the last of those that the victim led.
+Every second victim is the controller, if the cluster reports it. A partition resumes when it acknowledges
+a write that
+was sent after the loss; the figure is the last partition of the victim.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def _lose(
     counts: Mapping[str, int],
     lose: Callable[[Cluster, int, Callable[[float], float]], float],
 ) -> Losses:
-    """So many losses of each contestant, one cluster at a time; `counts` has those that differ."""
+    """Losses of each cluster, one cluster at a time; `counts` has numbers that differ from the default."""
     found: dict[str, list[Loss]] = {}
     for make in context.contestants:
         with make() as cluster:
@@ -87,7 +88,7 @@ def _lose(
 
 
 def _choose(cluster: Cluster, number: int) -> tuple[int, list[int], bool]:
-    """A broker that leads, the partitions it leads, and whether it is the controller."""
+    """A leading broker, the partitions it leads, and whether it is the controller."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
     wait_for_copies(admin, TOPIC, PARTITIONS, cluster.copies)
     told = admin.list_topics(TOPIC, timeout=TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""Three brokers, three copies, two of which must have a write: rates and latency with acks=all."""
+"""Three brokers, replication factor 3, min.insync.replicas=2: rates and latency with acks=all."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Three brokers at the rate of a billion messages a day, and in a surge to five times that.
+"""Three brokers at a billion messages per day, and in a surge to five times that rate.
 
-Messages of 1 KB are written at fixed times with acks=all and read by one consumer. What ten times the rate would
-take comes from the processor time of both: one loop cannot use more than one core.
+Messages of 1 KB are written at fixed times with acks=all and read by one consumer. The CPU time at both
+rates gives the
+need at ten times the rate: one event loop cannot use more than one core.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def end_to_end(context: Context, clusters: Sequence[Target]) -> list[Row]:
 
 
 def surge(context: Context, clusters: Sequence[Target]) -> list[Row]:
-    """One round: it is long, and what it asks is yes or no."""
+    """One round, because the measurement is long and its result is yes or no."""
     before_s, surge_s, after_s = 10 + WARM_UP_S, context.scaled(60, 15), context.scaled(40, 35)
     rates = (MESSAGES_PER_S, SURGE * MESSAGES_PER_S, MESSAGES_PER_S)
     phases = list(zip((before_s, surge_s, after_s), rates, strict=True))
@@ -79,7 +80,7 @@ def surge(context: Context, clusters: Sequence[Target]) -> list[Row]:
 
 
 def at_rate(base_cores: float, surge_cores: float) -> float:
-    """What ten times the rate takes, on the line through what once and five times take."""
+    """CPU need at ten times the rate, extrapolated linearly from one and five times."""
     return base_cores + (surge_cores - base_cores) / (SURGE - 1) * (MODEL - 1)
 
 

@@ -1,4 +1,4 @@
-"""From nothing but empty directories to the first write that is acknowledged with three copies, ZooKeeper included."""
+"""Time from empty directories to the first write acknowledged by three replicas, ZooKeeper included."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ QUICK = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 50, "retry.back
 
 
 def first_write(context: Context) -> list[Row]:
-    """Each round is a new cluster of each kind, one at a time."""
+    """Start a new cluster of each kind in each round, one at a time."""
     found: dict[str, list[float]] = {}
     for number in range(context.rounds):
         for make in context.contestants:
@@ -33,7 +33,7 @@ def first_write(context: Context) -> list[Row]:
 
 
 def write_first(cluster: Target) -> None:
-    """Brokers answer before they know each other: ask until there are enough of them."""
+    """Wait until enough brokers know each other: they respond earlier than that."""
     place = {"bootstrap.servers": cluster.bootstrap} | QUICK
     admin = AdminClient(place)
     wanted = NewTopic(TOPIC, 1, cluster.copies, config={"min.insync.replicas": "2"})

@@ -1,4 +1,4 @@
-"""Consume rate of a topic that was loaded before, read from the beginning in every round."""
+"""Consume rate of a topic that was loaded before, from the beginning in every round."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from bench.target import Target
 from bench.topics import topic
 
 BATCHES = {"batch.size": 65_536, "linger.ms": 20}
-"""The same for all: a fetch ends in a cut batch, so large batches of differing sizes would differ in cost."""
+"""The same batch size for all servers: a fetch ends with a partial batch, so large batches would differ in
+cost.
+"""
 METRICS = (
     Metric("mb_per_s", "rate", "MB/s", Bar("ratio", "at least", 1.7)),
     Metric("cpu_s_per_gb", "server CPU", "s/GB", Bar("ratio", "at most", 1.0)),
@@ -23,7 +25,9 @@ METRICS = (
 
 
 def one_kilobyte(context: Context, servers: Sequence[Target]) -> list[Row]:
-    """By a client library, and by a driver that costs so little that the broker is what is measured."""
+    """Consume with a client library, and with a driver that costs so little that the broker is the
+    bottleneck.
+    """
     count = context.scaled(2_000_000, 500_000)
     with ExitStack() as stack:
         names = {server.name: stack.enter_context(topic(server, PARTITIONS)) for server in servers}
@@ -43,7 +47,7 @@ def one_kilobyte(context: Context, servers: Sequence[Target]) -> list[Row]:
 
 
 def measure_consume(server: Target, name: str, count: int, driver: str = "consume", **more: int) -> Figures:
-    """Read `count` messages from the beginning or `offset`, and what the server spent on it."""
+    """Read `count` messages from the beginning or `offset`, and measure the CPU time of the server."""
     before = server.cpu_seconds()
     done = run_driver(
         driver, bootstrap=server.bootstrap, topic=name, partitions=PARTITIONS, count=count, **more

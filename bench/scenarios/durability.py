@@ -1,7 +1,8 @@
 """The default durability: every acknowledgement waits for an fsync, at 1 to 1,000 active partitions.
 
-Also with time added to every sync at the disk seam, as of slower disks. Synchronous is one writer to a
-partition, all at once, each waiting for its acknowledgement; batched is one producer over all partitions.
+Also with a delay for every sync, as on slower disks. Synchronous means one writer per partition, all at
+the same time,
+each waiting for its acknowledgement; batched means one producer for all partitions.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""The HTTP gateway: sending to users and long polls, batches, connections that wait for events.
+"""The HTTP gateway: sends to users and long polls, batches, and connections that wait for events.
 
-One broker and one gateway process, at page-cache durability and at the default one; and the seed's rate over ten
-million user ids on three brokers. Load generator, gateways and brokers share the machine, so what a gateway's core
-carries is reported beside the times.
+One broker and one gateway process, with durability=os and with the default; and the target rate over ten
+million user ids
+on three brokers. Load generator, gateways and brokers share the machine, so the load of the gateway's core
+is reported
+beside the latencies.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ EVENT_CONNECTIONS = 10_000
 BATCH = 1_000
 SLOW_CLIENTS = 500
 SETTLE_S = 5.0
-"""In which slow clients have connected and been sent what fits on the way to them."""
+"""Seconds in which slow clients connect and receive what fits into their buffers."""
 
 Shown = Sequence[tuple[str, str, str, Bar | None]]
 
@@ -49,7 +51,7 @@ def mailboxes(context: Context) -> list[Row]:
 
 
 def seed(context: Context) -> list[Row]:
-    """One round: it is long."""
+    """One round, because the measurement is long."""
     load = {
         "rate": SEED_RATE,
         "user_ids": SEED_USER_IDS,
@@ -98,7 +100,7 @@ def idle_events(context: Context) -> list[Row]:
 
 
 def slow_clients(context: Context) -> list[Row]:
-    """Kafka clients of a broker with its gateway inside, first alone, then beside HTTP clients that hardly read."""
+    """Kafka clients of a broker with its own gateway, first alone, then beside HTTP clients that hardly read."""
     name = f"{SLOW_CLIENTS:,} slow HTTP clients beside Kafka clients"
     seconds = context.scaled(20, 8)
     found: dict[str, list[Figures]] = {"quiet": [], "beside": []}
@@ -159,7 +161,7 @@ def _mailboxes(gateway: Gateway, load: dict[str, Any]) -> Figures:
 
 
 def _measured(gateway: Gateway, driver: str, load: dict[str, Any]) -> Figures:
-    """What the driver found, and the processor time of the gateway meanwhile."""
+    """Figures of the driver, and the CPU time of the gateway during its run."""
     before, began = gateway.cpu_seconds(), time.monotonic()
     figures = run_driver(driver, port=gateway.port, **load)
     return figures | {"gateway_cores": (gateway.cpu_seconds() - before) / (time.monotonic() - began)}
@@ -168,7 +170,7 @@ def _measured(gateway: Gateway, driver: str, load: dict[str, Any]) -> Figures:
 def _rows(
     context: Context, name: str, shown: Shown, measure: Callable[[str], Figures], rounds: int = 0
 ) -> list[Row]:
-    """Rounds at page-cache durability and at the default one in turn."""
+    """Rounds with durability=os and with the default durability in turn."""
     found: dict[str, list[Figures]] = {"os": [], "auto": []}
     count = rounds or context.rounds
     for number in range(count):

@@ -1,6 +1,7 @@
 """Consumer groups beside Kafka, both without a delay before a group's first rebalance.
 
-The members are raw connections that speak the classic protocol, the same for both; see `drivers/groups.py`.
+The members are raw connections with the classic protocol, the same for both brokers; see
+`drivers/groups.py`.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _numbers = itertools.count()
 
 
 def joining(context: Context) -> list[Row]:
-    """A member joins a group in which all others read; and all join at once."""
+    """Seconds until all members read: when one joins a reading group, and when all join at once."""
     rows: list[Row] = []
     with _servers(context) as servers:
         for size in SIZES:
@@ -72,7 +73,7 @@ def committing(context: Context) -> list[Row]:
 
 @contextmanager
 def _servers(context: Context) -> Iterator[list[Target]]:
-    """The contestants with the same settings, and Penstock at its default durability."""
+    """The servers with the same settings, and Penstock with its default durability."""
     with ExitStack() as stack:
         made: list[Target] = [make(settings=SETTINGS) for make in context.contestants]
         made.append(Penstock(durability="auto", settings=SETTINGS))
@@ -87,7 +88,7 @@ def _compare(
     topic_partitions: int,
     **load: Any,
 ) -> list[Row]:
-    """The contestants in turns; then what the default durability makes of it."""
+    """Measure the servers in turns, then Penstock with its default durability."""
 
     def measure(server: Target) -> Figures:
         with topic(server, topic_partitions) as made:

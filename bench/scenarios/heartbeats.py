@@ -1,4 +1,4 @@
-"""What 10,000 groups of one member each cost when all they do is heartbeat every three seconds."""
+"""Cost of 10,000 groups of one member each that only send a heartbeat every three seconds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _numbers = itertools.count()
 
 
 def ten_thousand_groups(context: Context) -> list[Row]:
-    """Fewer rounds than others have: what is measured is steady."""
+    """Fewer rounds than other scenarios, because the figure is stable."""
     seconds = context.scaled(20, 6)
 
     def measure(server: Target) -> Figures:

@@ -1,7 +1,8 @@
-"""Other clients' latency beside a reader of cold data and 10 GB of sustained writes.
+"""Latency of clients beside a reader of cold data and 10 GB of sustained writes.
 
-The noisy clients run at the lowest priority: on one machine they would otherwise take the processor from the
-victims' client, and what is asked is what the broker does to them.
+The noisy clients run at the lowest priority: on one machine they would otherwise take CPU time from the
+measured client,
+and the question is how the broker isolates clients.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ NAME = "isolation"
 
 
 def noisy_neighbours(context: Context) -> list[Row]:
-    """Victims write at a fixed rate, first alone, then beside the noise, in turns."""
+    """Write at a fixed rate, first alone, then beside the noise, in turns."""
     sustained = context.scaled(10 * GB, 2 * GB)
     rounds = context.scaled(2, 1)
     seconds = sustained / WRITE_MB_PER_S / 1e6 / rounds
@@ -53,7 +54,7 @@ def victims(server: Penstock, seconds: float) -> Figures:
 
 @contextmanager
 def _noise(server: Penstock, sustained_bytes: int) -> Iterator[None]:
-    """A writer at a steady high rate and a reader whose pages are dropped again and again."""
+    """Writer at a steady high rate, and a reader whose pages are removed from the page cache again and again."""
     stop = threading.Event()
     reader = threading.Thread(target=_read_cold, args=(server, stop))
     writer = _start_writer(server, sustained_bytes)

@@ -20,7 +20,8 @@ SETTLE_S = 5
 def ten_thousand(context: Context) -> list[Row]:
     """Two brokers, both running, so that rounds can take turns.
 
-    The partition written to is a topic of its own: client libraries walk over all partitions of theirs.
+    The measured partition has its own topic, because client libraries iterate over all partitions of a
+    topic.
     """
     load = {"count": context.scaled(500_000, 150_000), "size": 1_024}
     with Penstock() as many, Penstock() as few:
@@ -53,7 +54,7 @@ def ten_thousand(context: Context) -> list[Row]:
 
 
 def _idle_percent(server: Server, seconds: float) -> float:
-    """CPU of a broker nobody talks to, after a start, so that no load has left anything to do."""
+    """CPU time of an idle broker after a start, without work left from earlier load."""
     time.sleep(SETTLE_S)
     before = cpu_seconds(server.pid)
     time.sleep(seconds)

@@ -1,6 +1,8 @@
-"""The pipeline on Spark: a topic to nowhere and to an archive, beside Spark's own Kafka connector reading Kafka.
+"""The pipeline on Spark: a topic to a null sink and to an archive, beside Spark's own Kafka connector on
+Kafka.
 
-Each side has a warm session with two cores and reads its own broker; the connector writes Parquet where we write the
+Each side has a warm session with two cores and reads its own broker. The connector writes Parquet;
+Penstock writes the
 archive, a Delta table with statistics and exactly once.
 """
 
@@ -91,7 +93,7 @@ def _compare(
 
 
 def _empty_increment(context: Context, server: Target, scratch: Path) -> Row:
-    """From the command to done where there is nothing new; Spark is not even started for it."""
+    """Seconds of an archive command without new records; it does not start Spark."""
     context.say("pipeline: an empty increment")
     with topic(server, PARTITIONS) as name:
         measure_produce(server, name, {"count": 10_000, "size": 100, "config": BATCHES})

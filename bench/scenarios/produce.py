@@ -16,7 +16,7 @@ from bench.topics import topic
 
 PARTITIONS = 4
 MANY_CLIENTS = 2
-"""Where one process of the client library is slower than a broker: small messages, small requests."""
+"""Several client processes where one process is slower than a broker: small messages, small requests."""
 GB = 1_000 * MB
 RATE_BAR = Bar("ratio", "at least", 1.2)
 MB_PER_S = Metric("mb_per_s", "rate", "MB/s", RATE_BAR)
@@ -75,7 +75,7 @@ def measure_produce(
     driver: str = "produce",
     clients: int = 1,
 ) -> Figures:
-    """Produce into a topic that is there, and what a broker spent on it."""
+    """Produce to an existing topic, and measure the CPU time of the broker."""
     before = server.cpu_seconds()
     place: dict[str, Any] = {"bootstrap": server.bootstrap, "topic": name, "partitions": partitions}
     done = _together([start_driver(driver, **place, **load) for _ in range(clients)], driver)
@@ -89,7 +89,7 @@ def measure_produce(
 
 
 def _together(drivers: Sequence[subprocess.Popen[str]], name: str) -> Figures:
-    """The sum of what drivers did at the same time, from the first one's start to the last one's end."""
+    """Sum of concurrent drivers, from the start of the first to the end of the last."""
     done = [finish_driver(name, driver) for driver in drivers]
     began_at = min(figures.get("began_at", 0) for figures in done)
     ended_at = max(figures.get("began_at", 0) + figures["seconds"] for figures in done)

@@ -1,4 +1,4 @@
-"""The two profiles of our client beside each other: one must give the higher rate, the other the lower latency."""
+"""The two profiles of the Penstock client: one must have the higher rate, the other the lower latency."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""From spawning the process to its first answer: empty, and with 1,000 partitions after a clean stop."""
+"""Time from the start of a process to its first response: empty, and with 1,000 partitions after a clean
+stop.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ SPREAD = {"partitioner": "random", "sticky.partitioning.linger.ms": 0}
 
 
 def first_answer(context: Context) -> list[Row]:
-    """Each round is a clean stop and a start of every server."""
+    """Stop and start every server in each round."""
     with context.servers() as servers:
         rows = context.compare("start, no topics", METRICS, servers, restart)
         for server in servers:
@@ -34,6 +36,6 @@ def restart(server: Target) -> Figures:
 
 
 def fill_partitions(server: Target, topic: str, partitions: int) -> None:
-    """A topic whose every partition has something in it."""
+    """A topic with a record in every partition."""
     create_topic(server, topic, partitions)
     measure_produce(server, topic, {"count": 20 * partitions, "size": 100, "config": SPREAD}, partitions)

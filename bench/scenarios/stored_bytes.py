@@ -1,4 +1,4 @@
-"""100 GB of log with its indexes: what a start reads of it, and rates at its end against an empty log."""
+"""100 GB of log with its indexes: bytes read at a start, and rates at its end compared with an empty log."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def hundred_gigabytes(context: Context) -> list[Row]:
 
 
 def _fill(server: Penstock) -> float:
-    """Stop, put the segments in, drop them from memory, start; megabytes of index that were made."""
+    """Stop, add the segments, remove them from the page cache, start; returns the megabytes of index."""
     server.stop()
     data_dir = server.directory / "data"
     index_bytes = grow(data_dir, "t", SEGMENTS)

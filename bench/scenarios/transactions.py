@@ -1,6 +1,7 @@
-"""Transactions beside Kafka, on one broker and on three: many messages in each, and few.
+"""Transactions beside Kafka, on one broker and on three: with many messages each, and with few.
 
-The client speaks version 1 of the protocol with both. All partitions of the topic are in every transaction.
+The client uses version 1 of the protocol with both. Every transaction contains all partitions of the
+topic.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ SIZE = 1_024
 OPEN_S = 0.1
 MESSAGES = 10
 PRODUCERS = 8
-"""Of small transactions, at the same time: one producer mostly waits, and shows how long a commit takes."""
+"""Concurrent producers of small transactions; one producer alone mostly waits, and shows the commit latency."""
 AT_LEAST_KAFKA = Bar("ratio", "at least", 1.0)
 AT_MOST_KAFKA = Bar("ratio", "at most", 1.0)
 LATENCY = (
@@ -46,7 +47,7 @@ class DefaultPenstock(Penstock):
 
 
 def one_broker(context: Context) -> list[Row]:
-    """The contestants, and Penstock at its default durability beside them."""
+    """The servers, and Penstock with its default durability."""
     makers = (*context.contestants, DefaultPenstock)
     with ExitStack() as stack:
         return _both(context, [stack.enter_context(make()) for make in makers])
