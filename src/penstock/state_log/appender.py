@@ -1,12 +1,13 @@
-"""Records of a shard on their way into its log: what comes in one turn of the loop shares a batch.
+"""Appends a shard's records to its log: records that are added in one turn of the loop share a batch.
 
-Whoever adds something is called back when that, and everything added before it, is committed or has been refused, in
-the order of the calls. What has no records waits for those before it, so that nobody is told what a power loss can
-still take back. Records that are part of a client's transaction have a batch of their own.
+The callback of a call to `add` runs when its records, and all that were added before, are committed or
+refused, in the order of the calls. A call without records waits for the records before it, so that no
+client gets a response that a power loss can revoke. Records of a client's transaction have a batch of
+their own.
 
-`check_replicas` refuses a request while fewer replicas are in sync than `min.insync.replicas`; a shard calls it before
-it decides anything for a client. Records that were appended earlier, or because of a timer, are committed all the same:
-their callbacks get NOT_ENOUGH_REPLICAS_AFTER_APPEND, which `is_stored` tells from a refusal. Loop thread only.
+`check_replicas` refuses a request under min ISR; a shard calls it before it decides anything for a client.
+Records that were appended earlier, or by a timer, are committed nevertheless: their callbacks get
+NOT_ENOUGH_REPLICAS_AFTER_APPEND, which `is_stored` tells from a refusal. Loop thread only.
 """
 
 from __future__ import annotations
@@ -25,21 +26,21 @@ from penstock.records.building import NewRecord, build_batch
 from penstock.replication.replica import Replica
 
 MAX_BATCH_BYTES = 1_000_000
-"""A batch is closed beyond this; records that were added together are never parted."""
+"""A batch is closed at this size; records that were added together stay in one batch."""
 
 R = TypeVar("R")
 Done = Callable[[BrokerError | None], None]
 Encode = Callable[[R], tuple[bytes, bytes | None]]
-"""Key and value; a tombstone has no value."""
+"""Encoder of a record to key and value; a tombstone has no value."""
 
 
 def is_stored(error: BrokerError | None) -> bool:
-    """Whether the records are committed to the log, whatever their client is told."""
+    """Whether the records are committed to the log, whatever error the client gets."""
     return error is None or error.code is ErrorCode.not_enough_replicas_after_append
 
 
 def under_min_insync(replica: Replica) -> BrokerError:
-    """The error for a request that needs more replicas in sync than there are."""
+    """Error for a request that needs more in-sync replicas than there are."""
     return BrokerError(
         ErrorCode.coordinator_not_available,
         f"fewer replicas of {replica.name} are in sync than min.insync.replicas",
@@ -65,16 +66,16 @@ class Appender(Generic[R]):
         self._clock = clock
         self._collected: list[_Batch] = []
         self._uncommitted: deque[_Batch] = deque()
-        """Collected or appended, in order."""
+        """Batches that are collected or appended, in log order."""
         self._closed: BrokerError | None = None
 
     def check_replicas(self) -> None:
-        """BrokerError while fewer replicas are in sync than `min.insync.replicas`."""
+        """Raise BrokerError under min ISR."""
         if self.replica.is_under_min_insync:
             raise under_min_insync(self.replica)
 
     def add(self, records: Sequence[R], done: Done) -> None:
-        """Append these together; `done` is called later, or at once where there is nothing to wait for."""
+        """Append the records together; `done` is called later, or at once if no records precede the call."""
         if self._closed is not None:
             done(self._closed)
         elif records:
@@ -90,7 +91,9 @@ class Appender(Generic[R]):
             done(None)
 
     def build_transactional(self, records: Sequence[R], producer_id: int, producer_epoch: int) -> memoryview:
-        """The batch for `add_transactional`. It has no sequence: what a coordinator writes is not repeated."""
+        """Build the batch for `add_transactional`. The batch has no sequence number: a coordinator never
+        retries a batch.
+        """
         now_ms = self._clock.now_ms()
         return memoryview(
             build_batch(
@@ -102,7 +105,7 @@ class Appender(Generic[R]):
         )
 
     def add_transactional(self, content: memoryview, done: Done) -> None:
-        """Append the batch, which `replica` knows to be in a transaction; `done` is called as by `add`."""
+        """Append a batch whose transaction the replica has verified; `done` is called as by `add`."""
         if self._closed is not None:
             done(self._closed)
             return
@@ -115,7 +118,7 @@ class Appender(Generic[R]):
             self._finish(batch, error)
 
     def close(self, error: BrokerError) -> None:
-        """Append nothing more; who waits gets the error."""
+        """Append nothing more; pending callbacks get the error."""
         self._closed = error
         self._collected.clear()
         while self._uncommitted:
@@ -131,7 +134,7 @@ class Appender(Generic[R]):
         return self._collected[-1]
 
     def append_collected(self) -> None:
-        """Now, and not when the others of this turn have come."""
+        """Append all collected records now instead of at the end of the turn."""
         collected, self._collected = self._collected, []
         now_ms = self._clock.now_ms()
         for place, batch in enumerate(collected):
@@ -140,7 +143,7 @@ class Appender(Generic[R]):
             try:
                 self._append(batch, content, now_ms)
             except BrokerError as error:
-                # What follows was decided after this, and must not be in the log without it.
+                # Later records were decided after these, and must not be in the log without them.
                 for refused in collected[place:]:
                     self._finish(refused, error)
                 return

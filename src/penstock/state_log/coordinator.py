@@ -1,7 +1,7 @@
-"""The base of a coordinator: names are mapped to shards, and shards get deadlines, sweeps and reloads.
+"""The base of a coordinator: maps a name to a shard, and gives shards deadlines, sweeps and reloads.
 
-A coordinator has one shard for each partition of its internal topic that this broker leads (see `shards`). A name, such
-as a group id, belongs to one partition for good. Loop thread only.
+A coordinator has one shard for each partition of its internal topic that this broker leads (see `shards`).
+A name, such as a group id, belongs to one partition for good. Loop thread only.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Coordinator(ABC, Generic[S]):
     ) -> None:
         self.timers = Timers(context.clock, self._on_due)
         self.unknown_records = 0
-        """Records that were passed over while shards were loaded: unknown kinds, or damaged."""
+        """Number of records that were passed over while shards were loaded, because their kind is unknown."""
         self._context = context
         self._topic = topic
         self._shards: Shards[S] = Shards(topic, make_topic, context, self._load, self._on_loaded)

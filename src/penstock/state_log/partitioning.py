@@ -1,5 +1,6 @@
-"""Which partition of an internal topic a group or a transactional id belongs to: the same as with Kafka, so that its
-tools look there."""
+"""The partition of an internal topic to which a group id or transactional id belongs: the same as in Kafka,
+so that Kafka's tools look in the right partition.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from struct import unpack
 
 _MASK = 0xFFFFFFFF
 _REMEMBERED_CHARACTERS = 200
-"""Of longer names the hash is not kept, so that what is kept is small whoever sends them."""
+"""Hashes of longer names are not cached, so that clients cannot fill the memory with names."""
 
 
 def partition_of(name: str, partitions: int) -> int:
@@ -18,12 +19,12 @@ def partition_of(name: str, partitions: int) -> int:
 
 @lru_cache(maxsize=32_768)
 def _remembered_hash(text: str) -> int:
-    """Every heartbeat asks, and hashing a name takes longer than all the rest of it."""
+    """Cache the hash: every heartbeat needs it, and hashing costs more than the rest of a heartbeat."""
     return _java_hash(text)
 
 
 def _java_hash(text: str) -> int:
-    """Java's String.hashCode, over UTF-16 code units, without its sign."""
+    """Java's String.hashCode over UTF-16 code units, without the sign bit."""
     encoded = text.encode("utf-16-be", "surrogatepass")
     value = 0
     for unit in unpack(f">{len(encoded) // 2}H", encoded):

@@ -1,7 +1,9 @@
-"""Reading a shard from its log: read and decoded in a pool, part by part, and applied on the loop a little at a time.
+"""Replays a log into the state of a shard: parts are read and decoded in a pool, and applied on the loop in
+small portions.
 
-Records up to the log end offset are applied; `Shards` begins when all of them are committed. A record that cannot be
-understood is passed over and counted, and so is a batch whose CRC does not match; records around them are applied.
+Records up to the log end offset are applied; `Shards` begins when all of them are committed. A record that
+cannot be decoded is passed over and counted, and so is a batch whose CRC does not match; records around
+them are applied.
 """
 
 from __future__ import annotations
@@ -24,35 +26,35 @@ from penstock.threads import Threads
 
 R = TypeVar("R")
 Decode = Callable[[bytes, bytes | None], R]
-"""Raises UnknownRecord and nothing else, whatever the bytes are."""
+"""Decoder of a record; raises UnknownRecord and nothing else, whatever the bytes are."""
 
 PART_BYTES = 1_048_576
 RECORDS_PER_TURN = 500
 
 
 class UnknownRecord(PenstockError):
-    """A record of a kind or version that we do not know, or that is damaged: passed over."""
+    """A record of an unknown kind or version, or a damaged record. Replay passes over it."""
 
 
 class InTransaction(NamedTuple, Generic[R]):
-    """A record that counts when its producer's transaction is committed."""
+    """A record that takes effect when its producer's transaction is committed."""
 
     producer_id: int
     record: R
 
 
 def _ignore(step: InTransaction[R] | Marker) -> None:
-    """For a log that has no part in transactions."""
+    """Ignore transactional records: the default for logs without transactions."""
 
 
 @dataclass(slots=True)
 class LogPart(Generic[R]):
-    """What one read of the log brought."""
+    """Result of one read of the log."""
 
     next_offset: Offset
     steps: list[R | InTransaction[R] | Marker] = field(default_factory=list)
     unknown: int = 0
-    """Records that were passed over."""
+    """Number of records that were passed over."""
     is_damaged: bool = False
 
 
@@ -106,7 +108,7 @@ def read_part(
     try:
         content = log.read(offset, PART_BYTES, below=end_offset, at_least_one=True, wait=True).read()
         if not content:
-            part.next_offset = end_offset  # compaction left nothing there
+            part.next_offset = end_offset  # compaction removed everything up to the end
         is_whole = True
         for header, batch in read_batches(memoryview(content)):
             is_whole = crc_matches(batch, header)
@@ -123,7 +125,7 @@ def read_part(
             except InvalidBatch:
                 part.is_damaged = True
         if not is_whole:
-            # The last batch is damaged, so its own header does not say where the next one begins.
+            # The last batch is damaged, so its header does not tell where the next batch begins.
             part.next_offset = _behind_damage(log, part.next_offset, end_offset)
     except (CorruptLog, InvalidBatch):
         part.is_damaged = True
@@ -133,7 +135,7 @@ def read_part(
 
 
 class _Found:
-    """Keys and values of batches, in the order of the log."""
+    """Keys and values of batches, in log order."""
 
     def __init__(self, newest_only: bool) -> None:
         self._newest_only = newest_only
@@ -156,7 +158,7 @@ class _Found:
             key = body[key_start : key_start + key_length]
             value = None if length < 0 else body[start : start + length]
             if self._newest_only:
-                records.pop(key, None)  # so that the record takes its place in the order of the log
+                records.pop(key, None)  # moves the key to the end: the record takes its place in log order
                 records[key] = key, value
             else:
                 records[len(records)] = key, value
@@ -187,7 +189,7 @@ def _add_transactional(batch: memoryview, header: BatchHeader, part: LogPart[R],
 
 
 def _behind_damage(log: Log, offset: Offset, end_offset: Offset) -> Offset:
-    """The first offset above the damage at `offset` that can be read again."""
+    """Find the first readable offset above the damage at `offset`."""
     step = 1
     while offset + step < end_offset and not _is_readable(log, Offset(offset + step), end_offset):
         step *= 2

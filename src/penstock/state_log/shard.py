@@ -1,9 +1,9 @@
 """The runtime of one shard: a partition of a coordinator's internal topic, while this broker leads it.
 
-A subclass holds the state and decides: a request becomes records and a response. The shard appends the records, settles
-the response when they are committed, limits the wait, and closes when the log refuses records that the state already
-contains; it is then loaded again. `apply` changes the state as one record says, for live records and for those of a
-replayed log. Loop thread only.
+A subclass holds the state and decides: a request becomes records and a response. The shard appends the
+records, settles the response when they are committed, limits the wait, and closes when the log refuses
+records that the state already contains; the shard is then loaded again. `apply` changes the state as one
+record says, for live records and for those of a replayed log. Loop thread only.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class ShardContext(Protocol):
-    """What a shard needs of its coordinator."""
+    """Services of the coordinator that a shard uses."""
 
     timers: Timers
 
@@ -67,7 +67,7 @@ class Shard(ABC, Generic[R]):
 
     @abstractmethod
     def _on_deadline(self, name: str) -> None:
-        """A deadline that was scheduled under this name is due."""
+        """Handle a due deadline that was scheduled under this name."""
 
     @abstractmethod
     def _on_close(self, code: ErrorCode) -> None:
@@ -112,7 +112,7 @@ class Shard(ABC, Generic[R]):
     # --- deadlines
 
     def on_due(self, name: str | None) -> None:
-        """A deadline of this shard is due; None is the deadline of the oldest waiting response."""
+        """Handle a due deadline; the name None is the deadline of the oldest waiting response."""
         if name is None:
             self._time_out()
         elif self._closed is None:
@@ -150,9 +150,10 @@ class Shard(ABC, Generic[R]):
     # --- closing
 
     def close(self, code: ErrorCode) -> None:
-        """Answer every waiting and every later request with this error; append nothing more.
+        """Respond to every waiting and every later request with this error; append nothing more.
 
-        The state is released at once: while a disk is full, shards are loaded again faster than garbage is collected.
+        The state is released at once: while a disk is full, shards are loaded again faster than garbage is
+        collected.
         """
         if self._closed is None:
             self._closed = BrokerError(code)
@@ -171,7 +172,7 @@ def ignore_outcome(future: asyncio.Future[None]) -> None:
 
 
 def _unavailable(error: BrokerError) -> BrokerError:
-    """The error that a client gets when the log refuses a record: find the coordinator and retry."""
+    """Error of a client whose records the log refused: find the coordinator and retry."""
     moved = error.code is ErrorCode.not_leader_or_follower
     code = ErrorCode.not_coordinator if moved else ErrorCode.coordinator_not_available
     return BrokerError(code, str(error))

@@ -33,7 +33,7 @@ from penstock.storage.log import AppendInfo
 from penstock.threads import Threads
 
 RETRY_SECONDS = 1.0
-"""Between a refused append or an unreadable log and reading the shard again: a disk does not mend in a moment."""
+"""Pause in seconds before a shard is loaded again after a refused append or an unreadable log."""
 
 
 S = TypeVar("S", bound=Shard[Any])
@@ -75,11 +75,11 @@ class Shards(Generic[S]):
         self._on_loaded = on_loaded
         self._shards: dict[int, S] = {}
         self._epochs: dict[int, LeaderEpoch] = {}
-        """In which this broker leads each that is ours, loaded or not."""
+        """Leader epoch in which this broker leads each of its partitions, loaded or not."""
         self._unloaded: dict[int, None] = {}
-        """Ours, but not read yet; the first is read next."""
+        """Partitions of this broker that are not loaded yet; the first is loaded next."""
         self._failed: set[int] = set()
-        """Ours, but their log takes nothing until the broker is started again."""
+        """Partitions of this broker whose log refuses all writes until the broker restarts."""
         self._uncommitted: dict[int, Replica] = {}
         """Unloaded shards whose log has uncommitted records; they are loaded when these are committed."""
         self._repaired: set[int] = set()
@@ -90,10 +90,10 @@ class Shards(Generic[S]):
         self._task: asyncio.Task[None] | None = None
         self._retry: asyncio.TimerHandle | None = None
 
-    # --- who answers
+    # --- finding the shard of a name
 
     async def find(self, name: str) -> BrokerId:
-        """The broker that answers for what has this name; the topic is made when it is first asked for."""
+        """Return the broker that coordinates the name; create the internal topic if it does not exist."""
         if self._topic not in self._metadata.image.topics:
             await self._create_topic()
         leader = self.leader_of(name)
@@ -110,7 +110,9 @@ class Shards(Generic[S]):
         return topic.partitions[partition_of(name, len(topic.partitions))].leader
 
     def of(self, name: str) -> S:
-        """The shard in which what has this name lives, if it is here and loaded."""
+        """Return the shard of the name; BrokerError if another broker leads its partition, or the shard is
+        not loaded.
+        """
         topic = self._metadata.image.topic(self._topic)
         if topic is None:
             raise BrokerError(ErrorCode.not_coordinator)
@@ -147,17 +149,17 @@ class Shards(Generic[S]):
             result = error
         if isinstance(result, BrokerError) and result.code is not ErrorCode.topic_already_exists:
             raise BrokerError(ErrorCode.coordinator_not_available, str(result)) from result
-        with suppress(TimeoutError):  # then clients wait for the load, as they know how to
+        with suppress(TimeoutError):  # the load goes on; until then clients retry
             await asyncio.wait_for(self._idle.wait(), RETRY_SECONDS)
 
-    # --- coming and going
+    # --- following leadership
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
         self.follow_leadership()
 
     async def stop(self) -> None:
-        """Answer everybody who waits; nothing is appended after this returns."""
+        """Respond to all waiting requests; nothing is appended after this returns."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -167,7 +169,9 @@ class Shards(Generic[S]):
             self.unload(index)
 
     def follow_leadership(self) -> None:
-        """What is led in a later epoch is read again: another may have led meanwhile."""
+        """Load and unload shards by the image. A partition in a later leader epoch is loaded again: another
+        broker may have led it.
+        """
         ours = _led_by(self._metadata.image.topic(self._topic), self._node_id)
         for index, epoch in tuple(self._epochs.items()):
             if ours.get(index) != epoch:
@@ -190,7 +194,7 @@ class Shards(Generic[S]):
             shard.close(ErrorCode.not_coordinator)
 
     def lost(self, shard: Shard[Any]) -> None:
-        """The shard closed itself, because its log refused what it had decided."""
+        """Load a shard again that closed because its log refused its records."""
         index = shard.partition
         if self._shards.get(index) is not shard:
             return
@@ -267,14 +271,14 @@ class Shards(Generic[S]):
             self._failed.add(index)
             return
         if replica.partition.leader_epoch != epoch:
-            return  # the replica is not there yet
+            return  # the replica has not taken the role yet
         if not self._is_committed(index, replica):
             return
         self._repaired.discard(index)
         shard = await self._load_shard(index, replica)
         if self._epochs.get(index) != epoch or index not in self._unloaded:
             shard.close(ErrorCode.not_coordinator)
-            return  # it went away meanwhile
+            return  # this broker resigned while the shard was loading
         if shard.passed_over_damage and index in self._repaired:
             shard.close(ErrorCode.coordinator_not_available)
             return
@@ -295,7 +299,7 @@ class Shards(Generic[S]):
         return False
 
     def _on_committed(self, index: int, error: BrokerError | None) -> None:
-        """The records are committed, or this broker leads no more; an attempt to load the shard tells."""
+        """Try to load the shard: its records are committed, or this broker does not lead it any more."""
         self._uncommitted.pop(index, None)
         self._work.set()
 

@@ -1,6 +1,6 @@
-"""The deadlines of everything a coordinator watches: one heap and one timer of the loop for all of them.
+"""Deadlines of a coordinator: one heap, and one timer of the event loop, for all of them.
 
-A deadline that moves away costs nothing: it is looked at again when it would have been due. Loop thread only.
+A deadline that is postponed costs nothing: it is checked when the earlier time comes. Loop thread only.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _FIRED_PER_TURN = 100
 
 class Timers:
     def __init__(self, clock: Clock, fire: Callable[[Hashable], None]) -> None:
-        """`fire` is called with a key that is due; it may schedule the key again."""
+        """`fire` is called with each due key, and may schedule the key again."""
         self._clock = clock
         self._fire = fire
         self._heap: list[tuple[int, int, Hashable]] = []
@@ -27,11 +27,13 @@ class Timers:
         self._armed_ms: int | None = None
 
     def now_ms(self) -> int:
-        """Milliseconds that only go forward."""
+        """Monotonic time in milliseconds."""
         return monotonic_ms(self._clock)
 
     def schedule(self, key: Hashable, due_ms: int | None) -> None:
-        """Fire for the key then at the latest; None, or later than it is scheduled already, changes nothing."""
+        """Fire for the key at this time at the latest. None, and a time later than the scheduled one, change
+        nothing.
+        """
         if due_ms is None or self._due_ms.get(key, due_ms + 1) <= due_ms:
             return
         self._due_ms[key] = due_ms
@@ -50,7 +52,7 @@ class Timers:
         if self._handle is not None:
             self._handle.cancel()
         self._armed_ms = self._heap[0][0]
-        # One more, because `now_ms` rounds down: never a moment early.
+        # One millisecond more, because `now_ms` rounds down: a timer never fires early.
         delay_s = max(0, self._armed_ms + 1 - self._clock.monotonic() * 1000) / 1000
         self._handle = asyncio.get_running_loop().call_later(delay_s, self._on_timer)
 

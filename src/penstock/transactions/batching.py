@@ -1,4 +1,5 @@
-"""Things to tell brokers, told together: one telling at a time for each, and what comes meanwhile goes with the next.
+"""Messages to other brokers in batches: one request per broker at a time; later messages share the next
+request.
 
 Loop thread only.
 """
@@ -18,7 +19,7 @@ MAX_TOGETHER = 2_000
 
 class Batches(Generic[T]):
     def __init__(self, tell: Callable[[BrokerId, list[T]], Awaitable[None]]) -> None:
-        """`tell` raises nothing: whatever happens, it knows what becomes of the things it was given."""
+        """`tell` sends a batch and raises nothing: it handles every failure of the messages it was given."""
         self._tell = tell
         self._waiting: dict[BrokerId, list[T]] = {}
         self._tasks: dict[BrokerId, asyncio.Task[None]] = {}
@@ -29,7 +30,7 @@ class Batches(Generic[T]):
             self._tasks[broker_id] = asyncio.get_running_loop().create_task(self._work(broker_id))
 
     async def close(self) -> list[T]:
-        """Those that were not told."""
+        """Stop; returns the messages that were not sent."""
         untold = [thing for things in self._waiting.values() for thing in things]
         self._waiting.clear()
         tasks = tuple(self._tasks.values())

@@ -1,4 +1,4 @@
-"""What the shards of a transaction coordinator share."""
+"""Dependencies and counters that the shards of a transaction coordinator share."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from penstock.transactions.endings import Ending
 
 @dataclass(slots=True)
 class Counts:
-    """For metrics."""
+    """Counters for metrics."""
 
     commits: int = 0
     aborts: int = 0
     timeouts: int = 0
     late_requests: int = 0
-    """Those that came on an older connection than their producer uses."""
+    """Number of requests that came over an older connection than their producer uses."""
 
 
 class TransactionContext(ShardContext, Protocol):
@@ -30,17 +30,17 @@ class TransactionContext(ShardContext, Protocol):
 
     @property
     def id_count(self) -> int:
-        """Transactional ids of all shards."""
+        """Number of transactional ids in all shards."""
         ...
 
     @property
     def id_characters(self) -> int:
-        """Of all their names together."""
+        """Total length of all transactional ids, in characters."""
         ...
 
     @property
     def held_count(self) -> int:
-        """Of those, whose transactions are held."""
+        """Number of transactional ids whose transactions are held."""
         ...
 
     def wall_ms(self) -> int: ...

@@ -1,7 +1,6 @@
-"""The transaction coordinator: which transactional ids this broker answers for, and the shards they live in.
+"""The transaction coordinator: maps transactional ids to shards of `__transaction_state`.
 
-There is a shard for each partition of `__transaction_state` that this broker leads (see `state_log.shards`). Loop
-thread only.
+The base class has the shards and their loading. Loop thread only.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from penstock.transactions.transaction import Transaction
 from penstock.wire.known_transactions import KnownTransactions, OpenTransaction
 
 MAX_ID_CHARACTERS = 8_191
-"""In UTF-8 that is no more than the 32,767 bytes Kafka's strings can have."""
+"""Limit of a transactional id, in characters: at most 32,767 bytes in UTF-8, the maximum of a Kafka string."""
 TRANSACTIONS_PER_TURN = 2_000
 
 
@@ -47,11 +46,15 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         self._newest_connection = newest_connection
 
     def leader_of(self, transactional_id: str) -> BrokerId:
-        """Who answers for the id, if there is somebody; BrokerError where nobody ever did."""
+        """Return the broker that coordinates the id, or NO_LEADER; BrokerError if the internal topic does not
+        exist.
+        """
         return self._shards.leader_of(transactional_id)
 
     def shard_of(self, transactional_id: str) -> TransactionShard:
-        """The shard the id is in, if it is here and loaded."""
+        """Return the shard of the id; BrokerError if this broker does not coordinate the id or the shard is
+        not loaded.
+        """
         if not 0 < len(transactional_id) <= MAX_ID_CHARACTERS:
             raise BrokerError(
                 ErrorCode.invalid_request, f"a transactional id has 1 to {MAX_ID_CHARACTERS} characters"
@@ -59,8 +62,11 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         return self._shards.of(transactional_id)
 
     async def walk(self) -> AsyncIterator[tuple[TransactionShard, Sequence[tuple[str, Transaction]]]]:
-        """All transactions, some of a shard at a time, with turns of the loop between: each as it is when its shard is
-        come to. Of a shard without any there is an empty part, of one that goes meanwhile there may be none."""
+        """Iterate over all transactions in portions of one shard, with turns of the loop between portions.
+
+        A portion shows the transactions as they are when the iteration comes to their shard. A shard
+        without transactions yields one empty portion; a shard that closes meanwhile may yield none.
+        """
         left = TRANSACTIONS_PER_TURN
         for shard in self.shards:
             if self._shards.get(shard.partition) is not shard:
@@ -75,7 +81,9 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
                     await asyncio.sleep(0)
 
     async def known(self, asked: Sequence[OpenTransaction]) -> KnownTransactions:
-        """Which of these are under way here, as those of a producer that has the partition in its transaction."""
+        """Tell which of these open transactions this coordinator knows: the producer has the partition in its
+        transaction.
+        """
         shards: dict[int, LeaderEpoch] = {}
         under_way: set[OpenTransaction] = set()
         producers = {each.producer_id for each in asked}

@@ -1,4 +1,5 @@
-"""The end of a transaction: markers on their way to its partitions, and requests that wait until all are written.
+"""The end of a transaction: markers on their way to its partitions, and requests that wait until all are
+written.
 
 Loop thread only.
 """
@@ -17,7 +18,7 @@ MAX_RETRY_SECONDS: Final = 2.0
 
 
 class Ending:
-    """A transaction whose outcome is decided, on its way to its partitions."""
+    """A transaction whose outcome is decided and whose markers are being written."""
 
     __slots__ = ("_done", "_left", "_pause_seconds", "is_abandoned", "is_done", "marker", "version")
 
@@ -32,18 +33,18 @@ class Ending:
         self.version = version
         self.is_done = False
         self.is_abandoned = False
-        """Another coordinator takes care of it now."""
+        """Whether another coordinator completes the transaction now."""
         self._left = set(partitions)
         self._done = done
         self._pause_seconds = RETRY_SECONDS
 
     @property
     def left(self) -> frozenset[TopicPartition]:
-        """Those without a marker."""
+        """Partitions without a marker."""
         return frozenset(self._left)
 
     def next_pause_seconds(self) -> float:
-        """Before it is tried again: longer each time, while nothing is written."""
+        """Return the pause before the next attempt, and double it up to a limit; a written marker resets it."""
         pause_seconds = self._pause_seconds
         self._pause_seconds = min(2 * pause_seconds, MAX_RETRY_SECONDS)
         return pause_seconds
@@ -62,7 +63,7 @@ class Completions:
         self._waiting: dict[str, dict[asyncio.Future[None], None]] = {}
 
     async def wait(self, transactional_id: str, seconds: float) -> None:
-        """Until the id is told of; TimeoutError after so long."""
+        """Wait until the transaction of the id has ended; TimeoutError after this many seconds."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         waiting = self._waiting.setdefault(transactional_id, {})
         waiting[future] = None

@@ -1,9 +1,10 @@
-"""Aborts transactions that are open in a partition and that no coordinator will ever end, as it has lost them.
+"""Aborts hanging transactions: transactions that are open in a partition and unknown to every coordinator.
 
-The leader asks every shard of `__transaction_state`, and acts only when each has answered, in the epoch that the store
-has it led in now, and none has the partition in a transaction of that producer. A partition is put into a transaction
-before anything of it is written there: what lies in the log then can be committed by nobody, if nothing was added
-meanwhile. The marker has the epochs that the log knows, so it fences no coordinator. Loop thread only.
+The leader asks every shard of `__transaction_state`. It aborts only if all have responded, in the leader
+epochs that the store records now, and none has the partition in a transaction of that producer. A
+partition joins a transaction before its first record is written, so records of an unknown transaction can
+never be committed, provided that nothing was added meanwhile. The marker carries the epochs that the log
+knows, so it fences no coordinator. Loop thread only.
 """
 
 from __future__ import annotations
@@ -36,12 +37,16 @@ _REPLICAS_PER_TURN = 500
 WriteMarker = Callable[
     [Marker, int, Sequence[TopicPartition], float | None], Awaitable[Mapping[TopicPartition, ErrorCode]]
 ]
-"""Of a version of the protocol, to partitions that this broker leads; waits so long for it to be committed."""
+"""Writes a marker, in this version of the protocol, to partitions that this broker leads. The last argument
+limits the wait for the commit, in seconds.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A transaction that is open in a partition, as the log knew its producer when that was looked at."""
+    """A transaction that is open in a partition, with the producer's entry in the log at the time of the
+    check.
+    """
 
     replica: Replica
     producer_id: ProducerId
@@ -69,7 +74,7 @@ class HangingTransactions:
         log: Logger,
     ) -> None:
         self.aborts = 0
-        """For metrics."""
+        """Counter for metrics."""
         self._node_id = node_id
         self._metadata = metadata
         self._replicas = replicas
@@ -90,7 +95,9 @@ class HangingTransactions:
         self._links.close()
 
     def suspect(self, partition: TopicPartition, producer_id: ProducerId) -> Suspect:
-        """BrokerError where the producer has no transaction open in the partition, or another broker leads it."""
+        """Return the open transaction of a producer; BrokerError if it has none in the partition, or another
+        broker leads it.
+        """
         replica = self._replicas.get(partition.topic, partition.partition)
         entry = replica.log.producers.get(producer_id)
         if entry is None or entry.transaction_start < 0:
@@ -100,8 +107,9 @@ class HangingTransactions:
         return Suspect(replica, producer_id, entry)
 
     async def abort(self, suspects: Sequence[Suspect]) -> list[ErrorCode]:
-        """Abort those that no coordinator knows. INVALID_TXN_STATE: one knows it; COORDINATOR_NOT_AVAILABLE: not all of
-        them could be asked."""
+        """Abort the transactions that no coordinator knows. INVALID_TXN_STATE if one is known;
+        COORDINATOR_NOT_AVAILABLE if not all coordinators responded.
+        """
         try:
             known = await self._known([suspect.question for suspect in suspects])
         except (OSError, PenstockError, TimeoutError) as error:
@@ -125,14 +133,16 @@ class HangingTransactions:
             first_offset=entry.transaction_start,
         )
         marker = Marker(suspect.producer_id, entry.epoch, False, entry.coordinator_epoch)
-        # Nothing comes between the look at the entry and the append.
+        # No other code runs between the check of the entry and the append.
         written = await self._write_marker(marker, VERSION_1, [partition], COMMIT_WAIT_SECONDS)
         return written[partition]
 
     # --- asking
 
     async def _known(self, asked: Sequence[OpenTransaction]) -> set[int]:
-        """The places of those that a coordinator knows; an error where that is not certain of the others."""
+        """Return the indexes of the transactions that a coordinator knows; raise an error if the others are
+        not certain.
+        """
         await self._metadata.confirm()
         topic = self._metadata.image.topic(TRANSACTIONS_TOPIC)
         shards = {} if topic is None else dict(enumerate(topic.partitions))
@@ -155,7 +165,7 @@ class HangingTransactions:
             return await self._coordinator.known(asked)
         return await self._links.send(leader, lambda connection: known_transactions(connection, asked))
 
-    # --- looking
+    # --- finding suspects
 
     async def _watch(self) -> None:
         while True:
@@ -175,12 +185,12 @@ class HangingTransactions:
                 await asyncio.sleep(0)
             suspects += _silent(replica, before_ms)
         if suspects:
-            # The others come at the next look.
+            # The remaining transactions are checked in the next round.
             await self.abort(suspects[:MAX_TOGETHER])
 
 
 def _silent(replica: Replica, before_ms: int) -> Iterator[Suspect]:
-    """Open transactions of producers that have not written since."""
+    """Open transactions whose producers have not written since `before_ms`."""
     producers = replica.log.producers
     if replica.partition.is_leader and producers.unstable.first_open() is not None:
         for producer_id, entry in producers.copy().items():

@@ -1,7 +1,7 @@
-"""Connections to other brokers for what coordinators and partition leaders have to tell each other.
+"""Connections between brokers for coordinators and partition leaders.
 
-One a broker, opened when it is first needed, on which both have proved who they are; closed after the first trouble, so
-that nothing is asked twice on it. Loop thread only.
+One authenticated connection per broker is opened at the first request, and closed at the first error, so
+that no request is sent on it twice. Loop thread only.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class BrokerLinks:
         network: Network,
         random: Random,
     ) -> None:
-        """Of `replicas` only the secret is taken, which brokers of the cluster share."""
+        """The cluster secret is read from `replicas`."""
         self._node_id = node_id
         self._metadata = metadata
         self._replicas = replicas
@@ -49,7 +49,7 @@ class BrokerLinks:
         connecting = self._link(broker_id)
         try:
             async with asyncio.timeout(timeout_seconds):
-                # Shielded: others may wait for the same connection.
+                # Shielded: other requests may wait for the same connection.
                 client = await asyncio.shield(connecting)
                 return await request(client)
         except BaseException:

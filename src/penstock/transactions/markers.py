@@ -1,7 +1,8 @@
-"""Has markers written to all partitions of a transaction that ends: by their leaders, again and again until it is done.
+"""Writes the markers of a transaction that ends to all of its partitions, by their leaders, and retries until
+all are written.
 
-What goes to one broker at a time shares a request; what this broker leads is written without one. A topic that is
-gone needs no marker; one that this broker has not heard of yet does. Loop thread only.
+Markers for one broker share a request; markers for partitions of this broker need none. A deleted topic
+needs no marker; a topic that this broker does not know yet does. Loop thread only.
 """
 
 from __future__ import annotations
@@ -24,14 +25,15 @@ from penstock.transactions.links import BrokerLinks
 _SETTLED = frozenset(
     {
         ErrorCode.none,
-        # The partition has seen a later epoch of this producer, and with it the end of all earlier ones.
+        # The partition has seen a later epoch of this producer, which ended all earlier transactions.
         ErrorCode.invalid_producer_epoch,
     }
 )
 
 WriteHere = Callable[[Marker, int, Sequence[TopicPartition]], Awaitable[PartitionErrors]]
-"""Write a marker, of this version of the protocol, to partitions that this broker leads, and wait until it is committed
-there."""
+"""Writes a marker, in this version of the protocol, to partitions that this broker leads, and waits for the
+commit.
+"""
 
 
 Written = tuple[Ending, tuple[TopicPartition, ...]]
@@ -53,10 +55,10 @@ class Markers:
         self._log = log
         self._batches: Batches[Written] = Batches(self._write)
         self._tasks: set[asyncio.Task[None]] = set()
-        """Markers for partitions that this broker leads, and questions whether partitions are gone."""
+        """Tasks that write markers to partitions of this broker, or check whether partitions were deleted."""
 
     def write(self, ending: Ending) -> None:
-        """It is told when all are written. In the next turn, so that its client is answered before."""
+        """Write the markers of an ending, beginning in the next turn: the client gets its response first."""
         asyncio.get_running_loop().call_soon(self._send_unless_abandoned, ending, ending.left)
 
     async def close(self) -> None:
@@ -82,7 +84,7 @@ class Markers:
             if leader == NO_LEADER:
                 self._send_later(ending, led)
             elif leader == self._node_id:
-                # Each by itself: a partition that cannot commit at present holds up nobody else.
+                # A task of its own: a partition that cannot commit now does not delay other transactions.
                 self._start(self._write(leader, [(ending, tuple(led))]))
             else:
                 self._batches.add(leader, (ending, tuple(led)))
@@ -93,7 +95,9 @@ class Markers:
         task.add_done_callback(self._tasks.discard)
 
     async def _look_for(self, ending: Ending, unknown: Sequence[TopicPartition]) -> None:
-        """Its leader may have heard of a new topic before this broker has."""
+        """Complete the ending for deleted partitions. A partition may also be new: its leader may know it
+        before this broker.
+        """
         try:
             if unknown:
                 await self._metadata.catch_up()

@@ -1,4 +1,4 @@
-"""The records of `__transaction_state` as bytes, in Kafka's layout, so that tools which read that topic work.
+"""Codec of the records of `__transaction_state`, in Kafka's layout, so that tools which read that topic work.
 
     key     version 2 (0) | transactional id
     value   version 2 (1) | producer id 8, epoch 2, timeout ms 4, state 1, partitions? [topic, [index 4]], update ms 8,
@@ -6,8 +6,8 @@
             tags            0: earlier producer id 8, 1: next producer id 8, 2: client's transaction version 2
                             ours: 10000: held 1, 10001: epoch 2 that goes with the earlier producer id
 
-Version 1 of the value is flexible (KIP-482), version 0 is the same with lengths of fixed width and no tags. Whatever
-the bytes are, `decode_record` raises nothing but UnknownRecord. Pure; any thread.
+Version 1 of the value is flexible (KIP-482); version 0 has the same fields with lengths of fixed width and
+no tags. `decode_record` raises UnknownRecord and nothing else, whatever the bytes are. Pure; any thread.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _HEAD: Final = Struct(">hqhib")
 class TransactionRecord(NamedTuple):
     transactional_id: str
     value: Transaction | None
-    """None once the id is forgotten."""
+    """Transaction of the id; None is a tombstone."""
 
 
 def encode_record(record: TransactionRecord) -> tuple[bytes, bytes | None]:
-    """Key and value; a tombstone has no value."""
+    """Encode key and value; a tombstone has no value."""
     key = p.INT16(_KEY_VERSION) + p.string(record.transactional_id)
     return key, None if record.value is None else _encode(record.value)
 
@@ -143,7 +143,7 @@ def _decode_partitions(reader: Reader, flexible: bool) -> frozenset[TopicPartiti
 
 
 def _decode_tags(reader: Reader) -> dict[int, int]:
-    """Those we know, all of which are numbers."""
+    """Tags that this broker knows; all of them are numbers."""
     tags: dict[int, int] = {}
     last = -1
     for _ in range(reader.tags()):

@@ -1,13 +1,14 @@
 """The transactional ids of one partition of `__transaction_state`, while this broker leads it.
 
-Each decision is a new `Transaction`: it counts at once, goes into the log, and is answered when it is committed there.
-So are refusals and repeats, by what is recorded once more: who was replaced as coordinator and has not heard of it
-knows no better, and clients take both for final. Markers are written when the decision how to end is committed, and
-again after a reload, until all are. Where the log refuses, the shard closes and is read again.
+Each decision is a new `Transaction`: it takes effect at once, is appended to the log, and its response
+follows the commit. Refusals and repeated requests append the present state once more before their
+response: a coordinator that was replaced without knowing cannot commit that record, and clients treat such
+responses as final. Markers are written when the decision to commit or abort is committed, and again after
+a reload, until all are written.
 
-While fewer replicas are in sync than `min.insync.replicas`, requests that would write are answered
-COORDINATOR_NOT_AVAILABLE before anything is decided, and markers of what is decided wait: a decision that its last
-replica takes with it must not have ended the transaction in any partition. Loop thread only.
+Under min ISR, requests that would write get COORDINATOR_NOT_AVAILABLE before anything is decided, and
+markers wait: a decision that is lost with its last replica must not have ended the transaction in any
+partition. Loop thread only.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ from penstock.transactions.record_codec import TransactionRecord
 from penstock.transactions.transaction import Identity, Transaction, TransactionState, begin
 
 COMPLETION_WAIT_SECONDS = 0.5
-"""How long a request waits for the end of the transaction before it."""
+"""Limit in seconds of the wait of a request for the end of the previous transaction."""
 _NO_CONNECTION = -1
 REPLICAS_RETRY_MS = 200
-"""How often it is looked whether enough replicas are in sync again, for what no client asks for again."""
+"""Interval of the checks whether enough replicas are in sync again, for work that no client repeats."""
 USUAL_ID_CHARACTERS = 256
-"""At most, on average: where names are longer there is room for fewer."""
+"""Average length of transactional ids, in characters, that the limit of their number assumes."""
 
 
 class TransactionShard(Shard[TransactionRecord]):
@@ -48,8 +49,9 @@ class TransactionShard(Shard[TransactionRecord]):
         context: TransactionContext,
         first_connection: int,
     ) -> None:
-        """`first_connection` is the first one since this broker leads the partition: a producer that uses an older one
-        may have talked to another coordinator meanwhile."""
+        """`first_connection` is the number of the first connection since this broker leads the partition: a
+        producer on an older connection may have used another coordinator meanwhile.
+        """
         super().__init__(partition, appender, context)
         self.coordinator_epoch: LeaderEpoch = appender.replica.partition.leader_epoch
         self._transactions: dict[str, Transaction] = {}
@@ -57,21 +59,21 @@ class TransactionShard(Shard[TransactionRecord]):
         self.held_count = 0
         self._context = context
         self._uncommitted: dict[str, int] = {}
-        """How many records of an id are on their way into the log."""
+        """Number of uncommitted records of each id."""
         self._endings: dict[str, Ending] = {}
         self._completions = Completions()
         self._opened_ms: dict[str, int] = {}
-        """When each open transaction began, by a clock that only goes forward."""
+        """Monotonic time in milliseconds at which each open transaction began."""
         self._first_connection = first_connection
         self._connections: dict[str, int] = {}
-        """The newest connection of each id, as its present epoch has used it."""
+        """Number of the newest connection that the present epoch of each id has used."""
 
     @property
     def transactions(self) -> Mapping[str, Transaction]:
         return self._transactions
 
     def resume(self) -> None:
-        """Go on with what the log says was under way."""
+        """Resume the endings and timeouts of the transactions that were loaded."""
         now_ms, wall_ms = self._now_ms(), self._context.wall_ms()
         for transactional_id, transaction in self._transactions.items():
             if transaction.is_ending:
@@ -85,7 +87,7 @@ class TransactionShard(Shard[TransactionRecord]):
     async def init_producer_id(
         self, transactional_id: str, asking: Identity, timeout_ms: int, is_held: bool
     ) -> Identity:
-        """An identity that fences all earlier ones, when their transactions have ended."""
+        """Return a producer identity that fences all earlier ones, once their transactions have ended."""
         fresh_id: ProducerId | None = None
         while True:
             self.check_writable()
@@ -105,8 +107,9 @@ class TransactionShard(Shard[TransactionRecord]):
             except BrokerError as error:
                 await self._complete_first(transactional_id, error)
                 continue
-            # What is late is known by its epoch, from whichever connection it comes. This one does not count: some
-            # clients ask for an epoch over another than they use for transactions, which may be the older.
+            # A late request is recognised by its epoch, on any connection. The present connection does not
+            # count: some clients request an epoch over another, perhaps older connection than they use for
+            # transactions.
             self._connections[transactional_id] = _NO_CONNECTION
             await self._record(transactional_id, changed)
             if not changed.is_ending:
@@ -121,7 +124,7 @@ class TransactionShard(Shard[TransactionRecord]):
         *,
         may_wait: bool = True,
     ) -> None:
-        """They are in the open transaction, which is opened where there is none."""
+        """Add partitions to the open transaction; begin one if none is open."""
         while True:
             self._appender.check_replicas()
             try:
@@ -136,7 +139,7 @@ class TransactionShard(Shard[TransactionRecord]):
     async def verify(
         self, transactional_id: str, producer: Identity, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Whether each is in the open transaction of this producer, for good."""
+        """Tell for each partition whether it is in the open transaction of this producer, by committed state."""
         while True:
             known = self._transactions.get(transactional_id)
             await self._committed(transactional_id)
@@ -152,7 +155,7 @@ class TransactionShard(Shard[TransactionRecord]):
         return codes
 
     def vouches_for(self, transactional_id: str, producer: Identity, partition: TopicPartition) -> bool:
-        """Whether `verify` would find it in the open transaction, without anything to wait for."""
+        """Whether `verify` would confirm the partition without a wait."""
         known = self._transactions.get(transactional_id)
         return (
             known is not None
@@ -163,8 +166,9 @@ class TransactionShard(Shard[TransactionRecord]):
     def end_at_once(
         self, transactional_id: str, producer: Identity, commit: bool, version: int
     ) -> tuple[asyncio.Future[None], Identity] | None:
-        """As `end`, in the log when it returns and done with the future: turns of a busy loop are long, and a client
-        waits. None where something stands in the way, and nothing was done."""
+        """End a transaction like `end`, with the record appended when this returns: turns of a busy loop are
+        long, and a client waits. Returns None, and changes nothing, if something prevents that.
+        """
         known = self._transactions.get(transactional_id)
         if (
             known is None
@@ -179,7 +183,7 @@ class TransactionShard(Shard[TransactionRecord]):
         return recorded, changed.successor
 
     async def end(self, transactional_id: str, producer: Identity, commit: bool, version: int) -> Identity:
-        """The outcome is decided for good; who may begin the next transaction."""
+        """Decide the outcome; returns the producer identity that may begin the next transaction."""
         next_id: ProducerId | None = None
         while True:
             self._appender.check_replicas()
@@ -196,15 +200,15 @@ class TransactionShard(Shard[TransactionRecord]):
             return changed.successor
 
     def partitions_of(self, transactional_id: str) -> frozenset[TopicPartition]:
-        """Those in the transaction; while it is being ended, those without a marker."""
+        """Partitions of the transaction; while it ends, partitions without a marker."""
         ending = self._endings.get(transactional_id)
         return self._transactions[transactional_id].partitions if ending is None else ending.left
 
     def check_connection(self, transactional_id: str, producer: Identity, number: int) -> None:
-        """ProtocolError for a request that was on its way while its producer went on over a newer connection.
+        """Raise ProtocolError for a late request: its producer has used a newer connection since.
 
-        Without new epochs (version 1) nothing else tells a late end of the last transaction from the end of this one.
-        Others than the present producer are told by their identity.
+        In version 1, which keeps the epoch, nothing else distinguishes a late EndTxn of the previous
+        transaction from that of the present one. Other producers are recognised by their identity.
         """
         known = self._transactions.get(transactional_id)
         if known is None or known.successor != producer:
@@ -234,7 +238,7 @@ class TransactionShard(Shard[TransactionRecord]):
         ignore_outcome(self._record(transactional_id, transaction.timed_out(self._context.wall_ms())))
 
     def sweep(self) -> None:
-        """Forget the ids that have expired."""
+        """Remove expired transactional ids."""
         if self._closed is not None or self._appender.replica.is_under_min_insync:
             return
         now_ms, expiration_ms = self._context.wall_ms(), self._context.config[TRANSACTIONAL_ID_EXPIRATION_MS]
@@ -245,7 +249,7 @@ class TransactionShard(Shard[TransactionRecord]):
         ]
         for transactional_id in expired:
             self._connections.pop(transactional_id, None)
-            # Each by itself: what is added together has to fit into one batch.
+            # One record at a time: records that are added together must fit into one batch.
             ignore_outcome(self._record_nothing(transactional_id))
 
     def _on_close(self, code: ErrorCode) -> None:
@@ -255,10 +259,10 @@ class TransactionShard(Shard[TransactionRecord]):
         self._transactions.clear()
         self._connections.clear()
 
-    # --- from a decision to its answer
+    # --- from a decision to its response
 
     def apply(self, record: TransactionRecord) -> None:
-        """Take over the transaction that the record holds, or forget the transactional id."""
+        """Replace the transaction of the record's id, or remove the id."""
         transactional_id, value = record
         known = self._transactions.get(transactional_id)
         if value is not None:
@@ -269,7 +273,7 @@ class TransactionShard(Shard[TransactionRecord]):
         self.held_count += (value is not None and value.is_held) - (known is not None and known.is_held)
 
     def _record(self, transactional_id: str, changed: Transaction) -> asyncio.Future[None]:
-        """Done when this, and everything decided about the id before it, is committed."""
+        """Apply and append a decision; done when it, and all earlier decisions about the id, are committed."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         known = self._transactions.get(transactional_id)
         record = TransactionRecord(transactional_id, changed)
@@ -298,7 +302,7 @@ class TransactionShard(Shard[TransactionRecord]):
         if not is_stored(error):
             self._lose()
         self.settle(future, error)
-        # Of what is not committed nobody may hear, not even while the shard is being closed.
+        # Uncommitted decisions have no effect outside the shard, not even while it closes.
         if is_stored(error) and changed.is_ending and self._transactions.get(transactional_id) is changed:
             self._end(transactional_id, changed)
 
@@ -317,7 +321,7 @@ class TransactionShard(Shard[TransactionRecord]):
         self._write_markers(ending)
 
     def _write_markers(self, ending: Ending) -> None:
-        """At once, or when enough replicas have the decision."""
+        """Write the markers now, or once enough replicas have the decision."""
         if ending.is_abandoned:
             return
         if self._appender.replica.is_under_min_insync:
@@ -337,7 +341,7 @@ class TransactionShard(Shard[TransactionRecord]):
         self._completions.tell(transactional_id)
 
     async def _confirm(self, transactional_id: str) -> None:
-        """This broker coordinated the id when it was called."""
+        """Prove that this broker coordinated the id at the time of the call."""
         self._appender.check_replicas()
         known = self._transactions.get(transactional_id)
         if known is None:
@@ -346,7 +350,7 @@ class TransactionShard(Shard[TransactionRecord]):
             await self._record(transactional_id, known)
 
     async def _committed(self, transactional_id: str) -> None:
-        """All that was decided about the id is committed."""
+        """Wait until all decisions about the id are committed."""
         self.check_open()
         if transactional_id in self._uncommitted:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -354,7 +358,7 @@ class TransactionShard(Shard[TransactionRecord]):
             await future
 
     def _record_nothing(self, transactional_id: str) -> asyncio.Future[None]:
-        """As `_record`: there is no such id."""
+        """Apply and append a tombstone of the id; done as in `_record`."""
         record = TransactionRecord(transactional_id, None)
         self.apply(record)
         return self.write([record])
@@ -362,7 +366,9 @@ class TransactionShard(Shard[TransactionRecord]):
     async def _complete_first(
         self, transactional_id: str, error: BrokerError, *, may_wait: bool = True
     ) -> None:
-        """Wait for the end of a transaction that stands in the way; the error, if that is not it, or takes too long."""
+        """Wait for the end of the previous transaction; raise the error if it has another cause or the wait
+        takes too long.
+        """
         if error.code is not ErrorCode.concurrent_transactions:
             await self._confirm(transactional_id)
             raise error
@@ -373,7 +379,7 @@ class TransactionShard(Shard[TransactionRecord]):
         except TimeoutError:
             raise error from None
 
-    # --- small things
+    # --- helpers
 
     def _due_ms(self, transactional_id: str, transaction: Transaction) -> int | None:
         if transaction.state is not TransactionState.ONGOING or transaction.is_held:

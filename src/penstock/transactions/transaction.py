@@ -1,11 +1,11 @@
-"""What a transactional id is at one moment, and what each request makes of it: pure, a value in and a value out.
+"""The state of a transactional id as an immutable value; each request makes a new value of it. Pure.
 
-Every change is one record of the log, so whatever was recorded last is where a coordinator goes on. Once
-PREPARE_COMMIT is recorded the outcome is commit, and likewise abort. Clients never get the highest epoch: it is left
-for fencing and for the last marker of a producer id.
+Every change is one record of the log, so a new coordinator resumes from the last record. Once
+PREPARE_COMMIT is recorded, the outcome is commit, and likewise for abort. Clients never get the highest
+epoch: it is reserved for fencing and for the last marker of a producer id.
 
-Version 2 (KIP-890) gives the producer a new epoch with every end of a transaction, so that whatever comes late is known
-by its old one; version 1 keeps the epoch.
+Version 2 (KIP-890) gives the producer a new epoch with every end of a transaction, so that late requests
+carry an old epoch; version 1 keeps the epoch.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ VERSION_2: Final = 2
 
 
 class TransactionState(IntEnum):
-    """Kafka's codes."""
+    """States of a transaction, with Kafka's codes."""
 
     EMPTY = 0
     ONGOING = 1
@@ -40,12 +40,12 @@ class TransactionState(IntEnum):
 
     @property
     def title(self) -> str:
-        """As Kafka's tools spell it."""
+        """Name of the state as Kafka's tools spell it."""
         return self.name.title().replace("_", "")
 
 
 class Identity(NamedTuple):
-    """Who produces: what a request names, and what a producer is given."""
+    """Producer id and epoch: the identity of a producer."""
 
     producer_id: ProducerId
     epoch: ProducerEpoch
@@ -57,22 +57,22 @@ NOBODY: Final = Identity(NO_PRODUCER_ID, NO_EPOCH)
 @dataclass(frozen=True, slots=True)
 class Transaction:
     producer: Identity
-    """The newest. While a transaction is being ended, the one in its markers."""
+    """The newest identity. While a transaction ends, the identity in its markers."""
     timeout_ms: int
     state: TransactionState = TransactionState.EMPTY
     partitions: frozenset[TopicPartition] = frozenset()
     start_ms: int = NO_TIME_MS
     update_ms: int = NO_TIME_MS
     version: int = VERSION_1
-    """Of the protocol, as the client of the last transaction spoke it."""
+    """Version of the protocol that the client of the last transaction used."""
     earlier: Identity = NOBODY
-    """Whose own request led to the newest identity: when that comes again, the answer is the same."""
+    """Identity whose own request led to the newest identity; its repeated request gets the same response."""
     next_producer_id: ProducerId = NO_PRODUCER_ID
-    """Takes over when the transaction has ended, because the epochs are used up."""
+    """Producer id that follows when the transaction has ended, because the epochs are exhausted."""
     is_held: bool = False
-    """No timeout ends its transactions: somebody outside coordinates them."""
+    """Whether no timeout aborts the transaction, because an external coordinator decides its outcome."""
 
-    # --- questions
+    # --- queries
 
     @property
     def is_ending(self) -> bool:
@@ -89,13 +89,13 @@ class Transaction:
 
     @property
     def successor(self) -> Identity:
-        """Who may begin the next transaction."""
+        """Identity that may begin the next transaction."""
         if self.is_ending and self.next_producer_id != NO_PRODUCER_ID:
             return Identity(self.next_producer_id, ProducerEpoch(0))
         return self.producer
 
     def expires_ms(self, expiration_ms: int) -> int | None:
-        """When the id is forgotten, if nothing happens."""
+        """Wall-clock time in milliseconds at which the idle id expires; None while a transaction is open."""
         return self.update_ms + expiration_ms if self.is_idle else None
 
     # --- InitProducerId
@@ -108,11 +108,12 @@ class Transaction:
         fresh_id: ProducerId | None,
         now_ms: int,
     ) -> Transaction:
-        """A new epoch for whoever asks; for one that names itself only if nobody else has come since (KIP-360).
+        """Return the state with a new epoch; for a client that names its identity only if no other producer
+        came since (KIP-360).
 
-        An open transaction is aborted first, under an epoch that nobody has: who asks is told when that is done. Not
-        one that is held, for somebody who wants to hold the next: whoever coordinates it may have decided to commit it.
-        `fresh_id` is used where the epochs are used up.
+        An open transaction is aborted first, under an epoch that no producer has; the response follows the
+        abort. A held transaction is not aborted for a client that wants to hold the next one: its external
+        coordinator may have decided to commit it. `fresh_id` is used when the epochs are exhausted.
         """
         is_repeat = asking != NOBODY and asking == self.earlier
         if asking not in (NOBODY, self.successor) and not is_repeat:
@@ -137,7 +138,7 @@ class Transaction:
     def with_partitions(
         self, producer: Identity, partitions: Iterable[TopicPartition], version: int, now_ms: int
     ) -> Transaction:
-        """The same where they are in it already."""
+        """Add partitions; returns the same value if all of them are in the transaction."""
         self._check_producer(producer)
         if self.is_ending:
             raise BrokerError(ErrorCode.concurrent_transactions)
@@ -156,7 +157,7 @@ class Transaction:
         )
 
     def verify(self, producer: Identity, partition: TopicPartition) -> ErrorCode:
-        """Whether the partition is in the open transaction of this producer."""
+        """Check whether the partition is in the open transaction of this producer."""
         if producer.producer_id != self.producer.producer_id:
             return ErrorCode.invalid_producer_id_mapping
         if producer != self.producer:
@@ -180,7 +181,9 @@ class Transaction:
     def ended(
         self, producer: Identity, commit: bool, version: int, next_id: ProducerId | None, now_ms: int
     ) -> Transaction:
-        """The decision is made with this; markers follow, then `completed`. The same value: it was made before."""
+        """Decide the outcome; markers follow, then `completed`. Returns the same value if it was decided
+        before.
+        """
         if version >= VERSION_2 and self._has_ended and producer == self.earlier != NOBODY:
             self._check_outcome(commit)
             return self
@@ -194,17 +197,17 @@ class Transaction:
             raise BrokerError(ErrorCode.concurrent_transactions)
         if commit:
             raise _wrong_state()
-        # An abort of nothing still fences what may be on its way.
+        # An abort without a transaction still fences late requests.
         ending = self._ending(commit, version, next_id, now_ms)
         return replace(ending, start_ms=now_ms).completed(now_ms)
 
     def timed_out(self, now_ms: int) -> Transaction:
-        """The abort of an open transaction whose producer has been silent for too long; it is fenced."""
+        """Abort an open transaction whose timeout has passed, and fence its producer."""
         assert self.state is TransactionState.ONGOING
         return self._fenced_off(NOBODY, now_ms)
 
     def completed(self, now_ms: int) -> Transaction:
-        """All markers are written."""
+        """Complete the transaction: all markers are written."""
         committed = self.state is TransactionState.PREPARE_COMMIT
         return replace(
             self,
@@ -246,7 +249,7 @@ class Transaction:
         )
 
     def _check_producer(self, producer: Identity) -> None:
-        """BrokerError unless this is who may begin or end a transaction."""
+        """Raise BrokerError unless this identity may begin or end a transaction."""
         if producer.producer_id not in (self.producer.producer_id, self.successor.producer_id):
             raise BrokerError(
                 ErrorCode.invalid_producer_id_mapping, "the transactional id has another producer id"
@@ -262,7 +265,7 @@ class Transaction:
 
 
 def begin(producer_id: ProducerId, timeout_ms: int, is_held: bool, now_ms: int) -> Transaction:
-    """A transactional id that is new here."""
+    """State of a new transactional id."""
     producer = Identity(producer_id, ProducerEpoch(0))
     return Transaction(producer, timeout_ms, update_ms=now_ms, is_held=is_held)
 

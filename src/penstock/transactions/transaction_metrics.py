@@ -1,4 +1,4 @@
-"""What a coordinator tells about its transactions when somebody scrapes."""
+"""Metrics of the transaction coordinator."""
 
 from __future__ import annotations
 

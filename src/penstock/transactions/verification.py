@@ -1,8 +1,10 @@
-"""What a partition leader asks before it takes the first batch of a transaction: does the partition belong to it?
+"""Verification by a partition leader, before the first batch of a transaction, that the partition is in the
+transaction.
 
-A client of version 2 leaves it to the leader to put the partition in (`is_implicit`), one of version 1 has done so
-before, and the leader makes sure (KIP-890): nothing is ever written that no marker would follow. The coordinator is
-asked directly where it is this broker, and else with whatever else is asked of it at the same time. Loop thread only.
+A client of version 2 leaves it to the leader to add the partition (`is_implicit`); a client of version 1
+has added it before, and the leader verifies that (KIP-890). So no record is written that no marker would
+follow. A coordinator on this broker is called directly; other coordinators get questions in batches. Loop
+thread only.
 """
 
 from __future__ import annotations
@@ -22,11 +24,13 @@ from penstock.transactions.transaction import VERSION_2, Identity
 
 RETRY_SECONDS: Final = 0.02
 MAX_TRIES: Final = 25
-"""While the transaction before is being ended, another broker's coordinator is asked again: for half a second."""
+"""Number of attempts at another broker's coordinator while the previous transaction ends: half a second in
+total.
+"""
 
 
 _Subject = tuple[str, Identity, bool]
-"""Transactional id, producer, whether to put the partition in."""
+"""Transactional id, producer, and whether to add the partition."""
 
 
 class _Question:
@@ -36,7 +40,7 @@ class _Question:
         self.answer: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
 
     def settle(self, code: ErrorCode) -> None:
-        """The first answer counts."""
+        """Complete the question; only the first call counts."""
         if not self.answer.done():
             self.answer.set_result(code)
 
@@ -58,7 +62,9 @@ class Verifier:
         epoch: ProducerEpoch,
         partition: TopicPartition,
     ) -> bool:
-        """Whether `verify` would say yes at once, because the coordinator is here and nothing is under way."""
+        """Whether `verify` would confirm the partition at once, because the coordinator is here and no
+        decision is pending.
+        """
         try:
             shard = self._coordinator.shard_of(transactional_id)
         except BrokerError:
@@ -73,9 +79,12 @@ class Verifier:
         partition: TopicPartition,
         is_implicit: bool,
     ) -> ErrorCode:
-        """None: it belongs to the open transaction of this producer, for good. Else why not, as the coordinator says
-        it: PRODUCER_FENCED, INVALID_PRODUCER_ID_MAPPING, TRANSACTION_ABORTABLE (it does not), and those that mean "not
-        now": CONCURRENT_TRANSACTIONS, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE."""
+        """Verify that the partition is in the open transaction of this producer; NONE confirms it for good.
+
+        Other codes are the coordinator's: PRODUCER_FENCED, INVALID_PRODUCER_ID_MAPPING,
+        TRANSACTION_ABORTABLE (the partition is not in the transaction), and the retriable
+        CONCURRENT_TRANSACTIONS, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE.
+        """
         producer = Identity(producer_id, epoch)
         for _ in range(MAX_TRIES):
             try:
