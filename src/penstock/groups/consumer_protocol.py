@@ -1,7 +1,7 @@
-"""What members of type "consumer" tell each other inside JoinGroup and SyncGroup: subscriptions and assignments.
+"""Subscriptions and assignments that members of protocol type "consumer" exchange in JoinGroup and SyncGroup.
 
-To a classic group these are bytes; they are read only where a group changes between the classic and the new protocol.
-Bytes that are not what they should be raise BrokerError(INCONSISTENT_GROUP_PROTOCOL) and nothing else.
+A classic group does not interpret these bytes, except when it is converted to or from the consumer
+protocol. Malformed bytes raise BrokerError(INCONSISTENT_GROUP_PROTOCOL) and nothing else.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Subscription:
     version: int
     topics: frozenset[str]
     owned: TopicPartitions
-    """Empty for members that give up everything before they join."""
+    """Partitions that the member owns; empty for members that revoke everything before they join."""
     rack_id: str | None = None
     user_data: bytes | None = None
     generation: int = -1
@@ -47,7 +47,7 @@ def decode_subscription(data: bytes) -> Subscription:
 
 
 def decode_assignment(data: bytes) -> TopicPartitions:
-    """No bytes at all: nothing is assigned, as after a join that was not followed by a sync."""
+    """Decode an assignment. Empty bytes are an empty assignment: the member joined and has not synced."""
     if not data:
         return {}
     _, message = _decode("assignment", data)
@@ -71,7 +71,7 @@ def encode_subscription(subscription: Subscription) -> bytes:
 
 
 def encode_assignment(assignment: TopicPartitions, version: int) -> bytes:
-    """All versions say the same."""
+    """All versions have the same fields."""
     return primitives.INT16(version) + _topic_partitions(assignment) + primitives.nullable_bytes(None)
 
 
@@ -96,7 +96,7 @@ def _by_topic(entries: Iterable[Any]) -> TopicPartitions:
 
 
 def _decode(what: str, data: bytes) -> tuple[int, Any]:
-    """A newer version is read as the newest we know: versions only ever add fields at the end."""
+    """A newer version is read as the newest known one: new versions only append fields."""
     reader = Reader(memoryview(data))
     try:
         version = reader.int16()

@@ -1,4 +1,6 @@
-"""What a shard is made of and lives among: the state that loading leaves, what the shards of a coordinator share."""
+"""State of a shard after loading, and dependencies and counters that the shards of the group coordinator
+share.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ class ShardState:
 
 @dataclass(slots=True)
 class Counts:
-    """For metrics."""
+    """Counters for metrics."""
 
     commits: int = 0
 
@@ -39,4 +41,4 @@ class GroupContext(ShardContext, Protocol):
     def wall_ms(self) -> int: ...
 
     async def confirm_image(self) -> None:
-        """Apply every change that was recorded before this call; BrokerError where the store does not answer."""
+        """Apply every change that was recorded before this call; BrokerError if the store does not respond."""

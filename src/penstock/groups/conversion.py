@@ -1,8 +1,9 @@
-"""A group with members changes its kind while it runs: classic to new when a member of the new protocol joins, back
-when the last of them is gone.
+"""Conversion of a group with members: from classic to consumer when a member of the consumer protocol joins,
+and back when the last of them leaves.
 
-Nobody loses anything by it. The epoch goes on from the generation and back; what members own is kept, and each is sent
-to join again by its next heartbeat. Called by `shard`, which puts the records before those of the request behind it.
+No member loses its partitions. The group epoch continues the generation and vice versa; each member is
+told by its next heartbeat to join again. Called by `shard`, which appends the records before those of the
+request.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ def upgrade(
     wall_ms: Callable[[], int],
     now_ms: int,
 ) -> tuple[ConsumerGroup, list[GroupRecord]]:
-    """BrokerError when it cannot be. Whoever waits in the classic group is for the caller to tell, by `give_up`."""
+    """Convert a classic group; BrokerError if it cannot be converted. The caller answers waiting requests
+    with `give_up`.
+    """
     saved = classic.saved()
     if settings.migration_policy not in _UPGRADES:
         raise _refused("a group with members of the classic protocol, which may not change its kind")
@@ -74,7 +77,9 @@ def downgrade(
     wall_ms: Callable[[], int],
     now_ms: int,
 ) -> tuple[ClassicGroup, Step]:
-    """All members speak the classic protocol. They begin a rebalance at once, for nobody assigns for them any more."""
+    """Convert a group whose members all use the classic protocol. A rebalance begins at once, because the
+    broker no longer assigns partitions.
+    """
     remembered = consumer.remembered
     protocol_name = _common_protocol([_classic(member) for member in remembered.members.values()])
     members = tuple(
@@ -119,8 +124,9 @@ def _member_value(classic: ClassicGroup, member: ClassicMember) -> ConsumerMembe
 def _owned(
     members: Sequence[ClassicMember], values: Mapping[str, ConsumerMemberValue], image: ClusterImage
 ) -> dict[str, Assignment]:
-    """What members own: what their leader gave them; in a rebalance that was broken off nobody has an assignment, and
-    what they said they own when they joined counts."""
+    """Partitions that members own: the assignment of their leader or, in an unfinished rebalance, what they
+    declared when they joined.
+    """
     taken: dict[TopicId, set[int]] = {}
     owned: dict[str, Assignment] = {}
     for member in sorted(members, key=lambda member: not member.assignment):
@@ -136,7 +142,7 @@ def _claimed(member: ClassicMember, value: ConsumerMemberValue) -> TopicPartitio
 
 
 def _take(partitions: TopicPartitions, image: ClusterImage, taken: dict[TopicId, set[int]]) -> Assignment:
-    """What two have is the first one's, and what does not exist is nobody's."""
+    """Remove partitions that an earlier member owns too, and partitions that do not exist."""
     assigned: Assignment = {}
     for name, numbers in partitions.items():
         topic = image.topic(name)
@@ -160,7 +166,9 @@ def _classic(member: ConsumerMember) -> ClassicProtocols:
 
 
 def _common_protocol(members: list[ClassicProtocols]) -> str:
-    """The first one's favourite of those that all know; there is one, for a join is refused otherwise."""
+    """Return the first member's preferred protocol of those that all members support. There is one: a join
+    without one is refused.
+    """
     names = [[name for name, _ in member.protocols] for member in members]
     return next(name for name in names[0] if all(name in others for others in names))
 

@@ -1,7 +1,6 @@
-"""The coordinator: which groups this broker answers for, and the shards they live in.
+"""The group coordinator: maps group ids to shards of `__consumer_offsets`.
 
-There is a shard for each partition of `__consumer_offsets` that this broker leads (see `state_log.shards`). Loop
-thread only.
+The base class has the shards and their loading. Loop thread only.
 """
 
 from __future__ import annotations
@@ -45,7 +44,9 @@ class GroupCoordinator(Coordinator[GroupShard]):
             ) from error
 
     def shard_of(self, group_id: str) -> GroupShard:
-        """The shard the group is in, if it is here and loaded."""
+        """Return the shard of the group; BrokerError if this broker does not coordinate the group or the
+        shard is not loaded.
+        """
         if len(group_id) > MAX_STRING_LENGTH:
             raise BrokerError(
                 ErrorCode.invalid_group_id, f"a group id of more than {MAX_STRING_LENGTH} characters"

@@ -1,7 +1,7 @@
-"""Deadlines by key, most of which are moved before they pass: a session that every heartbeat prolongs.
+"""Deadlines by key that are mostly postponed before they pass, such as sessions that every heartbeat extends.
 
-Moving one later is a write to a dict; the heap is put right when the earlier time comes. Each key has one live entry in
-the heap, at its deadline or before it; dead entries never outnumber the live ones by more than a few.
+Postponing is a write to a dict; the heap is corrected when the earlier time comes. Each key has one live
+entry in the heap, at or before its deadline; dead entries never outnumber live ones by more than a few.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Deadlines:
 
     @property
     def next_ms(self) -> int | None:
-        """No deadline is earlier; there may be none at this time."""
+        """Lower bound of all deadlines; no deadline may be due at this time."""
         return self._heap[0][0] if self._heap else None
 
     def set(self, key: str, deadline_ms: int) -> None:
@@ -40,7 +40,7 @@ class Deadlines:
             self._drop_dead_entries()
 
     def pop(self, now_ms: int) -> str | None:
-        """A key whose deadline has passed; it has none from then on."""
+        """Remove and return a key whose deadline has passed."""
         while self._heap and self._heap[0][0] <= now_ms:
             entry_ms, key = heappop(self._heap)
             if self._entries_ms.get(key) != entry_ms:

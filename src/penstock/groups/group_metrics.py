@@ -1,4 +1,4 @@
-"""What a coordinator tells about its groups when somebody scrapes; read on the loop, so a scrape has its bounds."""
+"""Metrics of the group coordinator. They are computed on the loop, so their number is bounded."""
 
 from __future__ import annotations
 
@@ -57,8 +57,9 @@ class GroupMetrics:
             yield from self._lags_of(group_id, shards[index])
 
     def _lags_of(self, group_id: str, shard: GroupShard) -> Iterator[GroupLag]:
-        """Every partition of the topics that the group reads: a member is subscribed, or a partition has a committed
-        offset. Without one the lag is counted from the log start."""
+        """Consumer lag of every partition of the topics that the group reads: topics with a subscribed member
+        or a committed offset. Without a committed offset the lag counts from the log start offset.
+        """
         image = self._groups.image
         committed = shard.offsets.fetch(group_id, None, image)
         for name in sorted(shard.groups[group_id].topics | {partition.topic for partition in committed}):
@@ -67,7 +68,7 @@ class GroupMetrics:
                 try:
                     replica = self._replicas.get(name, number)
                 except BrokerError:
-                    continue  # it is on another broker
+                    continue  # another broker has the replica
                 offset = committed.get(TopicPartition(name, number))
                 reached = replica.log.log_start_offset if offset is None else offset.offset
                 yield GroupLag(group_id, name, number, max(0, replica.log.high_watermark - reached))

@@ -1,4 +1,6 @@
-"""A shard's groups and offsets out of the records of its log, in their order (see `state_log.replaying`)."""
+"""Builds the groups and offsets of a shard from the records of its log, in log order (see
+`state_log.replaying`).
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ class Loading:
 
     @property
     def unknown(self) -> int:
-        """Records that were passed over."""
+        """Number of records that were passed over."""
         return self._replaying.unknown
 
     @property
@@ -50,7 +52,7 @@ class Loading:
         return self._replaying.damaged_parts
 
     async def run(self) -> ShardState:
-        """BrokerError or StorageError when the log cannot be read."""
+        """Replay the log; BrokerError or StorageError if it cannot be read."""
         await self._replaying.run()
         return await self._finish()
 
@@ -88,7 +90,7 @@ class Loading:
         group.apply(record)
 
     async def _finish(self) -> ShardState:
-        """Groups as they are from now on; one that only has offsets is an empty classic one."""
+        """Build the groups. A group that only has offsets becomes an empty classic group."""
         state = ShardState(offsets=self._offsets)
         context = self._context
         names = {**self._classic, **self._consumer, **dict.fromkeys(self._offsets.groups())}

@@ -1,8 +1,9 @@
-"""The committed offsets of the groups of one shard: visible once committed, gone when they have expired (KIP-211).
+"""Committed offsets of the groups of one shard: visible once committed, removed when expired (KIP-211).
 
-A commit is pending from its append until its batch is committed; nobody is answered with it before, and with one of a
-transaction not before that is committed. An offset belongs to the topic with its id: where that topic was deleted, made
-again or not, the offset is never answered. Pure: times and the cluster image come in. Called by `shard` alone.
+A commit is pending from its append until its batch is committed, and a transactional commit until its
+transaction is committed; pending offsets are not returned. An offset belongs to a topic id: if that topic
+was deleted, the offset is never returned, even if the topic was created again. Pure: times and the cluster
+image are arguments. Called by `shard` alone.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _MS_PER_MINUTE = 60_000
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommit:
-    """What a member, or someone outside the group (no member id, generation -1), asks to be remembered."""
+    """Offsets to commit, by a member or by a client outside the group (no member id, generation -1)."""
 
     member_id: str
     instance_id: str | None
@@ -52,18 +53,18 @@ class Offsets:
         return (*self._groups, *self.transactional.groups())
 
     def has(self, group_id: str) -> bool:
-        """Whether the group has offsets, or will have some when what is appended is committed."""
+        """Whether the group has committed or pending offsets."""
         return group_id in self._groups or group_id in self._pending or self.transactional.has(group_id)
 
     # --- changes, in the order of the log
 
     def apply(self, key: OffsetKey, value: OffsetValue | None) -> None:
-        """A record of an offset is committed."""
+        """Apply a committed record of an offset."""
         self.transactional.replace(key)
         self._set(key, value)
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
-        """The marker is committed."""
+        """Apply a committed transaction marker."""
         if is_commit:
             for key, value in self.transactional.take(producer_id):
                 self._set(key, value)
@@ -80,13 +81,13 @@ class Offsets:
         partitions[key.partition] = value
 
     def begin(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """A commit of these is on its way into the log."""
+        """Mark a commit of these partitions as pending."""
         pending = self._pending.setdefault(group_id, {})
         for partition in partitions:
             pending[partition] = pending.get(partition, 0) + 1
 
     def end(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """It has arrived (and was applied), or was refused."""
+        """End a pending commit: it was committed and applied, or refused."""
         pending = self._pending[group_id]
         for partition in partitions:
             pending[partition] -= 1
@@ -107,7 +108,7 @@ class Offsets:
             if not topics:
                 del self._groups[key.group_id]
 
-    # --- questions
+    # --- queries
 
     def get(self, group_id: str, partition: TopicPartition, image: ClusterImage) -> CommittedOffset | None:
         topics = self._groups.get(group_id, {})
@@ -117,7 +118,9 @@ class Offsets:
     def fetch(
         self, group_id: str, partitions: Sequence[TopicPartition] | None, image: ClusterImage
     ) -> dict[TopicPartition, CommittedOffset]:
-        """Those that there are; None asks for all of the group."""
+        """Return the committed offsets of these partitions, or of all for None; partitions without one are
+        left out.
+        """
         if partitions is None:
             return {
                 TopicPartition(topic, index): value
@@ -129,22 +132,22 @@ class Offsets:
         return {partition: value for partition, value in found if value is not None}
 
     def unstable(self, group_id: str) -> set[TopicPartition]:
-        """Those that a transaction may be about to commit."""
+        """Partitions whose offset a transaction may be about to commit."""
         return {TopicPartition(key.topic, key.partition) for key in self.transactional.keys(group_id)}
 
     def all(self) -> Iterator[tuple[str, str, int, CommittedOffset]]:
-        """Group, topic, partition and offset, of all groups; for metrics."""
+        """Group, topic, partition and offset of all groups, for metrics."""
         for group_id, topics in self._groups.items():
             for topic, values in topics.items():
                 for index, value in values.items():
                     yield group_id, topic, index, value
 
-    # --- forgetting
+    # --- expiry
 
     def tombstones(
         self, group_id: str, partitions: Iterable[TopicPartition] | None = None
     ) -> list[GroupRecord]:
-        """What makes the log forget these, or all of the group; also those still on their way into it."""
+        """Tombstones for these partitions, or for all of the group, including pending offsets."""
         known = dict.fromkeys(
             TopicPartition(topic, index)
             for topic, values in self._groups.get(group_id, {}).items()
@@ -158,7 +161,7 @@ class Offsets:
         return [_tombstone(group_id, partition.topic, partition.partition) for partition in chosen]
 
     def of_lost_topics(self, image: ClusterImage, topics: Iterable[str]) -> list[GroupRecord]:
-        """Tombstones for the offsets of these topics that belong to no topic there is."""
+        """Tombstones for offsets of these topics whose topic id does not exist any more."""
         return [
             _tombstone(group_id, topic, index)
             for group_id, own in self._groups.items()
@@ -177,8 +180,9 @@ class Offsets:
         image: ClusterImage,
         now_ms: int,
     ) -> list[GroupRecord]:
-        """Tombstones for what the group need not remember any more; nothing that a transaction is about to commit
-        anew. `reads` tells of a group with members."""
+        """Tombstones for the expired offsets of the group, without those that a transaction is about to
+        commit. `reads` is given for a group with members.
+        """
         tombstones = []
         unstable = self.unstable(group_id)
         for topic, values in self._groups.get(group_id, {}).items():
@@ -197,7 +201,7 @@ class Offsets:
 
 
 def _is_of(image: ClusterImage, topic: str, value: OffsetValue) -> bool:
-    """Whether the topic the offset was committed for is still there. A record of old has no id: the name counts."""
+    """Whether the topic of the offset still exists. Old records have no topic id: then the name decides."""
     if value.topic_id == NO_TOPIC_ID:
         return True
     present = image.topics.get(topic)
@@ -205,7 +209,7 @@ def _is_of(image: ClusterImage, topic: str, value: OffsetValue) -> bool:
 
 
 def _kept_ms(topic: str, retention_ms: int, config: BrokerConfig, image: ClusterImage) -> int | None:
-    """How long an offset that nobody uses is kept; None for ever, as the records it points to."""
+    """Retention of an unused offset in milliseconds; None keeps it for ever, like the records of its topic."""
     present = image.topics.get(topic)
     if present is None:
         return retention_ms

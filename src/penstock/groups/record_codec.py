@@ -74,13 +74,13 @@ CURRENT_ASSIGNMENT_KIND: Final = 8
 
 _OFFSET_HEAD = Struct(">hqi")
 _KEYS_KEPT = 16_384
-"""A consumer commits the same few partitions again and again."""
+"""Number of cached offset keys: a consumer commits the same few partitions repeatedly."""
 _FLEXIBLE = 4
-"""The first flexible version of the offset's and the classic group's value."""
+"""First flexible version of the values of offsets and classic groups."""
 
 
 def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
-    """Key and value; a tombstone has no value."""
+    """Encode key and value; a tombstone has no value."""
     key = _KEY_ENCODERS[type(record.key)](record.key)
     return key, None if record.value is None else _VALUE_ENCODERS[type(record.value)](record.value)
 
@@ -153,7 +153,7 @@ def _decode_offset(reader: Reader, version: int) -> OffsetValue:
     metadata = reader.compact_string() if version >= _FLEXIBLE else reader.string()
     commit_timestamp_ms = reader.int64()
     if version == 1:
-        reader.int64()  # when it expires, as clients once chose it
+        reader.int64()  # expiry time, which old clients chose
     topic_id = NO_TOPIC_ID
     if version >= _FLEXIBLE:
         last = -1
@@ -223,7 +223,7 @@ def _decode_classic_member(reader: Reader, version: int) -> ClassicMember:
         instance_id,
         client_id,
         client_host,
-        # The first version had one timeout for both.
+        # Version 0 has one timeout for both.
         rebalance_timeout_ms if version >= 1 else session_timeout_ms,
         session_timeout_ms,
         bytes(bytes_()),

@@ -1,7 +1,7 @@
-"""What is remembered of groups in `__consumer_offsets`: each record a key, and its value or None once it is gone.
+"""Records of groups in `__consumer_offsets`: a key, and a value or None for a tombstone.
 
-Plain values; `record_codec` turns them into bytes, in Kafka's layout. The newest record of a key counts, so a group's
-state is what replaying a compacted log leaves.
+Plain values; `record_codec` encodes them in Kafka's layout. The newest record of a key is valid, so a
+compacted log holds the whole state of a group.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from typing import NamedTuple, TypeAlias
 from penstock.model import TopicId
 
 Assignment: TypeAlias = dict[TopicId, frozenset[int]]
-"""Partitions by topic id; a topic without partitions is left out."""
+"""Partitions by topic id; topics without partitions are left out."""
 
 
 class OffsetKey(NamedTuple):
-    """(A tuple, like its value and the record: there is one in every commit, and a dataclass takes longer to make.)"""
+    """Key of a committed offset. Key, value and record are tuples, because every commit creates them and
+    dataclasses are slower.
+    """
 
     group_id: str
     topic: str
@@ -29,7 +31,9 @@ class OffsetValue(NamedTuple):
     leader_epoch: int
     metadata: str
     topic_id: TopicId
-    """So that an offset is never taken for one of a later topic of the same name."""
+    """Topic id at the time of the commit, so that the offset does not apply to a later topic of the same
+    name.
+    """
     commit_timestamp_ms: int
 
 
@@ -47,7 +51,7 @@ class ClassicMember:
     rebalance_timeout_ms: int
     session_timeout_ms: int
     subscription: bytes
-    """What the member said under the protocol that was chosen."""
+    """Metadata of the member under the selected protocol."""
     assignment: bytes
 
 
@@ -70,7 +74,7 @@ class ConsumerGroupKey:
 class ConsumerGroupValue:
     epoch: int
     metadata_hash: int
-    """Of the topics the group reads and their partitions, as they were when the epoch began."""
+    """Hash of the subscribed topics and their partitions at the start of the epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +85,7 @@ class ConsumerMemberKey:
 
 @dataclass(frozen=True, slots=True)
 class ClassicProtocols:
-    """What a member that still speaks the classic protocol joined with."""
+    """Session timeout and protocols of a member that uses the classic protocol."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
@@ -128,7 +132,7 @@ class CurrentAssignmentKey:
 
 
 class MemberState(IntEnum):
-    """Kafka's codes."""
+    """State of a member, with Kafka's codes."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1

@@ -1,4 +1,4 @@
-"""What groups are configured with, as plain numbers; the coordinator keeps it up to date while the broker runs."""
+"""Settings of groups as plain numbers; the coordinator updates them while the broker runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from penstock.config import (
 
 
 class GroupSettings:
-    """One for all groups of a broker, changed in place."""
+    """Settings of all groups of a broker, updated in place."""
 
     def __init__(self, config: BrokerConfig, group_configs: Mapping[str, Mapping[str, str]]) -> None:
         self.update(config, group_configs)

@@ -1,10 +1,10 @@
-"""The groups of one partition of `__consumer_offsets`, from the moment they are loaded until the shard is closed.
+"""The groups and committed offsets of one partition of `__consumer_offsets`, while this broker leads it.
 
-It asks the groups, puts what comes of it into the log, and gives the answers when that is committed. A group's state
-moves at once; where its records are refused the shard closes and is read again. Offsets become visible when they are
-committed; a refused commit is an error to its client and nothing else. While fewer replicas are in sync than
-`min.insync.replicas`, requests that would write are answered COORDINATOR_NOT_AVAILABLE before a group decides anything;
-reads and heartbeats go on. Loop thread only.
+A request becomes a step of its group: the state of the group changes at once, the records of the step are
+appended, and the responses follow their commit. If the log refuses the records, the shard closes and is
+loaded again. Offsets become visible when they are committed; a refused commit is an error to its client
+and nothing else. Under min ISR, requests that would write get COORDINATOR_NOT_AVAILABLE before a group
+decides anything; reads and heartbeats continue. Loop thread only.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ from penstock.state_log.appender import Appender, is_stored
 from penstock.state_log.shard import Shard, ignore_outcome
 
 MAX_STRING_LENGTH = 8_191
-"""Characters of a name that is kept: in UTF-8 that is no more than the 32,767 bytes Kafka's strings can have."""
+"""Limit of stored names, in characters: at most 32,767 bytes in UTF-8, the maximum of a Kafka string."""
 
 _NOTHING = GroupRecord(OffsetKey("", "", -1), None)
-"""A record that changes nothing."""
+"""A record without effect."""
 
 
 class GroupShard(Shard[GroupRecord]):
@@ -106,7 +106,7 @@ class GroupShard(Shard[GroupRecord]):
     async def consumer_heartbeat(self, group_id: str, request: ConsumerHeartbeat) -> ConsumerHeartbeatResult:
         self.check_open()
         if request.member_epoch <= 0:
-            self._appender.check_replicas()  # it joins or leaves; other heartbeats change little or nothing
+            self._appender.check_replicas()  # the member joins or leaves; other heartbeats write little or nothing
         _check_strings(request.member_id, request.instance_id, request.client_id)
         now_ms = self._now_ms()
         group, step = self._groups.for_consumer_heartbeat(group_id, request, now_ms)
@@ -118,7 +118,9 @@ class GroupShard(Shard[GroupRecord]):
     # --- offsets
 
     def commit(self, group_id: str, commit: OffsetCommit) -> asyncio.Future[None]:
-        """Done when it is committed, or a BrokerError. (No coroutine: consumers do this all the time.)"""
+        """Commit offsets; the future is done when they are committed, or has a BrokerError. No coroutine,
+        because this is a hot path.
+        """
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         try:
             self.check_commit(group_id, commit)
@@ -133,11 +135,12 @@ class GroupShard(Shard[GroupRecord]):
         return future
 
     def check_commit(self, group_id: str, commit: OffsetCommit, *, is_transactional: bool = False) -> None:
-        """Make the group for someone outside of any; BrokerError where this may not be committed."""
+        """Raise BrokerError if the commit is not allowed; create the group for a client outside of any group."""
         self.check_writable()
         group = self._groups.get(group_id)
         if group is None:
-            # Clients of the new protocol name themselves from the start, also where they assign partitions by hand.
+            # Clients of the consumer protocol send a member id from the start, even if they assign partitions
+            # by hand.
             if commit.generation >= 0:
                 raise BrokerError(ErrorCode.illegal_generation, f"there is no group {group_id[:80]!r}")
             group = self._groups.add_classic(group_id)
@@ -156,8 +159,9 @@ class GroupShard(Shard[GroupRecord]):
         member_epoch: int,
         partitions: Sequence[TopicPartition] | None,
     ) -> Mapping[TopicPartition, CommittedOffset]:
-        """What is committed; partitions without an offset are not in the answer. None asks for all. Which of them a
-        transaction may be about to change, `offsets.unstable` knows."""
+        """Return the committed offsets; partitions without one are left out, and None asks for all.
+        `offsets.unstable` tells which of them a transaction may be about to change.
+        """
         self.check_open()
         group = self._groups.get(group_id)
         if group is not None:
@@ -167,17 +171,18 @@ class GroupShard(Shard[GroupRecord]):
         return self.offsets.fetch(group_id, partitions, self._context.image)
 
     def confirmed(self) -> asyncio.Future[None]:
-        """Return a future that is done when no other broker can have answered for this shard before the call.
+        """Return a future that is done when no other broker can have coordinated this shard before the call.
 
-        A coordinator that is cut off from the store and from other brokers does not know that it was replaced, but it
-        cannot commit a record: so a commit is the proof. While too few replicas are in sync the store gives the proof.
+        A coordinator without connections to the store and to other brokers does not know that it was
+        replaced, but it cannot commit a record: so a commit is the proof. Under min ISR the store gives
+        the proof.
         """
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self._closed is None and self._appender.replica.partition.in_sync.is_alone:
             future.set_result(None)
             return future
         if self._closed is None and self._appender.replica.partition.is_held:
-            # Nothing is committed until more replicas are in sync: the store tells who leads.
+            # Nothing is committed under min ISR: the store tells which broker leads.
             task = asyncio.ensure_future(self._confirm_by_store(future))
             self._confirming.add(task)
             task.add_done_callback(self._confirming.discard)
@@ -269,7 +274,9 @@ class GroupShard(Shard[GroupRecord]):
         await self._forget(group_id, group)
 
     def _forget(self, group_id: str, group: Group) -> asyncio.Future[None]:
-        """The group and its offsets; its state has moved, so a refusal closes the shard."""
+        """Remove the group and its offsets. The group is gone from memory at once, so a refusal closes the
+        shard.
+        """
         del self._groups[group_id]
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         records = [*self.offsets.tombstones(group_id), *group.tombstones()]
@@ -298,7 +305,7 @@ class GroupShard(Shard[GroupRecord]):
             self._schedule(group_id, deadline_ms)
 
     def on_topics(self, change: ImageChange) -> None:
-        """Topics came, went or grew."""
+        """Handle topics that were created, deleted or extended."""
         before, after = change.before, change.after
         lost = [name for name in change.topics if _topic_id(before, name) != _topic_id(after, name)]
         tombstones = self.offsets.of_lost_topics(after, lost)
@@ -308,13 +315,13 @@ class GroupShard(Shard[GroupRecord]):
             self.refresh(group_id)
 
     def refresh(self, group_id: str) -> None:
-        """Let the group see the topics as they are now."""
+        """Let the group follow the present topics."""
         group = self._groups.get(group_id)
         if isinstance(group, ConsumerGroup) and self._closed is None:
             self._carry_out(group_id, group.on_topics(self._context.image, self._now_ms()))
 
     def sweep(self, group_id: str) -> None:
-        """Forget the offsets of the group that have expired, and the group itself when nothing is left of it."""
+        """Remove the expired offsets of the group, and the group itself if nothing is left of it."""
         group = self._groups.get(group_id)
         if group is None or self._closed is not None or self._appender.replica.is_under_min_insync:
             return
@@ -340,7 +347,7 @@ class GroupShard(Shard[GroupRecord]):
         self._groups.clear()
         self.offsets = Offsets()
 
-    # --- from a step to its answers
+    # --- from a step to its responses
 
     def _carry_out(self, group_id: str, step: Step) -> None:
         step += self._groups.downgrade_if_due(group_id, self._now_ms())
@@ -350,7 +357,7 @@ class GroupShard(Shard[GroupRecord]):
         self.drop_if_blank(group_id)
 
     def drop_if_blank(self, group_id: str) -> None:
-        """Whoever asks for groups at random, and is refused, leaves nothing behind."""
+        """Remove a group that never had a member: refused requests with random group ids must not use memory."""
         group = self._groups.get(group_id)
         if (
             group is not None

@@ -1,6 +1,7 @@
-"""The groups of a shard, by id: found, made when first asked for, made anew as one of the other kind.
+"""The groups of a shard by group id: found, created at the first request, and converted between the two
+kinds.
 
-What that takes out of or puts into the log is in the steps; the shard writes it. Only a shard has one.
+The steps hold the records of a conversion; the shard appends them. Used by `shard` alone.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class ShardGroups(dict[str, Group]):
         return group
 
     def for_join(self, group_id: str) -> tuple[Group, Step]:
-        """The group, made or remade where it must be, and what comes of that."""
+        """Return the group, created or replaced if necessary, and the step of the replacement."""
         group = self.get(group_id)
         if group is not None and not (isinstance(group, ConsumerGroup) and group.is_empty):
             return group, Step()
@@ -44,7 +45,9 @@ class ShardGroups(dict[str, Group]):
     def for_consumer_heartbeat(
         self, group_id: str, request: ConsumerHeartbeat, now_ms: int
     ) -> tuple[ConsumerGroup, Step]:
-        """As `for_join`. BrokerError where there is no group to join, or it cannot become one of this kind."""
+        """Return the consumer group, as `for_join`; BrokerError if there is no group to join, or it cannot be
+        converted.
+        """
         group = self.get(group_id)
         if isinstance(group, ConsumerGroup):
             return group, Step()

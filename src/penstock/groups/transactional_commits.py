@@ -1,7 +1,8 @@
-"""Commits of offsets that are part of a transaction, of the groups of one shard: into the log, and ended by markers.
+"""Transactional offset commits of the groups of one shard: appended in the transaction, ended by its marker.
 
-The partition has to be in the transaction, as for any batch of one (see `replication.verified_appends`); who may commit
-is asked when that is known, so that nobody gets in who was replaced meanwhile. Loop thread only.
+The partition must be in the transaction, as for any transactional batch (see
+`replication.verified_appends`). The member is checked after that verification, so that a member that was
+replaced meanwhile cannot commit. Loop thread only.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 _OF_PRODUCER = frozenset({ErrorCode.invalid_producer_epoch, ErrorCode.invalid_txn_state})
-"""Refusals that the client is told as they are: nothing is wrong with the log."""
+"""Errors of the producer, which the client gets unchanged: the log is intact."""
 
 
 class TransactionalCommits:
@@ -34,7 +35,7 @@ class TransactionalCommits:
         self._appender = appender
         self._replica = appender.replica
         self._connections: dict[ProducerId, tuple[ProducerEpoch, int]] = {}
-        """Of each open transaction the producer's epoch, and the newest connection its offsets came over."""
+        """Producer epoch, and the newest connection that sent offsets, of each open transaction."""
         self._replica.on_marker = self._on_marker
 
     def close(self) -> None:
@@ -50,10 +51,11 @@ class TransactionalCommits:
         connection: int,
         verify: Verify,
     ) -> asyncio.Future[None]:
-        """Done when it is committed to the log, or a BrokerError; it counts when the transaction is committed.
+        """Commit offsets in a transaction; the future is done when the batch is committed, or has a
+        BrokerError.
 
-        ProtocolError for one that was on its way while its producer went on over a newer connection: it would take the
-        place of offsets that were committed after it.
+        The offsets become valid when the transaction is committed. ProtocolError for a late request whose
+        producer has used a newer connection since: it would replace offsets that were committed after it.
         """
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         records = commit.records(group_id)

@@ -1,8 +1,8 @@
-"""Offsets that are part of transactions which have not ended: those of a shard, by producer (KIP-98, KIP-447).
+"""Offsets of open transactions in a shard, by producer (KIP-98, KIP-447).
 
-On commit they become the group's offsets, except where something later in the log has taken their place; on abort they
-are gone. While a partition has one, nobody who asks for stable offsets is answered for it. Pure. Called by `offsets`
-alone, in the order of the log.
+At a commit they become the group's offsets, unless a later record of the log has replaced them; at an
+abort they are dropped. While a partition has such an offset, requests for stable offsets get no offset for
+it. Pure. Called by `offsets` alone, in log order.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from penstock.groups.records import OffsetKey, OffsetValue
 class TransactionalOffsets:
     def __init__(self) -> None:
         self._producers: dict[int, dict[OffsetKey, tuple[int, OffsetValue]]] = {}
-        """With each value its place in the order of all."""
+        """Values of each producer with their position in the order of all calls."""
         self._groups: dict[str, dict[OffsetKey, set[int]]] = {}
-        """Which producers have a value for a key."""
+        """Producers that have a value for a key, by group."""
         self._in_flight: dict[OffsetKey, int] = {}
         self._order = count()
 
     def begin(self, keys: Iterable[OffsetKey]) -> None:
-        """A commit of these is on its way into the log."""
+        """Mark a commit of these keys as pending."""
         for key in keys:
             self._in_flight[key] = self._in_flight.get(key, 0) + 1
 
     def end(self, keys: Iterable[OffsetKey]) -> None:
-        """It has arrived (and was added), or was refused."""
+        """End a pending commit: it was committed and added, or refused."""
         for key in keys:
             self._in_flight[key] -= 1
             if not self._in_flight[key]:
@@ -39,22 +39,22 @@ class TransactionalOffsets:
         self._groups.setdefault(key.group_id, {}).setdefault(key, set()).add(producer_id)
 
     def take(self, producer_id: int) -> Iterator[tuple[OffsetKey, OffsetValue]]:
-        """The transaction has ended: its offsets, which are forgotten here with all that they replace."""
+        """Remove and yield the offsets of a committed transaction, with all older values that they replace."""
         for key, (order, value) in tuple(self._producers.get(producer_id, {}).items()):
             self._forget(key, order + 1)
             yield key, value
 
     def groups_of(self, producer_id: int) -> set[str]:
-        """Those that the producer's transaction has offsets of."""
+        """Groups of which the producer's transaction has offsets."""
         return {key.group_id for key in self._producers.get(producer_id, ())}
 
     def drop(self, producer_id: int) -> None:
-        """The transaction was aborted."""
+        """Drop the offsets of an aborted transaction."""
         for key in self._producers.pop(producer_id, {}):
             self._forget_producer(key, producer_id)
 
     def replace(self, key: OffsetKey) -> None:
-        """Something that comes later in the log, and is in no transaction, has taken their place."""
+        """Drop older values of the key: a later record outside of transactions replaces them."""
         if key.group_id in self._groups:
             self._forget(key, next(self._order))
 
@@ -65,7 +65,7 @@ class TransactionalOffsets:
         return self._groups.keys()
 
     def keys(self, group_id: str) -> set[OffsetKey]:
-        """The partitions of the group whose offset is not certain."""
+        """Partitions of the group whose offset is not stable."""
         in_flight = (key for key in self._in_flight if key.group_id == group_id)
         return {*self._groups.get(group_id, {}), *in_flight}
 

@@ -1,7 +1,8 @@
-"""A classic group (JoinGroup, SyncGroup, Heartbeat, LeaveGroup), as Apache Kafka's coordinator behaves.
+"""A classic group (JoinGroup, SyncGroup, Heartbeat, LeaveGroup), which behaves like that of Apache Kafka.
 
-Here is what the shard asks it and what of that is refused; `ClassicJoins` lets members in, `ClassicState` takes
-them from one generation to the next. No request looks at every member unless all are answered or a phase begins.
+This module checks requests; `ClassicJoins` admits members, and `ClassicState` owns the state and moves it
+from one generation to the next. No request iterates over all members, unless all get a response or a phase
+begins.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class ClassicGroup:
         wall_ms: Callable[[], int],
         now_ms: int,
     ) -> ClassicGroup:
-        """The group as its last record left it: stable, even if a rebalance had begun since, or empty."""
+        """Restore the group from its last record: stable, even if a rebalance had begun since, or empty."""
         group = cls(group_id, settings, wall_ms)
         group._state.restore(value, now_ms)
         return group
@@ -79,7 +80,7 @@ class ClassicGroup:
 
     @property
     def empty_since_ms(self) -> int | None:
-        """Wall clock."""
+        """Wall-clock time in milliseconds."""
         had_members = self._state.protocol_type is not None
         is_emptied = had_members and self.state is GroupState.EMPTY
         return self._state.state_timestamp_ms if is_emptied else None
@@ -129,7 +130,7 @@ class ClassicGroup:
         return ErrorCode.rebalance_in_progress if is_joining else ErrorCode.none
 
     def _check(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Whether this is a member of this generation."""
+        """Check that this is a member of this generation."""
         if self._state.current_state is GroupState.DEAD:
             return ErrorCode.coordinator_not_available
         error = self._members.check(member_id, instance_id)
@@ -152,7 +153,7 @@ class ClassicGroup:
             self._state.discard_pending(leaving.member_id)
             return ErrorCode.none
         member_id = leaving.member_id
-        if member_id == NO_MEMBER:  # an administrator names the instance alone
+        if member_id == NO_MEMBER:  # an administrator names the instance id only
             holder = self._members.instance(leaving.instance_id)
             member_id = holder.member_id if holder else NO_MEMBER
         error = self._members.check(member_id, leaving.instance_id)
@@ -215,13 +216,13 @@ class ClassicGroup:
 
     @property
     def _known_topics(self) -> frozenset[str] | None:
-        """The topics of all members; None where the subscriptions cannot be read."""
+        """Topics of all members; None if a subscription cannot be read."""
         return self._members.topics if self._state.protocol_type == PROTOCOL_TYPE else None
 
-    # What others see
+    # Views
 
     def describe(self) -> GroupDescription:
-        """Metadata and assignments only while they hold."""
+        """Describe the group; metadata and assignments are shown in the Stable state only."""
         is_stable = self._state.current_state is GroupState.STABLE
         return GroupDescription(
             group_id=self.group_id,

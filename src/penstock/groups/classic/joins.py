@@ -1,7 +1,8 @@
-"""JoinGroup to a classic group: who is let in, as whom, and whether that needs a rebalance.
+"""JoinGroup to a classic group: which members are admitted, under which member id, and whether a rebalance
+follows.
 
-A new member is added, a known one may come back, a static one takes the place of its former self (KIP-345). Made and
-called by `ClassicGroup`.
+A new member is added, a known one rejoins, and a static member replaces its previous instance (KIP-345).
+Created and called by `ClassicGroup`.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class ClassicJoins:
         if not self._supports(request):
             return ErrorCode.inconsistent_group_protocol
         if self._members.is_pending(request.member_id):
-            # Ids are given out to dynamic members only.
+            # Only dynamic members get member ids in advance.
             is_static = request.instance_id is not None
             return ErrorCode.unknown_member_id if is_static else self._check_bytes(request, None)
         if request.member_id:
@@ -82,7 +83,8 @@ class ClassicJoins:
 
     def _rejoin(self, member: Member, request: JoinRequest, ticket: Ticket, now_ms: int, step: Step) -> None:
         state = self._state
-        # A leader that rejoins a stable group wants another assignment, whatever it says of itself: partitions came.
+        # A leader that rejoins a stable group asks for a new assignment, even with unchanged metadata:
+        # partitions were added.
         asks_for_rebalance = state.current_state is GroupState.STABLE and member is state.leader
         if (
             state.current_state in _WITH_GENERATION
@@ -97,7 +99,7 @@ class ClassicJoins:
         state.rebalance(now_ms, step)
 
     def _replace(self, member: Member, request: JoinRequest, ticket: Ticket, now_ms: int, step: Step) -> None:
-        """A static member came back without its id: it gets a new one."""
+        """Give a new member id to a static member that joins without its old one."""
         state = self._state
         former_leader_id = state.leader.member_id if state.leader else NO_MEMBER
         former_metadata = member.metadata(state.protocol_name)
@@ -112,8 +114,10 @@ class ClassicJoins:
         state.rebalance(now_ms, step)
 
     def _still_fits(self, member: Member, former_metadata: bytes) -> bool:
-        """Whether the assignment holds for a static member that came back: the same protocol would be chosen, and it
-        wants the same topics. Other metadata may differ; a restart forgets what was owned."""
+        """Whether the assignment of a returning static member is still valid: the same protocol would be
+        selected, and it subscribes to the same topics. Other metadata may differ, because a restarted
+        client does not know what it owned.
+        """
         if self._members.select_protocol() != self._state.protocol_name:
             return False
         metadata = member.metadata(self._state.protocol_name)
@@ -124,6 +128,6 @@ class ClassicJoins:
 
     def _returned(self, member: Member, request: JoinRequest, former_leader_id: str) -> JoinResult:
         if not request.supports_skipping_assignment:
-            # A leader is told the id it had: it takes itself for a follower and keeps the assignment.
+            # A leader gets its previous member id: it takes itself for a follower and keeps the assignment.
             return self._state.joined(member, leader_id=former_leader_id, with_members=False)
         return self._state.joined(member, skip_assignment=member is self._state.leader)

@@ -1,7 +1,8 @@
-"""The members of a classic group, and what must be known of all of them without looking at each: who waits, which
-protocols all support, which instance is whom, how much they hold in memory.
+"""Members of a classic group, with totals that are needed without iterating over them: waiting joins,
+supported protocols, instance ids, memory.
 
-Every change goes through `ClassicMembers`, so that its counts stay true; `classic_group` decides what changes.
+Every change goes through `ClassicMembers`, which keeps the totals correct; `ClassicState` decides the
+changes.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Member:
     protocols: Protocols
     assignment: bytes = b""
     is_new: bool = False
-    """Whether it waits for its first generation."""
+    """Whether the member waits for its first generation."""
     join_ticket: Ticket | None = None
     sync_ticket: Ticket | None = None
 
@@ -93,11 +94,11 @@ class ClassicMembers:
         self._by_id: dict[str, Member] = {}
         self._by_instance: dict[str, Member] = {}
         self._pending: set[str] = set()
-        """Ids that were given out and not joined with yet (KIP-394)."""
+        """Member ids that were given out and have not joined yet (KIP-394)."""
         self._supporters: dict[str, int] = {}
-        """How many members name a protocol."""
+        """Number of members that support each protocol."""
         self.joining = 0
-        """How many wait for the answer to their join."""
+        """Number of members whose join waits for its response."""
         self.held_bytes = 0
         self._topics: frozenset[str] | None = None
         self._topics_are_known = False
@@ -119,7 +120,7 @@ class ClassicMembers:
 
     @property
     def size(self) -> int:
-        """Members and those who are about to be."""
+        """Number of members, including pending ones."""
         return len(self._by_id) + len(self._pending)
 
     @property
@@ -134,7 +135,7 @@ class ClassicMembers:
         return None if instance_id is None else self._by_instance.get(instance_id)
 
     def check(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Whether this is a member, and the one that holds the instance id it names (KIP-345)."""
+        """Check that this is a member, and that it holds the instance id it names (KIP-345)."""
         if instance_id is not None:
             holder = self._by_instance.get(instance_id)
             if holder is None:
@@ -162,7 +163,7 @@ class ClassicMembers:
         self._count(member, 1)
 
     def remove(self, member: Member) -> None:
-        """Its answers have been given."""
+        """Remove a member that has no waiting request."""
         assert not member.is_waiting
         del self._by_id[member.member_id]
         if member.instance_id is not None:
@@ -195,11 +196,13 @@ class ClassicMembers:
         return ticket
 
     def support(self, protocols: Iterable[tuple[str, bytes]]) -> bool:
-        """Whether one of the protocols is supported by every member."""
+        """Whether every member supports one of the protocols."""
         return any(self._supporters.get(name, 0) == len(self) for name, _ in protocols)
 
     def select_protocol(self) -> str:
-        """Of those that all support, the one that most members prefer; of equals, that of the older member."""
+        """Select the protocol that most members prefer of those that all support; at a tie, that of the
+        oldest member.
+        """
         candidates = {name for name, supporters in self._supporters.items() if supporters == len(self)}
         votes: dict[str, int] = {}
         for member in self:
@@ -209,7 +212,7 @@ class ClassicMembers:
 
     @property
     def topics(self) -> frozenset[str] | None:
-        """What members of type "consumer" are subscribed to; None where one of them cannot be read."""
+        """Topics to which members of type "consumer" subscribe; None if a subscription cannot be read."""
         if not self._topics_are_known:
             subscriptions = {metadata for member in self for _, metadata in member.protocols}
             topics = [subscribed_topics(subscription) for subscription in subscriptions]
@@ -237,7 +240,7 @@ def subscribed_topics(subscription: bytes) -> frozenset[str] | None:
 
 
 def distinct(protocols: Protocols) -> Protocols:
-    """A protocol that is named twice counts once, as it was named first."""
+    """Drop repeated protocols; the first occurrence counts."""
     by_name: dict[str, bytes] = {}
     for name, metadata in protocols:
         by_name.setdefault(name, metadata)
@@ -245,7 +248,7 @@ def distinct(protocols: Protocols) -> Protocols:
 
 
 def described_bytes(member_id: str, instance_id: str | None, client_id: str, protocols: Protocols) -> int:
-    """What a member's own words about itself take."""
+    """Memory of a member's description, in bytes."""
     return (
         len(member_id)
         + len(instance_id or "")

@@ -1,8 +1,10 @@
-"""How a classic group gets from one generation to the next, and who waits for what meanwhile.
+"""The state of a classic group and its transitions from one generation to the next; no other module changes
+it.
 
-While PreparingRebalance the members (re)join, while CompletingRebalance their leader decides who gets what; then the
-group is Stable. Joins wait only in the first phase, syncs only in the second, each phase has its deadline, and every
-ticket is answered exactly once. Driven by `ClassicGroup` and `ClassicJoins`, which check what clients say.
+In PreparingRebalance the members (re)join; in CompletingRebalance their leader assigns partitions; then
+the group is Stable. Joins wait only in the first phase, syncs only in the second; each phase has a
+deadline, and every ticket gets exactly one response. `ClassicGroup` and `ClassicJoins` check requests and
+call this module.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ from penstock.groups.records import ClassicGroupKey, ClassicGroupValue, GroupRec
 from penstock.groups.settings import GroupSettings
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
-"""A new member waits no longer than this for its first generation: its client may be gone and cannot heartbeat yet."""
+"""Limit of a new member's wait for its first generation: its client may be gone, and cannot send heartbeats
+yet.
+"""
 
 
 class ClassicState:
@@ -44,7 +48,9 @@ class ClassicState:
         self._sessions = Deadlines()
         self._join_deadline_ms: int | None = None
         self._initial_end_ms: int | None = None
-        """While the first rebalance of an empty group waits for more members: when it waits no longer."""
+        """End of the wait for more members in the first rebalance of an empty group, in monotonic
+        milliseconds; None otherwise.
+        """
         self._has_newcomer = False
         self._awaited_syncs: set[str] = set()
         self._sync_deadline_ms: int | None = None
@@ -96,7 +102,7 @@ class ClassicState:
         self._sessions = Deadlines()
         self._join_deadline_ms = self._sync_deadline_ms = None
 
-    # Members come, change and go
+    # Members
 
     def add_pending(self, member_id: str, session_timeout_ms: int, now_ms: int) -> None:
         """Expect a join with this id, which was given to a new member (KIP-394), until its session ends."""
@@ -122,12 +128,12 @@ class ClassicState:
         self.members.update(member, request)
 
     def await_join(self, member: Member, ticket: Ticket, step: Step) -> None:
-        # A client that asks again has given up its first request.
+        # A repeated request means that the client has given up the first one.
         self._answer_join(member, JoinResult(ErrorCode.rebalance_in_progress, member.member_id), step)
         self.members.await_join(member, ticket)
 
     def rename(self, member: Member, member_id: str, step: Step) -> None:
-        """Whoever used the former id is fenced; what the group expects of the member it expects under the new one."""
+        """Change the member id of a static member; requests with the previous id are fenced."""
         self._answer_join(member, JoinResult(ErrorCode.fenced_instance_id, member.member_id), step)
         self._answer_sync(member, SyncResult(ErrorCode.fenced_instance_id), step)
         self._sessions.discard(member.member_id)
@@ -147,7 +153,9 @@ class ClassicState:
         self._forget(member)
 
     def after_removal(self, members_before: int, now_ms: int, step: Step) -> None:
-        """A rebalance may have waited for a pending member that is gone; otherwise nobody misses that one."""
+        """Continue or begin a rebalance after a removal. A removed pending member matters only to a rebalance
+        that waited for it.
+        """
         if len(self.members) < members_before or self.current_state is GroupState.PREPARING_REBALANCE:
             self.rebalance(now_ms, step)
 
@@ -158,7 +166,7 @@ class ClassicState:
         else:
             member = self.members[member_id]
             if member.is_waiting and not member.is_new:
-                return  # it is we who keep it waiting: its session goes on with the answer
+                return  # the broker lets it wait: its session continues with the response
             self.expel(member, step)
         self.after_removal(before, now_ms, step)
 
@@ -172,7 +180,7 @@ class ClassicState:
     # The first phase: joins
 
     def rebalance(self, now_ms: int, step: Step) -> None:
-        """Members came, went or changed: a rebalance begins, or one that waits may have waited for just that."""
+        """Begin a rebalance after a change of members, or complete one that waited for this change."""
         if self.current_state is GroupState.PREPARING_REBALANCE:
             if self.members.have_all_joined and (self._initial_end_ms is None or not self.members):
                 self._complete_join(now_ms, step)
@@ -195,7 +203,7 @@ class ClassicState:
 
     @property
     def _rebalance_timeout_ms(self) -> int:
-        return max(self.members.rebalance_timeout_ms, 1)  # what a client says may be 0 or less
+        return max(self.members.rebalance_timeout_ms, 1)  # a client may send 0 or less
 
     def _on_join_deadline(self, now_ms: int, step: Step) -> None:
         if self._initial_end_ms is not None and self._has_newcomer and now_ms < self._initial_end_ms:
@@ -212,7 +220,7 @@ class ClassicState:
             self._become_empty(step)
             return
         leader = self._elect()
-        if leader is None:  # static members only, none of them back yet
+        if leader is None:  # only static members, and none of them has rejoined
             self._join_deadline_ms = now_ms + self._rebalance_timeout_ms
             return
         self.leader = leader
@@ -227,7 +235,7 @@ class ClassicState:
             member.is_new = False
 
     def _remove_absent(self) -> None:
-        """Dynamic members that did not rejoin; static ones keep their place until their session ends."""
+        """Remove dynamic members that did not rejoin; static members stay until their session expires."""
         if self.members.joining < len(self.members):
             for member in list(self.members):
                 if member.join_ticket is None and member.instance_id is None:
@@ -282,14 +290,14 @@ class ClassicState:
         if self.current_state is GroupState.STABLE:
             step.answers.append((ticket, self._synced(member)))
             return
-        # A client that asks again has given up its first request.
+        # A repeated request means that the client has given up the first one.
         self._answer_sync(member, SyncResult(ErrorCode.rebalance_in_progress), step)
         member.sync_ticket = ticket
         if member is self.leader:
             self._decide(assignments, now_ms, step)
 
     def _decide(self, assignments: Mapping[str, bytes], now_ms: int, step: Step) -> None:
-        """The leader has assigned; what it gives to those who are not members goes nowhere."""
+        """Take the leader's assignment; assignments to unknown members are ignored."""
         for member in self.members:
             member.assignment = assignments.get(member.member_id, b"")
         if sum(len(member.assignment) for member in self.members) > self._settings.max_metadata_bytes:
@@ -314,13 +322,13 @@ class ClassicState:
                 self.prolong(member, now_ms)
 
     def _on_sync_deadline(self, now_ms: int, step: Step) -> None:
-        """Who joined and never asked for its assignment is out."""
+        """Remove members that joined and did not sync in time."""
         self._sync_deadline_ms = None
         for member_id in list(self._awaited_syncs):
             self._forget(self.members[member_id])
         self.rebalance(now_ms, step)
 
-    # Small steps
+    # Helpers
 
     def _enter(self, state: GroupState) -> None:
         self.current_state = state

@@ -1,8 +1,9 @@
-"""The two assignors of the new protocol: who of a group's members shall read which partition.
+"""The two server-side assignors of the consumer protocol.
 
-Every partition of a topic goes to exactly one of the members subscribed to it. `assign_uniform` balances the number of
-partitions, and moves none that need not move; `assign_range` gives each member a contiguous range of every topic, the
-same one where topics have the same number of partitions and the same readers. Pure; called by `ConsumerState`.
+Every partition of a topic is assigned to exactly one of the subscribed members. `assign_uniform` balances
+the number of partitions with as few moves as possible; `assign_range` gives each member a contiguous range
+of every topic, the same range for topics with the same number of partitions and the same subscribers.
+Pure; called by `ConsumerState`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from penstock.model import TopicId
 
 
 class Reader(NamedTuple):
-    """A member, as an assignor sees it; made anew for every member and every epoch, so it must be cheap."""
+    """A member as an assignor sees it. One is created for every member in every epoch, so it must be cheap."""
 
     instance_id: str | None
     topics: frozenset[TopicId]
@@ -26,7 +27,7 @@ class Reader(NamedTuple):
 Assign: TypeAlias = Callable[
     [Mapping[str, Reader], Mapping[TopicId, int], Mapping[str, Assignment]], dict[str, Assignment]
 ]
-"""From the members, the number of partitions of every topic they read, and what each was assigned before."""
+"""Computes assignments from the members, the partition counts of their topics, and the previous assignments."""
 
 
 def assign_uniform(
@@ -49,8 +50,9 @@ def assign_range(
     partition_counts: Mapping[TopicId, int],
     previous: Mapping[str, Assignment],
 ) -> dict[str, Assignment]:
-    """Members take their place by instance id, those without one after them by member id: a static member that comes
-    back under another member id gets the range it had."""
+    """Order members by instance id, then those without one by member id: a static member that returns under
+    another member id keeps its range.
+    """
     order = sorted(readers, key=lambda member_id: _place(member_id, readers[member_id]))
     assigned: dict[str, Assignment] = {member_id: {} for member_id in readers}
     members_of: dict[TopicId, list[str]] = {}

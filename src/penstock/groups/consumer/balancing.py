@@ -1,7 +1,8 @@
-"""Partitions spread evenly over members, each keeping what it had as far as that is even. For `assign_uniform`.
+"""Even distribution of partitions over members that keeps previous assignments where possible. For
+`assign_uniform`.
 
-Where all members read the same topics, their numbers of partitions differ by one at most, and no partition moves that
-need not. Otherwise no single move from one member to another would make it more even.
+If all members subscribe to the same topics, their partition counts differ by one at most, and no partition
+moves without need. Otherwise, no single move between two members would make the counts more even.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from penstock.model import TopicId
 def balance_same(
     members: Sequence[str], partition_counts: Mapping[TopicId, int], previous: Mapping[str, Assignment]
 ) -> dict[str, Assignment]:
-    """All members read all of these topics."""
+    """Distribute partitions over members that all subscribe to the same topics."""
     quota, extra = divmod(sum(partition_counts.values()), len(members))
     assigned, free = _kept(dict.fromkeys(members, partition_counts.keys()), partition_counts, previous)
     sizes = {member: _size(of_member) for member, of_member in assigned.items()}
     wanted: dict[str, int] = {}
-    for member in members:  # who has more than its share may keep one more, while there are any
+    for member in members:  # members above their share may keep one extra partition, while there are any
         if sizes[member] > quota and extra:
             extra -= 1
             wanted[member] = quota + 1
@@ -42,7 +43,7 @@ def _deal(
     missing: Mapping[str, int],
     free: Mapping[TopicId, list[int]],
 ) -> None:
-    """One to each member in turn, so that the partitions of a topic are spread."""
+    """Assign partitions to members in turn, so that the partitions of a topic are spread."""
     takers = [(member, count) for member, count in missing.items() if count > 0]
     waiting = [(topic, partition) for topic, partitions in free.items() for partition in sorted(partitions)]
     waiting.reverse()
@@ -58,7 +59,7 @@ def balance_mixed(
     partition_counts: Mapping[TopicId, int],
     previous: Mapping[str, Assignment],
 ) -> dict[str, Assignment]:
-    """Members read different topics."""
+    """Distribute partitions over members with different subscriptions."""
     members_of: dict[TopicId, list[str]] = {}
     for member, topics in topics_of.items():
         for topic in topics:
@@ -66,7 +67,7 @@ def balance_mixed(
     counts = {topic: partition_counts[topic] for topic in members_of}
     assigned, free = _kept(topics_of, counts, previous)
     loads = {member: _size(of_member) for member, of_member in assigned.items()}
-    # Topics with few readers first: whoever else could be given their partitions is not loaded yet.
+    # Topics with few subscribers first: other candidates for their partitions are not loaded yet.
     order = sorted(members_of, key=lambda topic: (len(members_of[topic]), topic))
     for topic in order:
         _hand_out(topic, sorted(free[topic]), members_of[topic], assigned, loads)
@@ -84,7 +85,7 @@ def _hand_out(
     assigned: Mapping[str, dict[TopicId, set[int]]],
     loads: dict[str, int],
 ) -> None:
-    """Each to the reader that has least."""
+    """Assign each partition to the subscriber with the fewest partitions."""
     if not partitions:
         return
     heap = [(loads[member], member) for member in members]
@@ -102,8 +103,9 @@ def _level(
     assigned: Mapping[str, dict[TopicId, set[int]]],
     loads: dict[str, int],
 ) -> bool:
-    """Move partitions of the topic from who has most to who has least, while that evens them out; whether any moved.
-    Each move makes the loads more even, so this ends."""
+    """Move partitions of the topic from the most to the least loaded member while that balances them; returns
+    whether any moved. Each move makes the loads more even, so this ends.
+    """
     givers = [(-loads[member], member) for member in members if assigned[member].get(topic)]
     if not givers:
         return False
@@ -117,11 +119,11 @@ def _level(
     while givers:
         negative_load, giver = heappop(givers)
         load, taker = takers[0]
-        if load != loads[taker]:  # it has given since it was put there
+        if load != loads[taker]:  # outdated: the member has given a partition since
             heapreplace(takers, (loads[taker], taker))
             heappush(givers, (negative_load, giver))
             continue
-        if -negative_load != loads[giver]:  # it has taken since
+        if -negative_load != loads[giver]:  # outdated: the member has taken a partition since
             heappush(givers, (-loads[giver], giver))
             continue
         if loads[giver] - load < 2:
@@ -143,7 +145,7 @@ def _kept(
     partition_counts: Mapping[TopicId, int],
     previous: Mapping[str, Assignment],
 ) -> tuple[dict[str, dict[TopicId, set[int]]], dict[TopicId, list[int]]]:
-    """What members had and may still read, and what is left then."""
+    """Return the previous partitions that members may keep, and the remaining ones."""
     left = {topic: set(range(count)) for topic, count in partition_counts.items()}
     assigned: dict[str, dict[TopicId, set[int]]] = {}
     for member, topics in topics_of.items():
@@ -170,7 +172,7 @@ def _size(of_member: Mapping[TopicId, set[int]]) -> int:
 def _frozen(
     assigned: Mapping[str, dict[TopicId, set[int]]], previous: Mapping[str, Assignment]
 ) -> dict[str, Assignment]:
-    """Whoever keeps exactly what it had gets the very same value."""
+    """Reuse the previous value for a member whose assignment is unchanged."""
     result: dict[str, Assignment] = {}
     for member, of_member in assigned.items():
         had = previous.get(member)

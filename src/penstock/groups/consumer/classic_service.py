@@ -1,8 +1,9 @@
-"""Members of a consumer group that still speak the classic protocol: join, sync, heartbeat and leave, served by it.
+"""Join, sync, heartbeat and leave of members of a consumer group that use the classic protocol.
 
-Nobody waits for anybody: a join is answered at once with the member's epoch as its generation, a sync with what it has
-by then. A heartbeat sends the member to join again when there is something to give up or to get; the owned partitions
-in its subscription then confirm what it gave up, as they do in a ConsumerGroupHeartbeat. For `ConsumerGroup` alone.
+No request waits for other members: a join gets the member epoch as its generation at once, and a sync gets
+the present assignment. A heartbeat tells the member to rejoin if there are partitions to revoke or to
+take; the owned partitions in the subscription then confirm the revocation, as in a ConsumerGroupHeartbeat.
+For `ConsumerGroup` alone.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class ClassicService:
         value = _value(request, subscription)
         known = self._known(request)
         if known is None and subscription.owned:
-            # A new member owns nothing: this one was out, and others may have what it thinks it has.
+            # A new member owns nothing: this member was removed, and other members may own its partitions.
             raise BrokerError(ErrorCode.unknown_member_id)
         self._state.check_room(value, known)
         if known is None:
@@ -90,7 +91,9 @@ class ClassicService:
         return ErrorCode.rebalance_in_progress
 
     def leaving(self, members: Sequence[LeavingMember]) -> tuple[list[ConsumerMember], tuple[ErrorCode, ...]]:
-        """Who of them goes, and what to tell each. Whoever is named twice is gone the second time."""
+        """Return the members that leave, and the error of each named one. A member that is named twice is
+        unknown the second time.
+        """
         gone: dict[str, ConsumerMember] = {}
         errors = []
         for leaving in members:
@@ -124,7 +127,7 @@ class ClassicService:
         return decode_subscription(request.protocols[0][1])
 
     def _known(self, request: JoinRequest) -> ConsumerMember | None:
-        """Who it is that joins, perhaps a static member that does not know its id; None when it is new."""
+        """Return the member that joins, perhaps a static member without its member id; None if it is new."""
         static = None if request.instance_id is None else self._state.static_member(request.instance_id)
         if static is None:
             return self._state.members.get(request.member_id)
@@ -165,7 +168,7 @@ class ClassicService:
         return member
 
     def _is_behind(self, member: ConsumerMember) -> bool:
-        """A new epoch has begun; but who has partitions to give up does that first."""
+        """Whether a new epoch has begun and the member has no partitions to revoke first."""
         return (
             member.epoch < self._state.epoch and member.current.state is not MemberState.UNREVOKED_PARTITIONS
         )
@@ -178,7 +181,7 @@ class ClassicService:
         return member.current.state is MemberState.UNREVOKED_PARTITIONS or self._all_is_free(member)
 
     def _all_is_free(self, member: ConsumerMember) -> bool:
-        """Whether nothing it waits for is with others any more: one more join, for all of it."""
+        """Whether all partitions that the member waits for are free, so that one more join gets all of them."""
         missing = minus(self._state.targets.get(member.member_id, {}), member.assigned)
         return all(
             self._state.is_free(topic, number) for topic, numbers in missing.items() for number in numbers

@@ -1,6 +1,7 @@
-"""The values of a consumer group (KIP-848) in `__consumer_offsets` as bytes; `record_codec` draws their layout.
+"""Codec of the values of consumer groups (KIP-848) in `__consumer_offsets`; the module `record_codec` shows
+their layout.
 
-What cannot be read raises ProtocolError, or what the reader raises. Only `record_codec` uses it.
+Malformed values raise ProtocolError, or an error of the reader. Used by `record_codec` alone.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from penstock.wire import primitives as p
 from penstock.wire.reader import Reader
 
 _PRESENT = b"\x01"
-"""Stands before a tagged structure that may be null."""
+"""Precedes a nullable tagged structure that is present."""
 
 
 def _check_version(version: int) -> None:

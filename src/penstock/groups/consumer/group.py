@@ -1,8 +1,9 @@
-"""A group of the new protocol (KIP-848), as Apache Kafka's coordinator behaves.
+"""A group of the consumer protocol (KIP-848), which behaves like that of Apache Kafka.
 
-Members report by heartbeat and are told what they should own. A change of members, subscriptions or topics begins a new
-group epoch, whose target assignment is made at once; each member comes to it by its own heartbeats, giving up before
-others take (`reconciliation`). Members that still speak the classic protocol are served by `ClassicService`.
+Members report their state by heartbeats and get their assignment in the response. A change of members,
+subscriptions or topics begins a new group epoch, whose target assignment is computed at once; each member
+reconciles by its own heartbeats, and revokes before other members take (`reconciliation`).
+`ClassicService` serves members of the classic protocol.
 """
 
 from __future__ import annotations
@@ -66,29 +67,29 @@ class ConsumerGroup:
         self.remembered.apply(record)
 
     def loaded(self, image: ClusterImage, now_ms: int) -> None:
-        """All records were applied: everybody has a whole session, and a whole rebalance timeout, from now."""
+        """Finish loading: every member gets a whole session and a whole rebalance timeout from now."""
         self.remembered.loaded(image)
         for member in self.remembered.members.values():
             self._timers.heard_from(member, now_ms)
             self._timers.reconciled(member, None, now_ms)
         self._empty_since_ms = self._wall_ms() if self.is_empty else None
 
-    # Becoming one of this kind
+    # Conversion from a classic group
 
     def take_over(self, member_id: str, value: ConsumerMemberValue, current: CurrentAssignmentValue) -> None:
-        """A member of the classic group that this one was; what it has is what it is meant to have."""
+        """Add a member of the converted classic group; its present assignment becomes its target."""
         member = self.remembered.add(member_id, value)
         self.remembered.set_current(member, current)
         self.remembered.set_target(member_id, current.assigned)
 
     def resume(self, epoch: int, image: ClusterImage, now_ms: int) -> None:
-        """All members were taken over."""
+        """Finish the conversion: all members were added."""
         self.remembered.see(image)
         self.remembered.resume_epoch(epoch)
         for member in self.remembered.members.values():
             self._timers.heard_from(member, now_ms)
 
-    # The new protocol
+    # Consumer protocol
 
     def consumer_heartbeat(
         self, request: ConsumerHeartbeat, image: ClusterImage, ticket: Ticket, now_ms: int
@@ -137,7 +138,9 @@ class ConsumerGroup:
         )
 
     def _known(self, request: ConsumerHeartbeat) -> ConsumerMember | None:
-        """Whose heartbeat this is; None when a new member joins. BrokerError when it may not be heard."""
+        """Return the member that sent this heartbeat, None for a new one; BrokerError if the heartbeat must
+        be refused.
+        """
         joins = request.member_epoch == JOIN_EPOCH
         member = self.remembered.members.get(request.member_id)
         if request.instance_id is not None:
@@ -170,8 +173,9 @@ class ConsumerGroup:
         return member
 
     def _check_epoch(self, member: ConsumerMember, request: ConsumerHeartbeat) -> None:
-        """A member may still be in its former epoch when the answer with the new one was lost; what it owns then is
-        part of what it was given."""
+        """Raise BrokerError for another member epoch. The previous epoch is accepted if the response with the
+        new one was lost: the member then owns part of its assignment.
+        """
         if request.member_epoch == member.epoch:
             return
         if (
@@ -223,10 +227,10 @@ class ConsumerGroup:
         if self.is_empty:
             self._empty_since_ms = self._wall_ms()
 
-    # What happens by itself
+    # Topic changes and deadlines
 
     def on_topics(self, image: ClusterImage, now_ms: int) -> Step:
-        """Topics came, went or grew."""
+        """Handle topics that were created, deleted or extended."""
         self.remembered.see(image)
         self.remembered.go_on(changed=False)
         return Step(self.remembered.take_records())
@@ -243,11 +247,11 @@ class ConsumerGroup:
             self._remove(gone)
         return Step(self.remembered.take_records())
 
-    # Members of the classic protocol
+    # Classic protocol
 
     @property
     def must_downgrade(self) -> bool:
-        """Whether only members of the classic protocol are left, and the group may become a classic one."""
+        """Whether only members of the classic protocol are left, and the group may become a classic group."""
         remembered = self.remembered
         return (
             bool(remembered.members)
@@ -282,7 +286,7 @@ class ConsumerGroup:
             self._remove(gone)
         return Step(self.remembered.take_records(), [(ticket, LeaveResult(errors))])
 
-    # Questions
+    # Views
 
     @property
     def state(self) -> GroupState:
@@ -387,5 +391,5 @@ class ConsumerGroup:
         return self.remembered.tombstones()
 
     def give_up(self, error: ErrorCode) -> Step:
-        """Nobody ever waits here."""
+        """Nothing to answer: no request waits in a consumer group."""
         return Step()

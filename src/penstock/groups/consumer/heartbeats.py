@@ -1,4 +1,4 @@
-"""What a ConsumerGroupHeartbeat says: whether it can be, what it changes of a member, whether it says everything."""
+"""Checks and fields of a ConsumerGroupHeartbeat."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ _AS_BEFORE: Final = -1
 
 
 def check_heartbeat(request: ConsumerHeartbeat, settings: GroupSettings) -> None:
-    """BrokerError for what no group would accept; worth knowing before a classic group becomes one of the new kind."""
+    """Raise BrokerError for a heartbeat that no group accepts; called before a classic group is converted for
+    it.
+    """
     if request.server_assignor is not None and request.server_assignor not in settings.assignors:
         known = ", ".join(sorted(settings.assignors))
         message = f"server assignor {request.server_assignor} is not supported, but {known}"
@@ -25,7 +27,7 @@ def check_heartbeat(request: ConsumerHeartbeat, settings: GroupSettings) -> None
 
 
 def said_by(request: ConsumerHeartbeat, known: ConsumerMemberValue | None) -> ConsumerMemberValue:
-    """What a member has said of itself, with this request over what it said before."""
+    """Return the description of the member, with the fields of this request over the known ones."""
     base = known or NOTHING_SAID
     rebalance_timeout_ms = request.rebalance_timeout_ms
     return ConsumerMemberValue(
@@ -52,7 +54,9 @@ def subscription_of(value: ConsumerMemberValue) -> tuple[frozenset[str], str | N
 
 
 def is_full(request: ConsumerHeartbeat) -> bool:
-    """Whether the member says everything, as it does when it cannot know what was heard of it."""
+    """Whether the heartbeat has all fields, as after an error that leaves the member's state unknown to its
+    client.
+    """
     return request.member_epoch == JOIN_EPOCH or (
         request.rebalance_timeout_ms != _AS_BEFORE
         and (request.subscribed_topics is not None or request.subscribed_regex is not None)

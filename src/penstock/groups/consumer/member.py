@@ -1,6 +1,6 @@
-"""One member of a consumer group: what it said, what it has, and until when it must be heard from.
+"""One member of a consumer group: its description, its assignment and its deadlines.
 
-Changed by `ConsumerState` and `ConsumerGroup` alone; `value` and `current` are what its records say.
+Changed by `ConsumerState` and `ConsumerGroup` alone; `value` and `current` are the values of its records.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from penstock.groups.records import (
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
 STATIC_LEAVE_EPOCH: Final = -2
-"""The member goes and means to come back: what it has is kept for it until its session ends."""
+"""A static member leaves temporarily: its assignment is kept until its session expires."""
 
 NOTHING_SAID: Final = ConsumerMemberValue(None, None, "", "", frozenset(), None, -1, None, None)
 NOTHING_YET: Final = CurrentAssignmentValue(JOIN_EPOCH, JOIN_EPOCH, MemberState.STABLE, {}, {})
@@ -32,15 +32,15 @@ class ConsumerMember:
     current: CurrentAssignmentValue = NOTHING_YET
     session_deadline_ms: int | None = None
     revocation_deadline_ms: int | None = None
-    """While it has partitions to give up."""
+    """Deadline for revoking partitions, in monotonic milliseconds; None if there are none to revoke."""
     join_deadline_ms: int | None = None
-    """Of a classic member that was told to join again."""
+    """Deadline for a classic member that was told to rejoin."""
     sync_deadline_ms: int | None = None
-    """Of a classic member that joined and has not asked for its assignment yet."""
+    """Deadline for a classic member that has joined and has not synced."""
 
     @property
     def classic(self) -> ClassicProtocols | None:
-        """What it joined with, if it speaks the classic protocol."""
+        """Protocols of a member that uses the classic protocol; None otherwise."""
         return self.value.classic
 
     @property
@@ -53,7 +53,7 @@ class ConsumerMember:
 
     @property
     def deadline_ms(self) -> int | None:
-        """The first of its deadlines: when it comes, the member is out."""
+        """First of the member's deadlines; the member is removed when it passes."""
         deadlines = (
             self.session_deadline_ms,
             self.revocation_deadline_ms,
@@ -67,7 +67,7 @@ class ConsumerMember:
 
 
 def said_bytes(value: ConsumerMemberValue) -> int:
-    """About how much memory its words take."""
+    """Approximate memory of the description, in bytes."""
     size = sum(map(len, value.subscribed_topics)) + len(value.subscribed_regex or "")
     if value.classic is not None:
         size += sum(len(name) + len(metadata) for name, metadata in value.classic.protocols)

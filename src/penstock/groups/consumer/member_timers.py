@@ -1,6 +1,6 @@
-"""Until when each member of a consumer group must be heard from. Only `ConsumerGroup` and its parts use it.
+"""Deadlines of the members of a consumer group. Used by `ConsumerGroup` and its parts alone.
 
-A member has one deadline, the first of several; when it passes, the member is out.
+Each member has one deadline, the first of several; the member is removed when it passes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class MemberTimers:
         return self._deadlines.next_ms
 
     def pop(self, now_ms: int) -> str | None:
-        """A member whose time is over."""
+        """Remove and return a member whose deadline has passed."""
         return self._deadlines.pop(now_ms)
 
     def forget(self, member: ConsumerMember) -> None:
@@ -37,7 +37,7 @@ class MemberTimers:
         self._moved(member)
 
     def reconciled(self, member: ConsumerMember, before: CurrentAssignmentValue | None, now_ms: int) -> None:
-        """It has its rebalance timeout to give up what it was told to; from now, where there is more than before."""
+        """Start the rebalance timeout if the member has new partitions to revoke; stop it if it has none."""
         if member.current.state is not MemberState.UNREVOKED_PARTITIONS:
             member.revocation_deadline_ms = None
         elif member.current is not before:
@@ -59,12 +59,12 @@ class MemberTimers:
         self._moved(member)
 
     def speaks_new_protocol(self, member: ConsumerMember) -> None:
-        """It neither joins nor syncs any more."""
+        """Stop the join and sync deadlines of a member that changed to the consumer protocol."""
         member.join_deadline_ms = member.sync_deadline_ms = None
         self._moved(member)
 
     def left_for_now(self, member: ConsumerMember) -> None:
-        """A static member may come back until its session ends."""
+        """Keep only the session deadline: a static member may return until its session expires."""
         member.revocation_deadline_ms = member.join_deadline_ms = member.sync_deadline_ms = None
         self._moved(member)
 

@@ -1,8 +1,9 @@
-"""How a member comes from what it has to what it is meant to have, one heartbeat at a time (KIP-848).
+"""Reconciliation of a member from its present to its target assignment, one heartbeat at a time (KIP-848).
 
-A partition has one owner at every instant: a member first gives up what it shall not keep and says so, and only then is
-it free for another. Until a member has given up all of that it keeps its epoch; after it, it moves to the epoch of the
-target and takes what is free, and the rest as it becomes free. Pure; called by `ConsumerState`.
+A partition has one owner at every instant: a member first revokes partitions and confirms that, and only
+then another member may take them. A member with partitions to revoke keeps its epoch; afterwards it moves
+to the target epoch and takes free partitions, and the others as they become free. Pure; called by
+`ConsumerState`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ def reconcile(
     is_free: IsFree,
     owned: Assignment | None,
 ) -> CurrentAssignmentValue:
-    """`owned` is what the member says it owns; None when it says nothing new."""
+    """Return the next assignment of a member. `owned` has the partitions that the member reports; None if it
+    reports none.
+    """
     if current.state is MemberState.STABLE and current.member_epoch == target_epoch:
         return current
     if current.state is MemberState.UNREVOKED_PARTITIONS and _still_owns(owned, current.pending_revocation):

@@ -1,7 +1,7 @@
-"""Subscriptions by regular expression in RE2's syntax, which matches in linear time.
+"""Subscriptions by regular expression in RE2 syntax, which matches in linear time.
 
-An expression must match the whole name of a topic. Internal topics match too, as in Kafka. Each expression is matched
-against a name once: when the cluster changes, only new names are tried.
+An expression must match the whole topic name. Internal topics match too, as in Kafka. Each expression is
+matched against a name once: after a change of the cluster only new names are matched.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _OPTIONS.max_mem = 1 << 20
 
 
 def compile_regex(pattern: str) -> Any:
-    """BrokerError when this is no regular expression."""
+    """Raise BrokerError for an invalid regular expression."""
     if len(pattern) > MAX_REGEX_CHARACTERS:
         message = f"a regular expression of {len(pattern)} characters, {MAX_REGEX_CHARACTERS} are allowed"
         raise BrokerError(ErrorCode.invalid_regular_expression, message)
@@ -48,14 +48,16 @@ class _Expression:
 
 
 class Regexes:
-    """The expressions of one group, and the topics that each matches now."""
+    """Expressions of one group, and the topics that each matches now."""
 
     def __init__(self) -> None:
         self._expressions: dict[str, _Expression] = {}
         self._names: frozenset[str] = frozenset()
 
     def topics(self, pattern: str) -> frozenset[str]:
-        """Nothing, for one from an old log that is no expression any more: the rest of the group goes on."""
+        """Match nothing for an expression of an old log that is invalid now: the rest of the group is not
+        affected.
+        """
         expression = self._expressions.get(pattern)
         if expression is None:
             try:
@@ -66,7 +68,7 @@ class Regexes:
         return expression.topics
 
     def update(self, names: Iterable[str], patterns: Iterable[str]) -> None:
-        """These are the topics of the cluster now, and the only expressions that still matter."""
+        """Set the topics of the cluster, and drop expressions that are not in use."""
         for pattern in self._expressions.keys() - set(patterns):
             del self._expressions[pattern]
         names = frozenset(names)

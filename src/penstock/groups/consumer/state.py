@@ -1,8 +1,8 @@
-"""What a consumer group remembers, and the records that say so: every change is made here and leaves a record behind.
+"""The recorded state of a consumer group: every change is made here and adds a record.
 
-Replaying the records gives the same state again. Invariants: a partition is assigned to, or being given up by, one
-member at most (`_owners`); group, target and member epochs never go back; the target belongs to the group's epoch
-whenever a step is complete. Used by `ConsumerGroup` and its parts.
+Replaying the records restores the state. Invariants: a partition is assigned to, or being revoked by, at
+most one member (`_owners`); group, target and member epochs never decrease; after every step the target
+belongs to the group epoch. Used by `ConsumerGroup` and its parts.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ConsumerState:
         self.targets: dict[str, Assignment] = {}
         self.image = ClusterImage("")
         self.topics: frozenset[str] = frozenset()
-        """What its members subscribe to, by name or by expression."""
+        """Topics to which members subscribe, by name or by expression."""
         self.said_bytes = 0
         self.classic_members = 0
         self._metadata_hash = 0
@@ -63,7 +63,7 @@ class ConsumerState:
         self._records: list[GroupRecord] = []
 
     def take_records(self) -> list[GroupRecord]:
-        """What was changed since it was last asked."""
+        """Remove and return the records of all changes since the last call."""
         records, self._records = self._records, []
         return records
 
@@ -88,7 +88,7 @@ class ConsumerState:
         return self.members.setdefault(member_id, ConsumerMember(member_id, NOTHING_SAID))
 
     def loaded(self, image: ClusterImage) -> None:
-        """All records were applied: what follows from them is made."""
+        """Derive indexes and totals after all records were applied."""
         self.members = {
             member_id: member
             for member_id, member in self.members.items()
@@ -103,7 +103,7 @@ class ConsumerState:
     # Members
 
     def check_room(self, value: ConsumerMemberValue, member: ConsumerMember | None) -> None:
-        """BrokerError when the group is too large for what this member, or a new one, has to say."""
+        """Raise BrokerError if the group is full, or its descriptions with this member are too large."""
         before = 0 if member is None else said_bytes(member.value)
         if member is None and len(self.members) >= self._settings.max_size:
             message = f"the group has its {self._settings.max_size} members"
@@ -151,7 +151,7 @@ class ConsumerState:
         self._forget(member.member_id)
 
     def replace_static(self, old: ConsumerMember, member_id: str) -> ConsumerMember:
-        """The same static member under another id: it has what the old one had."""
+        """Replace a static member by one with another member id; it keeps the assignment."""
         target = self.targets.get(old.member_id, {})
         self.remove(old)
         member = self.add(member_id, old.value)
@@ -161,7 +161,7 @@ class ConsumerState:
         return member
 
     def _list(self, member: ConsumerMember) -> None:
-        """Count it in what is known of all members."""
+        """Add the member to the totals of the group."""
         value = member.value
         self.said_bytes += said_bytes(value)
         self.classic_members += value.classic is not None
@@ -197,7 +197,7 @@ class ConsumerState:
     # Epochs
 
     def see(self, image: ClusterImage) -> None:
-        """From now on topics are as in this image; whether that matters is seen when the group goes on."""
+        """Set the cluster image; `go_on` checks whether the subscribed topics have changed."""
         if image is not self.image:
             self.image = image
             self._is_checked = False
@@ -210,11 +210,13 @@ class ConsumerState:
     def subscribed(self, value: ConsumerMemberValue) -> frozenset[str]:
         if not value.subscribed_regex:
             return value.subscribed_topics
-        matching = self._regexes.topics(value.subscribed_regex)  # shared by all who ask for the same
+        matching = self._regexes.topics(value.subscribed_regex)  # shared by all equal subscriptions
         return value.subscribed_topics | matching if value.subscribed_topics else matching
 
     def go_on(self, changed: bool) -> None:
-        """Where members or subscriptions `changed`, or the topics they read did: a new epoch with a new target."""
+        """Begin a new epoch with a new target if members or subscriptions `changed`, or the subscribed topics
+        did.
+        """
         if changed or self._topics_changed():
             self._start_epoch()
         elif self.assignment_epoch < self.epoch:
@@ -237,8 +239,9 @@ class ConsumerState:
         self._assign()
 
     def resume_epoch(self, epoch: int) -> None:
-        """Go on from an epoch that was reached otherwise, with the targets that were set; nobody knows for which
-        topics they were, so the next thing that happens makes new ones."""
+        """Continue from an epoch and targets that come from a conversion. The topics of these targets are
+        unknown, so the next event begins a new epoch.
+        """
         self.topics = self._subscribed_by_all()
         self.epoch = self.assignment_epoch = epoch
         self._metadata_hash = 0
@@ -247,7 +250,7 @@ class ConsumerState:
         self._record_assignment_epoch()
 
     def _assign(self) -> None:
-        """Make the target of this epoch."""
+        """Compute the target assignment of this epoch."""
         ids = {name: topic.id for name in self.topics if (topic := self.image.topics.get(name)) is not None}
         counts = {topic_id: len(self.image.topics[name].partitions) for name, topic_id in ids.items()}
         readers = {
@@ -261,7 +264,7 @@ class ConsumerState:
         self._record_assignment_epoch()
 
     def reconcile(self, member: ConsumerMember, owned: Assignment | None, rejoins: bool = False) -> None:
-        """Who `rejoins` owns nothing by now, whatever it had been given."""
+        """Reconcile a member. A member that `rejoins` owns nothing, whatever was assigned to it."""
         start = replace(NOTHING_YET, assigned=member.assigned) if rejoins else member.current
         target = self.targets.get(member.member_id, {})
         self.set_current(
@@ -269,18 +272,22 @@ class ConsumerState:
         )
 
     def _is_free_for(self, member: ConsumerMember) -> IsFree:
-        """What the member itself is giving up, it may have again."""
+        """Return a test whether a partition is free for the member; partitions that the member itself is
+        revoking are free.
+        """
         member_id = member.member_id
         return lambda topic, partition: self._owners.get(topic, {}).get(partition, member_id) == member_id
 
     def by_name(self, assignment: Assignment) -> dict[str, frozenset[int]]:
-        """Without topics that are gone."""
+        """Return the assignment by topic name, without deleted topics."""
         names = self.image.topic_names
         return {names[topic_id]: numbers for topic_id, numbers in assignment.items() if topic_id in names}
 
     @property
     def assignor(self) -> ServerAssignor:
-        """The one most members ask for; they have been checked when they did, but settings change."""
+        """Return the assignor that most members request. Requests were checked, but settings may have changed
+        since.
+        """
         known = sorted(self._settings.assignors) or [ServerAssignor.UNIFORM]
         default = ServerAssignor.UNIFORM if ServerAssignor.UNIFORM in known else known[0]
         votes = Counter(member.value.server_assignor for member in self.members.values())
@@ -301,7 +308,7 @@ class ConsumerState:
         return frozenset().union(*subscriptions)
 
     def _read_by(self, ids: Mapping[str, TopicId]) -> Iterator[tuple[ConsumerMember, frozenset[TopicId]]]:
-        """What each member reads; members of equal subscriptions share the set."""
+        """Topics of each member; members with equal subscriptions share the set."""
         known: dict[frozenset[str], frozenset[TopicId]] = {}
         for member in self.members.values():
             names = self.subscribed(member.value)
