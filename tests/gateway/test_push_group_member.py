@@ -34,18 +34,18 @@ class Reading:
         self.losses = 0
         self.member: GroupMember | None = None
 
-    async def begin(self, partitions: frozenset[int]) -> Mapping[int, int]:
+    async def start_offsets(self, partitions: frozenset[int]) -> Mapping[int, int]:
         return dict.fromkeys(partitions, 0)
 
-    def take(self, positions: Mapping[int, int]) -> None:
+    def on_assigned(self, positions: Mapping[int, int]) -> None:
         self.positions |= positions
 
-    async def give_up(self, partitions: frozenset[int]) -> None:
+    async def on_revoked(self, partitions: frozenset[int]) -> None:
         assert self.member is not None
         self.given_up.append(partitions)
         await self.member.commit({number: self.positions.pop(number) for number in partitions})
 
-    def lose(self) -> None:
+    def on_lost(self) -> None:
         self.losses += 1
         self.positions.clear()
 

@@ -156,12 +156,12 @@ def test_acknowledgement_of_revoked_partition_is_too_late() -> None:
     async def scenario() -> None:
         stream = GroupStream(feeds_of(Records(end=10)), topic(), None, "readers", "me", EARLIEST)  # type: ignore[arg-type]
         stream._member = member = SlowMember()  # type: ignore[assignment]
-        stream.take({0: 0})
+        stream.on_assigned({0: 0})
         await stream.stream.take(10, 1_000, 1)
         assert stream.unacknowledged == 10
         assert stream.acknowledge({0: 4, 5: 9}) == [0]
         assert stream.unacknowledged == 6
-        giving_up = asyncio.create_task(stream.give_up(frozenset({0})))
+        giving_up = asyncio.create_task(stream.on_revoked(frozenset({0})))
         await eventually_async(lambda: len(member.asked) == 2)
         assert stream.acknowledge({0: 6}) == []
         member.may_commit.set()

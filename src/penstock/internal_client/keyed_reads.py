@@ -141,14 +141,14 @@ class _Conversation:
         where = wanted.partition, wanted.key, wanted.from_offset
         self._new.append(KeyLookup(lookup_id, topic_id, *where, *limits, leader_epoch))
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[KeyResult] = loop.create_future()
-        self._waiting[lookup_id] = answer
+        result: asyncio.Future[KeyResult] = loop.create_future()
+        self._waiting[lookup_id] = result
         self._deadlines[lookup_id] = loop.time() + max_wait_ms / 1000 + _LATE_SECONDS
         if self._timer is None:
             self._timer = loop.call_later(_LOOK_SECONDS, self._look)
         self._send_soon()
         try:
-            return await answer
+            return await result
         except asyncio.CancelledError:
             if self._waiting.pop(lookup_id, None) is not None:
                 self._given_up.append(lookup_id)
@@ -205,17 +205,17 @@ class _Conversation:
         frame = encode_fetch_by_key_request(correlation_id, self._client.client_id, request)
         self._requests += 1
         self._sent_at = asyncio.get_running_loop().time()
-        self._client.exchange(correlation_id, frame).add_done_callback(self._on_answer)
+        self._client.exchange(correlation_id, frame).add_done_callback(self._on_response)
 
-    def _on_answer(self, answer: asyncio.Future[memoryview]) -> None:
+    def _on_response(self, response: asyncio.Future[memoryview]) -> None:
         self._requests -= 1
         self._heard_at = asyncio.get_running_loop().time()
-        error = answer.exception()
+        error = response.exception()
         if error is not None:
             self._fail(error)
             return
         try:
-            results = decode_fetch_by_key_response(answer.result())
+            results = decode_fetch_by_key_response(response.result())
         except ProtocolError as problem:
             self._fail(problem)
             return
@@ -232,6 +232,6 @@ class _Conversation:
         if self._timer is not None:
             self._timer.cancel()
         waiting, self._waiting = self._waiting, {}
-        for answer in waiting.values():
-            if not answer.done():
-                answer.set_exception(error)
+        for result in waiting.values():
+            if not result.done():
+                result.set_exception(error)

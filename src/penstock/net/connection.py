@@ -71,7 +71,7 @@ class Connection:
         self._outbox = Outbox(socket, threads, self)
         self._reader = FrameReader(limits.max_frame_bytes)
         self._frames: deque[memoryview] = deque()
-        self._answers: deque[Parts | PendingResponse] = deque()
+        self._responses: deque[Parts | PendingResponse] = deque()
         self._held_bytes = 0
         """Memory of this client in bytes: requests until their response is ready, responses until they are
         sent.
@@ -87,7 +87,7 @@ class Connection:
     @property
     def is_waiting(self) -> bool:
         """Whether the client waits for a response in progress (a long poll, an fsync)."""
-        return bool(self._answers) and not self._outbox
+        return bool(self._responses) and not self._outbox
 
     @property
     def owes_reading(self) -> bool:
@@ -110,18 +110,18 @@ class Connection:
         self.closed = True
         self._socket.close()
         self._frames.clear()
-        for answer in self._answers:
-            if type(answer) is PendingResponse:
-                answer.abandon()
-        self._answers.clear()
+        for response in self._responses:
+            if type(response) is PendingResponse:
+                response.abandon()
+        self._responses.clear()
         self._outbox.close()
         self._reader.release()
         self._traffic.memory.connections -= 1
-        self._traffic.memory.forget(self.answered)
+        self._traffic.memory.forget(self.on_response)
         self._release(self._held_bytes)
         self._on_close(self, error)
 
-    def answered(self) -> None:
+    def on_response(self) -> None:
         """Continue after a PendingResponse of this connection has changed."""
         if not self.closed and not self._dispatching:
             self._dispatch()
@@ -160,10 +160,10 @@ class Connection:
         self._has_ended = True
         self._set_reading(False)
         self._outbox.close()
-        for answer in self._answers:
-            if type(answer) is PendingResponse and answer.can_be_abandoned:
-                answer.abandon()
-        self.answered()
+        for response in self._responses:
+            if type(response) is PendingResponse and response.can_be_abandoned:
+                response.abandon()
+        self.on_response()
 
     def _dispatch(self) -> None:
         """Serve frames in order until none is left or one has to wait, then send the responses that are
@@ -172,19 +172,19 @@ class Connection:
         self._dispatching = True
         turn_end = self._traffic.monotonic() + _TURN_SECONDS if len(self._frames) > 1 else 0.0
         try:
-            if self._answers:
-                self._collect_answers()
+            if self._responses:
+                self._collect_responses()
             while self._frames and not self._is_held_back():
                 frame = self._frames.popleft()
-                answer = self._handle(frame)
-                if type(answer) is PendingResponse and not answer.done:
-                    answer.request_bytes = len(frame) + SIZE_PREFIX
+                response = self._handle(frame)
+                if type(response) is PendingResponse and not response.done:
+                    response.request_bytes = len(frame) + SIZE_PREFIX
                 else:
                     self._release(len(frame) + SIZE_PREFIX)
-                if self._answers:
-                    self._collect_answers()  # the handler may have completed earlier ones
-                if answer is not None:
-                    self._take(answer)
+                if self._responses:
+                    self._collect_responses()  # the handler may have completed earlier ones
+                if response is not None:
+                    self._take(response)
                 if self._frames and self._traffic.monotonic() >= turn_end:
                     self._await_turn()
         except Exception as error:  # noqa: BLE001 - one client's request must not touch the others
@@ -209,41 +209,41 @@ class Connection:
 
     def _on_turn(self) -> None:
         self._awaits_turn = False
-        self.answered()
+        self.on_response()
 
     def _hold_for_memory(self) -> None:
         self._set_reading(False)
-        self._traffic.memory.when_room(self.answered)
+        self._traffic.memory.when_room(self.on_response)
 
     def _release(self, count: int) -> None:
         self._held_bytes -= count
         self._traffic.memory.give_back(count)
 
-    def _take(self, answer: Parts | PendingResponse) -> None:
-        if type(answer) is PendingResponse:
-            answer.attach(self)
-            self._answers.append(answer)
-            if answer.done:
-                self._collect_answers()
-        elif self._answers:
-            self._answers.append(answer)
+    def _take(self, response: Parts | PendingResponse) -> None:
+        if type(response) is PendingResponse:
+            response.attach(self)
+            self._responses.append(response)
+            if response.done:
+                self._collect_responses()
+        elif self._responses:
+            self._responses.append(response)
         else:
-            self._put(answer)
+            self._put(response)
 
-    def _collect_answers(self) -> None:
-        answers = self._answers
-        while answers:
-            answer = answers[0]
-            if type(answer) is PendingResponse:
-                if not answer.done:
+    def _collect_responses(self) -> None:
+        responses = self._responses
+        while responses:
+            response = responses[0]
+            if type(response) is PendingResponse:
+                if not response.done:
                     return
-                if answer.error is not None:
-                    raise answer.error
-                self._release(answer.request_bytes)
-                parts = answer.parts
+                if response.error is not None:
+                    raise response.error
+                self._release(response.request_bytes)
+                parts = response.parts
             else:
-                parts = answer
-            answers.popleft()
+                parts = response
+            responses.popleft()
             if parts is not None:
                 self._put(parts)
 
@@ -252,16 +252,16 @@ class Connection:
             self._outbox.put(parts)
 
     def _is_held_back(self) -> bool:
-        answers = self._answers
+        responses = self._responses
         if self._awaits_turn:
             return True
         if self._outbox.unsent_bytes > self._limits.max_unsent_bytes and not self._has_ended:
             return True
-        if not answers:
+        if not responses:
             return False
-        last = answers[-1]
+        last = responses[-1]
         return (type(last) is PendingResponse and last.barrier) or len(
-            answers
+            responses
         ) >= self._limits.max_in_flight_requests
 
     def _may_read(self) -> bool:

@@ -17,7 +17,7 @@ Parts: TypeAlias = list[Part]
 class ResponseWaiter(Protocol):
     """A connection, as seen by the responses it waits for."""
 
-    def answered(self) -> None: ...
+    def on_response(self) -> None: ...
 
 
 @final
@@ -61,7 +61,7 @@ class PendingResponse:
         """Let the connection dispatch later requests, although this one has no response yet."""
         self.barrier = False
         if self._connection is not None:
-            self._connection.answered()
+            self._connection.on_response()
 
     def when_done(self, watcher: Callable[[], None]) -> None:
         self._watchers.append(watcher)
@@ -95,7 +95,7 @@ class PendingResponse:
         self._watchers.clear()
         self._abandoned = None  # the work holds this object too: no reference cycle is left for the collector
         if self._connection is not None:
-            self._connection.answered()
+            self._connection.on_response()
 
 
 Answer: TypeAlias = Parts | PendingResponse | None

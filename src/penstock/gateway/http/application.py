@@ -106,62 +106,62 @@ class GatewayApplication:
         task = asyncio.current_task()
         assert task is not None
         self._serving.add(task)
-        answering = _Answering(send, f"{self._id_prefix}-{next(self._numbers):x}")
+        state = _ResponseState(send, f"{self._id_prefix}-{next(self._numbers):x}")
         client = scope["client"][0] if scope["client"] else ""
         try:
-            await self._answer(scope, receive, answering, client, task)
+            await self._respond(scope, receive, state, client, task)
         except ClientGone:
             return
         except asyncio.CancelledError:
-            if not self._is_stopping or answering.status:
+            if not self._is_stopping or state.status:
                 return
-            await self._refuse(_stopping(), scope, receive, answering)
+            await self._refuse(_stopping(), scope, receive, state)
         except Exception as error:  # noqa: BLE001 - whatever it is, its client gets an answer and nobody else notices
-            problem = self._explain(error, answering.request_id)
-            if not answering.status:
-                await self._refuse(problem, scope, receive, answering)
+            problem = self._explain(error, state.request_id)
+            if not state.status:
+                await self._refuse(problem, scope, receive, state)
         finally:
             self._serving.discard(task)
             self._lasting.discard(task)
-            self._observe(answering.endpoint, answering.status, self._context.clock.monotonic() - started)
+            self._observe(state.endpoint, state.status, self._context.clock.monotonic() - started)
 
-    async def _answer(
-        self, scope: Scope, receive: Receive, answering: _Answering, client: str, task: asyncio.Task[None]
+    async def _respond(
+        self, scope: Scope, receive: Receive, state: _ResponseState, client: str, task: asyncio.Task[None]
     ) -> None:
         headers, method = collect_headers(scope["headers"]), scope["method"]
-        self._cross_origin.apply(headers, answering.headers)
-        answering.is_body_unread = has_body(headers)
+        self._cross_origin.apply(headers, state.headers)
+        state.is_body_unread = has_body(headers)
         if method == "OPTIONS":
             allowed = self._table.methods(scope["raw_path"])
             response = self._cross_origin.preflight(headers, allowed)
-            await response(scope, receive, answering.send)
+            await response(scope, receive, state.send)
             return
         if method not in _SAFE:
             self._cross_origin.check(headers)
         endpoint, in_path = self._table.find(method, scope["raw_path"])
-        answering.endpoint = endpoint.name
+        state.endpoint = endpoint.name
         parameters = read_parameters(endpoint, in_path, scope["query_string"], headers)
         if endpoint.tag == SYSTEM:
             # Health checks and metrics are served whatever the limits say.
             request = Request(scope, receive)
-            call = Call(self._context, request, answering.request_id, client, parameters)
-            await self._call(endpoint, call, answering)
+            call = Call(self._context, request, state.request_id, client, parameters)
+            await self._call(endpoint, call, state)
             return
         if self._is_stopping:
             raise _stopping()
         await self._enter(client)
         try:
-            body, content_type = await self._read_body(endpoint, receive, headers, answering, client)
+            body, content_type = await self._read_body(endpoint, receive, headers, state, client)
             require_all(self._context.authorize, client, endpoint.needs, parameters, body)
             request = Request(scope, receive)
-            call = Call(self._context, request, answering.request_id, client, parameters, body, content_type)
+            call = Call(self._context, request, state.request_id, client, parameters, body, content_type)
             if endpoint.is_stream:
                 self._lasting.add(task)
                 if ON_LASTING in scope:
                     scope[ON_LASTING]()
-            await self._call(endpoint, call, answering)
+            await self._call(endpoint, call, state)
         finally:
-            self.limits.give_back(client, answering.body_bytes)
+            self.limits.give_back(client, state.body_bytes)
             self.limits.leave(client)
 
     async def _enter(self, client: str) -> None:
@@ -172,9 +172,9 @@ class GatewayApplication:
             raise
 
     async def _read_body(
-        self, endpoint: Endpoint, receive: Receive, headers: Headers, answering: _Answering, client: str
+        self, endpoint: Endpoint, receive: Receive, headers: Headers, state: _ResponseState, client: str
     ) -> tuple[Any, str]:
-        if not answering.is_body_unread:
+        if not state.is_body_unread:
             if endpoint.bodies and endpoint.is_body_required:
                 wanted = " or ".join(endpoint.bodies)
                 raise Problem(400, f"the request has no body; send one: {wanted}", error="INVALID_REQUEST")
@@ -185,23 +185,23 @@ class GatewayApplication:
 
         def hold(size: int) -> None:
             self.limits.hold(client, size)
-            answering.body_bytes += size
+            state.body_bytes += size
 
         body = await read_body(receive, headers, limit, hold)
-        answering.is_body_unread = False
+        state.is_body_unread = False
         if content_type != JSON:
             return body, content_type
         if len(body) < _POOL_FROM_BYTES:
             return read_json(endpoint, body), content_type
         return await self._context.threads.run("read", partial(read_json, endpoint, body)), content_type
 
-    async def _call(self, endpoint: Endpoint, call: Call, answering: _Answering) -> None:
+    async def _call(self, endpoint: Endpoint, call: Call, state: _ResponseState) -> None:
         response = await endpoint.handler(call)
         request = call.request
         if type(response) is JsonResponse and SEND_WHOLE in request.scope and request.method != "HEAD":
-            await answering.send_whole(response, request.scope[SEND_WHOLE])
+            await state.send_whole(response, request.scope[SEND_WHOLE])
         else:
-            await response(request.scope, request.receive, answering.send)
+            await response(request.scope, request.receive, state.send)
 
     async def _serve_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
         client = scope["client"][0] if scope["client"] else ""
@@ -228,13 +228,13 @@ class GatewayApplication:
             self._lasting.discard(task)
             self.limits.leave(client)
 
-    async def _refuse(self, problem: Problem, scope: Scope, receive: Receive, answering: _Answering) -> None:
-        answer: Response = json_response(problem.document(answering.request_id), problem.status, CONTENT_TYPE)
+    async def _refuse(self, problem: Problem, scope: Scope, receive: Receive, state: _ResponseState) -> None:
+        response: Response = json_response(problem.document(state.request_id), problem.status, CONTENT_TYPE)
         for name, value in problem.headers.items():
-            answer.headers[name] = value
+            response.headers[name] = value
         if scope["method"] == "HEAD":
-            answer = Response(status_code=problem.status, headers=dict(answer.headers))
-        await answer(scope, receive, answering.send)
+            response = Response(status_code=problem.status, headers=dict(response.headers))
+        await response(scope, receive, state.send)
 
     def _explain(self, error: Exception, request_id: str) -> Problem:
         problem = problem_of(error)
@@ -260,7 +260,7 @@ def _stopping() -> Problem:
     return Problem(503, "the gateway is stopping; send the request again", retriable=True, headers=headers)
 
 
-class _Answering:
+class _ResponseState:
     """The response to one request: its headers and whether it has begun."""
 
     def __init__(self, send: Send, request_id: str) -> None:
@@ -272,10 +272,10 @@ class _Answering:
         self.headers: list[tuple[bytes, bytes]] = [*_SAFETY, (b"x-request-id", request_id.encode())]
         self._send = send
 
-    async def send_whole(self, answer: JsonResponse, send: SendWhole) -> None:
+    async def send_whole(self, response: JsonResponse, send: SendWhole) -> None:
         """Send head and body with one write, where the server supports that."""
-        self.status = answer.status_code
-        await send(answer.status_code, [*answer.raw_headers, *self.headers], bytes(answer.body))
+        self.status = response.status_code
+        await send(response.status_code, [*response.raw_headers, *self.headers], bytes(response.body))
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":

@@ -26,22 +26,22 @@ class CrossOrigin:
     def __init__(self, config: BrokerConfig) -> None:
         self._allowed = frozenset(origin.encode() for origin in config[GATEWAY_ALLOWED_ORIGINS] or ())
 
-    def apply(self, headers: Headers, answer: list[tuple[bytes, bytes]]) -> None:
+    def apply(self, headers: Headers, response: list[tuple[bytes, bytes]]) -> None:
         if not self._allowed:
             return
-        answer.append((b"vary", b"origin"))
+        response.append((b"vary", b"origin"))
         origin = headers.get(b"origin", b"")
         if origin in self._allowed:
-            answer.append((b"access-control-allow-origin", origin))
-            answer.append((b"access-control-expose-headers", _EXPOSED))
+            response.append((b"access-control-allow-origin", origin))
+            response.append((b"access-control-expose-headers", _EXPOSED))
 
     def preflight(self, headers: Headers, methods: list[str]) -> Response:
-        answer = Response(status_code=204, headers={"allow": ", ".join(methods)})
+        response = Response(status_code=204, headers={"allow": ", ".join(methods)})
         if headers.get(b"origin", b"") in self._allowed:
-            answer.headers["access-control-allow-methods"] = ", ".join(methods)
-            answer.headers["access-control-allow-headers"] = _TAKEN
-            answer.headers["access-control-max-age"] = str(_MAX_AGE_SECONDS)
-        return answer
+            response.headers["access-control-allow-methods"] = ", ".join(methods)
+            response.headers["access-control-allow-headers"] = _TAKEN
+            response.headers["access-control-max-age"] = str(_MAX_AGE_SECONDS)
+        return response
 
     def check(self, headers: Headers) -> None:
         """Raise a Problem for a request of a page of another origin, even one that browsers let pass."""

@@ -36,7 +36,7 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
         "tags": [endpoint.tag],
         "summary": endpoint.summary,
         "parameters": [_parameter(each) for each in endpoint.parameters],
-        "responses": {str(status): _response(answer) for status, answer in endpoint.responses.items()},
+        "responses": {str(status): _response(response) for status, response in endpoint.responses.items()},
     }
     operation["responses"]["default"] = {
         "description": "A problem.",
@@ -74,8 +74,8 @@ def _parameter_schema(parameter: Parameter) -> Schema:
     return {"anyOf": [parameter.schema, {"const": ""}]}
 
 
-def _response(answer: DeclaredResponse) -> dict[str, Any]:
-    described: dict[str, Any] = {"description": answer.doc}
-    if answer.schema is not None:
-        described["content"] = {answer.content_type: {"schema": answer.schema}}
+def _response(response: DeclaredResponse) -> dict[str, Any]:
+    described: dict[str, Any] = {"description": response.doc}
+    if response.schema is not None:
+        described["content"] = {response.content_type: {"schema": response.schema}}
     return described

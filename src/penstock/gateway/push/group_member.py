@@ -35,21 +35,21 @@ _FENCED = frozenset({ErrorCode.unknown_member_id, ErrorCode.fenced_member_epoch}
 class AssignmentListener(Protocol):
     """The stream that reads the partitions of the member."""
 
-    async def begin(self, partitions: frozenset[int]) -> Mapping[int, int]:
+    async def start_offsets(self, partitions: frozenset[int]) -> Mapping[int, int]:
         """Return the start offsets of partitions without a committed offset."""
         ...
 
-    def take(self, positions: Mapping[int, int]) -> None:
+    def on_assigned(self, positions: Mapping[int, int]) -> None:
         """Read these partitions too, from these offsets on."""
         ...
 
-    async def give_up(self, partitions: frozenset[int]) -> None:
+    async def on_revoked(self, partitions: frozenset[int]) -> None:
         """Stop reading these partitions and commit their offsets, which may fail: the next owner reads again
         from the last commit.
         """
         ...
 
-    def lose(self) -> None:
+    def on_lost(self) -> None:
         """Stop reading all partitions: other members may own them already, and no offset can be committed."""
         ...
 
@@ -83,7 +83,7 @@ class GroupMember:
             is_wanting = False
             try:
                 if await self._reconcile():
-                    self.hurry()
+                    self.heartbeat_soon()
             except (BrokerError, OSError):
                 is_wanting = True
             # A member without partitions sends heartbeats often, to get an assignment soon.
@@ -98,13 +98,13 @@ class GroupMember:
                 if error.code in _FENCED:
                     self._lose_all()
                     self._epoch, self._target = _JOINS, {}
-                    self.hurry()
+                    self.heartbeat_soon()
                 elif error.code not in RETRIABLE:
                     raise
             except OSError:
-                self.hurry()
+                self.heartbeat_soon()
 
-    def hurry(self) -> None:
+    def heartbeat_soon(self) -> None:
         """Send a heartbeat now: something has changed, or seems to have."""
         self._is_due.set()
 
@@ -116,7 +116,7 @@ class GroupMember:
                 try:
                     await self._coordinator.commit(self._member(), self._topic.id, mine)
                 except (BrokerError, OSError):
-                    self.hurry()
+                    self.heartbeat_soon()
                     raise
 
     async def leave(self) -> None:
@@ -138,14 +138,14 @@ class GroupMember:
             owned = self._owned_by_topic()
             says_owned = introduction is not None or owned != self._reported
             self._is_certain = False
-            answer = await self._coordinator.heartbeat(
+            response = await self._coordinator.heartbeat(
                 self._member(), introduction, owned if says_owned else None
             )
             self._is_certain, self._reported = True, owned
-            self._epoch = answer.member_epoch
-        self._interval_seconds = answer.interval_seconds
-        if answer.assignment is not None:
-            self._target = answer.assignment
+            self._epoch = response.member_epoch
+        self._interval_seconds = response.interval_seconds
+        if response.assignment is not None:
+            self._target = response.assignment
 
     async def _reconcile(self) -> bool:
         """Give up revoked partitions and take assigned ones; return whether any changed."""
@@ -153,20 +153,20 @@ class GroupMember:
         surplus, missing = self.owned - wanted, wanted - self.owned
         if surplus:
             with suppress(BrokerError, OSError):
-                await self._reader.give_up(surplus)
+                await self._reader.on_revoked(surplus)
             self.owned -= surplus
         if missing:
             positions = await self._coordinator.committed(self._member(), self._topic.id, sorted(missing))
             unread = missing - positions.keys()
             if unread:
-                positions |= await self._reader.begin(unread)
+                positions |= await self._reader.start_offsets(unread)
             self.owned |= missing
-            self._reader.take(positions)
+            self._reader.on_assigned(positions)
         return bool(surplus or missing)
 
     def _lose_all(self) -> None:
         self.owned = _NOTHING
-        self._reader.lose()
+        self._reader.on_lost()
 
     def _owned_by_topic(self) -> Assignment:
         return {self._topic.id: self.owned} if self.owned else {}

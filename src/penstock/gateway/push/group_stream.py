@@ -46,11 +46,11 @@ class GroupStream:
         await self._member.join()
         self._membership = asyncio.get_running_loop().create_task(self._stay())
 
-    def hurry(self) -> None:
+    def heartbeat_soon(self) -> None:
         """Send a heartbeat now, after another stream joined or left: the sooner members report, the sooner
         all get their share.
         """
-        self._member.hurry()
+        self._member.heartbeat_soon()
 
     async def close(self) -> None:
         """Commit acknowledged offsets, and leave the group."""
@@ -94,21 +94,21 @@ class GroupStream:
 
     # --- AssignmentListener
 
-    async def begin(self, partitions: frozenset[int]) -> Mapping[int, int]:
+    async def start_offsets(self, partitions: frozenset[int]) -> Mapping[int, int]:
         return await self._records.offsets(self.stream.topic.name, sorted(partitions), self._start)
 
-    def take(self, positions: Mapping[int, int]) -> None:
+    def on_assigned(self, positions: Mapping[int, int]) -> None:
         self._acknowledged |= positions
         self.stream.read_from(positions)
 
-    async def give_up(self, partitions: frozenset[int]) -> None:
+    async def on_revoked(self, partitions: frozenset[int]) -> None:
         self.stream.leave_out(partitions)
         await self._commit_finally(partitions & self._uncommitted)
         for partition in partitions:
             self._acknowledged.pop(partition, None)
         self._uncommitted -= partitions
 
-    def lose(self) -> None:
+    def on_lost(self) -> None:
         self.stream.leave_out(self.stream.positions)
         self._acknowledged.clear()
         self._uncommitted.clear()

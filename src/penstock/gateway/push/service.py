@@ -174,7 +174,7 @@ class PushService:
         self._streams.add(joined.stream)
         others = self._groups.setdefault((group, topic.name), set())
         for other in others:
-            other.hurry()
+            other.heartbeat_soon()
         others.add(joined)
         return GroupSource(joined, parameters["window"], partial(self._forget, joined)), joined
 
