@@ -1,37 +1,47 @@
-"""CLI commands on a new topic, with brokers that do not have it in their metadata yet."""
+"""The wait of `penstock topic create` for a broker that has not heard of the new topic yet."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
+from uuid import UUID
 
 import pytest
-from confluent_kafka.admin import ClusterMetadata, TopicMetadata
 
-from penstock.cli import cluster
-from penstock.cli.cluster import Cluster
-from penstock.cli.failures import Failure
+from penstock.cli import topic
+from penstock.errors import BrokerError, ErrorCode
+from penstock.internal_client.client import InternalClient
+from penstock.internal_client.routes import PartitionRoute, TopicRoute
+from penstock.internal_client.topics import NewTopic
+from penstock.model import BrokerId, TopicId
 
-
-class Hearing(Cluster):
-    def __init__(self, answers_without: int) -> None:
-        self._answers_without = answers_without
-
-    def metadata(self) -> ClusterMetadata:
-        self._answers_without -= 1
-        found: Any = ClusterMetadata()
-        topic: Any = TopicMetadata()
-        topic.partitions = {0: None, 1: None}
-        found.topics = {} if self._answers_without >= 0 else {"orders": topic}
-        return found
+PARTITION = PartitionRoute(BrokerId(1), 0, (BrokerId(1),), (BrokerId(1),))
 
 
-def test_missing_topic_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "HEARD_SECONDS", 0.001)
-    assert Hearing(3).partitions_when_known("orders") == [0, 1]
+class LateTopics:
+    """A broker that knows a created topic only after some lookups."""
+
+    def __init__(self, lookups: int) -> None:
+        self._lookups = lookups
+
+    @property
+    def topics(self) -> Any:
+        return self
+
+    async def create(self, wanted: NewTopic) -> None: ...
+
+    async def get(self, name: str, *, fresh: bool = False) -> TopicRoute:
+        assert fresh
+        self._lookups -= 1
+        if self._lookups > 0:
+            raise BrokerError(ErrorCode.unknown_topic_or_partition)
+        return TopicRoute(name, TopicId(UUID(int=1)), False, (PARTITION, PARTITION))
 
 
-def test_missing_topic_is_not_waited_for_forever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "HEARD_SECONDS", 0.001)
-    monkeypatch.setattr(cluster, "REQUEST_SECONDS", 0.01)
-    with pytest.raises(Failure, match="there is no topic 'orders'"):
-        Hearing(10_000).partitions_when_known("orders")
+async def test_missing_topic_is_waited_for() -> None:
+    assert await topic._create(cast(InternalClient, LateTopics(3)), NewTopic("orders")) == 2
+
+
+async def test_missing_topic_is_not_waited_for_forever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic, "RETRY_SECONDS", 0.2)
+    with pytest.raises(BrokerError, match="orders is not known yet"):
+        await topic._create(cast(InternalClient, LateTopics(1_000)), NewTopic("orders"))

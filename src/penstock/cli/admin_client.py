@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from penstock.cli.failures import ExitCode, Failure
-from penstock.errors import BrokerError, ProtocolError
+from penstock.errors import BrokerError, ErrorCode, ProtocolError
 from penstock.internal_client.api import RESPONSE_SECONDS
 from penstock.internal_client.client import InternalClient
 from penstock.internal_client.errors import OutcomeUnknown, Unreachable
@@ -17,6 +17,15 @@ T = TypeVar("T")
 
 CLIENT_ID = "penstock-cli"
 RETRY_SECONDS = 30.0
+NO_TOPIC = "`penstock topic list` shows the topics, `penstock topic create` makes one."
+NO_GROUP = "`penstock group list` shows the groups."
+_HINTS = {
+    ErrorCode.unknown_topic_or_partition: NO_TOPIC,
+    ErrorCode.topic_already_exists: "`penstock topic describe` shows it, `penstock topic alter` changes it.",
+    ErrorCode.group_id_not_found: NO_GROUP,
+    ErrorCode.non_empty_group: "Stop its members first; `penstock group describe` shows them.",
+    ErrorCode.request_timed_out: "The broker was reached but did not respond in time.",
+}
 _NAME_ANOTHER = "Name one with --bootstrap HOST:PORT or PENSTOCK_BOOTSTRAP."
 
 
@@ -58,6 +67,7 @@ def reported(subject: str = "") -> Iterator[None]:
             "Look at the present state, then run the command again if needed.",
         ) from None
     except BrokerError as error:
-        raise Failure(f"{prefix}{error} ({error.code.name.upper()})") from None
+        hint = _HINTS.get(error.code, "")
+        raise Failure(f"{prefix}{error} ({error.code.name.upper()})", hint) from None
     except ProtocolError as error:
         raise Failure(f"{prefix}the broker sent a response that cannot be decoded: {error}") from None

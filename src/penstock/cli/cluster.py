@@ -1,38 +1,37 @@
-"""The broker as the command line sees it: an admin client known to be connected, and errors that help.
+"""The cluster as the commands for topics, records and groups see it, once a broker is known to respond.
 
-Every call of a Kafka client that can fail goes through `answer`, so that failures read the same everywhere.
+Topics and offsets come from the internal client. Consumer groups use the admin client of the Kafka client
+library, whose calls go through `answer`, so that failures read the same everywhere.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Iterator, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, ClusterMetadata, OffsetSpec
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
 
+from penstock.cli.admin_client import NO_GROUP, NO_TOPIC, run_admin
 from penstock.cli.failures import ExitCode, Failure
 from penstock.client.probe import probe
 from penstock.config import Address, parse_address
+from penstock.errors import BrokerError, ErrorCode
+from penstock.internal_client.client import InternalClient
 from penstock.internal_client.errors import Unreachable
+from penstock.internal_client.records import EARLIEST, LATEST
+from penstock.internal_client.routes import TopicRoute
 
 T = TypeVar("T")
 
 CONNECT_SECONDS = 3.0
 REQUEST_SECONDS = 30.0
-HEARD_SECONDS = 0.05
-"""How often it is looked whether a broker has heard of a new topic."""
-
-_NO_TOPIC = "`penstock topic list` shows the topics, `penstock topic create` makes one."
 _NAME_ANOTHER = "Name another with --bootstrap HOST:PORT or PENSTOCK_BOOTSTRAP."
-NO_GROUP = "`penstock group list` shows the groups."
 _HINTS = {
-    KafkaError.UNKNOWN_TOPIC_OR_PART: _NO_TOPIC,
-    KafkaError._UNKNOWN_TOPIC: _NO_TOPIC,
-    KafkaError.TOPIC_ALREADY_EXISTS: "`penstock topic describe` shows it, `penstock topic alter` changes it.",
     KafkaError.GROUP_ID_NOT_FOUND: NO_GROUP,
     KafkaError.NON_EMPTY_GROUP: "Stop its members first; `penstock group describe` shows them.",
     KafkaError._TIMED_OUT: "The broker was reached but did not answer in time.",
@@ -57,30 +56,34 @@ class Cluster:
     def __init__(self, bootstrap: str) -> None:
         _check_reachable(bootstrap)
         self.bootstrap = bootstrap
-        self.admin = AdminClient(client_config(bootstrap))
 
-    def metadata(self) -> ClusterMetadata:
-        try:
-            return self.admin.list_topics(timeout=REQUEST_SECONDS)
-        except KafkaException as error:
-            raise _failure(error, "the broker's metadata") from None
+    @cached_property
+    def admin(self) -> AdminClient:
+        """The admin client of the Kafka client library, for consumer groups."""
+        return AdminClient(client_config(self.bootstrap))
+
+    def run(self, work: Callable[[InternalClient], Awaitable[T]], subject: str = "") -> T:
+        """Do some work with an internal client; `subject` names what a refusal is about."""
+        return run_admin(self.bootstrap, work, subject)
+
+    def topics(self) -> dict[str, TopicRoute]:
+        """Return all topics by name, sorted."""
+        found = self.run(lambda client: client.topics.all(), "the topics")
+        return {topic.name: topic for topic in found}
 
     def partitions(self, topic: str) -> list[int]:
-        """The numbers of the topic's partitions; a Failure where there is no such topic."""
-        found = self.metadata().topics.get(topic)
-        if found is None:
-            raise Failure(f"there is no topic {topic!r}", _NO_TOPIC)
-        return sorted(found.partitions)
+        """Return the numbers of the topic's partitions; a Failure where there is no such topic."""
+        return list(range(len(self.topic(topic).partitions)))
 
-    def partitions_when_known(self, topic: str) -> list[int]:
-        """Of a topic that was made just now: the broker that is asked may have yet to hear of it."""
-        deadline = time.monotonic() + REQUEST_SECONDS
-        while topic not in self.metadata().topics and time.monotonic() < deadline:
-            time.sleep(HEARD_SECONDS)
-        return self.partitions(topic)
+    def topic(self, name: str) -> TopicRoute:
+        """Return one topic; a Failure where there is no such topic."""
+        found = self.run(lambda client: _find_topic(client, name), name)
+        if found is None:
+            raise Failure(f"there is no topic {name!r}", NO_TOPIC)
+        return found
 
     def partitions_of(self, topic: str, wanted: list[int] | None) -> list[int]:
-        """Those asked for, which must exist; all of the topic where none is."""
+        """Return the wanted partitions, which must exist; all of the topic where none is named."""
         existing = self.partitions(topic)
         missing = sorted(set(wanted or ()) - set(existing))
         if missing:
@@ -89,46 +92,53 @@ class Cluster:
 
     def ranges(self, topic: str, partitions: Iterable[int]) -> list[PartitionRange]:
         chosen = list(partitions)
-        starts = self.offsets(topic, chosen, OffsetSpec.earliest())
-        ends = self.offsets(topic, chosen, OffsetSpec.latest())
+        starts = self.offsets(topic, chosen, EARLIEST)
+        ends = self.offsets(topic, chosen, LATEST)
         return [PartitionRange(number, starts[number], ends[number]) for number in chosen]
 
-    def offsets(self, topic: str, partitions: Iterable[int], which: OffsetSpec) -> dict[int, int]:
-        """By partition; -1 where nothing matches."""
-        asked = [TopicPartition(topic, number) for number in partitions]
-        return {partition.partition: offset for partition, offset in self._list_offsets(asked, which)}
+    def offsets(self, topic: str, partitions: Iterable[int], time_ms: int) -> dict[int, int]:
+        """Return the first offset at or after a time, or EARLIEST, or LATEST; the end where all is older."""
+        found = self.offsets_of([(topic, number) for number in partitions], time_ms)
+        return {number: offset for (_, number), offset in found.items()}
 
-    def offsets_of(
-        self, partitions: Iterable[tuple[str, int]], which: OffsetSpec
-    ) -> dict[tuple[str, int], int]:
-        """By topic and partition, over many topics at once."""
-        asked = [TopicPartition(topic, number) for topic, number in partitions]
-        listed = self._list_offsets(asked, which)
-        return {(partition.topic, partition.partition): offset for partition, offset in listed}
+    def offsets_of(self, partitions: Iterable[tuple[str, int]], time_ms: int) -> dict[tuple[str, int], int]:
+        """Return offsets by topic and partition, over many topics at once."""
+        by_topic: dict[str, list[int]] = {}
+        for topic, number in partitions:
+            by_topic.setdefault(topic, []).append(number)
 
-    def count_offsets(self, partitions: Mapping[str, Iterable[int]]) -> dict[str, int]:
-        """How many offsets each topic holds, from its log starts to its ends."""
-        counts = dict.fromkeys(partitions, 0)
-        asked = [TopicPartition(topic, number) for topic, numbers in partitions.items() for number in numbers]
-        for which, sign in ((OffsetSpec.latest(), 1), (OffsetSpec.earliest(), -1)):
-            for partition, offset in self._list_offsets(asked, which):
-                counts[partition.topic] += sign * offset
+        async def look_up(client: InternalClient) -> dict[tuple[str, int], int]:
+            found = await asyncio.gather(
+                *(
+                    client.records.offsets(topic, numbers, time_ms, read_committed=False)
+                    for topic, numbers in by_topic.items()
+                )
+            )
+            return {
+                (topic, number): offsets[number]
+                for (topic, numbers), offsets in zip(by_topic.items(), found, strict=True)
+                for number in numbers
+            }
+
+        return self.run(look_up, ", ".join(by_topic)) if by_topic else {}
+
+    def count_offsets(self, topics: Iterable[TopicRoute]) -> dict[str, int]:
+        """Count the offsets that each topic holds, from its log starts to its ends."""
+        counts = {topic.name: 0 for topic in topics}
+        wanted = [(topic.name, number) for topic in topics for number in range(len(topic.partitions))]
+        for which, sign in ((LATEST, 1), (EARLIEST, -1)):
+            for (topic, _), offset in self.offsets_of(wanted, which).items():
+                counts[topic] += sign * offset
         return counts
 
-    def _list_offsets(
-        self, asked: list[TopicPartition], which: OffsetSpec
-    ) -> Iterator[tuple[TopicPartition, int]]:
-        if asked:
-            wanted = dict.fromkeys(asked, which)
-            for partition, future in self.admin.list_offsets(wanted, request_timeout=REQUEST_SECONDS).items():
-                yield partition, answer(future, partition.topic).offset
 
-    def offsets_at_time(self, topic: str, partitions: Iterable[int], time_ms: int) -> dict[int, int]:
-        """The first offset at or after a time; the end where all records are older."""
-        chosen = list(partitions)
-        found = self.offsets(topic, chosen, OffsetSpec.for_timestamp(time_ms))
-        ends = self.offsets(topic, chosen, OffsetSpec.latest())
-        return {number: offset if offset >= 0 else ends[number] for number, offset in found.items()}
+async def _find_topic(client: InternalClient, name: str) -> TopicRoute | None:
+    try:
+        return await client.topics.get(name)
+    except BrokerError as error:
+        if error.code is ErrorCode.unknown_topic_or_partition:
+            return None
+        raise
 
 
 def client_config(bootstrap: str) -> dict[str, Any]:
@@ -142,10 +152,6 @@ def answer(future: Future[T], what: str) -> T:
         return future.result(REQUEST_SECONDS + CONNECT_SECONDS)
     except KafkaException as error:
         raise _failure(error, what) from None
-
-
-def answers(futures: Mapping[Any, Future[T]]) -> list[T]:
-    return [answer(future, str(what)) for what, future in futures.items()]
 
 
 def _failure(error: KafkaException, what: str) -> Failure:

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.cluster import NO_GROUP, REQUEST_SECONDS, Cluster, answer
+from penstock.cli.admin_client import NO_GROUP
+from penstock.cli.cluster import REQUEST_SECONDS, Cluster, answer
 from penstock.cli.failures import ExitCode, Failure
 from penstock.cli.group_description import (
     describe_group,

@@ -8,11 +8,13 @@ from dataclasses import asdict, dataclass
 
 import typer
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaError, KafkaException
-from confluent_kafka.admin import ConsumerGroupDescription, MemberDescription, OffsetSpec
+from confluent_kafka.admin import ConsumerGroupDescription, MemberDescription
 
-from penstock.cli.cluster import NO_GROUP, REQUEST_SECONDS, Cluster, answer
+from penstock.cli.admin_client import NO_GROUP
+from penstock.cli.cluster import REQUEST_SECONDS, Cluster, answer
 from penstock.cli.failures import Failure
 from penstock.cli.output import NONE, print_table
+from penstock.internal_client.records import EARLIEST, LATEST
 
 Offsets = dict[tuple[str, int], int]
 """Offsets by topic and partition."""
@@ -110,15 +112,15 @@ def describe_groups(cluster: Cluster, groups: Sequence[str]) -> list[Group]:
     asked = cluster.admin.describe_consumer_groups(list(groups), request_timeout=REQUEST_SECONDS)
     described = [found for group, future in asked.items() if (found := _existing(future, group)) is not None]
     offsets = committed_offsets(cluster, [found.group_id for found in described])
-    existing = {name: topic.partitions for name, topic in cluster.metadata().topics.items()}
+    existing = {name: range(len(topic.partitions)) for name, topic in cluster.topics().items()}
     places = {found.group_id: _places(found, offsets[found.group_id], existing) for found in described}
     wanted = sorted(
         (topic, number)
         for topic, number in set().union(*places.values())
         if number in existing.get(topic, ())
     )
-    starts = cluster.offsets_of(wanted, OffsetSpec.earliest())
-    ends = cluster.offsets_of(wanted, OffsetSpec.latest())
+    starts = cluster.offsets_of(wanted, EARLIEST)
+    ends = cluster.offsets_of(wanted, LATEST)
     return [
         _group(found, offsets[found.group_id], places[found.group_id], starts, ends) for found in described
     ]

@@ -81,7 +81,7 @@ def commit_moves(cluster: Cluster, group: str, moves: Sequence[Move]) -> None:
 
 
 def _moves(cluster: Cluster, topic: str, numbers: Sequence[int], committed: Offsets, aim: Aim) -> list[Move]:
-    at_time = {} if aim.time_ms is None else cluster.offsets_at_time(topic, numbers, aim.time_ms)
+    at_time = {} if aim.time_ms is None else cluster.offsets(topic, numbers, aim.time_ms)
     moves = []
     for held in cluster.ranges(topic, numbers):
         old = committed.get((topic, held.partition))
@@ -102,9 +102,9 @@ def _check_has_no_members(cluster: Cluster, group: str) -> None:
 
 
 def _partitions(cluster: Cluster, committed: Offsets) -> dict[str, list[int]]:
-    existing = cluster.metadata().topics
+    existing = cluster.topics()
     topics = {topic for topic, _ in committed} & existing.keys()
-    return {topic: sorted(existing[topic].partitions) for topic in topics}
+    return {topic: list(range(len(existing[topic].partitions))) for topic in topics}
 
 
 def _named_partitions(cluster: Cluster, names: Sequence[str]) -> dict[str, list[int]]:

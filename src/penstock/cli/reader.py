@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
-from confluent_kafka.admin import OffsetSpec
 
 from penstock.cli.cluster import Cluster, client_config
 from penstock.cli.failures import Failure
 from penstock.cli.record import IncomingRecord
 from penstock.client.errors import damage_of
+from penstock.internal_client.records import LATEST
 
 POLL_SECONDS = 0.5
 MESSAGES_PER_POLL = 1000
@@ -20,7 +20,7 @@ def read_topic(
     cluster: Cluster, topic: str, begin: Mapping[int, int], *, follow: bool, maximum: int | None
 ) -> Iterator[IncomingRecord]:
     """Records from the offsets on, up to the ends of this moment or, with `follow`, for ever."""
-    ends = cluster.offsets(topic, begin, OffsetSpec.latest())
+    ends = cluster.offsets(topic, begin, LATEST)
     unfinished = {number for number, offset in begin.items() if follow or offset < ends[number]}
     if not unfinished:
         return

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from confluent_kafka.admin import OffsetSpec
-
 from penstock.cli.cluster import Cluster
 from penstock.cli.times import parse_time_ms
 from penstock.clock import SystemClock
+from penstock.internal_client.records import EARLIEST, LATEST
 
 Start = Callable[[Cluster, str, list[int]], dict[int, int]]
 """From the topic and its partitions to the offset to begin at in each."""
@@ -19,9 +18,9 @@ _MOST_OFFSET_DIGITS = 10
 def parse_start(text: str) -> Start:
     """A number of 11 digits or more is a time in milliseconds; a shorter one is an offset."""
     if text == "beginning":
-        return lambda cluster, topic, partitions: cluster.offsets(topic, partitions, OffsetSpec.earliest())
+        return lambda cluster, topic, partitions: cluster.offsets(topic, partitions, EARLIEST)
     if text == "end":
-        return lambda cluster, topic, partitions: cluster.offsets(topic, partitions, OffsetSpec.latest())
+        return lambda cluster, topic, partitions: cluster.offsets(topic, partitions, LATEST)
     digits = text.removeprefix("-")
     if digits.isascii() and digits.isdigit() and len(digits) <= _MOST_OFFSET_DIGITS:
         return _from_last(int(digits)) if text.startswith("-") else _from_offset(int(digits))
@@ -42,4 +41,4 @@ def _from_last(count: int) -> Start:
 
 
 def _from_time(time_ms: int) -> Start:
-    return lambda cluster, topic, partitions: cluster.offsets_at_time(topic, partitions, time_ms)
+    return lambda cluster, topic, partitions: cluster.offsets(topic, partitions, time_ms)

@@ -5,16 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import (
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    NewPartitions,
-    NewTopic,
-)
 
-from penstock.cli.cluster import REQUEST_SECONDS, Cluster, answer, answers
+from penstock.cli.admin_client import RETRY_SECONDS
+from penstock.cli.cluster import Cluster
 from penstock.cli.failures import ExitCode, Failure
 from penstock.cli.options import (
     DEFAULT_BOOTSTRAP,
@@ -30,6 +23,11 @@ from penstock.cli.topic_description import describe_topic, print_description
 from penstock.clock import SystemClock
 from penstock.cluster.internal_topics import is_internal
 from penstock.config.loading import parse_assignments
+from penstock.config.resources import ConfigResourceType
+from penstock.errors import BrokerError, ErrorCode
+from penstock.internal_client.client import InternalClient
+from penstock.internal_client.retries import retry
+from penstock.internal_client.topics import NewTopic
 
 BROKERS_DEFAULT = -1
 
@@ -59,10 +57,9 @@ def create(
         topic,
         partitions or BROKERS_DEFAULT,
         replication_factor or BROKERS_DEFAULT,
-        config=parse_assignments(settings or []),
+        parse_assignments(settings or []),
     )
-    answers(cluster.admin.create_topics([wanted], request_timeout=REQUEST_SECONDS))
-    count = len(cluster.partitions_when_known(topic))
+    count = cluster.run(lambda client: _create(client, wanted), topic)
     if json:
         print_json({"topic": topic, "partitions": count})
     else:
@@ -80,13 +77,9 @@ def list_topics(
     Compaction and the markers of transactions leave fewer records than offsets.
     """
     cluster = Cluster(bootstrap)
-    partitions = {
-        name: list(topic.partitions)
-        for name, topic in sorted(cluster.metadata().topics.items())
-        if internal or not is_internal(name)
-    }
-    offsets = cluster.count_offsets(partitions)
-    rows = [(name, len(numbers), offsets[name]) for name, numbers in partitions.items()]
+    topics = [topic for name, topic in cluster.topics().items() if internal or not is_internal(name)]
+    offsets = cluster.count_offsets(topics)
+    rows = [(topic.name, len(topic.partitions), offsets[topic.name]) for topic in topics]
     if json:
         print_json([{"topic": name, "partitions": count, "offsets": held} for name, count, held in rows])
     elif rows:
@@ -127,16 +120,10 @@ def alter(
         raise Failure("nothing to alter", "Give --partitions, --set or --unset.", code=ExitCode.USAGE)
     cluster = Cluster(bootstrap)
     if values or unset:
-        entries = [_change(name, value, AlterConfigOpType.SET) for name, value in values.items()]
-        entries += [_change(name, None, AlterConfigOpType.DELETE) for name in unset or []]
-        resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
-        for future in cluster.admin.incremental_alter_configs(
-            [resource], request_timeout=REQUEST_SECONDS
-        ).values():
-            answer(future, topic)
+        changes: dict[str, str | None] = {**values, **dict.fromkeys(unset or ())}
+        cluster.run(lambda client: client.configs.alter(ConfigResourceType.TOPIC, topic, changes), topic)
     if partitions is not None:
-        wanted = NewPartitions(topic, partitions)
-        answers(cluster.admin.create_partitions([wanted], request_timeout=REQUEST_SECONDS))
+        cluster.run(lambda client: client.topics.set_partitions(topic, partitions), topic)
     if json:
         print_json({"topic": topic, "partitions": partitions, "set": values, "unset": unset or []})
     else:
@@ -167,14 +154,12 @@ def truncate(
     numbers = cluster.partitions_of(topic, partition)
     if before_time is not None:
         time_ms = parse_time_ms(before_time, SystemClock().now_ms())
-        targets = cluster.offsets_at_time(topic, numbers, time_ms)
+        targets = cluster.offsets(topic, numbers, time_ms)
     else:
         held = cluster.ranges(topic, numbers)
         targets = {part.partition: min(before_offset or 0, part.end) for part in held}
     confirm(f"Remove records of {topic} before {before_time or f'offset {before_offset}'}?", yes=yes)
-    wanted = [TopicPartition(topic, number, offset) for number, offset in targets.items()]
-    deleted = cluster.admin.delete_records(wanted, request_timeout=REQUEST_SECONDS)
-    starts = {part.partition: answer(future, topic).low_watermark for part, future in deleted.items()}
+    starts = cluster.run(lambda client: client.records.delete_before(topic, targets), topic)
     if json:
         print_json(
             {"topic": topic, "start_offsets": {str(number): start for number, start in starts.items()}}
@@ -194,15 +179,27 @@ def delete(
     cluster = Cluster(bootstrap)
     cluster.partitions(topic)
     confirm(f"Delete topic {topic} and all its records?", yes=yes)
-    answers(cluster.admin.delete_topics([topic], request_timeout=REQUEST_SECONDS))
+    cluster.run(lambda client: client.topics.delete(topic), topic)
     if json:
         print_json({"topic": topic, "deleted": True})
     else:
         typer.echo(f"deleted topic {topic}")
 
 
-def _change(name: str, value: str | None, operation: AlterConfigOpType) -> ConfigEntry:
-    return ConfigEntry(name, value, incremental_operation=operation)
+async def _create(client: InternalClient, wanted: NewTopic) -> int:
+    """Create a topic, and return its number of partitions once a broker knows it."""
+    await client.topics.create(wanted)
+
+    async def look_up() -> int:
+        try:
+            return len((await client.topics.get(wanted.name, fresh=True)).partitions)
+        except BrokerError as error:
+            if error.code is not ErrorCode.unknown_topic_or_partition:
+                raise
+            # The broker may not have heard of the new topic yet.
+            raise BrokerError(ErrorCode.leader_not_available, f"{wanted.name} is not known yet") from error
+
+    return await retry(look_up, RETRY_SECONDS)
 
 
 def _counted(count: int, noun: str) -> str:

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from dataclasses import dataclass
+from uuid import UUID
 
 import typer
-from confluent_kafka import TopicCollection
-from confluent_kafka.admin import ConfigResource, ConfigSource, TopicDescription
 
-from penstock.cli.cluster import REQUEST_SECONDS, Cluster, PartitionRange, answers
+from penstock.cli.cluster import Cluster, PartitionRange
 from penstock.cli.output import print_table
+from penstock.config.resources import ConfigResourceType
+
+_DEFAULT = 5
+_SOURCES = {
+    1: "dynamic topic",
+    2: "dynamic broker",
+    3: "dynamic default broker",
+    4: "static broker",
+    _DEFAULT: "default",
+}
+"""Kafka's sources of settings by their codes, as `penstock topic describe` shows them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,20 +67,13 @@ class Description:
 
 
 def describe_topic(cluster: Cluster, topic: str) -> Description:
-    numbers = cluster.partitions(topic)
-    asked = cluster.admin.describe_topics(TopicCollection([topic]), request_timeout=REQUEST_SECONDS)
-    described: TopicDescription = answers(asked)[0]
-    held = {part.partition: part for part in cluster.ranges(topic, numbers)}
+    route = cluster.topic(topic)
+    held = cluster.ranges(topic, range(len(route.partitions)))
     partitions = tuple(
-        Partition(
-            held[part.id],
-            part.leader.id if part.leader is not None else -1,
-            tuple(node.id for node in part.replicas),
-            tuple(node.id for node in part.isr),
-        )
-        for part in sorted(described.partitions, key=lambda part: part.id)
+        Partition(offsets, each.leader, each.replicas, each.in_sync)
+        for offsets, each in zip(held, route.partitions, strict=True)
     )
-    return Description(topic, str(described.topic_id), partitions, _settings(cluster, topic))
+    return Description(topic, _shown_id(route.id), partitions, _settings(cluster, topic))
 
 
 def print_description(description: Description) -> None:
@@ -78,9 +82,7 @@ def print_description(description: Description) -> None:
         ["partition", "leader", "replicas", "in sync", "start offset", "end offset", "offsets"],
         [_row(partition) for partition in description.partitions],
     )
-    own = [
-        setting for setting in description.settings if setting.source != _source(ConfigSource.DEFAULT_CONFIG)
-    ]
+    own = [setting for setting in description.settings if setting.source != _SOURCES[_DEFAULT]]
     if own:
         typer.echo()
         print_table(["setting", "value", "from"], [(each.name, each.value, each.source) for each in own])
@@ -93,13 +95,12 @@ def _row(partition: Partition) -> tuple[object, ...]:
 
 
 def _settings(cluster: Cluster, topic: str) -> tuple[Setting, ...]:
-    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-    entries = answers(cluster.admin.describe_configs([resource], request_timeout=REQUEST_SECONDS))[0]
+    entries = cluster.run(lambda client: client.configs.get(ConfigResourceType.TOPIC, topic), topic)
     return tuple(
-        Setting(name, str(entry.value), _source(ConfigSource(entry.source)))
-        for name, entry in sorted(entries.items())
+        Setting(entry.name, str(entry.value), _SOURCES.get(entry.source, "unknown")) for entry in entries
     )
 
 
-def _source(source: ConfigSource) -> str:
-    return str(source.name).removesuffix("_CONFIG").replace("_", " ").lower()
+def _shown_id(topic_id: UUID) -> str:
+    """Return a topic id in the base64 form that Kafka's tools show."""
+    return b64encode(topic_id.bytes).decode().rstrip("=")

@@ -114,7 +114,9 @@ class Records:
 
         return await self._routes.at_leader(topic, partition, request)
 
-    async def offsets(self, topic: str, partitions: Sequence[int], time_ms: int) -> Mapping[int, int]:
+    async def offsets(
+        self, topic: str, partitions: Sequence[int], time_ms: int, *, read_committed: bool = True
+    ) -> Mapping[int, int]:
         """Return the offset of each partition at a time; the log end where all records are older.
 
         Each leader gets one request; partitions that it cannot tell at once are asked for one by one.
@@ -125,20 +127,25 @@ class Records:
             if 0 <= partition < len(route.partitions):
                 by_leader.setdefault(route.partitions[partition].leader, []).append(partition)
         found: dict[int, int] = {}
-        lookups = (self._offsets_at(leader, topic, led, time_ms) for leader, led in by_leader.items())
+        lookups = (
+            self._offsets_at(leader, topic, led, time_ms, read_committed) for leader, led in by_leader.items()
+        )
         for some in await asyncio.gather(*lookups):
             found |= some
         for partition in partitions:
             if partition not in found:
-                found[partition] = await self._offset_or_end(topic, partition, time_ms)
+                found[partition] = await self._offset_or_end(topic, partition, time_ms, read_committed)
         return found
 
     async def _offsets_at(
-        self, leader: BrokerId, topic: str, partitions: Sequence[int], time_ms: int
+        self, leader: BrokerId, topic: str, partitions: Sequence[int], time_ms: int, read_committed: bool
     ) -> Mapping[int, int]:
         try:
             results = await self._routes.at_broker(
-                leader, lambda connection: list_offsets(connection, topic, partitions, time_ms)
+                leader,
+                lambda connection: list_offsets(
+                    connection, topic, partitions, time_ms, read_committed=read_committed
+                ),
             )
         except (BrokerError, OSError):
             return {}
@@ -148,9 +155,11 @@ class Records:
             if each.error_code == 0 and each.offset != NOT_FOUND
         }
 
-    async def _offset_or_end(self, topic: str, partition: int, time_ms: int) -> int:
-        offset = await self.offset(topic, partition, time_ms)
-        return await self.offset(topic, partition, LATEST) if offset == NOT_FOUND else offset
+    async def _offset_or_end(self, topic: str, partition: int, time_ms: int, read_committed: bool) -> int:
+        offset = await self.offset(topic, partition, time_ms, read_committed=read_committed)
+        if offset == NOT_FOUND:
+            return await self.offset(topic, partition, LATEST, read_committed=read_committed)
+        return offset
 
     async def delete_before(self, topic: str, offsets: Mapping[int, int]) -> Mapping[int, int]:
         """Delete the records before the offsets (-1: the high watermark); return the new log start offsets.
