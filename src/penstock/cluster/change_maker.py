@@ -20,7 +20,7 @@ from penstock.cluster.image import ClusterImage
 from penstock.cluster.loading import UnfinishedChange, read_unfinished
 from penstock.cluster.metadata import ClusterMetadata
 from penstock.cluster.metadata_change import MetadataChange, Rule
-from penstock.cluster.topic_writes import Writes, chunks, claim, tidying
+from penstock.cluster.topic_writes import Writes, chunks, claim, cleanup
 from penstock.errors import BrokerError, ErrorCode, StorageError
 from penstock.model import BrokerId
 
@@ -79,47 +79,47 @@ class ChangeMaker:
         for names in chunks(leaders.affected(self._metadata.image, topics, rule)):
             await self.make(partial(leaders.decide, names=names, rule=rule), fence)
 
-    async def tidy(self, names: Collection[str]) -> None:
+    async def clean_up(self, names: Collection[str]) -> None:
         """Remove the nodes of abandoned changes to these topics. Raises BrokerError if the writer of such a
         change is alive.
         """
         async with self._changing:
-            await self._clear_away(names)
+            await self._clean_up_abandoned(names)
 
-    async def _clear_away(self, names: Collection[str]) -> None:
+    async def _clean_up_abandoned(self, names: Collection[str]) -> None:
         for rest in await read_unfinished(self._store, names):
             if rest.node.writer != self.writer and self._is_alive(rest.node.writer):
                 raise BrokerError(
                     ErrorCode.request_timed_out,
                     f"another change of topic {rest.topic} is in progress; try again",
                 )
-            await self._tidy(rest)
+            await self._clean_up_one(rest)
 
     async def _make(self, decide: Callable[[ClusterImage], MetadataChange[R]], fence: Check | None) -> R:
         for attempt in range(MAX_ATTEMPTS):
-            decision = decide(self._metadata.image)
-            if not decision.writes.visible:
-                return decision.result
-            if await self._clear(decision.scope):
+            change = decide(self._metadata.image)
+            if not change.writes.visible:
+                return change.result
+            if await self._clean_up_scope(change.scope):
                 continue
-            entry = await self._write(decision.writes, decision.scope, fence)
+            entry = await self._write(change.writes, change.scope, fence)
             if entry is not None:
                 await self._metadata.applied(entry)
-                await self._tidy_up_after(decision.writes)
-                return decision.result
+                await self._remove_leftovers(change.writes)
+                return change.result
             await self._metadata.catch_up()
             if attempt:  # catching up was not enough, so the image itself may be wrong
                 await self._metadata.reload()
-            await self._clear_away(decision.scope.topics)
+            await self._clean_up_abandoned(change.scope.topics)
         raise BrokerError(ErrorCode.request_timed_out, UNCLEAR)
 
-    async def _clear(self, scope: Scope) -> bool:
+    async def _clean_up_scope(self, scope: Scope) -> bool:
         """Clean up unfinished changes in the scope. Returns True if there were any: the image has changed
         then.
         """
         topics = self._metadata.image.topics
         unfinished = [name for name in scope.topics if name in topics and topics[name].is_unfinished]
-        await self._clear_away(unfinished)
+        await self._clean_up_abandoned(unfinished)
         return bool(unfinished)
 
     async def _write(self, writes: Writes, scope: Scope, fence: Check | None = None) -> int | None:
@@ -130,7 +130,7 @@ class ChangeMaker:
                 return None
         return await self._change_list.commit(writes.visible, scope, fence)
 
-    async def _tidy_up_after(self, writes: Writes) -> None:
+    async def _remove_leftovers(self, writes: Writes) -> None:
         """Remove leftover nodes after a change. Failures are ignored: the next change of the topic or the
         controller does it.
         """
@@ -139,13 +139,13 @@ class ChangeMaker:
                 if not await self._change_list.write_unlisted(operations):
                     return
 
-    async def _tidy(self, rest: UnfinishedChange) -> None:
+    async def _clean_up_one(self, rest: UnfinishedChange) -> None:
         scope = Scope(frozenset({rest.topic}))
         entry = await self._change_list.commit([claim(rest, self.writer)], scope)
         if entry is not None:
             for claimed in await read_unfinished(self._store, [rest.topic]):
                 if claimed.version == rest.version + 1:
-                    await self._write(tidying(claimed), scope)
+                    await self._write(cleanup(claimed), scope)
         await self._metadata.catch_up()
 
     def _is_alive(self, writer: str) -> bool:

@@ -56,7 +56,7 @@ class Controller:
         self._metadata.subscribe(self._on_image)
         await self._act()
         loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(self._run()), loop.create_task(self._call_for_rebalances())]
+        self._tasks = [loop.create_task(self._run()), loop.create_task(self._schedule_rebalances())]
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -90,7 +90,7 @@ class Controller:
                 await asyncio.sleep(RETRY_SECONDS)
                 self._woken.set()
 
-    async def _call_for_rebalances(self) -> None:
+    async def _schedule_rebalances(self) -> None:
         while True:
             await asyncio.sleep(self._metadata.config[LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS])
             if self._term is not None and self._metadata.config[AUTO_LEADER_REBALANCE_ENABLE]:
@@ -99,7 +99,7 @@ class Controller:
 
     async def _act(self) -> None:
         if self._term is None:
-            await self._stand()
+            await self._stand_for_election()
         if self._term is None:
             return
         try:
@@ -111,7 +111,7 @@ class Controller:
                 self._resign()
             await self._metadata.reread_members()
 
-    async def _stand(self) -> None:
+    async def _stand_for_election(self) -> None:
         try:
             term: ControllerTerm | None = await become_controller(self._store, self._node_id)
         except BrokerError:
@@ -125,15 +125,15 @@ class Controller:
         self._term = term
         self._topics.update(self._metadata.image.topics)
         self._log.info("elected as controller", node_id=self._node_id, epoch=term.epoch)
-        await self._tidy()
+        await self._clean_up()
 
-    async def _tidy(self) -> None:
+    async def _clean_up(self) -> None:
         """Clean up changes that dead brokers left unfinished."""
         topics = self._metadata.image.topics
         for name in await self._store.children(znodes.TOPICS):
             if name not in topics or topics[name].is_unfinished:
                 try:
-                    await self._changes.tidy([name])
+                    await self._changes.clean_up([name])
                 except BrokerError as error:
                     self._log.info("topic change in progress", topic=name, reason=str(error))
 

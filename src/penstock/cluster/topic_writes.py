@@ -96,7 +96,7 @@ def claim(unfinished: UnfinishedChange, writer: str) -> Operation:
     return Set(znodes.topic_path(unfinished.topic), znodes.encode(node), unfinished.version)
 
 
-def tidying(unfinished: UnfinishedChange) -> Writes:
+def cleanup(unfinished: UnfinishedChange) -> Writes:
     """Writes that remove the invisible nodes of an unfinished change, after it was claimed."""
     path, version = znodes.topic_path(unfinished.topic), unfinished.version
     if unfinished.node.partitions:
