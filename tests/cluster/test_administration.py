@@ -21,7 +21,7 @@ from penstock.cluster.embedded import EmbeddedStore
 from penstock.cluster.image import ImageChange, TopicImage
 from penstock.cluster.loading import load_image
 from penstock.cluster.memory import Faults, MemoryEnsemble, MemoryStore
-from penstock.cluster.topics import NewPartitions, NewTopic
+from penstock.cluster.topics import CreatableTopic, NewPartitions
 from penstock.config import NUM_PARTITIONS, BrokerConfig
 from penstock.errors import BrokerError, ErrorCode, StorageError, UnknownOutcome
 from penstock.model import BrokerId
@@ -53,7 +53,11 @@ def codes(results: list[TopicImage | BrokerError] | list[BrokerError | None]) ->
 def test_topics_are_created_found_and_deleted() -> None:
     async def scenario(node: ClusterNode, _: CoordinationStore) -> None:
         results = await node.administration.create_topics(
-            [NewTopic("a", partitions=3, configs={"retention.ms": "5"}), NewTopic("b/"), NewTopic("c")]
+            [
+                CreatableTopic("a", partitions=3, configs={"retention.ms": "5"}),
+                CreatableTopic("b/"),
+                CreatableTopic("c"),
+            ]
         )
         assert codes(results) == [None, ErrorCode.invalid_topic_exception, None]
         topic = node.metadata.image.topic("a")
@@ -68,7 +72,7 @@ def test_topics_are_created_found_and_deleted() -> None:
         ]
         assert node.metadata.image.topic("a") is None
         assert node.metadata.image.topic_by_id(topic.id) is None
-        again = await node.administration.create_topics([NewTopic("a")])
+        again = await node.administration.create_topics([CreatableTopic("a")])
         assert isinstance(again[0], TopicImage)
         assert again[0].id != topic.id
 
@@ -82,7 +86,7 @@ def test_metadata_survives_restart(tmp_path: Path) -> None:
         store = EmbeddedStore(path, threads)
         await store.start()
         first = await started(store)
-        await first.administration.create_topics([NewTopic("a", partitions=2), NewTopic("b")])
+        await first.administration.create_topics([CreatableTopic("a", partitions=2), CreatableTopic("b")])
         await first.administration.create_partitions([NewPartitions("b", 2)])
         await first.administration.alter_configs(
             [ConfigChange(BROKER, "", [ConfigAlteration("num.partitions", "7")])]
@@ -113,7 +117,9 @@ def test_repeated_name_is_refused_everywhere() -> None:
     async def scenario(node: ClusterNode, _: CoordinationStore) -> None:
         twice = ErrorCode.invalid_request
         assert codes(
-            await node.administration.create_topics([NewTopic("a"), NewTopic("b"), NewTopic("a")])
+            await node.administration.create_topics(
+                [CreatableTopic("a"), CreatableTopic("b"), CreatableTopic("a")]
+            )
         ) == [
             twice,
             None,
@@ -131,9 +137,11 @@ def test_repeated_name_is_refused_everywhere() -> None:
 
 def test_validate_only_changes_nothing() -> None:
     async def scenario(node: ClusterNode, store: CoordinationStore) -> None:
-        await node.administration.create_topics([NewTopic("a")])
+        await node.administration.create_topics([CreatableTopic("a")])
         before, changes = node.metadata.image, await store.children(znodes.CHANGES)
-        results = await node.administration.create_topics([NewTopic("b"), NewTopic("a")], validate_only=True)
+        results = await node.administration.create_topics(
+            [CreatableTopic("b"), CreatableTopic("a")], validate_only=True
+        )
         assert codes(results) == [None, ErrorCode.topic_already_exists]
         assert codes(
             await node.administration.create_partitions([NewPartitions("a", 3)], validate_only=True)
@@ -149,7 +157,7 @@ def test_validate_only_changes_nothing() -> None:
 def test_requests_with_too_many_items_are_refused_as_a_whole() -> None:
     async def scenario(node: ClusterNode, _: CoordinationStore) -> None:
         for call in (
-            node.administration.create_topics([NewTopic(f"t{n}") for n in range(4)]),
+            node.administration.create_topics([CreatableTopic(f"t{n}") for n in range(4)]),
             node.administration.delete_topics(["a", "b", "c", "d"]),
             node.administration.create_partitions([NewPartitions(f"t{n}", 2) for n in range(4)]),
         ):
@@ -164,7 +172,7 @@ def test_subscribers_see_changes_in_order_before_the_response() -> None:
     async def scenario(node: ClusterNode, _: CoordinationStore) -> None:
         heard: list[ImageChange] = []
         node.metadata.subscribe(heard.append)
-        await asyncio.gather(*(node.administration.create_topics([NewTopic(name)]) for name in "abc"))
+        await asyncio.gather(*(node.administration.create_topics([CreatableTopic(name)]) for name in "abc"))
         await node.administration.delete_topics(["b"])
         await node.administration.delete_topics(["unknown"])
         assert [sorted(change.topics) for change in heard] == [["a"], ["b"], ["c"], ["b"]]
@@ -177,7 +185,7 @@ def test_subscribers_see_changes_in_order_before_the_response() -> None:
 
 def test_update_shares_unchanged_parts() -> None:
     async def scenario(node: ClusterNode, _: CoordinationStore) -> None:
-        await node.administration.create_topics([NewTopic("a", partitions=5), NewTopic("b")])
+        await node.administration.create_topics([CreatableTopic("a", partitions=5), CreatableTopic("b")])
         kept = node.metadata.image.topic("a")
         await node.administration.alter_configs(
             [ConfigChange(TOPIC, "b", [ConfigAlteration("segment.ms", "9")])]
@@ -191,7 +199,9 @@ def test_leadership_is_taken_in_large_multis(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(topic_writes, "MAX_PARTITIONS_PER_MULTI", 4)
 
     async def scenario(node: ClusterNode, store: CoordinationStore) -> None:
-        await node.administration.create_topics([NewTopic("a", partitions=7), NewTopic("b", partitions=3)])
+        await node.administration.create_topics(
+            [CreatableTopic("a", partitions=7), CreatableTopic("b", partitions=3)]
+        )
         heard: list[ImageChange] = []
         node.metadata.subscribe(heard.append)
         await node.membership.take_leadership()
@@ -205,7 +215,7 @@ def test_leadership_is_taken_in_large_multis(monkeypatch: pytest.MonkeyPatch) ->
 def test_incremental_changes_set_delete_append_and_subtract() -> None:
     async def scenario(node: ClusterNode, _: CoordinationStore) -> None:
         await node.administration.create_topics(
-            [NewTopic("a", configs={"retention.ms": "5", "segment.ms": "6"})]
+            [CreatableTopic("a", configs={"retention.ms": "5", "segment.ms": "6"})]
         )
 
         async def alter(name: str, operation: ConfigOperation, value: str | None) -> ErrorCode | None:
@@ -237,7 +247,7 @@ def test_incremental_changes_set_delete_append_and_subtract() -> None:
 def test_alter_configs_replaces_all_configs() -> None:
     async def scenario(node: ClusterNode, _: CoordinationStore) -> None:
         await node.administration.create_topics(
-            [NewTopic("a", configs={"retention.ms": "5", "segment.ms": "6"})]
+            [CreatableTopic("a", configs={"retention.ms": "5", "segment.ms": "6"})]
         )
         change = ConfigChange(TOPIC, "a", [ConfigAlteration("segment.ms", "7")], replaces=True)
         assert codes(await node.administration.alter_configs([change])) == [None]
@@ -264,7 +274,7 @@ def test_broker_settings_change_for_all_and_for_one() -> None:
         ]
         assert codes(await node.administration.alter_configs(refused)) == [ErrorCode.invalid_request] * 4
         assert node.metadata.config is kept
-        made = await node.administration.create_topics([NewTopic("t")])
+        made = await node.administration.create_topics([CreatableTopic("t")])
         assert isinstance(made[0], TopicImage)
         assert len(made[0].partitions) == 6
 
@@ -299,7 +309,7 @@ def test_the_change_list_is_trimmed(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def scenario(node: ClusterNode, store: CoordinationStore) -> None:
         for number in range(20):
-            await node.administration.create_topics([NewTopic(f"t{number}")])
+            await node.administration.create_topics([CreatableTopic(f"t{number}")])
         names = await store.children(znodes.CHANGES)
         assert 5 <= len(names) < 8
         last = znodes.decode((await store.get(f"{znodes.CHANGES}/{names[-1]}")).data, znodes.ChangeNode)
@@ -316,7 +326,7 @@ def test_a_broker_without_a_session_changes_nothing() -> None:
         made = await started(store)
         store.expire()
         with pytest.raises(BrokerError) as refusal:
-            await made.administration.create_topics([NewTopic("a")])
+            await made.administration.create_topics([CreatableTopic("a")])
         assert refusal.value.code is ErrorCode.not_controller
         assert ensemble.tree.children(znodes.TOPICS) == []
 
@@ -331,7 +341,7 @@ def test_conflicting_change_is_decided_again() -> None:
         for number, store in enumerate(stores, 1):
             await store.start()
             nodes.append(await ClusterNode(store, BrokerId(number), seed=number).start())
-        await nodes[0].administration.create_topics([NewTopic("a", assignment=[(0, [1])])])
+        await nodes[0].administration.create_topics([CreatableTopic("a", assignment=[(0, [1])])])
 
         def change(name: str) -> ConfigChange:
             return ConfigChange(TOPIC, "a", [ConfigAlteration(name, "5")])
@@ -357,7 +367,7 @@ def test_conflicting_change_is_decided_again() -> None:
 
 def test_change_without_entry_is_found() -> None:
     async def scenario(node: ClusterNode, store: CoordinationStore) -> None:
-        await node.administration.create_topics([NewTopic("a")])
+        await node.administration.create_topics([CreatableTopic("a")])
         topic = znodes.TopicNode(node.metadata.image.topics["a"].id, 1, {"retention.ms": "5"})
         await store.set(znodes.topic_path("a"), znodes.encode(topic))
         change = ConfigChange(TOPIC, "a", [ConfigAlteration("segment.ms", "6")])
@@ -381,7 +391,9 @@ def test_unknown_outcomes_are_resolved(seed: int) -> None:
         expected: dict[str, int] = {}
         for number in range(20):
             name = f"t{number}"
-            assert codes(await made.administration.create_topics([NewTopic(name, partitions=1)])) == [None]
+            assert codes(await made.administration.create_topics([CreatableTopic(name, partitions=1)])) == [
+                None
+            ]
             expected[name] = 1
             if random.random() < 0.5:
                 assert codes(await made.administration.create_partitions([NewPartitions(name, 3)])) == [None]
@@ -412,7 +424,7 @@ def test_change_fails_when_outcome_stays_unknown() -> None:
         made = await started(store)
         store.faults = Faults(Random(1), unknown_not_applied=1.0)
         for call in (
-            made.administration.create_topics([NewTopic("a")]),
+            made.administration.create_topics([CreatableTopic("a")]),
             made.administration.allocate_producer_ids(),
         ):
             with pytest.raises(BrokerError) as refusal:
@@ -436,7 +448,7 @@ def test_disk_error_is_a_storage_error_for_the_client(error: Exception, tmp_path
         assert store._file is not None
         store._file.write = refuse  # type: ignore[method-assign]
         for call in (
-            made.administration.create_topics([NewTopic("a")]),
+            made.administration.create_topics([CreatableTopic("a")]),
             made.administration.allocate_producer_ids(),
         ):
             with pytest.raises(BrokerError) as refusal:
@@ -454,7 +466,7 @@ def test_topic_with_missing_partition_node_is_an_error() -> None:
         store = MemoryEnsemble().client()
         await store.start()
         made = await started(store)
-        await made.administration.create_topics([NewTopic("a", partitions=2)])
+        await made.administration.create_topics([CreatableTopic("a", partitions=2)])
         await store.delete(znodes.partition_path("a", 1))
         with pytest.raises(StorageError, match="partition 1 of topic a"):
             await load_image(store)
@@ -468,13 +480,13 @@ def test_stopping_broker_finishes_its_change_and_refuses_more() -> None:
         store = ensemble.client()
         await store.start()
         made = await started(store)
-        creation = asyncio.ensure_future(made.administration.create_topics([NewTopic("a")]))
+        creation = asyncio.ensure_future(made.administration.create_topics([CreatableTopic("a")]))
         await asyncio.sleep(0)
         await made.stop()
         assert creation.done()
         assert made.metadata.image == await load_image(store)
         with pytest.raises(BrokerError) as refusal:
-            await made.administration.create_topics([NewTopic("b")])
+            await made.administration.create_topics([CreatableTopic("b")])
         assert refusal.value.code is ErrorCode.not_controller
 
     asyncio.run(body())
@@ -516,7 +528,7 @@ def test_a_stopped_broker_without_replicas_is_unregistered() -> None:
         other = BrokerId(2)
         with pytest.raises(BrokerError, match="is running"):
             await first.administration.unregister_broker(other)
-        [topic] = await first.administration.create_topics([NewTopic("a", assignment={0: (other,)})])
+        [topic] = await first.administration.create_topics([CreatableTopic("a", assignment={0: (other,)})])
         assert isinstance(topic, TopicImage)
         await second.stop()
         await second.store.close()

@@ -14,7 +14,7 @@ from node import ClusterNode
 from penstock.cluster.coordination import CoordinationStore, SessionState
 from penstock.cluster.image import TopicImage
 from penstock.cluster.loading import load_image
-from penstock.cluster.topics import NewPartitions, NewTopic
+from penstock.cluster.topics import CreatableTopic, NewPartitions
 from penstock.cluster.zookeeper import ZooKeeperStore
 from penstock.errors import BrokerError, ErrorCode
 from penstock.threads import ThreadPools
@@ -59,7 +59,7 @@ def test_responses_match_the_store_while_connections_are_cut(zookeeper: str, see
             for number in range(25):
                 proxy.next_multi = random.choice([None, *Cut])
                 name = f"t{number}"
-                [made] = await node.administration.create_topics([NewTopic(name, 1)])
+                [made] = await node.administration.create_topics([CreatableTopic(name, 1)])
                 assert isinstance(made, TopicImage)
                 expected[name] = 1
                 if random.random() < 0.5:
@@ -87,7 +87,7 @@ def test_controller_with_expired_session_resigns(zookeeper: str) -> None:
             store.on_session(lambda state: expired.set() if state is SessionState.EXPIRED else None)
             proxy.cut()
             with pytest.raises(BrokerError) as refusal:
-                await node.administration.create_topics([NewTopic("a")])
+                await node.administration.create_topics([CreatableTopic("a")])
             assert refusal.value.code is ErrorCode.request_timed_out
             async with asyncio.timeout(PATIENCE_SECONDS):
                 while (await load_image(observer)).brokers:
@@ -95,7 +95,7 @@ def test_controller_with_expired_session_resigns(zookeeper: str) -> None:
             proxy.restore()
             await asyncio.wait_for(expired.wait(), PATIENCE_SECONDS)
             with pytest.raises(BrokerError) as refusal:
-                await node.administration.create_topics([NewTopic("a")])
+                await node.administration.create_topics([CreatableTopic("a")])
             assert refusal.value.code is ErrorCode.not_controller
             assert not (await load_image(observer)).topics
 
@@ -106,7 +106,7 @@ def test_ten_thousand_partitions_take_seconds(zookeeper: str) -> None:
     async def scenario() -> None:
         async with cluster(zookeeper) as (node, store, observer, _):
             async with asyncio.timeout(BOUND_SECONDS):
-                await node.administration.create_topics([NewTopic("large", 10_000, 1)])
+                await node.administration.create_topics([CreatableTopic("large", 10_000, 1)])
             async with asyncio.timeout(BOUND_SECONDS):
                 assert await load_image(observer) == node.metadata.image
             async with asyncio.timeout(BOUND_SECONDS):

@@ -20,8 +20,8 @@ from penstock.cluster.config_changes import ConfigAlteration, ConfigChange
 from penstock.cluster.image import NO_LEADER, ClusterImage, PartitionState
 from penstock.cluster.loading import load_image
 from penstock.cluster.memory import Faults, MemoryEnsemble, MemoryStore
-from penstock.cluster.partition_admin import Reassignment
-from penstock.cluster.topics import NewPartitions, NewTopic
+from penstock.cluster.partition_admin import ReassignmentRequest
+from penstock.cluster.topics import CreatableTopic, NewPartitions
 from penstock.cluster.tree import PreparedWrite
 from penstock.config.resources import ConfigResourceType
 from penstock.errors import BrokerError, ErrorCode
@@ -166,7 +166,7 @@ class Life:
                     replicas = random.sample(members, random.randint(1, len(members)))
                     count = random.randint(1, 6)
                     await admin.create_topics(
-                        [NewTopic(name, assignment=[(n, replicas) for n in range(count)])]
+                        [CreatableTopic(name, assignment=[(n, replicas) for n in range(count)])]
                     )
                 case 2:
                     await admin.delete_topics([name])
@@ -187,7 +187,7 @@ class Life:
         if topic is not None:
             index = TopicPartition(name, random.randrange(len(topic.partitions)))
             target = tuple(map(BrokerId, random.sample(BROKERS, random.randint(1, len(BROKERS)))))
-            wanted = Reassignment(index, None if random.random() < 0.2 else target)
+            wanted = ReassignmentRequest(index, None if random.random() < 0.2 else target)
             [refusal] = await node.partition_admin.reassign([wanted])
             if refusal is not None:
                 self.expect(refusal)

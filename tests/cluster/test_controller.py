@@ -20,7 +20,7 @@ from penstock.cluster.election import become_controller
 from penstock.cluster.image import NO_LEADER, PartitionState
 from penstock.cluster.loading import encode_partition, load_image
 from penstock.cluster.memory import MemoryEnsemble, MemoryStore
-from penstock.cluster.topics import NewTopic
+from penstock.cluster.topics import CreatableTopic
 from penstock.config import BrokerConfig
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import BrokerId, LeaderEpoch
@@ -47,7 +47,7 @@ def test_dead_leader_is_replaced_from_in_sync_set() -> None:
         ensemble = MemoryEnsemble()
         nodes = {number: await started(ensemble, number) for number in (1, 2, 3)}
         await nodes[1].metadata.reread_members()
-        await nodes[1].administration.create_topics([NewTopic("a", assignment=[(0, [2, 3, 1])])])
+        await nodes[1].administration.create_topics([CreatableTopic("a", assignment=[(0, [2, 3, 1])])])
         before = partition_of(nodes[1])
         await kill(nodes[2])
         await eventually_async(lambda: partition_of(nodes[1]).leader == 3)
@@ -65,7 +65,7 @@ def test_partition_without_alive_member_waits_for_one() -> None:
         ensemble = MemoryEnsemble()
         first, second = await started(ensemble, 1), await started(ensemble, 2)
         await first.metadata.reread_members()
-        await first.administration.create_topics([NewTopic("a", assignment=[(0, [2])])])
+        await first.administration.create_topics([CreatableTopic("a", assignment=[(0, [2])])])
         await kill(second)
         await eventually_async(lambda: partition_of(first).leader == NO_LEADER)
         epoch = partition_of(first).leader_epoch
@@ -84,7 +84,7 @@ def test_new_controller_elects_leaders_for_the_dead_one() -> None:
         ensemble = MemoryEnsemble()
         first, second = await started(ensemble, 1), await started(ensemble, 2)
         await first.metadata.reread_members()
-        await first.administration.create_topics([NewTopic("a", assignment=[(0, [1, 2])])])
+        await first.administration.create_topics([CreatableTopic("a", assignment=[(0, [1, 2])])])
         await kill(first)
         await eventually_async(
             lambda: second.metadata.image.controller_id == 2 and partition_of(second).leader == 2
@@ -143,7 +143,7 @@ async def _replaced_in_the_middle() -> None:
     ensemble = MemoryEnsemble()
     first, second = await started(ensemble, 1), await started(ensemble, 2)
     await first.metadata.reread_members()
-    await first.administration.create_topics([NewTopic("a", assignment=[(0, [1, 2])])])
+    await first.administration.create_topics([CreatableTopic("a", assignment=[(0, [1, 2])])])
     office = await become_controller(first.store, BrokerId(1))
     await first.stop()
     await first.store.delete(znodes.CONTROLLER)
@@ -177,9 +177,9 @@ def test_stopping_broker_hands_over_leadership_first() -> None:
             await node.metadata.reread_members()
         await first.administration.create_topics(
             [
-                NewTopic("a", assignment=[(0, [2, 1, 3]), (1, [1, 2, 3])]),
-                NewTopic("two", assignment=[(0, [2, 1])]),
-                NewTopic("alone", assignment=[(0, [2])]),
+                CreatableTopic("a", assignment=[(0, [2, 1, 3]), (1, [1, 2, 3])]),
+                CreatableTopic("two", assignment=[(0, [2, 1])]),
+                CreatableTopic("alone", assignment=[(0, [2])]),
             ]
         )
         await second.metadata.catch_up()
@@ -201,7 +201,7 @@ def test_controller_can_stop_cleanly() -> None:
         ensemble = MemoryEnsemble()
         first, second = await started(ensemble, 1), await started(ensemble, 2)
         await first.metadata.reread_members()
-        await first.administration.create_topics([NewTopic("a", assignment=[(0, [1, 2])])])
+        await first.administration.create_topics([CreatableTopic("a", assignment=[(0, [1, 2])])])
         async with asyncio.timeout(10):
             await first.membership.leave()
         assert partition_of(first).leader == 2
@@ -220,7 +220,7 @@ def test_the_preferred_leader_leads_again_when_it_is_in_sync() -> None:
         first = await ClusterNode(store, BrokerId(1), config=config).start()
         second = await started(ensemble, 2)
         await first.metadata.reread_members()
-        await first.administration.create_topics([NewTopic("a", assignment=[(0, [2, 1]), (1, [2, 1])])])
+        await first.administration.create_topics([CreatableTopic("a", assignment=[(0, [2, 1]), (1, [2, 1])])])
         state = PartitionState(BrokerId(1), LeaderEpoch(3), (BrokerId(2), BrokerId(1)), (BrokerId(1),), 0)
         in_sync = replace(state, isr=(BrokerId(1), BrokerId(2)))
         for index, written in enumerate((state, in_sync)):
@@ -242,7 +242,7 @@ def test_a_thousand_leaders_change_with_two_writes() -> None:
         first, second = await started(ensemble, 1), await started(ensemble, 2)
         await first.metadata.reread_members()
         await first.administration.create_topics(
-            [NewTopic("a", assignment=[(n, [2, 1]) for n in range(1_000)])]
+            [CreatableTopic("a", assignment=[(n, [2, 1]) for n in range(1_000)])]
         )
         entries = ensemble.tree.children(znodes.CHANGES)
         await kill(second)

@@ -10,7 +10,7 @@ from node import ClusterNode
 
 from penstock.cluster.image import PartitionState
 from penstock.cluster.memory import MemoryEnsemble
-from penstock.cluster.topics import NewTopic
+from penstock.cluster.topics import CreatableTopic
 from penstock.model import BrokerEpoch, BrokerId, LeaderEpoch, TopicPartition
 from penstock.replication.in_sync import InSyncChange
 from penstock.replication.in_sync_store import RecordedInSync
@@ -60,7 +60,7 @@ def run(scenario: Callable[[Pair], Awaitable[None]]) -> None:
         pair = Pair(ensemble, *nodes)
         await pair.leader.metadata.reread_members()
         await pair.leader.administration.create_topics(
-            [NewTopic("orders", assignment=[(0, [1, 2]), (1, [1, 2])])]
+            [CreatableTopic("orders", assignment=[(0, [1, 2]), (1, [1, 2])])]
         )
         for index in range(2):
             [made] = await pair.store.write_in_sync([pair.write_of(index, LEADER)])

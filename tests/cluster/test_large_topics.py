@@ -15,7 +15,7 @@ from penstock.cluster.coordination import Node, Operation
 from penstock.cluster.image import ClusterImage, ImageChange, TopicImage
 from penstock.cluster.loading import load_image
 from penstock.cluster.memory import Faults, MemoryEnsemble, MemoryStore
-from penstock.cluster.topics import NewPartitions, NewTopic
+from penstock.cluster.topics import CreatableTopic, NewPartitions
 from penstock.config.resources import ConfigResourceType
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import BrokerId
@@ -24,11 +24,11 @@ LARGE = 11
 
 Change = Callable[[ClusterNode], Awaitable[object]]
 CHANGES: dict[str, Change] = {
-    "create": lambda node: node.administration.create_topics([NewTopic("new", LARGE)]),
+    "create": lambda node: node.administration.create_topics([CreatableTopic("new", LARGE)]),
     "grow": lambda node: node.administration.create_partitions([NewPartitions("small", 1 + LARGE)]),
     "delete": lambda node: node.administration.delete_topics(["large"]),
     "create several": lambda node: node.administration.create_topics(
-        [NewTopic("a", 2), NewTopic("b", LARGE), NewTopic("c", 3), NewTopic("d", 1)]
+        [CreatableTopic("a", 2), CreatableTopic("b", LARGE), CreatableTopic("c", 3), CreatableTopic("d", 1)]
     ),
 }
 
@@ -64,7 +64,7 @@ async def started(store: MemoryStore, seed: int = 1) -> ClusterNode:
 async def prepared(ensemble: MemoryEnsemble) -> tuple[ClusterNode, CrashingStore]:
     store = CrashingStore(ensemble)
     node = await started(store)
-    await node.administration.create_topics([NewTopic("small", 1), NewTopic("large", LARGE)])
+    await node.administration.create_topics([CreatableTopic("small", 1), CreatableTopic("large", LARGE)])
     return node, store
 
 
@@ -240,7 +240,7 @@ def test_batches_before_a_store_failure_are_reported_as_done() -> None:
         node, store = await prepared(ensemble)
         node.metadata.subscribe(lambda _: store.expire())
         results = await node.administration.create_topics(
-            [NewTopic("a", 3), NewTopic("b", 3), NewTopic("c", 3)]
+            [CreatableTopic("a", 3), CreatableTopic("b", 3), CreatableTopic("c", 3)]
         )
         assert isinstance(results[0], TopicImage)
         assert [result.code for result in results[1:] if isinstance(result, BrokerError)] == [

@@ -18,7 +18,7 @@ from penstock.cluster.loading import encode_partition, load_image
 from penstock.cluster.memory import Faults, MemoryEnsemble
 from penstock.cluster.metadata_change import MetadataChange
 from penstock.cluster.topic_writes import Writes
-from penstock.cluster.topics import NewTopic
+from penstock.cluster.topics import CreatableTopic
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import BrokerEpoch, BrokerId, LeaderEpoch
 
@@ -44,8 +44,8 @@ def run(scenario: Scenario) -> None:
         await first.metadata.reread_members()
         await first.administration.create_topics(
             [
-                NewTopic("both", assignment=[(0, [1, 2]), (1, [2, 1])]),
-                NewTopic("alone", assignment=[(0, [1])]),
+                CreatableTopic("both", assignment=[(0, [1, 2]), (1, [2, 1])]),
+                CreatableTopic("alone", assignment=[(0, [1])]),
             ]
         )
         await first.stop()
@@ -271,7 +271,7 @@ def test_alive_brokers_remove_broker_after_power_loss(
         await first.register()
         await second.register()
         await second.metadata.reread_members()
-        await second.administration.create_topics([NewTopic("both", assignment=[(0, [2, 1])])])
+        await second.administration.create_topics([CreatableTopic("both", assignment=[(0, [2, 1])])])
         again = await opened(ensemble, 1)
         registering = asyncio.create_task(again.register())
         await second.metadata.until(lambda image: 1 not in image.brokers)

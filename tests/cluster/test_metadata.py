@@ -15,7 +15,7 @@ from penstock.cluster.coordination import Create, Delete, Node, Set
 from penstock.cluster.image import ImageChange
 from penstock.cluster.loading import load_image, read_topics
 from penstock.cluster.memory import MemoryEnsemble, MemoryStore
-from penstock.cluster.topics import NewPartitions, NewTopic
+from penstock.cluster.topics import CreatableTopic, NewPartitions
 from penstock.config import NUM_PARTITIONS
 from penstock.config.resources import ConfigResourceType
 from penstock.errors import StorageError
@@ -55,7 +55,7 @@ def test_changes_reach_other_brokers_by_watch() -> None:
     async def scenario(first: ClusterNode, second: ClusterNode, _: MemoryEnsemble) -> None:
         heard: list[ImageChange] = []
         second.metadata.subscribe(heard.append)
-        await first.administration.create_topics([NewTopic("a", 3, 1), NewTopic("b", 1, 1)])
+        await first.administration.create_topics([CreatableTopic("a", 3, 1), CreatableTopic("b", 1, 1)])
         await first.administration.create_partitions([NewPartitions("a", 5)])
         everywhere = ConfigChange(ConfigResourceType.BROKER, "", [ConfigAlteration("num.partitions", "7")])
         group = ConfigChange(
@@ -77,19 +77,19 @@ def test_broker_behind_the_trimmed_list_reloads(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(controller, "TRIMMED_AT_ONCE", 1)
 
     async def scenario(first: ClusterNode, second: ClusterNode, ensemble: MemoryEnsemble) -> None:
-        await first.administration.create_topics([NewTopic("gone", 1, 1)])
+        await first.administration.create_topics([CreatableTopic("gone", 1, 1)])
         await second.metadata.catch_up()
         await second.metadata.close()
         await first.administration.delete_topics(["gone"])
         for number in range(10):
-            await first.administration.create_topics([NewTopic(f"t{number}", 1, 1)])
+            await first.administration.create_topics([CreatableTopic(f"t{number}", 1, 1)])
         await eventually_async(lambda: len(ensemble.tree.children(znodes.CHANGES)) <= 4)
         heard: list[ImageChange] = []
         second.metadata.subscribe(heard.append)
         await second.metadata.catch_up()
         assert second.metadata.image == await load_image(first.store)
         assert heard[0].topics == {"gone", *(f"t{number}" for number in range(10))}
-        await first.administration.create_topics([NewTopic("next", 1, 1)])
+        await first.administration.create_topics([CreatableTopic("next", 1, 1)])
         await second.metadata.catch_up()
         assert "next" in second.metadata.image.topics
 
@@ -98,11 +98,11 @@ def test_broker_behind_the_trimmed_list_reloads(monkeypatch: pytest.MonkeyPatch)
 
 def test_topic_created_again_is_another_topic() -> None:
     async def scenario(first: ClusterNode, second: ClusterNode, _: MemoryEnsemble) -> None:
-        await first.administration.create_topics([NewTopic("a", 2, 1)])
+        await first.administration.create_topics([CreatableTopic("a", 2, 1)])
         await second.metadata.catch_up()
         await second.metadata.close()
         await first.administration.delete_topics(["a"])
-        [new] = await first.administration.create_topics([NewTopic("a", 1, 1)])
+        [new] = await first.administration.create_topics([CreatableTopic("a", 1, 1)])
         await second.metadata.catch_up()
         image = second.metadata.image
         assert image.topics["a"] == new
@@ -127,14 +127,14 @@ class InterferingStore(MemoryStore):
 @pytest.mark.parametrize("is_made_again", [False, True])
 def test_topic_deleted_during_read_is_not_mixed_with_its_successor(is_made_again: bool) -> None:
     async def scenario(first: ClusterNode, _: ClusterNode, ensemble: MemoryEnsemble) -> None:
-        await first.administration.create_topics([NewTopic("a", 3, 1), NewTopic("b", 1, 1)])
+        await first.administration.create_topics([CreatableTopic("a", 3, 1), CreatableTopic("b", 1, 1)])
         store = InterferingStore(ensemble)
         await store.start()
 
         async def change() -> None:
             await first.administration.delete_topics(["a"])
             if is_made_again:
-                await first.administration.create_topics([NewTopic("a", 2, 1)])
+                await first.administration.create_topics([CreatableTopic("a", 2, 1)])
 
         store.before_reading_partitions = change
         assert await read_topics(store, ["a", "b"]) == first.metadata.image.topics
@@ -145,7 +145,7 @@ def test_topic_deleted_during_read_is_not_mixed_with_its_successor(is_made_again
 
 def test_missing_partition_node_is_damage_not_deletion() -> None:
     async def scenario(first: ClusterNode, second: ClusterNode, _: MemoryEnsemble) -> None:
-        await first.administration.create_topics([NewTopic("a", 3, 1)])
+        await first.administration.create_topics([CreatableTopic("a", 3, 1)])
         await eventually_async(lambda: "a" in second.metadata.image.topics)
         await first.store.multi([Delete(znodes.partition_path("a", 1))])
         with pytest.raises(StorageError, match="partition 1 of topic a"):
@@ -158,7 +158,7 @@ def test_missing_partition_node_is_damage_not_deletion() -> None:
 def test_foreign_nodes_beside_brokers_are_ignored() -> None:
     async def scenario(first: ClusterNode, second: ClusterNode, _: MemoryEnsemble) -> None:
         await first.store.multi([Create(f"{znodes.BROKER_IDS}/a note")])
-        await first.administration.create_topics([NewTopic("a", 1, 1)])
+        await first.administration.create_topics([CreatableTopic("a", 1, 1)])
         await eventually_async(lambda: "a" in second.metadata.image.topics)
         await first.stop()
         await first.store.close()
@@ -171,7 +171,7 @@ def test_broker_recovers_when_damaged_node_is_repaired(monkeypatch: pytest.Monke
     monkeypatch.setattr(metadata, "RETRY_SECONDS", 0.01)
 
     async def scenario(first: ClusterNode, second: ClusterNode, _: MemoryEnsemble) -> None:
-        await first.administration.create_topics([NewTopic("a", 1, 1)])
+        await first.administration.create_topics([CreatableTopic("a", 1, 1)])
         await eventually_async(lambda: "a" in second.metadata.image.topics)
         path = znodes.topic_path("a")
         whole = await first.store.get(path)

@@ -23,7 +23,7 @@ from penstock.cluster.image import NO_LEADER, ClusterImage, PartitionState, Regi
 from penstock.cluster.membership import BrokerIdentity
 from penstock.cluster.memory import Faults, MemoryEnsemble, MemoryStore
 from penstock.cluster.peers import PING_SECONDS, PeerContext, Peers, peers_of
-from penstock.cluster.topics import NewTopic
+from penstock.cluster.topics import CreatableTopic
 from penstock.model import BrokerEpoch, BrokerId
 from penstock.net.network import Listener, Socket
 from penstock.simulation.clock import SimulatedClock
@@ -138,7 +138,7 @@ def run(scenario: Callable[[World], Awaitable[None]], seed: int = 1) -> None:
         await world.until(lambda: world.all_see([1, 2, 3]), 1)
         assert {node.image.controller_id for node in world.nodes.values()} == {1}
         await first.cluster.administration.create_topics(
-            [NewTopic("a", assignment=[(0, [2, 3, 1]), (1, [1, 2, 3])])]
+            [CreatableTopic("a", assignment=[(0, [2, 3, 1]), (1, [1, 2, 3])])]
         )
         await asyncio.sleep(1)
         await scenario(world)

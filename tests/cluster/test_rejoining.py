@@ -12,12 +12,12 @@ from test_leaders import BROKERS, NAME, images, partitions
 from penstock.cluster import leaders
 from penstock.cluster.eligible import keeping_eligible, with_members
 from penstock.cluster.image import NO_LEADER, ClusterImage, PartitionState, RegisteredBroker, TopicImage
-from penstock.cluster.rejoining import LogState, rejoin_rule
+from penstock.cluster.rejoining import LogCondition, rejoin_rule
 from penstock.config import BrokerConfig
 from penstock.model import NO_TOPIC_ID, BrokerEpoch, BrokerId, LeaderEpoch, Offset
 
 ONE, TWO, THREE = BROKERS[:3]
-LOST = [LogState.PARTIAL, LogState.VANISHED, LogState.MISSING]
+LOST = [LogCondition.PARTIAL, LogCondition.VANISHED, LogCondition.MISSING]
 
 
 def with_topic(image: ClusterImage, partition: PartitionState, **configs: str) -> ClusterImage:
@@ -31,7 +31,7 @@ def alive(*brokers: BrokerId) -> ClusterImage:
 
 
 def resume_leadership(
-    image: ClusterImage, broker: BrokerId, copy: LogState, before: PartitionState, **configs: str
+    image: ClusterImage, broker: BrokerId, copy: LogCondition, before: PartitionState, **configs: str
 ) -> PartitionState:
     rule = rejoin_rule(broker, lambda _: copy, BrokerConfig())
     return rule(with_topic(image, before, **configs), NAME, before) or before
@@ -43,12 +43,12 @@ def alone(**changes: object) -> PartitionState:
     return replace(state, **changes)  # type: ignore[arg-type]
 
 
-@given(images(), partitions(), st.sampled_from(BROKERS), st.sampled_from(LogState), st.integers(1, 3))
+@given(images(), partitions(), st.sampled_from(BROKERS), st.sampled_from(LogCondition), st.integers(1, 3))
 def test_incomplete_replica_leaves_shared_in_sync_sets_and_eligible_leaders(
-    image: ClusterImage, before: PartitionState, broker: BrokerId, copy: LogState, min_in_sync: int
+    image: ClusterImage, before: PartitionState, broker: BrokerId, copy: LogCondition, min_in_sync: int
 ) -> None:
     after = resume_leadership(image, broker, copy, before, min_insync_replicas=str(min_in_sync))
-    if copy is LogState.COMPLETE:
+    if copy is LogCondition.COMPLETE:
         assert after == before
         return
     assert broker not in after.isr or after.isr == (broker,)
@@ -61,9 +61,9 @@ def test_incomplete_replica_leaves_shared_in_sync_sets_and_eligible_leaders(
         assert after.leader_epoch == before.leader_epoch + 1
 
 
-@given(images(), partitions(), st.sampled_from(BROKERS), st.sampled_from(LogState), st.integers(1, 3))
+@given(images(), partitions(), st.sampled_from(BROKERS), st.sampled_from(LogCondition), st.integers(1, 3))
 def test_rejoin_rule_settles_in_one_step(
-    image: ClusterImage, before: PartitionState, broker: BrokerId, copy: LogState, min_in_sync: int
+    image: ClusterImage, before: PartitionState, broker: BrokerId, copy: LogCondition, min_in_sync: int
 ) -> None:
     after = resume_leadership(image, broker, copy, before, min_insync_replicas=str(min_in_sync))
     again = resume_leadership(image, broker, copy, after, min_insync_replicas=str(min_in_sync))
@@ -73,7 +73,7 @@ def test_rejoin_rule_settles_in_one_step(
 @pytest.mark.parametrize("copy", LOST)
 @pytest.mark.parametrize("brokers", [(), (TWO,), (ONE, TWO)])
 def test_sole_member_that_lost_records_yields_to_eligible_leaders(
-    copy: LogState, brokers: tuple[BrokerId, ...]
+    copy: LogCondition, brokers: tuple[BrokerId, ...]
 ) -> None:
     before = alone(eligible=(ONE, TWO))
     after = resume_leadership(alive(*brokers), THREE, copy, before)
@@ -84,13 +84,13 @@ def test_sole_member_that_lost_records_yields_to_eligible_leaders(
 
 def test_sole_member_stays_after_power_loss() -> None:
     before = alone(eligible=(ONE, TWO))
-    assert resume_leadership(alive(ONE), THREE, LogState.UNCERTAIN, before) == before
-    after = resume_leadership(alive(ONE), THREE, LogState.UNCERTAIN, before, durability="os")
+    assert resume_leadership(alive(ONE), THREE, LogCondition.UNCERTAIN, before) == before
+    after = resume_leadership(alive(ONE), THREE, LogCondition.UNCERTAIN, before, durability="os")
     assert (after.leader, after.isr, after.last_resort) == (ONE, (ONE, TWO), (THREE,))
 
 
-@pytest.mark.parametrize("copy", [LogState.UNCERTAIN, LogState.PARTIAL, LogState.VANISHED])
-def test_sole_member_without_eligible_leader_keeps_its_log(copy: LogState) -> None:
+@pytest.mark.parametrize("copy", [LogCondition.UNCERTAIN, LogCondition.PARTIAL, LogCondition.VANISHED])
+def test_sole_member_without_eligible_leader_keeps_its_log(copy: LogCondition) -> None:
     """With a single replica, a restored or moved directory serves what it has."""
     before = alone(replicas=(THREE,))
     assert resume_leadership(alive(), THREE, copy, before) == before
@@ -100,15 +100,15 @@ def test_sole_member_without_eligible_leader_keeps_its_log(copy: LogState) -> No
 
 
 def test_new_disk_leads_nothing_until_an_operator_decides() -> None:
-    after = resume_leadership(alive(), THREE, LogState.MISSING, alone())
+    after = resume_leadership(alive(), THREE, LogCondition.MISSING, alone())
     assert (after.leader, after.isr) == (NO_LEADER, ())
     chosen = leaders.elect_any(alive(TWO), after)
     assert chosen is not None
     assert (chosen.leader, chosen.unclean_epoch) == (TWO, chosen.leader_epoch)
 
 
-@pytest.mark.parametrize("copy", [LogState.UNCERTAIN, LogState.PARTIAL])
-def test_eligible_leader_that_may_lack_records_becomes_the_last_resort(copy: LogState) -> None:
+@pytest.mark.parametrize("copy", [LogCondition.UNCERTAIN, LogCondition.PARTIAL])
+def test_eligible_leader_that_may_lack_records_becomes_the_last_resort(copy: LogCondition) -> None:
     after = resume_leadership(alive(), TWO, copy, alone(eligible=(ONE, TWO)))
     assert (after.isr, after.eligible, after.last_resort) == ((THREE,), (ONE,), (TWO,))
 
@@ -117,7 +117,9 @@ def test_eligible_leader_that_may_lack_records_becomes_the_last_resort(copy: Log
 def test_uncertain_replica_is_last_resort_while_nothing_can_be_committed(
     image: ClusterImage, before: PartitionState, broker: BrokerId, min_in_sync: int
 ) -> None:
-    after = resume_leadership(image, broker, LogState.UNCERTAIN, before, min_insync_replicas=str(min_in_sync))
+    after = resume_leadership(
+        image, broker, LogCondition.UNCERTAIN, before, min_insync_replicas=str(min_in_sync)
+    )
     if broker in before.isr and len(before.isr) > 1:
         has_leader = any(member in image.brokers for member in after.isr)
         can_commit = has_leader and len(after.isr) >= min(min_in_sync, len(after.replicas))
@@ -128,21 +130,21 @@ def test_fsynced_replica_is_preferred_to_restored_one_after_power_loss() -> None
     """Brokers 1 and 2 lose power, and broker 3 returns with an old directory."""
     state = PartitionState(ONE, LeaderEpoch(4), (ONE, TWO, THREE), (ONE, TWO, THREE), 0)
     for broker in (ONE, TWO):
-        state = resume_leadership(alive(), broker, LogState.UNCERTAIN, state, durability="fsync")
+        state = resume_leadership(alive(), broker, LogCondition.UNCERTAIN, state, durability="fsync")
     assert (state.isr, state.eligible, state.last_resort) == ((THREE,), (ONE, TWO), ())
-    state = resume_leadership(alive(ONE, TWO), THREE, LogState.PARTIAL, state, durability="fsync")
+    state = resume_leadership(alive(ONE, TWO), THREE, LogCondition.PARTIAL, state, durability="fsync")
     assert (state.leader, state.isr, state.last_resort) == (ONE, (ONE, TWO), (THREE,))
 
 
 def test_last_resort_leads_when_others_return_without_logs() -> None:
     """Power loss and a new disk at once: records acknowledged after an fsync are still there."""
     before = PartitionState(ONE, LeaderEpoch(4), (ONE, TWO), (ONE, TWO), 0)
-    left = resume_leadership(alive(), ONE, LogState.UNCERTAIN, before)
+    left = resume_leadership(alive(), ONE, LogCondition.UNCERTAIN, before)
     assert (left.leader, left.isr, left.last_resort) == (NO_LEADER, (TWO,), (ONE,))
-    lost = resume_leadership(alive(ONE), TWO, LogState.MISSING, left)
+    lost = resume_leadership(alive(ONE), TWO, LogCondition.MISSING, left)
     assert (lost.leader, lost.isr, lost.last_resort) == (ONE, (ONE,), ())
     assert lost.unclean_epoch == lost.leader_epoch
-    waiting = resume_leadership(alive(), TWO, LogState.MISSING, left)
+    waiting = resume_leadership(alive(), TWO, LogCondition.MISSING, left)
     assert (waiting.leader, waiting.isr) == (NO_LEADER, (ONE,))
 
 

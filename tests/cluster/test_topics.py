@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from penstock.cluster.image import ClusterImage, RegisteredBroker, TopicImage
-from penstock.cluster.topics import NewPartitions, NewTopic, TopicPlanner, check_topic_name, draw_uuid
+from penstock.cluster.topics import CreatableTopic, NewPartitions, TopicPlanner, check_topic_name, draw_uuid
 from penstock.config import BrokerConfig
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import BrokerEpoch, BrokerId
@@ -24,9 +24,9 @@ def planner(brokers: int = 1, *topics: TopicImage, **settings: int) -> TopicPlan
     return TopicPlanner(image_of(brokers).with_topics(topics), config, Random(1))
 
 
-def refusal(planner: TopicPlanner, new: NewTopic | NewPartitions) -> ErrorCode:
+def refusal(planner: TopicPlanner, new: CreatableTopic | NewPartitions) -> ErrorCode:
     with pytest.raises(BrokerError) as caught:
-        planner.plan_topic(new) if isinstance(new, NewTopic) else planner.plan_partitions(new)
+        planner.plan_topic(new) if isinstance(new, CreatableTopic) else planner.plan_partitions(new)
     return caught.value.code
 
 
@@ -63,7 +63,7 @@ def test_refuses_all_other_names(name: str) -> None:
 
 
 def test_a_topic_takes_the_brokers_defaults() -> None:
-    topic = planner(3, num_partitions=4, default_replication_factor=2).plan_topic(NewTopic("t"))
+    topic = planner(3, num_partitions=4, default_replication_factor=2).plan_topic(CreatableTopic("t"))
     assert len(topic.partitions) == 4
     for partition in topic.partitions:
         assert len(partition.replicas) == 2
@@ -75,93 +75,96 @@ def test_a_topic_takes_the_brokers_defaults() -> None:
 @pytest.mark.parametrize(
     ("new", "code"),
     [
-        (NewTopic("t", partitions=0), ErrorCode.invalid_partitions),
-        (NewTopic("t", partitions=-2), ErrorCode.invalid_partitions),
-        (NewTopic("t", partitions=2**31 - 1), ErrorCode.invalid_partitions),
-        (NewTopic("t", replication_factor=0), ErrorCode.invalid_replication_factor),
-        (NewTopic("t", replication_factor=-2), ErrorCode.invalid_replication_factor),
-        (NewTopic("t", replication_factor=3), ErrorCode.invalid_replication_factor),
-        (NewTopic("t", replication_factor=32767), ErrorCode.invalid_replication_factor),
-        (NewTopic("t", configs={"retention.ms": "soon"}), ErrorCode.invalid_config),
-        (NewTopic("t", configs={"retention.ms": None}), ErrorCode.invalid_config),
-        (NewTopic("t", configs={"no.such": "1"}), ErrorCode.invalid_config),
-        (NewTopic("t", partitions=1, assignment=[(0, [1])]), ErrorCode.invalid_request),
-        (NewTopic("t", replication_factor=1, assignment=[(0, [1])]), ErrorCode.invalid_request),
-        (NewTopic("t", assignment=[(1, [1])]), ErrorCode.invalid_replica_assignment),
-        (NewTopic("t", assignment=[(0, [1]), (0, [2])]), ErrorCode.invalid_replica_assignment),
-        (NewTopic("t", assignment=[(0, [1]), (2, [1])]), ErrorCode.invalid_replica_assignment),
-        (NewTopic("t", assignment=[(-1, [1])]), ErrorCode.invalid_replica_assignment),
-        (NewTopic("t", assignment=[(0, [])]), ErrorCode.invalid_replica_assignment),
-        (NewTopic("t", assignment=[(0, [1, 1])]), ErrorCode.invalid_replica_assignment),
-        (NewTopic("t", assignment=[(0, [9])]), ErrorCode.invalid_replica_assignment),
-        (NewTopic("t", assignment=[(0, [1]), (1, [1, 2])]), ErrorCode.invalid_replica_assignment),
+        (CreatableTopic("t", partitions=0), ErrorCode.invalid_partitions),
+        (CreatableTopic("t", partitions=-2), ErrorCode.invalid_partitions),
+        (CreatableTopic("t", partitions=2**31 - 1), ErrorCode.invalid_partitions),
+        (CreatableTopic("t", replication_factor=0), ErrorCode.invalid_replication_factor),
+        (CreatableTopic("t", replication_factor=-2), ErrorCode.invalid_replication_factor),
+        (CreatableTopic("t", replication_factor=3), ErrorCode.invalid_replication_factor),
+        (CreatableTopic("t", replication_factor=32767), ErrorCode.invalid_replication_factor),
+        (CreatableTopic("t", configs={"retention.ms": "soon"}), ErrorCode.invalid_config),
+        (CreatableTopic("t", configs={"retention.ms": None}), ErrorCode.invalid_config),
+        (CreatableTopic("t", configs={"no.such": "1"}), ErrorCode.invalid_config),
+        (CreatableTopic("t", partitions=1, assignment=[(0, [1])]), ErrorCode.invalid_request),
+        (CreatableTopic("t", replication_factor=1, assignment=[(0, [1])]), ErrorCode.invalid_request),
+        (CreatableTopic("t", assignment=[(1, [1])]), ErrorCode.invalid_replica_assignment),
+        (CreatableTopic("t", assignment=[(0, [1]), (0, [2])]), ErrorCode.invalid_replica_assignment),
+        (CreatableTopic("t", assignment=[(0, [1]), (2, [1])]), ErrorCode.invalid_replica_assignment),
+        (CreatableTopic("t", assignment=[(-1, [1])]), ErrorCode.invalid_replica_assignment),
+        (CreatableTopic("t", assignment=[(0, [])]), ErrorCode.invalid_replica_assignment),
+        (CreatableTopic("t", assignment=[(0, [1, 1])]), ErrorCode.invalid_replica_assignment),
+        (CreatableTopic("t", assignment=[(0, [9])]), ErrorCode.invalid_replica_assignment),
+        (CreatableTopic("t", assignment=[(0, [1]), (1, [1, 2])]), ErrorCode.invalid_replica_assignment),
     ],
 )
-def test_refuses_with_kafkas_code(new: NewTopic, code: ErrorCode) -> None:
+def test_refuses_with_kafkas_code(new: CreatableTopic, code: ErrorCode) -> None:
     assert refusal(planner(2), new) is code
 
 
 def test_topics_can_be_created_while_a_broker_is_offline() -> None:
-    everywhere = planner(3).plan_topic(NewTopic("old", 2, 3))
+    everywhere = planner(3).plan_topic(CreatableTopic("old", 2, 3))
     image = image_of(2).with_topics([everywhere])
     planned = TopicPlanner(image, BrokerConfig({}), Random(1))
-    made = planned.plan_topic(NewTopic("new", 4, 3))
+    made = planned.plan_topic(CreatableTopic("new", 4, 3))
     for partition in made.partitions:
         assert set(partition.replicas) == {1, 2, 3}
         assert set(partition.isr) == {1, 2}
         assert partition.leader == partition.replicas[0] != 3
     more = planned.plan_partitions(NewPartitions("old", 3)).partitions[2]
     assert (set(more.replicas), set(more.isr)) == ({1, 2, 3}, {1, 2})
-    chosen = planned.plan_topic(NewTopic("chosen", assignment=[(0, (3, 2))])).partitions[0]
+    chosen = planned.plan_topic(CreatableTopic("chosen", assignment=[(0, (3, 2))])).partitions[0]
     assert (chosen.leader, chosen.replicas, chosen.isr) == (2, (3, 2), (2,))
     assert (
-        refusal(planned, NewTopic("nobody", assignment=[(0, (3,))])) is ErrorCode.invalid_replica_assignment
+        refusal(planned, CreatableTopic("nobody", assignment=[(0, (3,))]))
+        is ErrorCode.invalid_replica_assignment
     )
-    assert refusal(planned, NewTopic("four", 1, 4)) is ErrorCode.invalid_replication_factor
+    assert refusal(planned, CreatableTopic("four", 1, 4)) is ErrorCode.invalid_replication_factor
 
 
 def test_registered_brokers_are_preferred_to_offline_ones() -> None:
-    everywhere = planner(3).plan_topic(NewTopic("old", 2, 3))
+    everywhere = planner(3).plan_topic(CreatableTopic("old", 2, 3))
     planned = TopicPlanner(image_of(2).with_topics([everywhere]), BrokerConfig({}), Random(1))
     assert {
-        replica for each in planned.plan_topic(NewTopic("new", 6, 2)).partitions for replica in each.replicas
+        replica
+        for each in planned.plan_topic(CreatableTopic("new", 6, 2)).partitions
+        for replica in each.replicas
     } == {1, 2}
 
 
 def test_an_assignment_is_taken_as_given() -> None:
-    topic = planner(3).plan_topic(NewTopic("t", assignment=[(1, [3, 1]), (0, [2, 3])]))
+    topic = planner(3).plan_topic(CreatableTopic("t", assignment=[(1, [3, 1]), (0, [2, 3])]))
     assert [partition.replicas for partition in topic.partitions] == [(2, 3), (3, 1)]
 
 
 def test_duplicate_names_are_refused_also_within_a_request() -> None:
-    made = planner().plan_topic(NewTopic("a"))
+    made = planner().plan_topic(CreatableTopic("a"))
     both = planner(1, made)
-    assert refusal(both, NewTopic("a")) is ErrorCode.topic_already_exists
-    both.plan_topic(NewTopic("b"))
-    assert refusal(both, NewTopic("b")) is ErrorCode.topic_already_exists
+    assert refusal(both, CreatableTopic("a")) is ErrorCode.topic_already_exists
+    both.plan_topic(CreatableTopic("b"))
+    assert refusal(both, CreatableTopic("b")) is ErrorCode.topic_already_exists
 
 
 @pytest.mark.parametrize(("first", "second"), [("a.b", "a_b"), ("a_b", "a.b"), ("a._b", "a_.b")])
 def test_names_that_collide_in_metrics_are_refused(first: str, second: str) -> None:
     planned = planner()
-    planned.plan_topic(NewTopic(first))
-    assert refusal(planned, NewTopic(second)) is ErrorCode.invalid_topic_exception
-    assert refusal(planner(1, planner().plan_topic(NewTopic(first))), NewTopic(second)) is (
+    planned.plan_topic(CreatableTopic(first))
+    assert refusal(planned, CreatableTopic(second)) is ErrorCode.invalid_topic_exception
+    assert refusal(planner(1, planner().plan_topic(CreatableTopic(first))), CreatableTopic(second)) is (
         ErrorCode.invalid_topic_exception
     )
-    planned.plan_topic(NewTopic("a-b"))
+    planned.plan_topic(CreatableTopic("a-b"))
 
 
 def test_partition_limit_of_a_broker_is_enforced() -> None:
-    full = planner(1, planner().plan_topic(NewTopic("a", partitions=3)), max_partitions_per_broker=5)
-    assert refusal(full, NewTopic("b", partitions=3)) is ErrorCode.policy_violation
-    full.plan_topic(NewTopic("c", partitions=2))
-    assert refusal(full, NewTopic("d", partitions=1)) is ErrorCode.policy_violation
+    full = planner(1, planner().plan_topic(CreatableTopic("a", partitions=3)), max_partitions_per_broker=5)
+    assert refusal(full, CreatableTopic("b", partitions=3)) is ErrorCode.policy_violation
+    full.plan_topic(CreatableTopic("c", partitions=2))
+    assert refusal(full, CreatableTopic("d", partitions=1)) is ErrorCode.policy_violation
     assert refusal(full, NewPartitions("a", 4)) is ErrorCode.policy_violation
 
 
 def test_partitions_are_added_after_the_existing_ones() -> None:
-    topic = planner(2).plan_topic(NewTopic("t", partitions=2, replication_factor=2))
+    topic = planner(2).plan_topic(CreatableTopic("t", partitions=2, replication_factor=2))
     grown = planner(2, topic).plan_partitions(NewPartitions("t", 5))
     assert grown.partitions[:2] == topic.partitions
     assert len(grown.partitions) == 5
@@ -186,7 +189,7 @@ def test_partitions_are_added_after_the_existing_ones() -> None:
     ],
 )
 def test_a_wrong_increase_is_refused_with_kafkas_code(new: NewPartitions, code: ErrorCode) -> None:
-    topic = planner(2).plan_topic(NewTopic("t", partitions=2))
+    topic = planner(2).plan_topic(CreatableTopic("t", partitions=2))
     assert refusal(planner(2, topic), new) is code
 
 

@@ -51,7 +51,7 @@ from penstock.cluster.topic_writes import (
     deletion,
     growth,
 )
-from penstock.cluster.topics import USE_DEFAULT, NewPartitions, NewTopic, TopicPlanner
+from penstock.cluster.topics import USE_DEFAULT, CreatableTopic, NewPartitions, TopicPlanner
 from penstock.config import MAX_TOPICS_PER_REQUEST, NUM_PARTITIONS
 from penstock.config.resources import ConfigResourceType
 from penstock.errors import BrokerError, ConfigError, ErrorCode, StorageError, UnknownOutcome
@@ -77,13 +77,13 @@ class Administration:
         self._random = random
 
     async def create_topics(
-        self, new_topics: Sequence[NewTopic], *, validate_only: bool = False
+        self, new_topics: Sequence[CreatableTopic], *, validate_only: bool = False
     ) -> list[TopicImage | BrokerError]:
         """Create topics. Returns the new topic or the error for each request, in order."""
         repeated = repeated_in([new.name for new in new_topics])
 
         def decide(
-            batch: Sequence[NewTopic], image: ClusterImage
+            batch: Sequence[CreatableTopic], image: ClusterImage
         ) -> MetadataChange[list[TopicImage | BrokerError]]:
             planner = TopicPlanner(image, self._metadata.config, self._random)
             plans = [attempt(partial(self._plan, planner), new, new.name in repeated) for new in batch]
@@ -222,7 +222,7 @@ class Administration:
         except (StoreUnreachable, UnknownOutcome) as error:
             raise BrokerError(ErrorCode.request_timed_out, UNCLEAR) from error
 
-    def _plan(self, planner: TopicPlanner, new: NewTopic) -> TopicImage:
+    def _plan(self, planner: TopicPlanner, new: CreatableTopic) -> TopicImage:
         topic = planner.plan_topic(new)
         _fitting(encode_topic(topic))
         return topic
@@ -275,7 +275,7 @@ class Administration:
             except ConfigError as error:
                 raise BrokerError(ErrorCode.invalid_request, str(error)) from error
 
-    def _size_of(self, new: NewTopic) -> int:
+    def _size_of(self, new: CreatableTopic) -> int:
         settings = sum(len(name) + len(value or "") for name, value in new.configs.items())
         partitions = (
             self._metadata.config[NUM_PARTITIONS] if new.partitions == USE_DEFAULT else new.partitions

@@ -6,7 +6,7 @@ Clients may not produce to them, and may not create, delete, truncate or extend 
 
 from __future__ import annotations
 
-from penstock.cluster.topics import NewTopic
+from penstock.cluster.topics import CreatableTopic
 from penstock.config import (
     OFFSETS_TOPIC_NUM_PARTITIONS,
     OFFSETS_TOPIC_REPLICATION_FACTOR,
@@ -48,8 +48,8 @@ def refuse_internal(topic: str) -> None:
         )
 
 
-def new_offsets_topic(config: BrokerConfig) -> NewTopic:
-    return NewTopic(
+def new_offsets_topic(config: BrokerConfig) -> CreatableTopic:
+    return CreatableTopic(
         OFFSETS_TOPIC,
         config[OFFSETS_TOPIC_NUM_PARTITIONS],
         config[OFFSETS_TOPIC_REPLICATION_FACTOR],
@@ -57,8 +57,8 @@ def new_offsets_topic(config: BrokerConfig) -> NewTopic:
     )
 
 
-def new_transactions_topic(config: BrokerConfig) -> NewTopic:
-    return NewTopic(
+def new_transactions_topic(config: BrokerConfig) -> CreatableTopic:
+    return CreatableTopic(
         TRANSACTIONS_TOPIC,
         config[TRANSACTION_STATE_LOG_NUM_PARTITIONS],
         config[TRANSACTION_STATE_LOG_REPLICATION_FACTOR],

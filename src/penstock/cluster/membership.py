@@ -29,7 +29,7 @@ from penstock.cluster.image import ClusterImage, RegisteredBroker
 from penstock.cluster.loading import decode_broker, encode_broker
 from penstock.cluster.metadata import ClusterMetadata
 from penstock.cluster.metadata_change import MetadataChange
-from penstock.cluster.rejoining import LogState, rejoin_rule
+from penstock.cluster.rejoining import LogCondition, rejoin_rule
 from penstock.cluster.topic_writes import Writes
 from penstock.errors import BrokerError, ErrorCode, UnknownOutcome
 from penstock.model import BrokerEpoch, BrokerId, TopicPartition
@@ -89,16 +89,16 @@ class Membership:
         is_same_disk = last is None or last.directory_id == identity.directory_id
         is_whole = identity.is_whole(last)
 
-        def log_state_of(name: TopicPartition) -> LogState:
+        def log_condition_of(name: TopicPartition) -> LogCondition:
             if has_vanished(name):
-                return LogState.PARTIAL if has_log(name) else LogState.VANISHED
+                return LogCondition.PARTIAL if has_log(name) else LogCondition.VANISHED
             if is_whole:
-                return LogState.COMPLETE
+                return LogCondition.COMPLETE
             if is_same_disk:
-                return LogState.UNCERTAIN
-            return LogState.PARTIAL if has_log(name) else LogState.MISSING
+                return LogCondition.UNCERTAIN
+            return LogCondition.PARTIAL if has_log(name) else LogCondition.MISSING
 
-        rule = rejoin_rule(self._node_id, log_state_of, self._metadata.config)
+        rule = rejoin_rule(self._node_id, log_condition_of, self._metadata.config)
         if not is_whole or leaders.affected(self._metadata.image, self._metadata.image.topics, rule):
             await self._invalidate_last_registration()
             await self._await_removal_from_in_sync_sets()

@@ -38,7 +38,7 @@ class ElectionType(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Reassignment:
+class ReassignmentRequest:
     name: TopicPartition
     target: tuple[BrokerId, ...] | None
     """New replicas; None cancels the reassignment in progress."""
@@ -51,7 +51,7 @@ class PartitionAdministration:
         self._log = log
 
     async def reassign(
-        self, wanted: Sequence[Reassignment], *, may_change_count: bool = True
+        self, wanted: Sequence[ReassignmentRequest], *, may_change_count: bool = True
     ) -> list[BrokerError | None]:
         """Start or cancel reassignments. Returns None or the error for each, in order."""
 

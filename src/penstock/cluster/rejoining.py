@@ -19,7 +19,7 @@ from penstock.config import DURABILITY, BrokerConfig, Durability, TopicConfig
 from penstock.model import BrokerId, TopicPartition
 
 
-class LogState(Enum):
+class LogCondition(Enum):
     """State of a replica's log when its broker starts."""
 
     COMPLETE = auto()
@@ -35,11 +35,11 @@ class LogState(Enum):
 
     @property
     def has_log(self) -> bool:
-        return self in (LogState.COMPLETE, LogState.UNCERTAIN, LogState.PARTIAL)
+        return self in (LogCondition.COMPLETE, LogCondition.UNCERTAIN, LogCondition.PARTIAL)
 
 
 def rejoin_rule(
-    broker: BrokerId, log_state_of: Callable[[TopicPartition], LogState], config: BrokerConfig
+    broker: BrokerId, log_condition_of: Callable[[TopicPartition], LogCondition], config: BrokerConfig
 ) -> Rule:
     """Rule to apply before this broker registers, by the state of each log.
 
@@ -49,29 +49,29 @@ def rejoin_rule(
     """
 
     def rule(image: ClusterImage, name: TopicPartition, partition: PartitionState) -> PartitionState | None:
-        log_state = log_state_of(name)
-        if log_state is LogState.COMPLETE:
+        log_condition = log_condition_of(name)
+        if log_condition is LogCondition.COMPLETE:
             return None
         durability = TopicConfig(config, image.topics[name.topic].configs)[DURABILITY]
-        is_durable = log_state is LogState.UNCERTAIN and durability is Durability.FSYNC
-        after = partition if is_durable else _demote(partition, broker, log_state)
+        is_durable = log_condition is LogCondition.UNCERTAIN and durability is Durability.FSYNC
+        after = partition if is_durable else _demote(partition, broker, log_condition)
         rest = tuple(member for member in partition.isr if member != broker)
         if broker in partition.isr:
             if rest:
                 after = _leave(image, after, broker, rest)
                 if not _can_commit(image, after, min_in_sync(image, name, config)):
-                    after = _keep(after, broker, log_state, is_durable=is_durable)
+                    after = _keep(after, broker, log_condition, is_durable=is_durable)
             else:
-                after = _yield(image, after, broker, log_state, durability)
+                after = _yield(image, after, broker, log_condition, durability)
         return None if after == partition else after
 
     return rule
 
 
-def _demote(partition: PartitionState, broker: BrokerId, log_state: LogState) -> PartitionState:
+def _demote(partition: PartitionState, broker: BrokerId, log_condition: LogCondition) -> PartitionState:
     """Turn an eligible leader that may lack committed records into a last resort; without a log, remove it."""
     resorts = partition.last_resort
-    if not log_state.has_log:
+    if not log_condition.has_log:
         resorts = _without(resorts, broker)
     elif broker in partition.eligible and broker not in resorts:
         resorts = (*resorts, broker)
@@ -91,12 +91,12 @@ def _can_commit(image: ClusterImage, partition: PartitionState, min_in_sync: int
 
 
 def _keep(
-    partition: PartitionState, broker: BrokerId, log_state: LogState, *, is_durable: bool
+    partition: PartitionState, broker: BrokerId, log_condition: LogCondition, *, is_durable: bool
 ) -> PartitionState:
     """Record a replica that left as a possible leader: nothing has been committed since."""
     if is_durable:
         return replace(partition, eligible=(*_without(partition.eligible, broker), broker))
-    if log_state.has_log:
+    if log_condition.has_log:
         return replace(partition, last_resort=(*_without(partition.last_resort, broker), broker))
     return partition
 
@@ -105,7 +105,7 @@ def _yield(
     image: ClusterImage,
     partition: PartitionState,
     broker: BrokerId,
-    log_state: LogState,
+    log_condition: LogCondition,
     durability: Durability,
 ) -> PartitionState:
     """Let the only member of the in-sync set give its place to replicas that have more records, if there are
@@ -115,21 +115,23 @@ def _yield(
     with durability=os. Otherwise eligible leaders have more. A last resort has more than a lost log. With
     neither, the rest of the log leads; a new disk does not, until an operator decides.
     """
-    if partition.eligible and (log_state is not LogState.UNCERTAIN or durability is Durability.OS):
-        resorts = (*partition.last_resort, broker) if log_state.has_log else partition.last_resort
+    if partition.eligible and (log_condition is not LogCondition.UNCERTAIN or durability is Durability.OS):
+        resorts = (*partition.last_resort, broker) if log_condition.has_log else partition.last_resort
         leader = first_alive(image, partition, partition.eligible)
         yielded = replace(
             partition, isr=partition.eligible, eligible=(), last_resort=resorts, sole_end=NO_OFFSET
         )
         return led_by(yielded, leader)
-    if log_state.has_log:
+    if log_condition.has_log:
         return partition
     if partition.last_resort:
         leader = first_alive(image, partition, partition.last_resort)
         chosen = partition.last_resort[0] if leader == NO_LEADER else leader
         resorts = _without(partition.last_resort, chosen)
         return mark_unclean(led_by(replace(partition, isr=(chosen,), last_resort=resorts), leader))
-    return partition if log_state is LogState.VANISHED else led_by(replace(partition, isr=()), NO_LEADER)
+    return (
+        partition if log_condition is LogCondition.VANISHED else led_by(replace(partition, isr=()), NO_LEADER)
+    )
 
 
 def _without(members: tuple[BrokerId, ...], broker: BrokerId) -> tuple[BrokerId, ...]:

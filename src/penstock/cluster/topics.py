@@ -42,7 +42,7 @@ Assignment = Sequence[tuple[int, Sequence[int]]]
 
 
 @dataclass(frozen=True, slots=True)
-class NewTopic:
+class CreatableTopic:
     name: str
     partitions: int = USE_DEFAULT
     replication_factor: int = USE_DEFAULT
@@ -94,7 +94,7 @@ class TopicPlanner:
     def _known_brokers(self) -> frozenset[BrokerId]:
         return self._image.known_brokers
 
-    def plan_topic(self, new: NewTopic) -> TopicImage:
+    def plan_topic(self, new: CreatableTopic) -> TopicImage:
         """Planned topic."""
         check_topic_name(new.name)
         self._check_not_taken(new.name)
@@ -153,7 +153,7 @@ class TopicPlanner:
             raise BrokerError(ErrorCode.invalid_config, str(error)) from error
         return values
 
-    def _place(self, new: NewTopic) -> list[tuple[BrokerId, ...]]:
+    def _place(self, new: CreatableTopic) -> list[tuple[BrokerId, ...]]:
         if new.assignment:
             return self._check_assignment(new)
         replication_factor = new.replication_factor
@@ -215,7 +215,7 @@ class TopicPlanner:
                 f"{partitions} partitions are more than max.partitions.per.topic ({most})",
             )
 
-    def _check_assignment(self, new: NewTopic) -> list[tuple[BrokerId, ...]]:
+    def _check_assignment(self, new: CreatableTopic) -> list[tuple[BrokerId, ...]]:
         if new.partitions != USE_DEFAULT or new.replication_factor != USE_DEFAULT:
             raise BrokerError(
                 ErrorCode.invalid_request,

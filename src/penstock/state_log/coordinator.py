@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Generic, TypeVar, cast
 
 from penstock.cluster.image import ImageChange
-from penstock.cluster.topics import NewTopic
+from penstock.cluster.topics import CreatableTopic
 from penstock.config import BrokerConfig
 from penstock.model import BrokerId
 from penstock.replication.replica import Replica
@@ -25,7 +25,7 @@ S = TypeVar("S", bound=Shard[Any])
 
 class Coordinator(ABC, Generic[S]):
     def __init__(
-        self, context: CoordinatorContext, topic: str, make_topic: Callable[[BrokerConfig], NewTopic]
+        self, context: CoordinatorContext, topic: str, make_topic: Callable[[BrokerConfig], CreatableTopic]
     ) -> None:
         self.timers = Timers(context.clock, self._on_due)
         self.unknown_records = 0

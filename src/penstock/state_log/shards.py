@@ -19,7 +19,7 @@ from penstock.clock import Clock
 from penstock.cluster.administration import Administration
 from penstock.cluster.image import NO_LEADER, TopicImage
 from penstock.cluster.metadata import ClusterMetadata
-from penstock.cluster.topics import NewTopic
+from penstock.cluster.topics import CreatableTopic
 from penstock.config import BrokerConfig
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import BrokerId, LeaderEpoch, Offset
@@ -56,7 +56,7 @@ class Shards(Generic[S]):
     def __init__(
         self,
         topic: str,
-        make_topic: Callable[[BrokerConfig], NewTopic],
+        make_topic: Callable[[BrokerConfig], CreatableTopic],
         context: CoordinatorContext,
         load: Callable[[int, Replica], Awaitable[S]],
         on_loaded: Callable[[S], Awaitable[None]],

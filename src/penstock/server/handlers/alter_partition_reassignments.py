@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from penstock.cluster.partition_admin import Reassignment, check_named
+from penstock.cluster.partition_admin import ReassignmentRequest, check_named
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import BrokerId, TopicPartition
 from penstock.server.dispatch import Api, Fields, Request
@@ -21,7 +21,7 @@ async def handle(request: Request, message: Any) -> Fields:
     except BrokerError as error:
         return _fields(may_change_count, error, [])
     wanted = [
-        Reassignment(TopicPartition(topic.name, asked.partition_index), _target(asked.replicas))
+        ReassignmentRequest(TopicPartition(topic.name, asked.partition_index), _target(asked.replicas))
         for topic in message.topics
         for asked in topic.partitions
     ]

@@ -6,7 +6,7 @@ from typing import Any
 
 from penstock.cluster.image import TopicImage
 from penstock.cluster.internal_topics import refuse_internal
-from penstock.cluster.topics import NewTopic
+from penstock.cluster.topics import CreatableTopic
 from penstock.config import TOPIC_OPTIONS, Option, TopicConfig
 from penstock.errors import BrokerError, ErrorCode
 from penstock.server.dispatch import Api, Fields, Request
@@ -50,8 +50,8 @@ def _refusal(request: Request, topic: str) -> BrokerError | None:
     return None
 
 
-def _new_topic(asked: Any) -> NewTopic:
-    return NewTopic(
+def _new_topic(asked: Any) -> CreatableTopic:
+    return CreatableTopic(
         asked.name,
         asked.num_partitions,
         asked.replication_factor,

@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.cluster.image import NO_LEADER, ClusterImage, TopicImage
 from penstock.cluster.internal_topics import is_internal, is_reserved
-from penstock.cluster.topics import NewTopic, check_topic_name
+from penstock.cluster.topics import CreatableTopic, check_topic_name
 from penstock.config import AUTO_CREATE_TOPICS_ENABLE
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import TopicId, TopicPartition
@@ -86,7 +86,7 @@ async def _answer_soon(request: Request, message: Any, asked: Asked) -> Fields:
 async def _create_and_answer(
     request: Request, message: Any, asked: Asked | None, missing: list[str]
 ) -> Fields:
-    change = request.context.administration.create_topics([NewTopic(name) for name in missing])
+    change = request.context.administration.create_topics([CreatableTopic(name) for name in missing])
     results = await carried_out(request, change, len(missing))
     refusals = {
         name: result.code
