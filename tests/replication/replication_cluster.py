@@ -1,6 +1,8 @@
-"""Several brokers' replicas in one process: real logs, real Fetch handlers over TCP, and a stand-in for the controller.
+"""Replicas of several brokers in one process: real logs, real Fetch handlers over TCP, and a stand-in for the
+controller.
 
-The stand-in is the store: it records partitions with their versions, and shows every image to every broker that it can
+The stand-in is the store: it records partitions with their versions, and shows every image to every broker
+that it can
 reach.
 """
 
@@ -51,7 +53,7 @@ WAIT_SECONDS = 20.0
 
 
 class WallClock(SystemClock):
-    """The clock of all brokers, whose wall time a test may set."""
+    """Clock of all brokers, whose wall time a test may set."""
 
     ahead_ms = 0
 
@@ -65,7 +67,7 @@ class Metadata:
 
 
 class Node:
-    """One broker as far as replication goes."""
+    """Replication part of one broker."""
 
     def __init__(self, cluster: Cluster, node_id: int, directory: Path) -> None:
         self.id = BrokerId(node_id)
@@ -144,7 +146,7 @@ class Node:
         return self.replicas._replicas[TOPIC, index]
 
     def content(self, index: int, below: int) -> bytes:
-        """The bytes of the log, up to the last batch that begins below."""
+        """Bytes of the log, up to the last batch with a base offset below `end`."""
         log, offset, found = self.replica(index).log, Offset(0), bytearray()
         while offset < min(below, log.log_end_offset):
             part = log.read(offset, 1 << 20, below=Offset(below), at_least_one=True, wait=True).read()
@@ -196,7 +198,7 @@ class Cluster:
         await self.settled()
 
     async def add(self, node_id: int) -> Node:
-        """A broker registers, again or for the first time."""
+        """Register a broker, again or for the first time."""
         node = Node(self, node_id, self.directory / str(node_id))
         await node.start()
         self.epoch += 1
@@ -208,7 +210,7 @@ class Cluster:
         return node
 
     async def remove(self, node_id: int) -> None:
-        """A broker stops; the others hear of it."""
+        """Stop a broker and show the others an image without it."""
         node = self.nodes.pop(BrokerId(node_id))
         await node.stop()
         brokers = {key: broker for key, broker in self.image.brokers.items() if key != node_id}
@@ -288,7 +290,7 @@ class Cluster:
     def append(
         self, *values: bytes, index: int = 0, replica: Replica | None = None
     ) -> asyncio.Future[Exception | None]:
-        """Append a batch; the future says when it is committed, or why not."""
+        """Append a batch; the future ends when it is committed or refused."""
         replica = replica or self.leader(index)
         batch = memoryview(build_batch([NewRecord(None, value, 1_700_000_000_000) for value in values]))
         info = replica.append_as_leader(batch, read_header(batch), SystemClock().now_ms())
@@ -302,7 +304,7 @@ class Cluster:
         assert outcome is None, outcome
 
     async def same(self, index: int = 0) -> None:
-        """Wait until all living replicas have the same bytes and the same high watermark."""
+        """Wait until all running replicas have the same bytes and the same high watermark."""
         replicas = [node.replica(index) for node in self.nodes.values()]
         leader = self.leader(index)
         await eventually_async(

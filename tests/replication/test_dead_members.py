@@ -1,4 +1,4 @@
-"""Members of an in-sync set that die leave it at once: nothing waits for them until a tick, or for another write."""
+"""Dead members of an in-sync set leave it at once: no commit waits for a tick, or for another write."""
 
 from __future__ import annotations
 
@@ -44,9 +44,7 @@ def run(
 
 
 @pytest.mark.parametrize("machines", [APART, TOGETHER])
-def test_a_follower_that_died_with_everything_holds_up_no_later_write(
-    tmp_path: Path, machines: dict[int, str]
-) -> None:
+def test_dead_follower_without_lag_delays_no_later_write(tmp_path: Path, machines: dict[int, str]) -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.remove(3)
         await cluster.settled()
@@ -57,9 +55,7 @@ def test_a_follower_that_died_with_everything_holds_up_no_later_write(
 
 
 @pytest.mark.parametrize("machines", [APART, TOGETHER])
-def test_a_leader_that_died_holds_up_no_write_to_its_successor(
-    tmp_path: Path, machines: dict[int, str]
-) -> None:
+def test_dead_leader_delays_no_write_to_the_next_leader(tmp_path: Path, machines: dict[int, str]) -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.remove(1)
         await cluster.elect(2)
@@ -69,8 +65,8 @@ def test_a_leader_that_died_holds_up_no_write_to_its_successor(
     run(tmp_path, machines, scenario)
 
 
-def test_the_dead_leave_all_sets_at_once_before_anything_waits_for_them(tmp_path: Path) -> None:
-    """A client that writes to many partitions, a few at a time, would wait for each few anew."""
+def test_dead_brokers_leave_all_in_sync_sets_before_a_write_waits(tmp_path: Path) -> None:
+    """A client that writes to many partitions, a few at a time, would wait once for each few."""
 
     async def scenario(cluster: Cluster) -> None:
         await cluster.produce(b"before", index=1)
@@ -83,8 +79,8 @@ def test_the_dead_leave_all_sets_at_once_before_anything_waits_for_them(tmp_path
     run(tmp_path, APART, scenario, partitions=2)
 
 
-def test_what_a_machine_has_that_is_left_alone_is_committed_without_another_write(tmp_path: Path) -> None:
-    """Its follower was not asked to fsync while there were two machines; now only what is fsynced counts."""
+def test_records_of_the_last_machine_are_committed_without_another_write(tmp_path: Path) -> None:
+    """The follower was not asked to fsync while there were two machines; now only fsynced records count."""
 
     async def scenario(cluster: Cluster) -> None:
         await cluster.nodes[BrokerId(3)].replicas._fetchers.stop()
@@ -100,7 +96,7 @@ def test_what_a_machine_has_that_is_left_alone_is_committed_without_another_writ
     run(tmp_path, {1: "one", 2: "one", 3: "two"}, scenario)
 
 
-def test_a_follower_tells_its_next_leader_too_when_what_it_has_is_durable(tmp_path: Path) -> None:
+def test_follower_reports_its_flushed_offset_to_the_next_leader(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         follower = cluster.nodes[BrokerId(2)]
         flush, release = follower.threads.run, asyncio.Event()

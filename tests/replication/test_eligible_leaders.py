@@ -1,4 +1,4 @@
-"""Commits below min.insync.replicas: nothing is committed that the eligible leaders lack."""
+"""Commits below min.insync.replicas: no record is committed that the eligible leaders lack."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ TWO_IN_SYNC = {"min.insync.replicas": "2"}
 
 
 async def leave_alone(cluster: Cluster) -> None:
-    """Broker 1 is alone in sync; 2 and 3 are gone."""
+    """Leave broker 1 alone in the in-sync set; 2 and 3 are stopped."""
     await cluster.remove(2)
     await cluster.remove(3)
     await eventually_async(lambda: cluster.state().isr == (1,), "one is in sync")
 
 
-def test_nothing_is_committed_below_min_in_sync(tmp_path: Path) -> None:
+def test_no_record_is_committed_under_min_isr(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.produce(b"by three")
         await leave_alone(cluster)

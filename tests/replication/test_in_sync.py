@@ -1,4 +1,4 @@
-"""The in-sync set as its leader sees it, beside a store whose writes may be refused, late, or end nobody knows how."""
+"""In-sync set of a leader, with a store whose writes may be refused, late, or of unknown outcome."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def committed(leader: InSync, log_end: int = 10, flushed: int = 10) -> int:
     return leader.committed_end(Offset(log_end), Offset(flushed), Durability.AUTO)
 
 
-def test_a_follower_joins_with_everything_that_may_be_committed() -> None:
+def test_follower_joins_with_all_records_that_may_be_committed() -> None:
     leader = in_sync(A)
     fetch(leader, B, 6)
     assert propose(leader, high_watermark=7) is None
@@ -76,7 +76,7 @@ def test_a_follower_joins_with_everything_that_may_be_committed() -> None:
 
 
 def test_a_follower_joins_only_from_the_start_of_the_epoch_on() -> None:
-    """A new leader's high watermark may be behind what its predecessor committed (KAFKA-7128)."""
+    """The high watermark of a new leader may be lower than that of its predecessor (KAFKA-7128)."""
     leader = in_sync(A, epoch_start=9)
     fetch(leader, B, 8)
     assert propose(leader, high_watermark=5) is None
@@ -84,12 +84,12 @@ def test_a_follower_joins_only_from_the_start_of_the_epoch_on() -> None:
     assert propose(leader, high_watermark=5) is not None
 
 
-def test_follower_with_a_damaged_log_does_not_join_until_it_is_whole() -> None:
+def test_follower_with_a_damaged_log_joins_only_after_the_repair() -> None:
     leader = in_sync(A)
     leader.on_damage(B, BrokerEpoch(1), is_damaged=True)
     fetch(leader, B, 10)
     assert propose(leader, high_watermark=7) is None
-    leader.on_damage(B, BrokerEpoch(0), is_damaged=False)  # of a former life
+    leader.on_damage(B, BrokerEpoch(0), is_damaged=False)  # old broker epoch
     assert propose(leader, high_watermark=7) is None
     leader.on_damage(B, BrokerEpoch(1), is_damaged=False)
     change = propose(leader, high_watermark=7)
@@ -119,7 +119,7 @@ def test_a_smaller_set_counts_only_when_it_is_recorded() -> None:
     assert committed(leader) == 10
 
 
-def test_after_an_unknown_end_both_sets_count_until_another_write_settles_it() -> None:
+def test_both_sets_count_after_an_unknown_outcome_until_another_write() -> None:
     leader = in_sync(A, B)
     fetch(leader, B, 4)
     change = propose(leader, high_watermark=4, now_ms=500)
@@ -135,11 +135,11 @@ def test_after_an_unknown_end_both_sets_count_until_another_write_settles_it() -
     assert committed(leader, flushed=8) == 10
 
 
-def test_a_late_answer_to_an_earlier_change_settles_nothing() -> None:
+def test_late_outcome_of_an_earlier_change_is_ignored() -> None:
     leader = in_sync(A, B)
     change = propose(leader, high_watermark=0, now_ms=500)
     assert change is not None
-    leader.recorded_as(frozenset((A, B)), 6)  # by somebody else
+    leader.recorded_as(frozenset((A, B)), 6)  # written by another broker
     fetch(leader, B, 3)
     second = propose(leader, high_watermark=0, now_ms=500)
     assert second is not None
@@ -147,7 +147,7 @@ def test_a_late_answer_to_an_earlier_change_settles_nothing() -> None:
     assert propose(leader, high_watermark=0, now_ms=500) is None, "the second is still under way"
 
 
-def test_a_former_life_of_a_broker_is_not_believed() -> None:
+def test_fetch_of_an_old_broker_epoch_is_ignored() -> None:
     leader = in_sync(A, B)
     assert fetch(leader, B, 3, epoch=2)
     assert not fetch(leader, B, 9, epoch=1)
@@ -155,7 +155,7 @@ def test_a_former_life_of_a_broker_is_not_believed() -> None:
     assert not fetch(leader, BrokerId(9), 9)
 
 
-def test_one_that_registered_anew_joins_only_when_it_has_fetched_since() -> None:
+def test_reregistered_broker_joins_only_after_a_new_fetch() -> None:
     leader = in_sync(A)
     fetch(leader, B, 10)
     assert propose(leader, high_watermark=10, alive={**ALIVE, B: BrokerEpoch(2)}) is None
@@ -163,7 +163,7 @@ def test_one_that_registered_anew_joins_only_when_it_has_fetched_since() -> None
     assert propose(leader, high_watermark=10, alive={**ALIVE, B: BrokerEpoch(2)}) is not None
 
 
-def test_a_slow_follower_leaves_after_the_lag_time_and_a_dead_one_at_once() -> None:
+def test_slow_follower_leaves_after_the_lag_time_and_dead_one_at_once() -> None:
     leader = in_sync(A, B)
     fetch(leader, B, 10, now_ms=50)
     assert propose(leader, high_watermark=10, log_end=11, now_ms=150) is None
@@ -174,23 +174,23 @@ def test_a_slow_follower_leaves_after_the_lag_time_and_a_dead_one_at_once() -> N
     assert propose(leader, high_watermark=10, now_ms=51, alive={A: BrokerEpoch(1)}) is not None
 
 
-def test_a_follower_that_keeps_up_with_a_busy_leader_stays() -> None:
-    """Always one fetch behind is in step."""
+def test_follower_that_keeps_up_with_a_busy_leader_stays_in_sync() -> None:
+    """A follower that is always one fetch behind is in sync."""
     leader = in_sync(A, B)
     for turn in range(50):
         fetch(leader, B, turn, log_end=turn + 1, now_ms=turn * 20)
         assert propose(leader, high_watermark=turn, log_end=turn + 1, now_ms=turn * 20) is None
 
 
-def test_a_follower_that_is_always_a_few_fetches_behind_stays() -> None:
-    """Producers that have more under way than a fetch brings, for longer than the lag time."""
+def test_follower_that_is_always_a_few_fetches_behind_stays_in_sync() -> None:
+    """Producers have more batches under way than a fetch returns, for longer than the lag time."""
     leader = in_sync(A, B)
     for turn in range(50):
         fetch(leader, B, turn, log_end=turn + 3, now_ms=turn * 20)
         assert propose(leader, high_watermark=turn, log_end=turn + 3, now_ms=turn * 20) is None
 
 
-def test_a_follower_that_falls_further_behind_leaves() -> None:
+def test_follower_that_falls_further_behind_leaves_the_set() -> None:
     leader = in_sync(A, B)
     changes = []
     for turn in range(50):
@@ -199,7 +199,7 @@ def test_a_follower_that_falls_further_behind_leaves() -> None:
     assert any(changes)
 
 
-def test_before_a_set_of_one_machine_is_written_the_leader_flushes() -> None:
+def test_leader_flushes_before_a_set_on_one_machine_is_written() -> None:
     leader = in_sync(A, B)
     change = propose(leader, high_watermark=0, flushed=4, now_ms=500)
     assert change is not None
@@ -210,7 +210,7 @@ def test_before_a_set_of_one_machine_is_written_the_leader_flushes() -> None:
     assert change.flush_to is None
 
 
-def test_who_leaves_goes_at_once_though_in_step_and_does_not_come_back() -> None:
+def test_leaving_member_is_removed_at_once_and_does_not_rejoin() -> None:
     leader = in_sync(A, B, C)
     for follower in (B, C):
         fetch(leader, follower, 10)
@@ -228,7 +228,7 @@ def test_who_leaves_goes_at_once_though_in_step_and_does_not_come_back() -> None
     assert change.members == ALL
 
 
-def test_one_that_leaves_is_vouched_for_by_the_disk_of_the_last_machine() -> None:
+def test_leader_flushes_before_the_last_follower_leaves() -> None:
     leader = in_sync(A, B)
     fetch(leader, B, 10)
     leader.set_leaving(frozenset({B}))
@@ -237,8 +237,8 @@ def test_one_that_leaves_is_vouched_for_by_the_disk_of_the_last_machine() -> Non
     assert (change.members, change.flush_to) == ({A}, 10)
 
 
-def test_members_on_one_machine_count_by_what_they_have_fsynced() -> None:
-    """One loss of power takes them all, and whichever comes back last may be the one that is left."""
+def test_members_on_one_machine_count_by_their_flushed_offset() -> None:
+    """One power loss takes all members, and the one that comes back last may be the only one left."""
     together = {A: "m", B: "m"}
     leader = in_sync(A, B, machines=together)
     fetch(leader, B, 10, flushed=6)
@@ -250,7 +250,7 @@ def test_members_on_one_machine_count_by_what_they_have_fsynced() -> None:
     assert propose(leader, high_watermark=7) is not None
 
 
-def test_a_member_that_has_not_yet_said_what_it_has_is_waited_for() -> None:
+def test_member_that_has_not_fetched_yet_stays_for_the_lag_time() -> None:
     leader = in_sync(A, B, machines={A: "m", B: "m"})
     assert propose(leader, high_watermark=0, now_ms=50) is None
     assert propose(leader, high_watermark=0, now_ms=500) is not None
@@ -267,7 +267,7 @@ class Offsets:
 
 @dataclass
 class Store:
-    """The recorded set; writes reach it late, in any order, and their senders hear of it or not."""
+    """Recorded set. Writes reach it late, in any order, and their senders may not hear of the outcome."""
 
     members: frozenset[BrokerId]
     version: int = 0
@@ -326,7 +326,7 @@ class Model:
             self.store.under_way.append(change)
 
     def write(self) -> None:
-        """A write reaches the store, and perhaps its sender hears of that."""
+        """Apply a write in the store; its sender may hear of it."""
         if not self.store.under_way:
             return
         change = self.store.under_way.pop(self.random.randrange(len(self.store.under_way)))
@@ -344,7 +344,7 @@ class Model:
         self.leader.on_in_sync()
 
     def leave(self) -> None:
-        """A broker that restarts takes itself out; the store tells the leader some time later."""
+        """Remove a restarting broker from the set; the leader hears of it later."""
         gone = self.random.choice((B, C))
         if len(self.store.members - {gone}) == 2:
             self.store.members -= {gone}
@@ -358,7 +358,7 @@ class Model:
         self.now_ms += self.random.randrange(2 * LAG_MS)
 
     def possible(self) -> list[frozenset[BrokerId]]:
-        """Every set that is recorded, or can come to be by a write under way."""
+        """Sets that are recorded, or that a write under way may record."""
         return [
             self.store.members,
             *(
@@ -398,16 +398,14 @@ STEPS = [
 @pytest.mark.parametrize("durability", list(Durability))
 @settings(max_examples=300, deadline=None)
 @given(seed=st.integers(0, 2**32))
-def test_what_is_committed_is_held_by_every_set_that_may_be_recorded(
-    durability: Durability, seed: int
-) -> None:
+def test_committed_records_are_in_every_possible_in_sync_set(durability: Durability, seed: int) -> None:
     random = Random(seed)
     model = Model(random, durability)
     seen = 0
     for _ in range(120):
         random.choice(STEPS)(model)
         if durability is Durability.OS and random.random() < 0.05:
-            model.leave()  # elsewhere it may leave one machine, which the leader then has still to flush
+            model.leave()  # with other durabilities one machine may be left, which the leader would have to flush first
         model.check(durability)
         assert model.logs[A].high_watermark >= seen
         seen = model.logs[A].high_watermark

@@ -1,4 +1,4 @@
-"""Lookups by key at a replica's log: who waits, who is woken, who is told that it is over."""
+"""Lookups by key in a replica's log: waiting, waking and ending."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WAIT_MS = 60_000
 
 
 class HeldThreads:
-    """Work that is done when the test says so."""
+    """Threads whose work is done when the test says so."""
 
     def __init__(self) -> None:
         self.jobs: list[tuple[asyncio.Future[Any], Callable[[], Any]]] = []
@@ -74,7 +74,7 @@ class Bench:
         self.keyed.on_high_watermark()
 
 
-async def test_a_record_wakes_those_who_wait_for_its_key_when_it_is_committed(tmp_path: Path) -> None:
+async def test_committed_record_wakes_lookups_of_its_key(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     for key in (b"ann", b"bob"):
         bench.look_up(key)
@@ -99,7 +99,7 @@ async def test_appends_cost_nothing_while_nobody_waits(tmp_path: Path) -> None:
     assert bench.threads.jobs == []
 
 
-async def test_everybody_is_told_when_the_replica_stops_leading(tmp_path: Path) -> None:
+async def test_all_waiters_fail_when_the_replica_stops_leading(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.look_up(b"waits")
     await bench.threads.finish()
@@ -118,7 +118,7 @@ async def test_everybody_is_told_when_the_replica_stops_leading(tmp_path: Path) 
     assert bench.threads.jobs == []
 
 
-async def test_without_a_wait_nothing_is_an_answer(tmp_path: Path) -> None:
+async def test_lookup_without_a_wait_returns_no_record(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.append(b"ann")
     bench.look_up(b"bob", wait_ms=0)
@@ -128,7 +128,7 @@ async def test_without_a_wait_nothing_is_an_answer(tmp_path: Path) -> None:
     assert (outcome.batches, outcome.is_complete, outcome.next_offset) == ([], True, 1)
 
 
-async def test_who_gives_up_is_not_called_back(tmp_path: Path) -> None:
+async def test_abandoned_lookup_is_not_called_back(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     called: list[object] = []
     wait = bench.keyed.look_up(KeyQuery(b"ann", Offset(0), 10, 1_000), WAIT_MS, called.append)

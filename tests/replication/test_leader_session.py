@@ -1,4 +1,4 @@
-"""Fetches on one connection: when the next one is sent, and what ends them."""
+"""Fetch requests on one connection to a leader: when the next one is sent, and when the session ends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SESSION_ID = 7
 
 
 class Wire:
-    """A client that keeps what is sent."""
+    """Client that keeps the requests it is given."""
 
     client_id = "test"
 
@@ -32,7 +32,7 @@ class Wire:
 
 
 class Copies:
-    """Follows one partition."""
+    """Follower of one partition."""
 
     def __init__(self) -> None:
         self.followed = 1
@@ -77,7 +77,7 @@ async def begun() -> Bench:
     return bench
 
 
-async def test_the_next_request_leaves_in_the_turn_an_answer_comes_in() -> None:
+async def test_next_request_is_sent_in_the_turn_of_the_response() -> None:
     bench = await begun()
     bench.answer()
     assert len(bench.copies.taken) == 1
@@ -118,7 +118,7 @@ async def test_nothing_is_sent_before_the_session_has_an_id() -> None:
     bench.running.cancel()
 
 
-async def test_nothing_is_asked_while_all_that_came_is_being_fsynced() -> None:
+async def test_no_request_is_sent_while_fetched_records_are_fsynced() -> None:
     bench = await begun()
     bench.copies.is_waiting = False
     bench.answer()
@@ -130,7 +130,7 @@ async def test_nothing_is_asked_while_all_that_came_is_being_fsynced() -> None:
     bench.running.cancel()
 
 
-async def test_it_ends_when_nothing_is_left_to_follow() -> None:
+async def test_session_ends_without_followed_partitions() -> None:
     bench = await begun()
     bench.copies.followed = 0
     bench.answer()
@@ -138,7 +138,7 @@ async def test_it_ends_when_nothing_is_left_to_follow() -> None:
 
 
 @pytest.mark.parametrize("trouble", [OSError("disk"), ValueError("a bug")])
-async def test_what_goes_wrong_is_raised_to_who_runs_it(trouble: Exception) -> None:
+async def test_error_of_a_response_is_raised_by_run(trouble: Exception) -> None:
     bench = await begun()
     bench.copies.trouble = trouble
     bench.answer()
@@ -160,7 +160,7 @@ async def test_a_lost_connection_is_raised() -> None:
         await bench.running
 
 
-async def test_a_leader_that_says_nothing_is_given_up() -> None:
+async def test_silent_leader_raises_a_timeout() -> None:
     copies = Copies()
     with pytest.raises(TimeoutError):
         await LeaderSession(cast(BrokerConnection, Wire()), copies).run(0.01)

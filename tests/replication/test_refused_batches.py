@@ -56,13 +56,13 @@ def test_batches_behind_a_refused_one_get_its_error() -> None:
     assert memory.cause(20) is NOT_LEADER
 
 
-def test_the_refused_batch_itself_and_earlier_ones_are_judged_by_the_log() -> None:
+def test_log_decides_about_the_refused_batch_and_earlier_ones() -> None:
     memory = Memory()
     memory.refuse(10)
     assert [memory.cause(10), memory.cause(9), memory.cause(0)] == [None, None, None]
 
 
-def test_a_gap_behind_the_refused_batches_is_judged_by_the_log() -> None:
+def test_log_decides_about_a_gap_behind_refused_batches() -> None:
     memory = Memory()
     memory.refuse(10)
     assert memory.cause(12) is None
@@ -76,7 +76,7 @@ def test_other_producers_epochs_and_partitions_are_not_touched() -> None:
     assert memory.batches.cause(header_of(11), ("orders", 1)) is None
 
 
-def test_a_newer_epoch_replaces_what_was_refused_of_the_old_one() -> None:
+def test_newer_epoch_replaces_refused_batches_of_the_old_one() -> None:
     memory = Memory()
     memory.refuse(10)
     memory.refuse(0, epoch=1)
@@ -93,7 +93,7 @@ def test_the_newest_refusal_of_the_first_batch_gives_the_error() -> None:
     assert memory.cause(11) is ErrorCode.not_enough_replicas
 
 
-def test_a_run_that_was_stored_elsewhere_gives_way_to_the_next_refusal() -> None:
+def test_run_stored_by_another_leader_is_replaced_by_the_next_refusal() -> None:
     memory = Memory()
     memory.refuse(10)
     memory.refuse(50)
@@ -176,7 +176,7 @@ def lead(replica: Replica, epoch: int) -> None:
 
 
 def send(bench: Bench, replica: Replica, sequence: int) -> int | ErrorCode:
-    """As Produce does."""
+    """Append as Produce does."""
     content, header = batch(b"k", producer_id=7, sequence=sequence)
     try:
         return replica.append_as_leader(content, header, NOW_MS).base_offset
@@ -187,7 +187,7 @@ def send(bench: Bench, replica: Replica, sequence: int) -> int | ErrorCode:
 
 @pytest.mark.parametrize("stored", [0, 1, 3])
 async def test_pipelined_batches_around_a_change_of_leader(tmp_path: Path, stored: int) -> None:
-    """Where the log does not know the producer, a later batch is not the first either."""
+    """A log that does not know the producer would take a later batch for the first one."""
     bench = Bench(tmp_path)
     replica = bench.replica()
     for sequence in range(stored):
@@ -201,8 +201,8 @@ async def test_pipelined_batches_around_a_change_of_leader(tmp_path: Path, store
     assert send(bench, replica, stored + 6) is ErrorCode.out_of_order_sequence_number
 
 
-async def test_a_batch_in_sequence_is_stored_whatever_was_refused(tmp_path: Path) -> None:
-    """Another broker led meanwhile, and stored what was refused here."""
+async def test_batch_in_sequence_is_stored_despite_refused_ones(tmp_path: Path) -> None:
+    """Another broker led meanwhile, and stored the batches that were refused here."""
     bench = Bench(tmp_path)
     replica = bench.replica()
     assert send(bench, replica, 0) == 0

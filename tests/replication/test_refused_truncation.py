@@ -1,4 +1,4 @@
-"""A follower keeps records that it knows to be committed when its leader lacks them."""
+"""Truncation that a follower refuses: it keeps committed records that its leader lacks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VALUES = [b"first", b"second", b"third"]
 
 
 async def lead_with_an_empty_log(cluster: Cluster) -> None:
-    """Broker 3 has lost its log, is the only one in sync, and leads."""
+    """Let broker 3 lead, alone in the in-sync set and with an empty log."""
     for value in VALUES:
         await cluster.produce(value)
     await cluster.same()
@@ -50,7 +50,8 @@ def test_follower_refuses_to_truncate_below_its_high_watermark(tmp_path: Path) -
         assert "high watermark 3" in alarm.detail
         assert [cluster.nodes[BrokerId(node)].replica().log.log_end_offset for node in (1, 2)] == [3, 3]
         assert cluster.state().isr == (3,), "who refuses is not in sync"
-        # An election that gives up what the leader alone has committed ends it: that one truncates and gets everything.
+        # An election that gives up the leader's records ends the refusal: that broker truncates and fetches
+        # all records.
         await cluster.elect(1, isr=[1, 2])
         cluster.record(0, unclean_epoch=cluster.state().leader_epoch)
         await cluster.same()

@@ -38,7 +38,7 @@ ME = BrokerId(1)
 
 
 class ManualThreads:
-    """Runs work when the test says so, in the order it came."""
+    """Threads that run work when the test says so, in order."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[Callable[[], object], asyncio.Future[object]]] = []
@@ -51,7 +51,7 @@ class ManualThreads:
     def close(self) -> None: ...
 
     async def settle(self) -> None:
-        """Let the loop run until nothing more happens without a thread."""
+        """Run the loop until only threads could change anything."""
         for _ in range(10):
             await asyncio.sleep(0)
 
@@ -70,7 +70,7 @@ class ManualThreads:
 
 
 class FailingDisk(RealDisk):
-    """A disk whose syncs can be made to fail."""
+    """Disk whose syncs can be made to fail."""
 
     fails = False
 
@@ -126,7 +126,7 @@ async def test_an_append_is_committed_when_its_flush_is_done(tmp_path: Path) -> 
     assert (outcomes, replica.log.high_watermark) == ([None], 1)
 
 
-async def test_what_comes_during_a_flush_shares_the_next_one(tmp_path: Path) -> None:
+async def test_appends_during_a_flush_share_the_next_one(tmp_path: Path) -> None:
     bench, outcomes = Bench(tmp_path), []
     replica = bench.replica()
     append(replica)
@@ -151,7 +151,7 @@ async def test_many_dirty_logs_share_one_sync_of_the_disk(tmp_path: Path) -> Non
     assert [replica.log.high_watermark for replica in replicas] == [1] * len(replicas)
 
 
-async def test_a_failed_sync_of_the_disk_commits_nothing_and_ends_every_log_it_was_for(
+async def test_failed_sync_commits_no_record_and_fails_every_log_of_the_round(
     tmp_path: Path,
 ) -> None:
     bench, outcomes = Bench(tmp_path), []
@@ -194,7 +194,7 @@ def compacted(directory: Path) -> Bench:
 
 
 async def test_a_held_batch_is_not_overtaken(tmp_path: Path) -> None:
-    """A producer's second batch must not be appended before its first, which waits for its records to be looked at."""
+    """A producer's second batch must not be appended before its first, whose records are still being checked."""
     bench, outcomes = compacted(tmp_path), []
     replica = bench.replica()
     assert replica.append(batch(b"a", producer_id=9, sequence=0)[0], NOW_MS, outcomes.append) is None
@@ -231,7 +231,7 @@ async def test_min_insync_replicas_applies_when_a_held_batch_is_appended(tmp_pat
         assert [info.base_offset for info in outcomes] == [0]
 
 
-async def test_those_who_wait_are_told_when_the_partition_goes(tmp_path: Path) -> None:
+async def test_waiting_requests_fail_when_the_partition_is_removed(tmp_path: Path) -> None:
     bench, outcomes, woken = Bench(tmp_path), [], []
     replica = bench.replica()
     replica.when_committed(append(replica), outcomes.append)
@@ -245,7 +245,7 @@ async def test_those_who_wait_are_told_when_the_partition_goes(tmp_path: Path) -
     ("asked", "code"),
     [(-1, None), (1, None), (0, ErrorCode.fenced_leader_epoch), (2, ErrorCode.unknown_leader_epoch)],
 )
-def test_clients_of_another_leadership_are_refused(
+def test_clients_with_another_leader_epoch_are_refused(
     tmp_path: Path, asked: int, code: ErrorCode | None
 ) -> None:
     replica = Bench(tmp_path, Durability.OS).replica()
@@ -257,7 +257,7 @@ def test_clients_of_another_leadership_are_refused(
     assert outcome is code
 
 
-async def test_what_is_still_looked_at_when_the_log_closes_is_never_appended(tmp_path: Path) -> None:
+async def test_held_batch_is_not_appended_after_the_log_closed(tmp_path: Path) -> None:
     bench, outcomes = compacted(tmp_path), []
     replica = bench.replica()
     replica.append(batch(b"a")[0], NOW_MS, outcomes.append)
@@ -270,7 +270,9 @@ async def test_what_is_still_looked_at_when_the_log_closes_is_never_appended(tmp
     assert len(outcomes) == 2
 
 
-async def test_a_check_that_breaks_holds_up_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_check_that_raises_delays_no_other_append(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bench, outcomes, problems = compacted(tmp_path), [], []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context["exception"]))
     replica = bench.replica()
@@ -289,7 +291,7 @@ async def test_a_check_that_breaks_holds_up_nobody(tmp_path: Path, monkeypatch: 
     assert isinstance(problems[0], ZeroDivisionError)
 
 
-async def test_those_who_wait_for_a_flush_are_told_when_a_write_ends_the_log(
+async def test_flush_waiters_fail_when_a_write_fails_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench, outcomes = Bench(tmp_path), []
@@ -305,7 +307,7 @@ async def test_those_who_wait_for_a_flush_are_told_when_a_write_ends_the_log(
     assert [error.code for error in outcomes] == [ErrorCode.kafka_storage_error]
 
 
-async def test_what_nobody_waits_for_is_written_back_in_the_background(tmp_path: Path) -> None:
+async def test_unawaited_appends_are_written_back_in_the_background(tmp_path: Path) -> None:
     bench = Bench(tmp_path, Durability.OS)
     replica = bench.replica()
     big = memoryview(build_batch([NewRecord(None, bytes(1 << 20), NOW_MS)]))
@@ -317,10 +319,10 @@ async def test_what_nobody_waits_for_is_written_back_in_the_background(tmp_path:
     assert replica.log.flushed_offset == 0, "written back is not durable"
 
 
-async def test_a_marker_that_is_sent_again_while_it_cannot_be_committed_is_written_once(
+async def test_repeated_marker_is_written_once_while_it_cannot_be_committed(
     tmp_path: Path,
 ) -> None:
-    """Its coordinator sends it again and again; without new epochs (version 1) nothing else tells a repeat."""
+    """The coordinator repeats the marker; without new epochs (version 1) only the log end tells a repeat."""
     bench = Bench(tmp_path)
     replica = bench.replica()
     first, taken_over = Marker(7, 0, True, 3), Marker(7, 0, True, 4)
@@ -337,7 +339,7 @@ async def test_a_marker_that_is_sent_again_while_it_cannot_be_committed_is_writt
     assert write(taken_over).last_offset == 2, "of the next transaction, perhaps"
 
 
-async def test_a_marker_that_is_not_written_again_still_ends_what_is_held(tmp_path: Path) -> None:
+async def test_marker_that_is_in_the_log_still_refuses_held_batches(tmp_path: Path) -> None:
     replica = Bench(tmp_path).replica()
     marker = Marker(7, 0, True, 3)
     replica.append_marker(marker, is_epoch_new=False, now_ms=NOW_MS)
@@ -352,8 +354,8 @@ async def test_a_marker_that_is_not_written_again_still_ends_what_is_held(tmp_pa
     assert [error.code for error in refused] == [ErrorCode.invalid_txn_state]
 
 
-async def test_who_waits_for_a_flush_of_what_is_cut_waits_for_what_is_left(tmp_path: Path) -> None:
-    """A follower that is told nothing would never ask for more."""
+async def test_flush_waiter_of_truncated_records_waits_for_the_remaining_ones(tmp_path: Path) -> None:
+    """A follower without a callback would never fetch again."""
     bench, outcomes = Bench(tmp_path), []
     replica = bench.replica()
     for _ in range(3):

@@ -60,7 +60,7 @@ def test_brokers_on_one_machine_commit_what_all_have_fsynced(tmp_path: Path) -> 
     run(Cluster(tmp_path, PATIENT, machines={1: "one", 2: "one", 3: "one"}), scenario)
 
 
-def test_a_new_leader_has_everything_that_was_committed(tmp_path: Path) -> None:
+def test_new_leader_has_all_committed_records(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         for turn in range(12):
             await cluster.produce(b"%d" % turn)
@@ -71,7 +71,7 @@ def test_a_new_leader_has_everything_that_was_committed(tmp_path: Path) -> None:
     run(Cluster(tmp_path), scenario)
 
 
-def test_those_who_wait_for_a_leader_are_told_when_it_is_none_any_more(tmp_path: Path) -> None:
+def test_waiting_requests_fail_when_the_broker_stops_leading(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         old = cluster.leader()
         await cluster.remove(2)
@@ -90,8 +90,8 @@ def test_those_who_wait_for_a_leader_are_told_when_it_is_none_any_more(tmp_path:
     run(Cluster(tmp_path, PATIENT), scenario)
 
 
-def test_a_zombie_commits_nothing_and_its_end_is_cut(tmp_path: Path) -> None:
-    """It hears of nothing, and goes on taking writes; its followers have gone to another."""
+def test_old_leader_commits_no_record_and_is_truncated(tmp_path: Path) -> None:
+    """The old leader has stale metadata and goes on taking writes; its followers follow another broker."""
 
     async def scenario(cluster: Cluster) -> None:
         await cluster.produce(b"committed")
@@ -117,7 +117,7 @@ def test_a_zombie_commits_nothing_and_its_end_is_cut(tmp_path: Path) -> None:
     run(Cluster(tmp_path), scenario)
 
 
-def test_logs_that_parted_in_several_epochs_become_the_same(tmp_path: Path) -> None:
+def test_logs_diverged_in_several_epochs_become_the_same(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.produce(b"common")
         nodes = cluster.nodes
@@ -138,7 +138,7 @@ def test_logs_that_parted_in_several_epochs_become_the_same(tmp_path: Path) -> N
     run(Cluster(tmp_path, PATIENT), scenario)
 
 
-def test_a_follower_that_restarts_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_restarted_follower_goes_on_at_its_log_end(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.produce(b"before")
         await cluster.remove(3)
@@ -197,7 +197,7 @@ def test_followers_stay_in_sync_when_the_wall_clock_is_set_forward(tmp_path: Pat
     run(Cluster(tmp_path, {"replica.lag.time.max.ms": "20000"}), scenario)
 
 
-def test_cold_records_that_did_not_fit_into_an_answer_come_with_a_later_one(
+def test_cold_records_beyond_the_response_limit_come_with_a_later_response(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def make_cold(log: Log) -> None:
@@ -228,7 +228,7 @@ def test_cold_records_that_did_not_fit_into_an_answer_come_with_a_later_one(
     run(Cluster(tmp_path, PATIENT | room_for_one), scenario, partitions=4)
 
 
-def test_a_replica_that_hears_of_itself_before_its_leader_does_joins_the_set(
+def test_replica_with_newer_metadata_than_its_leader_joins_the_in_sync_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     take, answered = Fetcher.take, []
@@ -254,7 +254,7 @@ def test_a_replica_that_hears_of_itself_before_its_leader_does_joins_the_set(
     run(Cluster(tmp_path, PATIENT), scenario)
 
 
-def test_unknown_ends_of_writes_cost_time_and_nothing_else(tmp_path: Path) -> None:
+def test_unknown_outcomes_of_writes_cost_only_time(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         cluster.loses_answers = True
         await cluster.produce(b"first")
@@ -268,7 +268,7 @@ def test_unknown_ends_of_writes_cost_time_and_nothing_else(tmp_path: Path) -> No
     run(Cluster(tmp_path), scenario)
 
 
-def test_a_follower_that_fell_behind_the_start_of_the_log_begins_there(tmp_path: Path) -> None:
+def test_follower_behind_the_log_start_restarts_at_it(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.produce(b"0")
         await cluster.remove(3)
@@ -285,7 +285,7 @@ def test_a_follower_that_fell_behind_the_start_of_the_log_begins_there(tmp_path:
     run(Cluster(tmp_path), scenario)
 
 
-def test_a_broker_with_another_secret_copies_nothing(tmp_path: Path) -> None:
+def test_broker_with_another_secret_fetches_no_record(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         cluster.settings["cluster.secret"] = "of others"
         await cluster.remove(3)
@@ -298,7 +298,7 @@ def test_a_broker_with_another_secret_copies_nothing(tmp_path: Path) -> None:
     run(Cluster(tmp_path), scenario)
 
 
-def test_a_set_below_the_minimum_is_known_before_and_after_an_append(tmp_path: Path) -> None:
+def test_in_sync_set_under_min_isr_is_noticed_before_and_after_an_append(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         leader = cluster.leader()
         assert not leader.refuses_acks_all
@@ -314,7 +314,7 @@ def test_a_set_below_the_minimum_is_known_before_and_after_an_append(tmp_path: P
     run(Cluster(tmp_path, topic_settings={"min.insync.replicas": "2"}), scenario)
 
 
-def test_a_topic_that_goes_while_it_is_copied_leaves_nothing(tmp_path: Path) -> None:
+def test_topic_deleted_during_replication_leaves_no_files(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.produce(b"first")
         cluster.show(cluster.image.without_topics([TOPIC]), TOPIC)
@@ -326,8 +326,8 @@ def test_a_topic_that_goes_while_it_is_copied_leaves_nothing(tmp_path: Path) -> 
     run(Cluster(tmp_path), scenario)
 
 
-def test_a_fetch_that_waits_holds_up_no_news(tmp_path: Path) -> None:
-    """What a follower has to say, of a flush or of a partition that is new to it, ends the wait at its leader."""
+def test_waiting_fetch_delays_no_news(tmp_path: Path) -> None:
+    """News of a follower, a flush or a new partition, end the wait at its leader."""
 
     async def scenario(cluster: Cluster) -> None:
         await cluster.produce(b"first", index=0)

@@ -1,4 +1,4 @@
-"""The rate at which copies catch up."""
+"""Rate at which replicas that are not in sync fetch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ManualClock:
 
 
 def sent_in(throttle: Throttle, clock: ManualClock, seconds: float, largest: int, random: Random) -> int:
-    """What goes in that time when there is always more: pieces as allowed, but a batch at least."""
+    """Bytes sent in that time by a sender that always has more: pieces as allowed, but at least a batch."""
     end, sent = clock.seconds + seconds, 0
     while True:
         allowance = throttle.allowance()
@@ -61,7 +61,7 @@ def test_a_new_rate_holds_from_now_on() -> None:
     assert 0.8 * 2_000_000 <= sent <= 1.2 * 2_000_000
 
 
-def test_a_pause_is_not_made_up_for() -> None:
+def test_idle_time_does_not_raise_the_rate() -> None:
     clock = ManualClock()
     throttle = Throttle(clock)
     throttle.set_rate(1_000_000)

@@ -1,4 +1,6 @@
-"""First batches of transactions wait for the coordinator's word, in order, and no longer than it holds."""
+"""First batches of transactions wait for the coordinator's confirmation, in order, and no longer than it is
+valid.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ from penstock.storage.log import AppendInfo
 
 
 class Coordinator:
-    """Answers when the test says so, in the order it was asked."""
+    """Coordinator that answers when the test says so, in the order of the questions."""
 
     def __init__(self) -> None:
         self.asked: list[asyncio.Future[ErrorCode]] = []
@@ -50,7 +52,7 @@ class Stage:
         self.results: dict[str, AppendInfo | BrokerError] = {}
 
     def send(self, name: str, sequence: int, producer_id: int = 1, epoch: int = 0) -> None:
-        """As Produce does; its outcome is found under `name`."""
+        """Append as Produce does; the outcome is stored under `name`."""
         batch = memoryview(
             build_batch(
                 [NewRecord(b"k", name.encode(), NOW_MS)],
@@ -127,7 +129,7 @@ def test_other_producers_go_on_meanwhile(tmp_path: Path) -> None:
     run(scenario, tmp_path)
 
 
-def test_a_refusal_goes_for_all_that_wait(tmp_path: Path) -> None:
+def test_refusal_applies_to_all_held_batches_of_the_epoch(tmp_path: Path) -> None:
     async def scenario(stage: Stage) -> None:
         stage.send("a", 0)
         stage.send("b", 1)
@@ -138,8 +140,8 @@ def test_a_refusal_goes_for_all_that_wait(tmp_path: Path) -> None:
     run(scenario, tmp_path)
 
 
-def test_after_a_refusal_no_later_batch_comes_first(tmp_path: Path) -> None:
-    """Else the retry of the first would be taken for a duplicate, and be lost."""
+def test_no_later_batch_is_stored_before_a_refused_one(tmp_path: Path) -> None:
+    """Otherwise the retry of the first batch would be taken for a duplicate, and be lost."""
 
     async def scenario(stage: Stage) -> None:
         stage.send("first", 0)
@@ -155,8 +157,8 @@ def test_after_a_refusal_no_later_batch_comes_first(tmp_path: Path) -> None:
     run(scenario, tmp_path)
 
 
-def test_a_marker_refuses_what_is_held_of_its_transaction(tmp_path: Path) -> None:
-    """Asked about again, it might be taken for a batch of the next transaction, which has the same epoch."""
+def test_marker_refuses_held_batches_of_its_transaction(tmp_path: Path) -> None:
+    """A second question might confirm it for the next transaction, which has the same epoch."""
 
     async def scenario(stage: Stage) -> None:
         stage.send("a", 0)
@@ -173,7 +175,7 @@ def test_a_marker_refuses_what_is_held_of_its_transaction(tmp_path: Path) -> Non
     run(scenario, tmp_path)
 
 
-def test_a_marker_of_a_new_epoch_refuses_what_is_held_of_the_old(tmp_path: Path) -> None:
+def test_marker_of_a_new_epoch_refuses_held_batches_of_the_old(tmp_path: Path) -> None:
     async def scenario(stage: Stage) -> None:
         stage.send("old", 0)
         stage.send("new", 0, epoch=1)
@@ -189,7 +191,7 @@ def test_a_marker_of_a_new_epoch_refuses_what_is_held_of_the_old(tmp_path: Path)
 
 
 def test_a_marker_does_not_disturb_the_next_transaction(tmp_path: Path) -> None:
-    """Since version 2 its first batch may be held when the marker of the one before comes."""
+    """Since version 2 the first batch of a transaction may be held when the marker of the previous one comes."""
 
     async def scenario(stage: Stage) -> None:
         stage.send("before", 0)
@@ -205,8 +207,10 @@ def test_a_marker_does_not_disturb_the_next_transaction(tmp_path: Path) -> None:
     run(scenario, tmp_path)
 
 
-def test_a_marker_overtakes_no_batch_whose_records_are_looked_at(tmp_path: Path) -> None:
-    """Verified, then held in the pool; the transaction is aborted meanwhile: it must not be begun again."""
+def test_marker_does_not_overtake_a_held_batch(tmp_path: Path) -> None:
+    """The batch is verified, then held in the pool; the transaction is aborted meanwhile and must not begin
+    again.
+    """
 
     async def scenario(stage: Stage) -> None:
         stage.send("a", 0)
@@ -232,9 +236,11 @@ def test_batches_of_compacted_topics_keep_their_order(tmp_path: Path) -> None:
     run(scenario, tmp_path, cleanup_policy=(CleanupPolicy.COMPACT,))
 
 
-def test_what_a_coordinator_has_lost_is_not_committed_with_what_comes_next(tmp_path: Path) -> None:
-    """After a power loss a coordinator may know nothing of a transaction whose records are still here: no marker comes
-    for it, and its producer is given the next epoch."""
+def test_transaction_lost_by_its_coordinator_is_not_committed_with_the_next(tmp_path: Path) -> None:
+    """After a power loss a coordinator may not know a transaction whose records are still here: no marker
+    comes for it, and
+    its producer gets the next epoch.
+    """
 
     async def scenario(stage: Stage) -> None:
         log = stage.replica.log
@@ -265,7 +271,7 @@ def test_each_epoch_is_asked_about(tmp_path: Path) -> None:
     run(scenario, tmp_path)
 
 
-def test_the_next_transaction_is_asked_about_again(tmp_path: Path) -> None:
+def test_next_transaction_is_verified_again(tmp_path: Path) -> None:
     async def scenario(stage: Stage) -> None:
         stage.send("a", 0)
         await stage.coordinator.say()
@@ -278,7 +284,7 @@ def test_the_next_transaction_is_asked_about_again(tmp_path: Path) -> None:
     run(scenario, tmp_path)
 
 
-def test_who_leads_no_more_holds_nobody(tmp_path: Path) -> None:
+def test_former_leader_holds_no_batch(tmp_path: Path) -> None:
     async def scenario(stage: Stage) -> None:
         stage.send("a", 0)
         await stage.bench.threads.settle()
@@ -290,7 +296,7 @@ def test_who_leads_no_more_holds_nobody(tmp_path: Path) -> None:
     run(scenario, tmp_path)
 
 
-def test_a_question_that_fails_holds_nobody(tmp_path: Path) -> None:
+def test_failed_verification_holds_no_batch(tmp_path: Path) -> None:
     async def scenario(stage: Stage) -> None:
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
         stage.send("a", 0)
@@ -302,7 +308,7 @@ def test_a_question_that_fails_holds_nobody(tmp_path: Path) -> None:
     run(scenario, tmp_path)
 
 
-def test_a_batch_that_is_vouched_for_waits_behind_others_of_its_producer_alone(tmp_path: Path) -> None:
+def test_vouched_batch_waits_only_behind_held_batches_of_its_producer(tmp_path: Path) -> None:
     async def scenario(stage: Stage) -> None:
         verified = stage.replica.verified
         stage.send("held", 0)
@@ -345,7 +351,7 @@ def header_of(producer_id: int) -> BatchHeader:
     )
 
 
-def test_an_append_that_fails_by_a_bug_leaves_no_producer_without_an_answer(
+def test_every_producer_gets_a_response_when_an_append_raises(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario(stage: Stage) -> None:
@@ -366,7 +372,7 @@ def _fail(*arguments: object) -> AppendInfo:
     raise RuntimeError("a bug")
 
 
-def test_a_batch_nobody_asked_about_is_refused(tmp_path: Path) -> None:
+def test_unverified_batch_is_refused(tmp_path: Path) -> None:
     async def scenario(stage: Stage) -> None:
         batch = memoryview(
             build_batch(
@@ -403,17 +409,17 @@ def test_a_marker_that_was_written_is_not_written_again(tmp_path: Path) -> None:
 
 
 class Steps:
-    """Producers with transactions one after the other, a coordinator whose answers and markers come late."""
+    """Producers with one transaction after the other, and a coordinator whose answers and markers come late."""
 
     def __init__(self, stage: Stage, *, is_epoch_new: bool) -> None:
         self.stage = stage
         self.is_epoch_new = is_epoch_new
         self.numbers = {1: 0, 2: 0}
-        """Of the transaction each producer is in, as it sees it."""
+        """Number of the transaction that each producer is in, as the producer sees it."""
         self.members: set[int] = set()
         """Producers whose transaction has the partition, as the coordinator sees it."""
         self.markers: dict[int, int] = {}
-        """Those that are decided and not written, with the epoch of the transaction."""
+        """Markers that are decided and not written, with the epoch of the transaction."""
         self.answers: list[tuple[asyncio.Future[ErrorCode], ErrorCode]] = []
         self.sent = 0
 
@@ -421,13 +427,13 @@ class Steps:
         return self.numbers[producer_id] if self.is_epoch_new else 0
 
     def begin(self, producer_id: int) -> None:
-        """The coordinator lets nobody in before the transaction before has ended everywhere."""
+        """Begin a transaction, unless the previous one has not ended everywhere."""
         if producer_id not in self.markers:
             self.members.add(producer_id)
 
     def send(self, producer_id: int) -> None:
         if not self.is_epoch_new and producer_id in self.markers:
-            return  # with the old protocol a client writes only what it was told is in its transaction
+            return  # with version 1 a client writes only to partitions that it knows to be in its transaction
         entry = self.stage.replica.log.producers.get(producer_id)
         epoch, sequence = self.epoch(producer_id), 0
         if entry is not None and entry.epoch == epoch and entry.batches:
@@ -438,7 +444,7 @@ class Steps:
         self.stage.send(name, sequence, producer_id, epoch)
 
     async def _verify(self, partition: TopicPartition, header: BatchHeader) -> ErrorCode:
-        """What is true when it is asked, told later."""
+        """Answer that is right when the question is asked, and comes later."""
         producer_id = header.producer_id
         is_member = producer_id in self.members and header.producer_epoch == self.epoch(producer_id)
         answer: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()

@@ -14,7 +14,7 @@ def test_commit_waiters_are_called_in_order_up_to_the_high_watermark() -> None:
     assert len(waiters) == 1
 
 
-def test_a_retried_batch_is_called_back_though_later_ones_wait_before_it() -> None:
+def test_retried_batch_is_called_back_with_later_offsets_before_it() -> None:
     waiters, called = CommitWaiters(), []
     waiters.add(Offset(9), lambda error: called.append("later"))
     waiters.add(Offset(3), lambda error: called.append("retried"))
@@ -24,7 +24,7 @@ def test_a_retried_batch_is_called_back_though_later_ones_wait_before_it() -> No
     assert called == ["later", "retried"]
 
 
-def test_failing_tells_everybody_once() -> None:
+def test_fail_calls_each_waiter_once() -> None:
     waiters, called = CommitWaiters(), []
     error = BrokerError(ErrorCode.kafka_storage_error)
     waiters.add(Offset(1), called.append)

@@ -1,4 +1,4 @@
-"""Topics that have to be archived: nothing of them goes before it is."""
+"""Topics with `archive.required`: no record is removed before it is archived."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ async def delete_records(broker: Harness, topic: str, offset: int) -> Any:
 
 
 def fill(broker: Harness, topic: str) -> None:
-    """Ten old records, a segment each, and a new one."""
+    """Ten old records, one in each segment, and a new one."""
     old_ms = broker.context.clock.now_ms() - 5 * MINUTE_MS
     for number in range(10):
         put(broker, topic, b"k%d" % number, b"%d" % number + b"x" * 1_000, old_ms)
     put(broker, topic, b"k", b"new")
 
 
-def test_retention_is_held_at_what_is_archived_and_told_of(tmp_path: Path) -> None:
+def test_retention_stops_at_the_archived_offset_and_reports_it(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a", segment_bytes="1024", retention_ms="1000", archive_required="true")
         fill(broker, "a")
@@ -56,7 +56,7 @@ def test_retention_is_held_at_what_is_archived_and_told_of(tmp_path: Path) -> No
     serve(tmp_path, scenario)
 
 
-def test_retention_goes_on_where_archiving_is_not_required_any_more(tmp_path: Path) -> None:
+def test_retention_goes_on_when_archiving_is_no_longer_required(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a", segment_bytes="1024", retention_ms="1000", archive_required="true")
         fill(broker, "a")
@@ -78,7 +78,7 @@ def test_records_that_are_not_archived_are_not_deleted_by_request_either(tmp_pat
     serve(tmp_path, scenario)
 
 
-def test_compaction_leaves_what_is_not_archived(tmp_path: Path) -> None:
+def test_compaction_keeps_unarchived_records(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create(
             "a",
@@ -101,7 +101,7 @@ def test_compaction_leaves_what_is_not_archived(tmp_path: Path) -> None:
     serve(tmp_path, scenario)
 
 
-def test_offsets_that_are_none_are_refused(tmp_path: Path) -> None:
+def test_invalid_offsets_are_refused(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a")
         for wrong in ("0", "0:-1", "0:1,0:2", "x:1", f"0:{1 << 63}"):

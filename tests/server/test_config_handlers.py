@@ -99,7 +99,7 @@ def test_an_empty_list_of_keys_asks_for_all(tmp_path: Path) -> None:
     serve(tmp_path, scenario)
 
 
-def test_what_cannot_be_described_says_why(tmp_path: Path) -> None:
+def test_describe_configs_returns_a_reason_for_each_error(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         asked = [
             resource(TOPIC, "missing"),
@@ -179,7 +179,7 @@ def test_changes_settings_one_by_one(tmp_path: Path, version: int) -> None:
     serve(tmp_path, scenario)
 
 
-def test_the_last_cleanup_policy_can_be_taken_away_and_one_given_again(tmp_path: Path) -> None:
+def test_last_cleanup_policy_can_be_removed_and_set_again(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a")
         assert await alter(broker, TOPIC, "a", ("cleanup.policy", SUBTRACT, "delete")) == ErrorCode.none
@@ -191,7 +191,7 @@ def test_the_last_cleanup_policy_can_be_taken_away_and_one_given_again(tmp_path:
     serve(tmp_path, scenario)
 
 
-def test_a_change_that_will_not_do_changes_nothing(tmp_path: Path) -> None:
+def test_invalid_change_changes_no_setting(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a", segment_ms="9")
         good = ("retention.ms", SET, "5")
@@ -222,7 +222,7 @@ def test_a_resource_named_twice_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_the_older_form_replaces_everything(tmp_path: Path, version: int) -> None:
+def test_alter_configs_replaces_all_settings(tmp_path: Path, version: int) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a", segment_ms="9", retention_ms="8")
 
@@ -242,7 +242,7 @@ def test_the_older_form_replaces_everything(tmp_path: Path, version: int) -> Non
     serve(tmp_path, scenario)
 
 
-def test_settings_need_their_rights(tmp_path: Path) -> None:
+def test_settings_need_authorization(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a")
         broker.deny(

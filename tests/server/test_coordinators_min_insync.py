@@ -1,4 +1,4 @@
-"""Coordinators of a cluster that has lost all brokers but one: writes are refused, and go on when replicas are back."""
+"""Coordinators of a cluster with one broker left: writes are refused, and go on when replicas are back."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BUSY = {
 
 
 async def settled(ask: Callable[[], Awaitable[ErrorCode]]) -> ErrorCode:
-    """What is answered by a coordinator that is loaded."""
+    """Response of a coordinator that is loaded."""
     async with asyncio.timeout(20):
         while (code := await ask()) in BUSY:
             await asyncio.sleep(0.02)

@@ -1,4 +1,4 @@
-"""What who asks for access control lists is told."""
+"""DescribeAcls: an empty list."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from support.harness import Harness, serve
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_that_there_are_no_access_control_lists_is_said_as_kafka_says_it(
-    tmp_path: Path, version: int
-) -> None:
+def test_describe_acls_returns_an_empty_list_as_kafka_does(tmp_path: Path, version: int) -> None:
     any_topic = {
         "resource_type_filter": 2,
         "resource_name_filter": None,

@@ -25,7 +25,7 @@ def append(broker: Harness, producer_id: int, sequence: int, timestamp: int) -> 
     replica.append_as_leader(batch, read_header(batch), broker.context.clock.now_ms())
 
 
-def test_tells_the_last_write_of_each_producer(tmp_path: Path) -> None:
+def test_describe_producers_returns_the_last_write_of_each_producer(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a", partitions=2)
         append(broker, 7, 0, 1_000)
@@ -45,7 +45,7 @@ def test_tells_the_last_write_of_each_producer(tmp_path: Path) -> None:
     serve(tmp_path, scenario)
 
 
-def test_refuses_what_is_not_there_or_not_to_be_read(tmp_path: Path) -> None:
+def test_missing_and_unauthorized_partitions_are_refused(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a")
         await broker.create("denied")

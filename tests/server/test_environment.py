@@ -1,4 +1,4 @@
-"""What a broker takes from the machine."""
+"""Environment of a broker on a real machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log fails in a cluster: its broker goes, others lead without it, and it comes back with what they have."""
+"""A log that fails in a cluster: its broker leaves, others lead, and it comes back with their records."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ import errno
 from pathlib import Path
 
 import pytest
-from test_copies import create, started
-from test_moving import ORDERS, state, values
+from test_reassignment_on_brokers import ORDERS, state, values
+from test_replicas_on_brokers import create, started
 
 from support.eventually import eventually_async
 from support.whole_brokers import Brokers, run
 
 
 @pytest.mark.parametrize("leader", [1, 2])
-def test_a_broker_with_a_failed_log_gives_way_to_others_and_comes_back_whole(
-    tmp_path: Path, leader: int
-) -> None:
+def test_broker_with_a_failed_log_leaves_and_rejoins_with_all_records(tmp_path: Path, leader: int) -> None:
     async def scenario(brokers: Brokers) -> None:
         first, second, _ = await started(brokers, 3)
         await create(first, [leader, 3 - leader, 3])
@@ -38,7 +36,7 @@ def test_a_broker_with_a_failed_log_gives_way_to_others_and_comes_back_whole(
     run(tmp_path, scenario)
 
 
-def test_a_broker_alone_goes_on_with_the_logs_that_have_not_failed(tmp_path: Path) -> None:
+def test_single_broker_goes_on_with_its_other_logs_after_a_failure(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         (first,) = await started(brokers, 1)
         await create(first, [1])

@@ -31,7 +31,7 @@ NOW_MS = 1_700_000_000_000
 
 
 class Mailboxes:
-    """A client of a cluster with one indexed topic."""
+    """Client of a cluster with one indexed topic."""
 
     def __init__(self, brokers: Brokers) -> None:
         addresses = [Address("localhost", broker.port) for broker in brokers.running.values()]

@@ -38,7 +38,7 @@ def test_incremental_requests_carry_increasing_epochs() -> None:
     assert refused(cache, "a", session.id, 2) is ErrorCode.invalid_fetch_session_epoch
 
 
-def test_after_the_last_epoch_comes_one() -> None:
+def test_session_epoch_wraps_around_to_one() -> None:
     cache = sessions()
     session = opened(cache, "a", target("orders"))
     session.epoch = 2**31 - 1
@@ -66,7 +66,7 @@ def test_updates_add_change_and_forget_partitions() -> None:
     assert {key[2]: each.offset for key, each in session.targets.items()} == {0: 9, 2: 0}
 
 
-def test_without_room_there_is_no_session_until_one_has_idled() -> None:
+def test_no_session_is_made_without_room_until_one_is_idle() -> None:
     cache = sessions(slots=1)
     opened(cache, "a", target("orders"))
     assert cache.open("b", [target("orders")], False, NOW + 999) is None
@@ -91,7 +91,7 @@ def test_a_connection_has_one_session_and_takes_it_along() -> None:
     assert len(cache) == 0
 
 
-def test_a_session_cannot_grow_beyond_what_all_may_hold() -> None:
+def test_session_cannot_grow_beyond_the_common_limit() -> None:
     cache = sessions(max_partitions=3)
     session = opened(cache, "a", target("orders", 0), target("orders", 1))
     cache.update(session, [target("orders", 1, offset=5), target("orders", 2)], [])
@@ -101,7 +101,7 @@ def test_a_session_cannot_grow_beyond_what_all_may_hold() -> None:
     assert len(session.targets) == 3
 
 
-def test_who_fetches_very_many_partitions_gets_no_session() -> None:
+def test_fetch_of_very_many_partitions_gets_no_session() -> None:
     cache = sessions(max_partitions=10 * MAX_PARTITIONS)
     targets = [target("orders", index) for index in range(MAX_PARTITIONS + 1)]
     assert cache.open("a", targets, False, NOW) is None

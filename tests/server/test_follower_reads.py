@@ -1,4 +1,6 @@
-"""Consumers that a follower in their rack serves, and those that it does not (KIP-392); how far a new leader knows."""
+"""Consumers that a follower in their rack serves, and those that it does not (KIP-392); high watermark of a
+new leader.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from test_copies import ORDERS, create, started
+from test_replicas_on_brokers import ORDERS, create, started
 
 from penstock.errors import ErrorCode
 from penstock.model import BrokerId, LeaderEpoch, TopicPartition
@@ -77,7 +79,7 @@ def test_a_consumer_reads_from_an_in_sync_follower_in_its_rack(tmp_path: Path) -
     run(tmp_path, scenario, replica_selector_class=RACK_AWARE)
 
 
-def test_a_consumer_waits_at_a_follower_for_what_is_not_committed_yet(tmp_path: Path) -> None:
+def test_consumer_waits_at_a_follower_for_uncommitted_records(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         first, second = await started_in_racks(brokers, ["a", "b"])
         await create(first, [1, 2])
@@ -93,8 +95,8 @@ def test_a_consumer_waits_at_a_follower_for_what_is_not_committed_yet(tmp_path: 
     run(tmp_path, scenario, replica_selector_class=RACK_AWARE)
 
 
-def test_a_follower_never_sends_a_consumer_back(tmp_path: Path) -> None:
-    """What it does not have its leader may have; only what is gone at the start is out of range."""
+def test_follower_never_makes_a_consumer_reset_its_offset(tmp_path: Path) -> None:
+    """The leader may have an offset that a follower lacks; only offsets below the log start are out of range."""
 
     async def scenario(brokers: Brokers) -> None:
         first, second = await started_in_racks(brokers, ["a", "b"])
@@ -110,7 +112,7 @@ def test_a_follower_never_sends_a_consumer_back(tmp_path: Path) -> None:
     run(tmp_path, scenario, replica_selector_class=RACK_AWARE)
 
 
-def test_a_follower_that_is_not_in_sync_serves_nobody_and_is_preferred_by_nobody(tmp_path: Path) -> None:
+def test_follower_out_of_sync_serves_no_consumer_and_is_never_preferred(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         first, second = await started_in_racks(brokers, ["a", "b"])
         await create(first, [1, 2])
@@ -127,7 +129,7 @@ def test_a_follower_that_is_not_in_sync_serves_nobody_and_is_preferred_by_nobody
 
 
 @pytest.mark.parametrize(("version", "settings"), [(11, {}), (10, {"replica_selector_class": RACK_AWARE})])
-def test_followers_serve_nobody_unless_they_are_told_to_and_the_client_knows_of_racks(
+def test_follower_reads_need_the_setting_and_a_version_with_racks(
     tmp_path: Path, version: int, settings: dict[str, str]
 ) -> None:
     async def scenario(brokers: Brokers) -> None:
@@ -146,10 +148,12 @@ def test_followers_serve_nobody_unless_they_are_told_to_and_the_client_knows_of_
 @pytest.mark.parametrize(
     ("version", "code"), [(4, ErrorCode.leader_not_available), (6, ErrorCode.offset_not_available)]
 )
-def test_a_new_leader_does_not_say_less_than_was_said_before(
+def test_new_leader_does_not_return_a_lower_high_watermark(
     tmp_path: Path, version: int, code: ErrorCode
 ) -> None:
-    """KIP-207: it knows how far it is committed when those in sync have reached the start of its epoch."""
+    """KIP-207: the high watermark is exact when the in-sync replicas have reached the start of the leader's
+    epoch.
+    """
 
     async def scenario(brokers: Brokers) -> None:
         harnesses = await started(brokers, 2)
@@ -158,7 +162,7 @@ def test_a_new_leader_does_not_say_less_than_was_said_before(
         await first.append(ORDERS, b"one")
         replica = first.context.replicas.get(ORDERS, 0)
         await harnesses[1].context.replicas._fetchers.stop()
-        replica.log.high_watermark = replica.log.log_start_offset  # it has not heard of more
+        replica.log.high_watermark = replica.log.log_start_offset  # the follower knows of no higher one
         state = first.context.image.partition(TopicPartition(ORDERS, 0))
         assert state is not None
         in_sync = first.context.replicas._in_sync(replica, state)

@@ -27,7 +27,9 @@ NOT_ASKED = -(2**31)
 
 
 async def some_groups(broker: Harness) -> None:
-    """`stable` has a member, `empty` only offsets, and `new` is of the new kind."""
+    """Create three groups: `stable` has a member, `empty` only offsets, and `new` is a consumer group of
+    KIP-848.
+    """
     await broker.create("a")
     await joined(broker, "stable")
     await committed(broker, "a", {0: 1}, "empty")
@@ -77,7 +79,7 @@ def test_lists_by_state_and_type_however_they_are_spelled(tmp_path: Path) -> Non
     serve(tmp_path, scenario, SETTINGS)
 
 
-def test_lists_what_the_client_may_know_of(tmp_path: Path) -> None:
+def test_list_groups_returns_only_authorized_groups(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await some_groups(broker)
         broker.deny((Operation.DESCRIBE, ResourceType.GROUP, "stable"))
@@ -120,7 +122,7 @@ def test_describes_groups_in_every_version(tmp_path: Path, version: int) -> None
     serve(tmp_path, scenario, SETTINGS)
 
 
-def test_tells_what_the_client_may_do_with_a_group_when_asked(tmp_path: Path) -> None:
+def test_describe_groups_returns_authorized_operations_on_request(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await some_groups(broker)
         broker.deny((Operation.DELETE, ResourceType.GROUP, "stable"))
@@ -134,7 +136,7 @@ def test_tells_what_the_client_may_do_with_a_group_when_asked(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("version", [0, 6])
-def test_describing_takes_the_right_to(tmp_path: Path, version: int) -> None:
+def test_describe_groups_needs_authorization(tmp_path: Path, version: int) -> None:
     async def scenario(broker: Harness) -> None:
         await some_groups(broker)
         broker.deny_all()
@@ -165,7 +167,7 @@ def test_deletes_groups_in_every_version(tmp_path: Path, version: int) -> None:
     serve(tmp_path, scenario, SETTINGS)
 
 
-def test_deleting_takes_the_right_to(tmp_path: Path) -> None:
+def test_delete_groups_needs_authorization(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await some_groups(broker)
         broker.deny((Operation.DELETE, ResourceType.GROUP, "empty"))

@@ -88,7 +88,7 @@ def test_a_change_reaches_the_group_at_once(tmp_path: Path) -> None:
         ("consumer.session.timeout", SET, "1"),
     ],
 )
-def test_settings_a_group_cannot_have_are_refused(tmp_path: Path, change: tuple[str, int, str]) -> None:
+def test_invalid_group_settings_are_refused(tmp_path: Path, change: tuple[str, int, str]) -> None:
     async def scenario(broker: Harness) -> None:
         assert await alter(broker, GROUP, "g", change) == ErrorCode.invalid_config
         assert broker.context.image.group_configs == {}
@@ -103,7 +103,7 @@ def test_a_group_without_a_name_has_no_settings(tmp_path: Path) -> None:
     serve(tmp_path, scenario)
 
 
-def test_the_older_form_replaces_what_was_set(tmp_path: Path) -> None:
+def test_alter_configs_replaces_other_settings(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         assert await alter(broker, GROUP, "g", (SESSION, SET, "50000"), (HEARTBEAT, SET, "700")) == 0
         configs = [{"name": HEARTBEAT, "value": "900"}]
@@ -125,7 +125,7 @@ def test_validating_changes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", STRANGE_NAMES)
-def test_any_name_can_be_stored_changed_and_taken_away(tmp_path: Path, name: str) -> None:
+def test_group_settings_can_be_set_changed_and_removed(tmp_path: Path, name: str) -> None:
     async def scenario(broker: Harness) -> None:
         for value in ("50000", "60000"):
             assert await alter(broker, GROUP, name, (SESSION, SET, value)) == 0
@@ -139,7 +139,7 @@ def test_any_name_can_be_stored_changed_and_taken_away(tmp_path: Path, name: str
     serve(tmp_path, scenario)
 
 
-def test_settings_of_groups_take_rights_to_the_group(tmp_path: Path) -> None:
+def test_group_settings_need_authorization_on_the_group(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         broker.deny(
             (Operation.ALTER_CONFIGS, ResourceType.GROUP, "g"),
@@ -156,7 +156,7 @@ def test_settings_of_groups_take_rights_to_the_group(tmp_path: Path) -> None:
     serve(tmp_path, scenario)
 
 
-def test_lists_what_has_settings(tmp_path: Path) -> None:
+def test_list_config_resources(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a")
         assert await alter(broker, GROUP, "g", (SESSION, SET, "50000")) == 0

@@ -89,7 +89,7 @@ def test_a_member_joins_reports_and_leaves(tmp_path: Path, version: int) -> None
     ],
     ids=str,
 )
-def test_a_request_that_makes_no_sense_is_refused_with_a_reason(tmp_path: Path, changed: Fields) -> None:
+def test_invalid_request_is_refused_with_a_reason(tmp_path: Path, changed: Fields) -> None:
     async def scenario(broker: Harness) -> None:
         await find(broker)
         answer = await beat(broker, {**consumer_fields(), **changed})
@@ -109,7 +109,7 @@ def test_a_member_without_an_id_may_only_join_in_version_0(tmp_path: Path) -> No
     serve(tmp_path, scenario, SETTINGS)
 
 
-def test_strangers_and_wrong_epochs_are_refused(tmp_path: Path) -> None:
+def test_unknown_sessions_and_wrong_epochs_are_refused(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a")
         await find(broker)
@@ -148,7 +148,7 @@ def test_a_member_reads_by_regular_expression(tmp_path: Path) -> None:
     serve(tmp_path, scenario, SETTINGS)
 
 
-def test_membership_takes_rights_to_group_and_topics(tmp_path: Path) -> None:
+def test_membership_needs_authorization_on_group_and_topics(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a")
         await find(broker)
@@ -193,7 +193,7 @@ def test_describes_consumer_groups(tmp_path: Path, version: int) -> None:
     serve(tmp_path, scenario, SETTINGS)
 
 
-def test_a_description_names_no_topic_the_client_may_not_know_of(tmp_path: Path) -> None:
+def test_group_description_hides_unauthorized_topics(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a")
         await find(broker)
@@ -252,7 +252,7 @@ def test_clients_learn_that_there_are_consumer_groups(tmp_path: Path, version: i
 
 
 @pytest.mark.parametrize(("name", "version"), [("", "1"), ("test", "1 "), ("te\nst", "1"), ("-test", "1")])
-def test_software_without_a_plain_name_is_told_so(tmp_path: Path, name: str, version: str) -> None:
+def test_invalid_client_software_name_is_refused(tmp_path: Path, name: str, version: str) -> None:
     async def scenario(broker: Harness) -> None:
         asked = {"client_software_name": name, "client_software_version": version}
         answer = await broker.ask(API_VERSIONS, 3, asked)

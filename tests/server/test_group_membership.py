@@ -58,7 +58,7 @@ def test_finds_the_coordinator_in_every_version(tmp_path: Path, version: int) ->
         (77, ErrorCode.invalid_request),
     ],
 )
-def test_other_coordinators_are_not_there(tmp_path: Path, kind: int, code: ErrorCode) -> None:
+def test_unknown_coordinator_types_are_refused(tmp_path: Path, kind: int, code: ErrorCode) -> None:
     async def scenario(broker: Harness) -> None:
         one = await broker.ask(FIND_COORDINATOR, 1, {"key": "x", "key_type": kind})
         assert (one.error_code, one.node_id, one.host, one.port) == (code, -1, "", -1)
@@ -134,7 +134,7 @@ def test_version_0_waits_as_long_for_others_as_its_session_lasts(tmp_path: Path)
     serve(tmp_path, scenario, SETTINGS)
 
 
-def test_a_static_member_is_named_in_answers(tmp_path: Path) -> None:
+def test_static_member_is_named_in_responses(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await find(broker)
         answer = await broker.ask(JOIN_GROUP, 5, join_fields(group_instance_id="here"))
@@ -181,7 +181,7 @@ def test_sync_must_name_the_protocol_from_version_5_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 2, 3, 5])
-def test_leaving_a_group_that_is_not_there(tmp_path: Path, version: int) -> None:
+def test_leave_of_a_missing_group_is_refused(tmp_path: Path, version: int) -> None:
     async def scenario(broker: Harness) -> None:
         await find(broker)
         answer = await broker.ask(LEAVE_GROUP, version, leave_fields("nowhere", "me"))
@@ -194,7 +194,7 @@ def test_leaving_a_group_that_is_not_there(tmp_path: Path, version: int) -> None
     serve(tmp_path, scenario, SETTINGS)
 
 
-def test_nobody_gets_in_without_the_right_to_read(tmp_path: Path) -> None:
+def test_group_membership_needs_read_on_the_group(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         me = await joined(broker)
         broker.deny((Operation.READ, ResourceType.GROUP, "g"))
@@ -212,7 +212,7 @@ def test_nobody_gets_in_without_the_right_to_read(tmp_path: Path) -> None:
     serve(tmp_path, scenario, SETTINGS)
 
 
-def test_finding_takes_the_right_to_describe(tmp_path: Path) -> None:
+def test_find_coordinator_needs_describe(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         broker.deny_all()
         one = await broker.ask(FIND_COORDINATOR, 0, {"key": "g"})
@@ -225,7 +225,7 @@ def test_finding_takes_the_right_to_describe(tmp_path: Path) -> None:
     serve(tmp_path, scenario, SETTINGS)
 
 
-def test_before_anybody_looked_for_a_coordinator_there_is_none(tmp_path: Path) -> None:
+def test_no_coordinator_exists_before_the_first_lookup(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         assert (await broker.ask(JOIN_GROUP, 0, join_fields())).error_code == ErrorCode.not_coordinator
         assert (await broker.ask(LIST_GROUPS, 0, {})).groups == ()
@@ -233,7 +233,7 @@ def test_before_anybody_looked_for_a_coordinator_there_is_none(tmp_path: Path) -
     serve(tmp_path, scenario, SETTINGS)
 
 
-def test_a_client_id_as_long_as_can_be_makes_a_member_id_that_can_be_sent(tmp_path: Path) -> None:
+def test_longest_client_id_makes_a_valid_member_id(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await find(broker)
         answer = await broker.ask(JOIN_GROUP, 0, join_fields(), client_id="ü" * 16_383)
@@ -247,7 +247,7 @@ def test_a_client_id_as_long_as_can_be_makes_a_member_id_that_can_be_sent(tmp_pa
     serve(tmp_path, scenario, SETTINGS)
 
 
-def test_while_groups_are_being_loaded_nobody_is_thrown_out(
+def test_no_member_is_removed_while_groups_are_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def loading(_: GroupCoordinator, group_id: str) -> GroupShard:

@@ -118,7 +118,7 @@ def test_several_groups_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2, 7, 8])
-def test_a_refused_fetch_is_told_where_its_version_can(tmp_path: Path, version: int) -> None:
+def test_fetch_error_is_where_its_version_has_a_field(tmp_path: Path, version: int) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a")
         await committed(broker, "a", {0: 5})
@@ -136,7 +136,7 @@ def test_a_refused_fetch_is_told_where_its_version_can(tmp_path: Path, version: 
     serve(tmp_path, scenario, SETTINGS)
 
 
-def test_topics_that_may_not_be_described_are_told_apart(tmp_path: Path) -> None:
+def test_unauthorized_topics_are_reported_apart_from_missing_ones(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a")
         await broker.create("b")
@@ -155,7 +155,7 @@ def test_topics_that_may_not_be_described_are_told_apart(tmp_path: Path) -> None
     serve(tmp_path, scenario, SETTINGS)
 
 
-def test_topic_ids_that_are_nobodys(tmp_path: Path) -> None:
+def test_unknown_topic_ids_are_refused(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         created = await broker.create("a")
         await find(broker)
@@ -176,7 +176,7 @@ def test_topic_ids_that_are_nobodys(tmp_path: Path) -> None:
     serve(tmp_path, scenario, SETTINGS)
 
 
-def test_what_cannot_be_committed_is_refused_and_the_rest_is_not(tmp_path: Path) -> None:
+def test_only_invalid_offsets_of_a_commit_are_refused(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a", partitions=2)
         await broker.create("denied")
@@ -206,7 +206,7 @@ def test_what_cannot_be_committed_is_refused_and_the_rest_is_not(tmp_path: Path)
     serve(tmp_path, scenario, SETTINGS)
 
 
-def test_absurd_offsets_are_kept_as_they_are(tmp_path: Path) -> None:
+def test_offsets_beyond_the_log_are_committed_unchanged(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a", partitions=4)
         offsets = {0: -5, 1: LARGEST, 2: -(2**63), 3: 0}
@@ -236,7 +236,7 @@ def test_only_members_of_the_generation_commit(tmp_path: Path) -> None:
     serve(tmp_path, scenario, SETTINGS)
 
 
-def test_committing_takes_the_right_to_read_the_group(tmp_path: Path) -> None:
+def test_offset_commit_needs_read_on_the_group(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a", partitions=2)
         await find(broker)
@@ -251,7 +251,7 @@ def test_committing_takes_the_right_to_read_the_group(tmp_path: Path) -> None:
     serve(tmp_path, scenario, SETTINGS)
 
 
-def test_the_group_without_a_name_keeps_offsets_as_ever(tmp_path: Path) -> None:
+def test_group_with_an_empty_id_keeps_its_offsets(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a")
         assert await committed(broker, "a", {0: 5}, "") == [0]
@@ -260,7 +260,7 @@ def test_the_group_without_a_name_keeps_offsets_as_ever(tmp_path: Path) -> None:
     serve(tmp_path, scenario, SETTINGS)
 
 
-def test_offsets_are_deleted_where_nobody_reads(tmp_path: Path) -> None:
+def test_offset_delete_reports_each_partition(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a", partitions=2)
         await broker.create("denied")
@@ -287,7 +287,7 @@ def test_offsets_are_deleted_where_nobody_reads(tmp_path: Path) -> None:
     serve(tmp_path, scenario, SETTINGS)
 
 
-def test_offsets_of_a_group_that_is_not_there_or_not_yours_are_not_deleted(tmp_path: Path) -> None:
+def test_offsets_of_missing_or_unauthorized_groups_are_not_deleted(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a")
         await committed(broker, "a", {0: 5})
@@ -306,7 +306,7 @@ def test_offsets_of_a_group_that_is_not_there_or_not_yours_are_not_deleted(tmp_p
 
 
 @pytest.mark.parametrize("retention_ms", [LARGEST, -(2**63), 0])
-def test_how_long_to_keep_an_offset_is_not_the_clients_to_say(tmp_path: Path, retention_ms: int) -> None:
+def test_retention_time_of_a_commit_request_is_ignored(tmp_path: Path, retention_ms: int) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a")
         await find(broker)

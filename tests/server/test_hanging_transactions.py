@@ -1,4 +1,4 @@
-"""Transactions that are open in a partition and that no coordinator knows are aborted; what may be committed is not."""
+"""Open transactions that no coordinator knows are aborted; transactions that may be committed are not."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ WRITE_TXN_MARKERS = 27
 
 
 def write_lost(broker: Harness, producer_id: int = LOST_ID, epoch: int = 5) -> None:
-    """A batch of a transaction that its coordinator has forgotten since."""
+    """Append a batch of a transaction that its coordinator does not know."""
     batch = memoryview(
         build_batch(
             [NewRecord(b"k", b"lost", 1_000)],
@@ -77,7 +77,7 @@ async def abort_as_operator(
     return ErrorCode(answer.markers[0].topics[0].partitions[0].error_code)
 
 
-def test_transaction_that_nobody_knows_is_aborted_and_readers_go_on(tmp_path: Path) -> None:
+def test_unknown_transaction_is_aborted_and_readers_go_on(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a")
         await find_coordinator(broker, 1, "somebody")
@@ -137,7 +137,7 @@ def test_open_transaction_of_the_same_producer_elsewhere_does_not_keep_it(tmp_pa
     serve(tmp_path, scenario, SELDOM)
 
 
-def test_nothing_is_aborted_that_was_written_to_while_coordinators_were_asked(tmp_path: Path) -> None:
+def test_transaction_with_a_new_record_during_the_check_is_not_aborted(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a")
         write_lost(broker)
@@ -173,7 +173,7 @@ def _is_kept_from_the_store(broker: Harness) -> None:
 @pytest.mark.parametrize(
     "trouble", [_loses_a_shard, _leads_a_shard_in_another_epoch, _is_kept_from_the_store]
 )
-def test_nothing_is_aborted_while_not_every_coordinator_is_known_to_have_answered(
+def test_no_transaction_is_aborted_before_every_coordinator_has_answered(
     tmp_path: Path, trouble: Callable[[Harness], None]
 ) -> None:
     async def scenario(broker: Harness) -> None:
@@ -188,7 +188,7 @@ def test_nothing_is_aborted_while_not_every_coordinator_is_known_to_have_answere
     serve(tmp_path, scenario, SELDOM)
 
 
-def test_operator_may_abort_what_is_open_and_lost_and_nothing_else(tmp_path: Path) -> None:
+def test_operator_may_abort_only_open_transactions_without_coordinator(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a")
         write_lost(broker)
@@ -206,7 +206,7 @@ def test_operator_may_abort_what_is_open_and_lost_and_nothing_else(tmp_path: Pat
     serve(tmp_path, scenario, SELDOM)
 
 
-def test_only_brokers_may_ask_what_a_coordinator_knows(tmp_path: Path) -> None:
+def test_known_transactions_needs_an_authenticated_broker(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         frame = encode_known_transactions_request(7, "somebody", [OpenTransaction(ProducerId(LOST_ID), A0)])
         answer = decode_known_transactions_response(await ask_raw(broker, frame))

@@ -6,14 +6,14 @@ from random import Random
 from penstock.server.long_polls import LongPolls
 
 
-def test_a_wait_is_never_longer_than_asked_and_at_most_a_quarter_shorter() -> None:
+def test_wait_is_at_most_a_quarter_shorter_than_requested() -> None:
     polls = LongPolls(Random(1))
     waits = [polls.wait_seconds(400) for _ in range(1_000)]
     assert 0.3 <= min(waits) < 0.31
     assert 0.39 < max(waits) <= 0.4
 
 
-async def test_others_come_between_those_that_are_due_together() -> None:
+async def test_other_work_runs_between_due_long_polls() -> None:
     polls, order = LongPolls(Random(1)), []
     for number in range(100):
         polls.serve(lambda number=number: order.append(number))
@@ -24,7 +24,7 @@ async def test_others_come_between_those_that_are_due_together() -> None:
     assert [each for each in order if each != "other"] == list(range(100))
 
 
-async def test_what_becomes_due_meanwhile_is_served_too() -> None:
+async def test_work_that_becomes_due_meanwhile_is_served() -> None:
     polls, order = LongPolls(Random(1)), []
     polls.serve(lambda: polls.serve(lambda: order.append("second")))
     while not order:
@@ -32,7 +32,7 @@ async def test_what_becomes_due_meanwhile_is_served_too() -> None:
     assert order == ["second"]
 
 
-async def test_one_that_fails_does_not_hold_up_the_others() -> None:
+async def test_failed_work_does_not_delay_the_others() -> None:
     polls, order = LongPolls(Random(1)), []
     failures: list[object] = []
     asyncio.get_running_loop().set_exception_handler(

@@ -1,4 +1,4 @@
-"""What clients hear while a leader is lost: at first that there is none, then who it is now."""
+"""Metadata while a leader is lost: at first there is no leader, then the next one."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def in_virtual_time(scenario: Callable[[LostLeaders], Awaitable[None]]) -> None:
         loop.close()
 
 
-def test_what_a_suspected_broker_leads_has_no_leader_for_a_moment() -> None:
+def test_partitions_of_a_suspected_broker_are_shown_without_a_leader() -> None:
     async def scenario(lost: LostLeaders) -> None:
         lost.suspect(image(1, 2), BrokerId(2))
         assert lost.leaderless("one", [ORDERS]) == lost.leaderless("one", [ORDERS]) == LED
@@ -66,7 +66,7 @@ def test_what_a_suspected_broker_leads_has_no_leader_for_a_moment() -> None:
     in_virtual_time(scenario)
 
 
-def test_one_whose_connections_end_again_and_again_is_suspected_rarely() -> None:
+def test_broker_with_often_closed_connections_is_rarely_suspected() -> None:
     async def scenario(lost: LostLeaders) -> None:
         hidden = 0
         for _ in range(1_000):
@@ -78,7 +78,7 @@ def test_one_whose_connections_end_again_and_again_is_suspected_rarely() -> None
     in_virtual_time(scenario)
 
 
-def test_one_that_has_gone_is_shown_only_to_those_who_have_not_heard_of_it() -> None:
+def test_lost_broker_is_shown_only_to_connections_that_were_not_told() -> None:
     async def scenario(lost: LostLeaders) -> None:
         lost.suspect(image(1, 2), BrokerId(2))
         assert lost.leaderless("told", [ORDERS]) == LED
@@ -93,7 +93,7 @@ def test_one_that_has_gone_is_shown_only_to_those_who_have_not_heard_of_it() -> 
     in_virtual_time(scenario)
 
 
-def test_one_that_is_back_is_not_shown_twice() -> None:
+def test_reregistered_broker_is_shown_once() -> None:
     async def scenario(lost: LostLeaders) -> None:
         lost.on_image(ImageChange(image(1, 2), image(1)))
         lost.on_image(ImageChange(image(1), image(1, 2)))
@@ -106,7 +106,7 @@ def test_one_that_is_back_is_not_shown_twice() -> None:
 
 
 @pytest.mark.parametrize("number", [3, 9])
-def test_others_are_not_concerned(number: int) -> None:
+def test_broker_without_leaderships_makes_no_partition_leaderless(number: int) -> None:
     async def scenario(lost: LostLeaders) -> None:
         lost.suspect(image(1, 2, 3), BrokerId(number))
         assert lost.leaderless("one", [ORDERS]) == frozenset()
@@ -137,7 +137,7 @@ async def metadata(harness: Harness, session: Session) -> Any:
 
 
 def shut_the_door(brokers: Brokers, number: int) -> None:
-    """As far as others can see it has died; but it lives."""
+    """Drop a broker for the others, while it goes on running."""
     acceptor = brokers.running[number]._acceptor
     acceptor.close_listener()
     acceptor.close()
@@ -156,7 +156,7 @@ async def with_a_topic(brokers: Brokers) -> dict[int, Harness]:
     return harnesses
 
 
-def test_a_broker_that_is_wrongly_taken_for_dead_costs_no_acknowledged_write(tmp_path: Path) -> None:
+def test_broker_wrongly_taken_for_dead_loses_no_acknowledged_write(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         harnesses = await with_a_topic(brokers)
         stored = 0
@@ -181,7 +181,7 @@ def test_a_broker_that_is_wrongly_taken_for_dead_costs_no_acknowledged_write(tmp
     run(tmp_path, scenario)
 
 
-def test_clients_hear_that_there_is_no_leader_and_then_who_it_is(tmp_path: Path) -> None:
+def test_metadata_shows_no_leader_and_then_the_next_one(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         harnesses = await with_a_topic(brokers)
         first = harnesses[1]
@@ -189,7 +189,7 @@ def test_clients_hear_that_there_is_no_leader_and_then_who_it_is(tmp_path: Path)
         assert await metadata(first, known) == ({1, 2, 3}, 2, ErrorCode.none)
         await eventually_async(lambda: brokers.members(1, ORDERS) == {1, 2, 3})
         shut_the_door(brokers, 2)
-        # At the same moment: this broker has not noticed yet, but does before it answers.
+        # The broker has not noticed the loss when the request comes, but does before it responds.
         assert await metadata(first, known) == ({1, 2, 3}, NO_LEADER, ErrorCode.leader_not_available)
         await eventually_async(lambda: first.context.image.topics[ORDERS].partitions[0].leader == 3)
         assert await metadata(first, known) == ({1, 3}, 3, ErrorCode.none)

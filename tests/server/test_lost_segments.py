@@ -1,4 +1,4 @@
-"""A replica whose segment files were deleted or cut while its broker was down gets its records again."""
+"""Replica whose segment files were deleted or truncated while its broker was down: it gets its records again."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def test_lists_offsets_in_every_version(tmp_path: Path, version: int) -> None:
 
 
 @pytest.mark.parametrize("timestamp", [-7, -(2**63)])
-def test_times_that_mean_nothing_are_refused(tmp_path: Path, timestamp: int) -> None:
+def test_invalid_timestamps_are_refused(tmp_path: Path, timestamp: int) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a")
         assert await listed(broker, timestamp) == (-1, -1, -1, ErrorCode.unsupported_version)
@@ -86,7 +86,7 @@ def test_an_empty_partition_has_ends_and_no_newest(tmp_path: Path) -> None:
     serve(tmp_path, scenario)
 
 
-def test_what_is_not_committed_is_not_named(tmp_path: Path) -> None:
+def test_list_offsets_returns_no_uncommitted_offset(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a")
         await broker.append("a", b"0", timestamp=1_000)
@@ -100,7 +100,7 @@ def test_what_is_not_committed_is_not_named(tmp_path: Path) -> None:
     serve(tmp_path, scenario)
 
 
-def test_partitions_that_cannot_be_listed_say_why(tmp_path: Path) -> None:
+def test_list_offsets_returns_an_error_for_each_failed_partition(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a")
         await broker.create("denied")
@@ -198,7 +198,7 @@ def test_every_producer_gets_an_id_of_its_own(tmp_path: Path, version: int) -> N
 
 @pytest.mark.parametrize("error", [BrokerError(ErrorCode.request_timed_out), StoreUnreachable("no session")])
 def test_producer_asks_again_while_the_store_gives_no_ids(tmp_path: Path, error: PenstockError) -> None:
-    """Anything but this ends producers of the Java client for good."""
+    """Any other error is fatal to producers of the Java client."""
 
     async def scenario(broker: Harness) -> None:
         blocks: list[range | PenstockError] = [error, range(50, 60)]

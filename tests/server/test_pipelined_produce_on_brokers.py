@@ -26,7 +26,7 @@ ACKS_ALL = -1
 
 
 class PipelinedProducer:
-    """Sends up to five batches at a time to the leader it knows, and sends refused ones again, in order."""
+    """Producer that sends up to five batches at a time to the leader, and sends refused ones again, in order."""
 
     def __init__(self, brokers: Brokers, at: dict[int, Harness], producer_id: int) -> None:
         self._brokers = brokers
@@ -46,7 +46,7 @@ class PipelinedProducer:
         return self._next
 
     def _leader(self) -> Harness | None:
-        """The leader, or any broker while there is none."""
+        """Leader of the partition, or any broker while there is none."""
         for number in self._brokers.running:
             try:
                 self._at[number].context.replicas.get(ORDERS, 0)

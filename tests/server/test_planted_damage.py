@@ -1,4 +1,4 @@
-"""Bugs in how damage is found and repaired, planted on purpose: each scenario passes, and fails with its bug."""
+"""Bugs in finding and repairing damage, planted on purpose: each scenario passes, and fails with its bug."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_repair_that_writes_nothing_is_noticed(tmp_path: Path, monkeypatch: pyte
     check_is_noticed(tmp_path, repaired_after_a_change(tmp_path), "a repaired replica differs")
 
 
-# --- what a follower appends
+# --- appends of a follower
 
 
 def fetched_from_a_damaged_leader(tmp_path: Path) -> Scenario:
@@ -124,7 +124,7 @@ def test_follower_that_checks_no_crc_is_noticed(tmp_path: Path, monkeypatch: pyt
 
 def returned_without_a_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scenario:
     async def repair_nothing(_: Repairing) -> None:
-        """Damage stays, so that the leader meets a follower that has it."""
+        """Keep the damage, so that the leader meets a follower with it."""
 
     monkeypatch.setattr(Repairing, "run", repair_nothing)
 
@@ -153,7 +153,7 @@ def test_damaged_follower_is_not_in_sync(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_damaged_follower_that_joins_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def forget(*_: Any, is_damaged: bool) -> None:
-        """The leader does not note that a follower reports damage."""
+        """Let the leader ignore that a follower reports damage."""
 
     monkeypatch.setattr(InSync, "on_damage", forget)
     scenario = returned_without_a_segment(tmp_path, monkeypatch)

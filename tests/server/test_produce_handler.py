@@ -1,4 +1,4 @@
-"""Produce, asked through the dispatcher of a whole broker."""
+"""Produce through the dispatcher of a whole broker."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_refuses_with_the_right_code_and_stores_nothing(
     serve(tmp_path, scenario)
 
 
-def test_too_few_replicas_for_acks_all_are_said(tmp_path: Path) -> None:
+def test_acks_all_under_min_isr_gets_not_enough_replicas(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("orders", min_insync_replicas="2")
         (result,) = await produce(broker, topic("orders", batch()))
@@ -123,7 +123,7 @@ def test_too_few_replicas_for_acks_all_are_said(tmp_path: Path) -> None:
     serve(tmp_path, scenario)
 
 
-def test_who_may_not_write_is_told_so(tmp_path: Path) -> None:
+def test_produce_needs_write_on_the_topic(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("orders")
         broker.deny((Operation.WRITE, ResourceType.TOPIC, "orders"))
@@ -143,7 +143,7 @@ def test_a_partition_named_twice_is_appended_once(tmp_path: Path) -> None:
     serve(tmp_path, scenario)
 
 
-def test_without_acks_there_is_no_answer_and_an_error_costs_the_connection(tmp_path: Path) -> None:
+def test_acks_0_has_no_response_and_an_error_closes_the_connection(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("orders")
         assert send(broker, ProduceRequest(None, NONE, 100, [topic("orders", batch())])) is None
@@ -168,10 +168,10 @@ def test_a_record_is_readable_after_acks_1_on_a_single_replica(tmp_path: Path) -
     serve(tmp_path, scenario)
 
 
-def test_acks_1_is_answered_without_an_error_when_its_time_is_over(
+def test_acks_1_succeeds_when_its_timeout_ends_the_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The record is appended, and the producer asked for no more."""
+    """The record is appended, and acks=1 asks for no more."""
 
     async def scenario(broker: Harness) -> None:
         await broker.create("orders", durability="fsync")
@@ -196,7 +196,7 @@ def test_acks_1_does_not_wait_for_followers(tmp_path: Path) -> None:
     serve(tmp_path, scenario)
 
 
-def test_a_flush_that_takes_too_long_is_a_timeout_and_not_an_error_of_storage(
+def test_slow_flush_is_a_timeout_and_not_a_storage_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario(broker: Harness) -> None:
@@ -211,8 +211,10 @@ def test_a_flush_that_takes_too_long_is_a_timeout_and_not_an_error_of_storage(
     serve(tmp_path, scenario)
 
 
-def test_a_request_with_a_batch_to_look_into_and_one_to_flush_answers_for_both(tmp_path: Path) -> None:
-    """The timeout of the flush runs only once the held batch is appended, or its answer would be lost."""
+def test_request_with_a_held_batch_and_a_flushed_batch_gets_both_results(tmp_path: Path) -> None:
+    """The timeout of the flush starts only when the held batch is appended; otherwise its result would be
+    lost.
+    """
 
     async def scenario(broker: Harness) -> None:
         await broker.create("plain", durability="fsync")
@@ -228,8 +230,8 @@ def test_a_request_with_a_batch_to_look_into_and_one_to_flush_answers_for_both(t
     serve(tmp_path, scenario)
 
 
-def test_the_records_that_are_to_blame_are_named(tmp_path: Path) -> None:
-    """A client fails those for good, and tells the rest of the batch that they may be sent again (KIP-467)."""
+def test_response_names_the_invalid_records(tmp_path: Path) -> None:
+    """A client fails the named records for good, and may send the rest of the batch again (KIP-467)."""
 
     async def scenario(broker: Harness) -> None:
         await broker.create("table", cleanup_policy="compact")

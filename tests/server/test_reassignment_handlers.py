@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments, ListPartitionReassignments and ElectLeaders as one broker answers them."""
+"""AlterPartitionReassignments, ListPartitionReassignments and ElectLeaders on one broker."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_each_partition_is_judged_for_itself(tmp_path: Path, version: int) -> No
     serve(tmp_path, scenario)
 
 
-def test_the_number_of_replicas_is_kept_where_the_request_says_so(tmp_path: Path) -> None:
+def test_reassignment_response_keeps_the_replication_factor_flag(tmp_path: Path) -> None:
     async def scenario(harness: Harness) -> None:
         await harness.create("t")
         response = await reassign(harness, ("t", 0, [1]), allow_replication_factor_change=False)
@@ -74,7 +74,7 @@ def test_the_number_of_replicas_is_kept_where_the_request_says_so(tmp_path: Path
     serve(tmp_path, scenario)
 
 
-def test_nothing_is_listed_where_nothing_moves(tmp_path: Path) -> None:
+def test_no_reassignment_is_listed_without_one(tmp_path: Path) -> None:
     async def scenario(harness: Harness) -> None:
         await harness.create("t", 3)
         for topics in (None, [{"name": "t", "partition_indexes": [0, 9]}, {"name": "none"}]):
@@ -85,7 +85,7 @@ def test_nothing_is_listed_where_nothing_moves(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_an_election_is_not_needed_where_the_leader_is_right(tmp_path: Path, version: int) -> None:
+def test_election_is_not_needed_when_the_preferred_replica_leads(tmp_path: Path, version: int) -> None:
     async def scenario(harness: Harness) -> None:
         await harness.create("t", 2)
         for election in (0,) if version == 0 else (0, 1):
@@ -109,7 +109,7 @@ def test_an_election_of_an_unknown_kind_is_refused(tmp_path: Path) -> None:
     serve(tmp_path, scenario)
 
 
-def test_only_those_who_may_alter_the_cluster_move_and_elect(tmp_path: Path) -> None:
+def test_reassignments_and_elections_need_alter_on_the_cluster(tmp_path: Path) -> None:
     async def scenario(harness: Harness) -> None:
         await harness.create("t")
         denied = ErrorCode.cluster_authorization_failed

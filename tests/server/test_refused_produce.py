@@ -1,4 +1,4 @@
-"""Produce requests of an idempotent producer that are pipelined behind one that is refused for now."""
+"""Produce requests of an idempotent producer, pipelined behind one that is refused with a retriable error."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def batch(sequence: int, epoch: int = 0) -> memoryview:
 
 
 class Sender:
-    """Sends batches of one record each, one request after the other."""
+    """Producer that sends batches of one record each, one request after the other."""
 
     def __init__(self, broker: Harness, topic: str = "orders", topic_id: TopicId | None = None) -> None:
         self._broker = broker
@@ -42,7 +42,7 @@ class Sender:
         return ErrorCode(result.error_code)
 
     async def expect_same(self, code: ErrorCode, first: int) -> None:
-        """What follows the refused batch is refused likewise, until that one comes again."""
+        """Expect the same error for the next batches, until the refused one is sent again."""
         assert [await self.send(first + 1), await self.send(first + 2)] == [code, code]
         assert [await self.send(first + step) for step in range(4)] == [ErrorCode.none] * 4
 
@@ -71,7 +71,7 @@ def test_batches_sent_around_the_start_of_a_leadership_share_one_error(tmp_path:
 
 
 @pytest.mark.parametrize("stored", [0, 3])
-def test_batches_sent_while_replicas_lack_share_one_error(tmp_path: Path, stored: int) -> None:
+def test_batches_sent_under_min_isr_share_one_error(tmp_path: Path, stored: int) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("orders")
         sender = Sender(broker)
@@ -134,7 +134,7 @@ def test_batches_sent_by_topic_id_before_the_broker_knows_it_share_one_error(tmp
     serve(tmp_path, scenario)
 
 
-def test_a_new_producer_epoch_ends_the_wait_for_what_was_refused(tmp_path: Path) -> None:
+def test_new_producer_epoch_ends_the_wait_for_a_refused_batch(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("orders")
         sender = Sender(broker)
@@ -149,7 +149,7 @@ def test_a_new_producer_epoch_ends_the_wait_for_what_was_refused(tmp_path: Path)
     serve(tmp_path, scenario)
 
 
-def test_batches_behind_one_that_is_refused_for_good_are_out_of_order(tmp_path: Path) -> None:
+def test_batches_behind_a_permanently_refused_one_are_out_of_order(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("orders", max_message_bytes="1000")
         sender = Sender(broker)

@@ -72,7 +72,7 @@ async def all_copied(brokers: Brokers) -> None:
 
 
 def contents(directory: Path, numbers: Sequence[int]) -> set[bytes]:
-    """What the brokers store, each as one piece."""
+    """Stored bytes of each broker."""
     return {b"".join(segment.content for segment in stored(directory, number)) for number in numbers}
 
 
@@ -158,7 +158,7 @@ def test_follower_refuses_a_damaged_batch_and_takes_it_when_it_is_repaired(tmp_p
 
 
 def lose_at_start(monkeypatch: pytest.MonkeyPatch, number: int, *ranges: tuple[int, int]) -> None:
-    """Have a broker find at its next start that it lacks records: what recovery says of a missing segment."""
+    """Make a broker find missing records at its next start, as recovery does after the loss of a segment."""
     open_logs = LogManager.open
 
     def lacking(manager: LogManager, *arguments: Any) -> None:

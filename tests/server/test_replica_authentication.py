@@ -1,4 +1,4 @@
-"""Who may fetch as a replica: nobody but a broker that has proved to be that one."""
+"""Fetch as a replica: only the broker with that id may send it, after authentication."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def fetch(harness: Harness, session: Session, replica_id: int, version: int = 17
 
 @pytest.mark.parametrize("replica_id", [1, 2, 999, -2])
 @pytest.mark.parametrize("version", [4, 12, 14])
-def test_a_client_that_says_it_is_a_replica_moves_nothing(
+def test_client_fetch_with_a_replica_id_moves_no_high_watermark(
     tmp_path: Path, replica_id: int, version: int
 ) -> None:
     async def scenario(harness: Harness) -> None:
@@ -86,7 +86,7 @@ def test_a_client_that_says_it_is_a_replica_moves_nothing(
     serve(tmp_path, scenario, SECRET)
 
 
-def test_a_proven_broker_fetches_as_itself_and_as_nobody_else(tmp_path: Path) -> None:
+def test_authenticated_broker_fetches_only_as_itself(tmp_path: Path) -> None:
     async def scenario(harness: Harness) -> None:
         await harness.create("orders")
         session = connect()
@@ -97,7 +97,7 @@ def test_a_proven_broker_fetches_as_itself_and_as_nobody_else(tmp_path: Path) ->
     serve(tmp_path, scenario, SECRET)
 
 
-def test_a_wrong_proof_is_refused_and_ends_what_was_proved(tmp_path: Path) -> None:
+def test_wrong_proof_is_refused_and_ends_the_authentication(tmp_path: Path) -> None:
     async def scenario(harness: Harness) -> None:
         await harness.create("orders")
         session = connect()
@@ -108,7 +108,7 @@ def test_a_wrong_proof_is_refused_and_ends_what_was_proved(tmp_path: Path) -> No
     serve(tmp_path, scenario, SECRET)
 
 
-def test_no_proof_is_good_twice_for_another_or_turned_around(tmp_path: Path) -> None:
+def test_handshake_proof_cannot_be_replayed_or_reflected(tmp_path: Path) -> None:
     async def scenario(harness: Harness) -> None:
         first, second = connect(), connect("test:2")
         answer = shake(harness, first, HandshakeRequest(OTHER, ME, NONCE))
@@ -130,7 +130,7 @@ def test_no_proof_is_good_twice_for_another_or_turned_around(tmp_path: Path) -> 
     serve(tmp_path, scenario, SECRET)
 
 
-def test_without_a_secret_of_its_own_a_broker_believes_who_knows_the_one_in_the_store(tmp_path: Path) -> None:
+def test_broker_without_cluster_secret_uses_the_secret_in_the_store(tmp_path: Path) -> None:
     async def scenario(harness: Harness) -> None:
         secret = harness.context.metadata.image.secret
         assert len(secret) == 64
@@ -142,7 +142,7 @@ def test_without_a_secret_of_its_own_a_broker_believes_who_knows_the_one_in_the_
     serve(tmp_path, scenario)
 
 
-def test_clients_are_not_told_of_what_is_between_brokers(tmp_path: Path) -> None:
+def test_api_versions_hides_apis_between_brokers(tmp_path: Path) -> None:
     async def scenario(harness: Harness) -> None:
         response = await harness.ask(18, 2, {})
         assert BROKER_HANDSHAKE not in {api.api_key for api in response.api_keys}

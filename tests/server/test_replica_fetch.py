@@ -1,4 +1,4 @@
-"""Fetches of a follower at its leader, by a second voice of it: what is said of a partition in which answer."""
+"""Fetches of a follower at its leader, sent by the test: which response has which partition."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Follower:
         self._epoch = 0
 
     def name(self, offset: int) -> Answer:
-        """Fetch, naming the one partition at an offset; a short wait where there is nothing."""
+        """Fetch the one partition at an offset, with a short wait."""
         topic = self._leader.context.image.topics[ORDERS]
         partition = FetchPartition(
             0,
@@ -68,7 +68,7 @@ async def said(answer: Answer) -> FetchResponse:
     return decode_fetch_response(content[SIZE_PREFIX:], VERSION)
 
 
-def test_what_a_request_names_is_told_of_in_its_answer_and_in_none_before(tmp_path: Path) -> None:
+def test_partition_is_in_the_response_to_the_request_that_names_it(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         first = await brokers.start(1)
         second = await brokers.start(2)

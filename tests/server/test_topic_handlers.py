@@ -55,7 +55,7 @@ def test_creates_topics_in_every_version(tmp_path: Path, version: int) -> None:
     serve(tmp_path, scenario)
 
 
-def test_each_topic_of_a_request_has_its_own_answer(tmp_path: Path) -> None:
+def test_each_topic_of_a_request_has_its_own_result(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("taken")
         broker.deny(
@@ -102,7 +102,7 @@ def test_each_topic_of_a_request_has_its_own_answer(tmp_path: Path) -> None:
     serve(tmp_path, scenario)
 
 
-def test_who_may_not_see_settings_is_not_told_them(tmp_path: Path) -> None:
+def test_settings_are_hidden_without_authorization(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         broker.deny((Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, "a"))
         [result] = (await broker.ask(CREATE, 7, create(new_topic("a")))).topics
@@ -113,7 +113,7 @@ def test_who_may_not_see_settings_is_not_told_them(tmp_path: Path) -> None:
     serve(tmp_path, scenario)
 
 
-def test_validate_only_makes_nothing(tmp_path: Path) -> None:
+def test_validate_only_creates_no_topic(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         response = await broker.ask(CREATE, 7, create(new_topic("a", 2), new_topic(""), validate_only=True))
         assert codes(response.topics) == [ErrorCode.none, ErrorCode.invalid_topic_exception]
@@ -155,7 +155,7 @@ def test_deletes_topics_in_every_version(tmp_path: Path, version: int) -> None:
     assert not list(tmp_path.glob("logs/a-*"))
 
 
-def test_deletes_by_id_and_refuses_what_is_unclear(tmp_path: Path) -> None:
+def test_deletes_by_id_and_refuses_ambiguous_topics(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         one, two, three = [(await broker.create(name)).topic_id for name in ("one", "two", "three")]
         unknown = UUID(int=99)
@@ -188,7 +188,7 @@ def test_deletes_by_id_and_refuses_what_is_unclear(tmp_path: Path) -> None:
     serve(tmp_path, scenario)
 
 
-def test_deleting_needs_the_right_and_hides_names_behind_ids(tmp_path: Path) -> None:
+def test_delete_topics_needs_authorization_and_hides_names_of_ids(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         made = await broker.create("secret")
         broker.deny_all()
@@ -259,7 +259,7 @@ def test_metadata_in_every_version(tmp_path: Path, version: int) -> None:
         found, missing = response.topics
         assert (found.name, found.error_code) == ("a", ErrorCode.none)
         assert missing.name == "missing"
-        # Until version 3 a client cannot say that it wants no topic made.
+        # Until version 3 a client cannot ask for no topic creation.
         assert missing.error_code == (ErrorCode.none if version < 4 else ErrorCode.unknown_topic_or_partition)
         assert [partition.partition_index for partition in found.partitions] == [0, 1]
         partition = found.partitions[0]
@@ -321,7 +321,7 @@ def test_metadata_by_id(tmp_path: Path) -> None:
     serve(tmp_path, scenario)
 
 
-def test_topics_are_made_when_request_and_setting_allow_it(tmp_path: Path) -> None:
+def test_topics_are_created_when_request_and_setting_allow_it(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         response = await broker.ask(METADATA, 12, metadata("new", "no/name", "x" * 250, auto=True))
         assert codes(response.topics) == [
@@ -347,7 +347,7 @@ def test_topics_are_made_when_request_and_setting_allow_it(tmp_path: Path) -> No
     serve(tmp_path, scenario, {"num.partitions": "3"})
 
 
-def test_topics_are_not_made_where_the_setting_says_no(tmp_path: Path) -> None:
+def test_topics_are_not_created_when_the_setting_forbids_it(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         [missing] = (await broker.ask(METADATA, 12, metadata("new", auto=True))).topics
         assert missing.error_code == ErrorCode.unknown_topic_or_partition
@@ -356,7 +356,7 @@ def test_topics_are_not_made_where_the_setting_says_no(tmp_path: Path) -> None:
     serve(tmp_path, scenario, {"auto.create.topics.enable": "false"})
 
 
-def test_a_creation_that_cannot_be_is_told_once_and_for_all(tmp_path: Path) -> None:
+def test_impossible_topic_creation_gets_a_final_error(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         [refused] = (await broker.ask(METADATA, 12, metadata("new", auto=True))).topics
         assert refused.error_code == ErrorCode.invalid_replication_factor

@@ -1,4 +1,4 @@
-"""The data path of transactions through a whole broker: Produce, Fetch, ListOffsets, offsets of groups, markers."""
+"""Data path of transactions through a whole broker: Produce, Fetch, ListOffsets, offsets of groups, markers."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ def test_readers_see_what_was_committed(tmp_path: Path, version: int) -> None:
 
 
 async def until_settled(broker: Harness) -> None:
-    """Markers are written after EndTxn was answered."""
+    """Wait for the markers, which are written after the response to EndTxn."""
     log = broker.context.replicas.get("a", 0).log
     await eventually_async(lambda: log.last_stable_offset >= log.high_watermark)
 
 
 @VERSIONS
-def test_nothing_of_an_open_transaction_is_read_as_committed(tmp_path: Path, version: int) -> None:
+def test_read_committed_returns_no_record_of_an_open_transaction(tmp_path: Path, version: int) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a")
         await broker.append("a", b"before")
@@ -86,7 +86,7 @@ def test_nothing_of_an_open_transaction_is_read_as_committed(tmp_path: Path, ver
 
 
 @VERSIONS
-def test_a_reader_that_waits_is_served_when_the_transaction_ends(tmp_path: Path, version: int) -> None:
+def test_waiting_consumer_is_served_when_the_transaction_ends(tmp_path: Path, version: int) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a")
         producer = Producer(broker, version=version)
@@ -101,7 +101,7 @@ def test_a_reader_that_waits_is_served_when_the_transaction_ends(tmp_path: Path,
     serve(tmp_path, scenario)
 
 
-def test_a_batch_of_a_partition_that_was_not_added_is_refused(tmp_path: Path) -> None:
+def test_batch_of_a_partition_outside_the_transaction_is_refused(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a", partitions=2)
         producer = Producer(broker, version=1)
@@ -116,7 +116,7 @@ def test_a_batch_of_a_partition_that_was_not_added_is_refused(tmp_path: Path) ->
 
 
 @VERSIONS
-def test_a_producer_that_was_replaced_writes_nothing(tmp_path: Path, version: int) -> None:
+def test_fenced_producer_writes_no_record(tmp_path: Path, version: int) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a", partitions=2)
         await find_coordinator(broker, 0, "g")
@@ -204,7 +204,7 @@ def test_offsets_are_committed_with_the_transaction(tmp_path: Path, version: int
     serve(tmp_path, scenario)
 
 
-def test_who_does_not_ask_for_stable_offsets_gets_the_last_ones(tmp_path: Path) -> None:
+def test_offset_fetch_without_require_stable_returns_last_offsets(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a")
         producer = Producer(broker, version=2)
@@ -233,7 +233,7 @@ def test_offsets_in_every_version(tmp_path: Path, version: int) -> None:
     serve(tmp_path, scenario)
 
 
-def test_offsets_of_a_group_that_was_not_added_are_refused(tmp_path: Path) -> None:
+def test_offsets_of_a_group_outside_the_transaction_are_refused(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a")
         producer = Producer(broker, version=1)
@@ -273,7 +273,7 @@ def test_markers_of_clients_are_refused(tmp_path: Path, version: int) -> None:
     serve(tmp_path, scenario)
 
 
-def test_open_transactions_of_producers_are_told(tmp_path: Path) -> None:
+def test_describe_producers_returns_open_transactions(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a")
         await broker.append("a", b"before")

@@ -1,4 +1,6 @@
-"""Transactions over several brokers: partitions, offsets and coordinators on different ones, leaders that go."""
+"""Transactions on several brokers: partitions, offsets and coordinators on different ones, and leader
+changes.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,7 @@ class Cluster:
         assert produced is ErrorCode.none
 
     async def settled(self) -> None:
-        """Every transaction has ended, on all replicas."""
+        """Wait until every transaction has ended on all replicas."""
 
         def logs() -> list[Log]:
             return [

@@ -1,4 +1,6 @@
-"""Topics, partitions and settings change while one of three brokers is away, and it is right again when it is back."""
+"""Topics, partitions and settings that change while one of three brokers is away, which has them after its
+start.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_copies import started
-from test_moving import ORDERS, create, directories, state, values
+from test_reassignment_on_brokers import ORDERS, create, directories, state, values
+from test_replicas_on_brokers import started
 
 from penstock.cluster import deletions, znodes
 from penstock.errors import ErrorCode
@@ -27,7 +29,7 @@ async def grow(harness: Harness, count: int) -> Any:
     return response.results[0].error_code
 
 
-def test_logs_of_a_topic_that_was_deleted_meanwhile_go(tmp_path: Path) -> None:
+def test_logs_of_a_topic_deleted_meanwhile_are_deleted(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         first, *_ = await started(brokers, 3)
         await create(first, [1, 2, 3])
@@ -35,7 +37,7 @@ def test_logs_of_a_topic_that_was_deleted_meanwhile_go(tmp_path: Path) -> None:
         await brokers.stop(3)
         assert len(directories(tmp_path, 3)) == 1
         await delete(first, ORDERS)
-        # Another topic of the same name is another topic.
+        # A new topic with the same name is another topic.
         await create(first, [1, 2])
         await first.append(ORDERS, b"new")
         assert len(directories(tmp_path, 3)) == 1
@@ -46,7 +48,7 @@ def test_logs_of_a_topic_that_was_deleted_meanwhile_go(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_logs_of_a_deletion_that_a_crash_cut_short_go(tmp_path: Path) -> None:
+def test_interrupted_deletion_of_logs_is_finished_at_the_start(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         first, *_ = await started(brokers, 1)
         await create(first, [1])
@@ -54,7 +56,7 @@ def test_logs_of_a_deletion_that_a_crash_cut_short_go(tmp_path: Path) -> None:
         logs = first.context.logs
         begin_delete = logs.begin_delete
         with pytest.MonkeyPatch.context() as patch:
-            # What a crash leaves: the topic is no more, its directory is there.
+            # State after a crash: the topic is deleted, its directory remains.
             patch.setattr(logs, "begin_delete", lambda topic_id: begin_delete(topic_id, []))
             await delete(first, ORDERS)
         assert len(directories(tmp_path, 1)) == 1
@@ -65,7 +67,7 @@ def test_logs_of_a_deletion_that_a_crash_cut_short_go(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_partitions_are_added_also_to_one_that_is_away(tmp_path: Path) -> None:
+def test_partitions_are_added_to_an_absent_broker_too(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         first, *_ = await started(brokers, 3)
         await create(first, [1, 2, 3])
@@ -82,7 +84,7 @@ def test_partitions_are_added_also_to_one_that_is_away(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_partitions_of_fewer_copies_are_added_to_those_who_are_there(tmp_path: Path) -> None:
+def test_partitions_are_added_with_the_brokers_that_are_available(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         first, *_ = await started(brokers, 3)
         await create(first, [3, 1])
@@ -98,7 +100,7 @@ def test_partitions_of_fewer_copies_are_added_to_those_who_are_there(tmp_path: P
     run(tmp_path, scenario)
 
 
-def test_settings_that_changed_meanwhile_hold(tmp_path: Path) -> None:
+def test_settings_changed_meanwhile_apply_after_the_start(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         first, *_ = await started(brokers, 3)
         await create(first, [3, 1, 2])
@@ -125,7 +127,7 @@ def test_settings_that_changed_meanwhile_hold(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_a_topic_is_made_and_used_while_one_is_away(tmp_path: Path) -> None:
+def test_topic_is_created_and_used_while_a_broker_is_away(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         first, *_ = await started(brokers, 3)
         await brokers.stop(3)

@@ -1,4 +1,4 @@
-"""Copies in whole brokers: what producers are told, what a follower reads that is not in memory, how brokers join."""
+"""Replication in whole brokers: responses to producers, cold reads by followers, and brokers that join."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ async def started(brokers: Brokers, count: int) -> list[Harness]:
     return harnesses
 
 
-def test_what_was_stored_by_too_few_in_the_end_is_said_to_be_that(tmp_path: Path) -> None:
+def test_record_stored_under_min_isr_gets_the_after_append_error(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         first, second = await started(brokers, 2)
         await create(first, [1, 2], min_insync_replicas="2")
         await eventually_async(lambda: ORDERS in second.context.image.topics)
         (result,) = await produce(first, topic(ORDERS, batch()))
         assert result.error_code == 0
-        # It copies nothing any more, but is there: the leader takes it out of the set in time.
+        # The follower no longer fetches but is registered: the leader removes it after the lag time.
         await second.context.replicas._fetchers.stop()
         (result,) = await produce(first, topic(ORDERS, batch()))
         assert result.error_code == ErrorCode.not_enough_replicas_after_append
@@ -55,7 +55,7 @@ def test_what_was_stored_by_too_few_in_the_end_is_said_to_be_that(tmp_path: Path
     run(tmp_path, scenario)
 
 
-def test_a_follower_copies_what_its_leader_has_on_disk_only(tmp_path: Path) -> None:
+def test_follower_fetches_records_that_are_only_on_the_leaders_disk(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         first, _ = await started(brokers, 2)
         await create(first, [1, 2], segment_bytes="65536")
@@ -76,7 +76,7 @@ def test_a_follower_copies_what_its_leader_has_on_disk_only(tmp_path: Path) -> N
     run(tmp_path, scenario)
 
 
-def test_a_follower_begins_where_records_were_deleted_up_to_the_middle_of_a_batch(tmp_path: Path) -> None:
+def test_new_follower_starts_at_a_log_start_inside_a_batch(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         first, _ = await started(brokers, 2)
         await create(first, [1, 2])
@@ -100,7 +100,7 @@ def test_a_follower_begins_where_records_were_deleted_up_to_the_middle_of_a_batc
     run(tmp_path, scenario)
 
 
-def test_a_start_that_fails_leaves_the_data_directory_as_it_was_found(tmp_path: Path) -> None:
+def test_failed_start_leaves_the_data_directory_unchanged(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         await started(brokers, 2)
         await brokers.stop(2)
@@ -116,7 +116,7 @@ def test_a_start_that_fails_leaves_the_data_directory_as_it_was_found(tmp_path: 
     run(tmp_path, scenario)
 
 
-def test_a_broker_that_lost_its_session_leads_nothing_and_joins_again_with_all_it_had(tmp_path: Path) -> None:
+def test_broker_with_expired_session_stops_leading_and_rejoins_with_its_records(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         first, second = await started(brokers, 2)
         await create(first, [1, 2])
@@ -138,7 +138,7 @@ def test_a_broker_that_lost_its_session_leads_nothing_and_joins_again_with_all_i
     run(tmp_path, scenario)
 
 
-def test_a_copy_whose_directory_vanished_leaves_the_set_and_is_copied_again(tmp_path: Path) -> None:
+def test_replica_without_its_directory_leaves_the_set_and_is_fetched_again(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         first, second = await started(brokers, 2)
         await create(first, [1, 2])
@@ -157,7 +157,7 @@ def test_a_copy_whose_directory_vanished_leaves_the_set_and_is_copied_again(tmp_
     run(tmp_path, scenario)
 
 
-def test_while_a_broker_of_three_is_away_a_topic_gets_as_many_copies(tmp_path: Path) -> None:
+def test_topic_gets_all_replicas_while_one_of_three_brokers_is_away(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         first, *_ = await started(brokers, 3)
         await first.create(ORDERS)
@@ -185,7 +185,7 @@ async def delete_below(harness: Harness, offset: int, timeout_ms: int = 10_000) 
     return response.topics[0].partitions[0]
 
 
-def test_records_are_deleted_on_all_copies_in_sync_before_that_is_said(tmp_path: Path) -> None:
+def test_delete_records_responds_after_all_in_sync_replicas_applied_it(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         first, second = await started(brokers, 2)
         await create(first, [1, 2])
@@ -197,7 +197,8 @@ def test_records_are_deleted_on_all_copies_in_sync_before_that_is_said(tmp_path:
         result = await delete_below(first, 3)
         assert (result.error_code, result.low_watermark) == (ErrorCode.none, 3)
         assert copy.log_start_offset == 3
-        # One that does not follow any more leaves the set in time; until then nobody can say it is done.
+        # A follower that no longer fetches leaves the set after the lag time; until then the deletion is not
+        # done.
         await second.context.replicas._fetchers.stop()
         late = await delete_below(first, 5, timeout_ms=100)
         assert late.error_code == ErrorCode.request_timed_out

@@ -1,4 +1,4 @@
-"""A follower's log and its leader's, as lists of the epochs that wrote each offset."""
+"""Logs of a follower and its leader, as lists of the epochs that wrote each offset."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ZERO = Offset(0)
 
 
 class History:
-    """A log of (epoch, value) at each offset, and what a broker remembers of its epochs."""
+    """Log of (epoch, value) at each offset, with the epochs that a broker remembers."""
 
     def __init__(self, written: list[tuple[int, int]] | None = None) -> None:
         self.written = written or []
@@ -51,7 +51,7 @@ def by_epoch(follower: History, epoch: LeaderEpoch, end: Offset) -> int | None:
 
 
 def step(leader: History, follower: History, count: int, rule: Rule = by_epoch) -> None:
-    """One fetch of at most `count` records."""
+    """Fetch at most `count` records."""
     last_epoch = follower.epochs.epoch_at(Offset(follower.end - 1))
     diverging = diverging_epoch(leader.epochs, leader.end, last_epoch, follower.end)
     if diverging is not None:
@@ -66,24 +66,26 @@ def step(leader: History, follower: History, count: int, rule: Rule = by_epoch) 
 
 
 def history(epochs: str) -> History:
-    """`"1123"`: two records of epoch 1, then one each of 2 and 3. The value tells who else has the same record."""
+    """Log from text: `"1123"` has two records of epoch 1, then one each of 2 and 3. The value tells equal
+    records apart.
+    """
     return History([(int(epoch), offset) for offset, epoch in enumerate(epochs)])
 
 
 SHAPES = [
-    # leader, follower, what the follower keeps
+    # leader, follower, records that the follower keeps
     ("1122", "11", "11"),  # behind
-    ("11", "1122", "11"),  # ahead, in an epoch the leader never had
+    ("11", "1122", "11"),  # ahead, in an epoch that the leader never had
     ("1122", "1111", "11"),  # ahead in an old epoch
-    ("1133", "1122", "11"),  # each has an epoch the other lacks
-    ("113", "11222", "11"),  # the same, the follower longer
+    ("1133", "1122", "11"),  # each has an epoch that the other lacks
+    ("113", "11222", "11"),  # the same, but the follower's is longer
     ("1144", "112233", "11"),  # two lost epochs, in turn
-    ("112244", "1133", "11"),  # the leader's middle epoch is the one that is missing
+    ("112244", "1133", "11"),  # the follower lacks the leader's middle epoch
     (
         "12335",
         "1224",
         "12",
-    ),  # fast double failover (KIP-279): both have an end of the same epoch, not the same
+    ),  # fast double failover (KIP-279): both have the epoch, with different ends
     ("2255", "1133", ""),  # nothing in common
     ("1111", "1111", "1111"),  # the same
     ("", "12", ""),  # an empty leader
@@ -91,9 +93,7 @@ SHAPES = [
 
 
 @pytest.mark.parametrize(("leading", "following", "kept"), SHAPES)
-def test_a_follower_keeps_what_it_has_in_common_with_its_leader(
-    leading: str, following: str, kept: str
-) -> None:
+def test_follower_keeps_records_in_common_with_its_leader(leading: str, following: str, kept: str) -> None:
     leader, follower = history(leading), history(following)
     leader.lead(9)
     for _ in range(10):
@@ -107,15 +107,15 @@ def test_a_follower_keeps_what_it_has_in_common_with_its_leader(
     assert follower.written == leader.written
 
 
-def test_an_answer_that_no_leader_gives_cuts_nothing() -> None:
+def test_impossible_leader_response_truncates_no_record() -> None:
     follower = history("1122")
     assert by_epoch(follower, LeaderEpoch(-1), Offset(-1)) is None
     assert by_epoch(follower, LeaderEpoch(7), Offset(2)) is None
     assert by_epoch(follower, LeaderEpoch(1), Offset(-1)) is None
 
 
-def test_an_epoch_that_wrote_nothing_does_not_hide_an_older_one() -> None:
-    """Elected, and deposed before the first record, by one with more of the epoch before."""
+def test_leader_epoch_without_records_does_not_hide_an_older_one() -> None:
+    """Leader that was replaced before its first record, by one with more records of the epoch before."""
     follower, leader = history("11"), history("1111")
     follower.lead(2)
     leader.lead(3)
@@ -125,13 +125,13 @@ def test_an_epoch_that_wrote_nothing_does_not_hide_an_older_one() -> None:
 
 
 def run_history(seed: int, rule: Rule) -> None:
-    """Leaders come and go at once, with uncommitted ends; committed records stay, and the logs become the same."""
+    """Leaders change quickly, with uncommitted records; committed records stay, and the logs become the same."""
     random = Random(seed)
     logs = [History() for _ in range(3)]
     committed: list[tuple[int, int]] = []
     value = 0
     for epoch in range(1, 9):
-        # In sync are all: a leader has everything that was committed.
+        # All replicas are in sync, so every leader has all committed records.
         leader = random.choice([log for log in logs if log.written[: len(committed)] == committed])
         leader.lead(epoch)
         followers = [log for log in logs if log is not leader]
@@ -165,12 +165,12 @@ def run_history(seed: int, rule: Rule) -> None:
 
 @settings(max_examples=500, deadline=None)
 @given(seed=st.integers(0, 2**32))
-def test_rapid_changes_of_leaders_lose_nothing_and_leave_equal_logs(seed: int) -> None:
+def test_rapid_leader_changes_lose_no_record_and_leave_equal_logs(seed: int) -> None:
     run_history(seed, by_epoch)
 
 
-def test_cutting_at_the_high_watermark_would_be_noticed() -> None:
-    """The rule before KIP-101 loses committed records; a test that lets it pass shows nothing."""
+def test_truncation_at_the_high_watermark_is_noticed() -> None:
+    """The rule before KIP-101 loses committed records; a test that it passes would prove nothing."""
 
     def by_high_watermark(follower: History, epoch: LeaderEpoch, end: Offset) -> int:
         return follower.high_watermark

@@ -1,4 +1,6 @@
-"""A leader that reaches neither the store nor its followers, but its clients: they are sent away, to ask others."""
+"""Leader that reaches its clients, but neither the store nor its followers: clients are turned away to ask
+other brokers.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from test_copies import ORDERS, create, started
 from test_produce_handler import ALL, batch, produce, send, topic
+from test_replicas_on_brokers import ORDERS, create, started
 
 from penstock.errors import BrokerError, CutOff, ErrorCode
 from penstock.model import TopicId
@@ -56,7 +58,7 @@ def doubt_comes_soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def leader_and_follower(brokers: Brokers) -> tuple[Harness, Harness]:
-    """Of a partition with one record, which both have."""
+    """Producer of a partition with one record, which both replicas have."""
     first, second = await started(brokers, 2)
     await create(first, [1, 2])
     (result,) = await produce(first, topic(ORDERS, batch()))
@@ -64,7 +66,7 @@ async def leader_and_follower(brokers: Brokers) -> tuple[Harness, Harness]:
     return first, second
 
 
-def test_who_waits_at_a_leader_that_is_cut_off_is_sent_away(tmp_path: Path) -> None:
+def test_partitioned_leader_closes_connections_of_waiting_clients(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         first, second = await leader_and_follower(brokers)
         await cut_off(brokers, 1, second)
@@ -79,7 +81,7 @@ def test_who_waits_at_a_leader_that_is_cut_off_is_sent_away(tmp_path: Path) -> N
     run(tmp_path, scenario)
 
 
-def test_who_waits_at_a_leader_that_has_only_lost_a_follower_waits(tmp_path: Path) -> None:
+def test_producer_keeps_waiting_at_a_leader_that_lost_a_follower(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         first, second = await leader_and_follower(brokers)
         await second.context.replicas._fetchers.stop()

@@ -1,4 +1,4 @@
-"""Partitions that move between whole brokers, under load and when brokers are away, and leaders that are asked for."""
+"""Reassignments between whole brokers, under load and with absent brokers, and requested elections."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from test_copies import started
 from test_reassignment_handlers import codes, elect, elected, reassign
+from test_replicas_on_brokers import started
 
 from penstock.cluster.image import NO_LEADER, PartitionState
 from penstock.errors import BrokerError, ErrorCode
@@ -38,7 +38,7 @@ def directories(data_dir: Path, number: int) -> list[str]:
 
 
 def values(harness: Harness) -> list[bytes]:
-    """Everything that is committed at the leader, in order."""
+    """All committed records of the leader, in order."""
     replica = harness.context.replicas.get(ORDERS, 0)
     found: list[bytes] = []
     while len(found) < replica.log.high_watermark:
@@ -51,7 +51,7 @@ def values(harness: Harness) -> list[bytes]:
 
 
 class Load:
-    """Appends at whoever leads, one at a time, and remembers what was acknowledged."""
+    """Producer that appends to the current leader, one record at a time, and keeps the acknowledged ones."""
 
     def __init__(self, harnesses: dict[int, Harness]) -> None:
         self.harnesses = harnesses
@@ -83,7 +83,7 @@ class Load:
         return refusal is None
 
     async def more(self) -> None:
-        """Wait until it goes on."""
+        """Wait until further records were acknowledged."""
         enough = len(self.acknowledged) + 20
         await eventually_async(lambda: len(self.acknowledged) >= enough or self._task.done())
 
@@ -101,7 +101,7 @@ async def moved(harness: Harness, replicas: list[int]) -> None:
     )
 
 
-def test_a_partition_moves_under_load_and_loses_nothing(tmp_path: Path) -> None:
+def test_reassignment_under_load_loses_no_record(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         harnesses = dict(enumerate(await started(brokers, 4), 1))
         first = harnesses[1]
@@ -116,7 +116,7 @@ def test_a_partition_moves_under_load_and_loses_nothing(tmp_path: Path) -> None:
         await load.more()
         await eventually_async(lambda: directories(tmp_path, 1) == [])
         assert len(directories(tmp_path, 4)) == 1
-        # Back again, and it starts from nothing.
+        # The broker is back, and starts without a log.
         await moved(first, [1, 4])
         await load.more()
         await eventually_async(lambda: directories(tmp_path, 2) == directories(tmp_path, 3) == [])
@@ -133,7 +133,7 @@ def test_a_partition_moves_under_load_and_loses_nothing(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_a_log_that_moved_away_while_its_broker_was_down_goes_when_it_is_back(tmp_path: Path) -> None:
+def test_log_reassigned_while_its_broker_was_down_is_deleted_at_the_start(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         harnesses = await started(brokers, 3)
         await create(harnesses[0], [1, 2], [1, 2])
@@ -155,8 +155,8 @@ def test_a_log_that_moved_away_while_its_broker_was_down_goes_when_it_is_back(tm
     run(tmp_path, scenario)
 
 
-def test_a_log_of_a_topic_that_nobody_knows_stays(tmp_path: Path) -> None:
-    """T10: that the metadata looks empty is no reason to delete anything."""
+def test_log_of_an_unknown_topic_is_kept(tmp_path: Path) -> None:
+    """Empty metadata is no reason to delete a log."""
 
     async def scenario(brokers: Brokers) -> None:
         harnesses = await started(brokers, 2)
@@ -178,14 +178,14 @@ def test_a_log_of_a_topic_that_nobody_knows_stays(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_a_move_waits_for_a_broker_that_is_away_and_can_be_called_off(tmp_path: Path) -> None:
+def test_reassignment_waits_for_an_absent_broker_and_can_be_cancelled(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         harnesses = await started(brokers, 3)
         first = harnesses[0]
         await create(first, [1, 2])
         await first.append(ORDERS, b"one")
         third = brokers.running[3]
-        # It is there, but copies nothing.
+        # The broker is registered, but does not fetch.
         third._replicas._fetchers.follow = lambda *_: None  # type: ignore[method-assign]
         response = await reassign(first, (ORDERS, 0, [3, 2]))
         assert codes(response) == [ErrorCode.none]
@@ -206,8 +206,10 @@ def test_a_move_waits_for_a_broker_that_is_away_and_can_be_called_off(tmp_path: 
     run(tmp_path, scenario)
 
 
-def test_a_copy_that_is_the_only_one_moves_under_load(tmp_path: Path) -> None:
-    """Each time the new one leads first, and the old one leaves the set when all is on the new one's disk."""
+def test_only_replica_is_reassigned_under_load(tmp_path: Path) -> None:
+    """Each time the new replica leads first, and the old one leaves the set when all records are on the new
+    one's disk.
+    """
 
     async def scenario(brokers: Brokers) -> None:
         harnesses = dict(enumerate(await started(brokers, 2), 1))
@@ -275,7 +277,9 @@ def test_a_coordinator_moves_with_its_partition(tmp_path: Path) -> None:
                 await asyncio.sleep(0.01)
         assert await commit(harnesses[found.node_id], 40) == ErrorCode.not_coordinator
         code, offset = await committed(harnesses[other])
-        while code is ErrorCode.coordinator_load_in_progress:  # the move's last step is another epoch
+        while (
+            code is ErrorCode.coordinator_load_in_progress
+        ):  # the last step of a reassignment has a leader epoch of its own
             await asyncio.sleep(0.01)
             code, offset = await committed(harnesses[other])
         assert (code, offset) == (ErrorCode.none, 42)
@@ -302,8 +306,8 @@ def test_the_preferred_replica_leads_when_it_is_asked_to(tmp_path: Path) -> None
     run(tmp_path, scenario)
 
 
-def test_only_on_request_one_leads_that_was_not_in_sync(tmp_path: Path) -> None:
-    """T22: a partition waits for one that has everything, unless an operator gives up what is missing."""
+def test_replica_out_of_sync_leads_only_after_an_unclean_election_request(tmp_path: Path) -> None:
+    """A partition waits for a replica with all records, unless an operator gives up the missing ones."""
 
     async def scenario(brokers: Brokers) -> None:
         harnesses = await started(brokers, 2)
@@ -335,7 +339,7 @@ def test_only_on_request_one_leads_that_was_not_in_sync(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_nobody_is_elected_where_nobody_is_alive(tmp_path: Path) -> None:
+def test_no_leader_is_elected_without_a_registered_replica(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         harnesses = await started(brokers, 2)
         await create(harnesses[0], [2])
@@ -348,7 +352,7 @@ def test_nobody_is_elected_where_nobody_is_alive(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_a_throttled_move_takes_its_time_and_in_sync_copies_do_not(tmp_path: Path) -> None:
+def test_throttle_delays_a_reassignment_but_not_in_sync_replicas(tmp_path: Path) -> None:
     rate, record_bytes, count = 1_000_000, 20_000, 60
 
     async def scenario(brokers: Brokers) -> None:
@@ -375,14 +379,14 @@ def test_a_throttled_move_takes_its_time_and_in_sync_copies_do_not(tmp_path: Pat
         began = loop.time()
         await moved(first, [1, 2, 3])
         seconds = loop.time() - began
-        # What the bucket holds at first comes at once.
+        # The first content of the bucket is sent at once.
         assert seconds > 0.8 * (count * record_bytes / rate - 0.25)
         assert copied_in_sync < seconds
 
     run(tmp_path, scenario, durability="os")
 
 
-def test_a_follower_that_is_throttled_takes_its_time(tmp_path: Path) -> None:
+def test_throttled_follower_fetches_at_the_rate(tmp_path: Path) -> None:
     rate, record_bytes, count = 1_000_000, 20_000, 60
 
     async def scenario(brokers: Brokers) -> None:
@@ -394,7 +398,7 @@ def test_a_follower_that_is_throttled_takes_its_time(tmp_path: Path) -> None:
         loop = asyncio.get_running_loop()
         began = loop.time()
         await moved(first, [2])
-        # A fetch is as large as any, and is paid for before the next.
+        # A fetch has its full size, and is paid for before the next one.
         assert loop.time() - began > 0.8 * ((count * record_bytes - (1 << 20)) / rate)
 
     settings = {"follower_replication_throttled_rate": str(rate)}
