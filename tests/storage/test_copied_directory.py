@@ -10,10 +10,17 @@ import pytest
 from log_helpers import DIRECTORY_ID, NODE, NOW_MS, append, open_manager, the_log
 
 from penstock.model import BrokerEpoch
-from penstock.storage.data_directory import BOOT_FILE
+from penstock.storage.data_directory import BOOT_FILE, DIRECTORY_MARKER_FILE, distrust_boot
 from penstock.storage.disk import RealDisk
 from penstock.storage.log_manager import LogManager
-from support.directory_copies import RESTORES, Restore, copy_directory, synchronize
+from support.directory_copies import (
+    RESTORES,
+    Restore,
+    copy_back,
+    copy_directory,
+    move_in_place,
+    synchronize,
+)
 
 EPOCH = BrokerEpoch(7)
 BOOT = "boot"
@@ -135,6 +142,7 @@ def test_directory_of_a_version_without_markers_is_no_copy(tmp_path: Path) -> No
     _, manager = use(tmp_path, EPOCH, b"kept")
     manager.close(EPOCH)
     (tmp_path / BOOT_FILE).write_bytes(BOOT.encode())
+    (tmp_path / DIRECTORY_MARKER_FILE).unlink()
     for marker in (tmp_path / "logs").glob("marker-*"):
         marker.unlink()
     again = reopen(tmp_path)
@@ -178,3 +186,59 @@ def test_a_log_that_is_restored_a_second_time_is_found(tmp_path: Path) -> None:
         restored.record_use(BrokerEpoch(epoch))
         append(the_log(restored), b"after")
         restored.context.disk.close()
+
+
+@pytest.mark.parametrize("restore", [move_in_place, copy_back, synchronize])
+def test_copy_taken_before_the_first_registration_counts_as_another_disk(
+    tmp_path: Path, restore: Restore
+) -> None:
+    data, copy = tmp_path / "data", tmp_path / "copy"
+    disk = RealDisk(str(data))
+    manager = open_manager(disk, BOOT)
+    copy_directory(data, copy)
+    log = the_log(manager)
+    manager.record_use(EPOCH)
+    append(log, b"after")
+    disk.close()
+    restore(copy, data)
+    restored = reopen(data)
+    assert restored.is_copy
+    assert restored.directory_id == NEW_ID
+
+
+def test_copy_taken_while_the_boot_is_distrusted_counts_as_another_disk(tmp_path: Path) -> None:
+    data, copy = tmp_path / "data", tmp_path / "copy"
+    disk, manager = use(data, EPOCH, b"before")
+    distrust_boot(disk)
+    copy_directory(data, copy)
+    append(the_log(manager), b"after")
+    disk.close()
+    copy_back(copy, data)
+    assert reopen(data).is_copy
+
+
+def test_copy_of_a_restored_directory_counts_as_another_disk_before_it_registers(tmp_path: Path) -> None:
+    data, copy, second = tmp_path / "data", tmp_path / "copy", tmp_path / "second"
+    disk, _ = use(data, EPOCH, b"before")
+    copy_directory(data, copy)
+    disk.close()
+    copy_back(copy, data)
+    restored = reopen(data)
+    assert restored.is_copy
+    copy_directory(data, second)
+    restored.record_use(BrokerEpoch(8))
+    restored.close(BrokerEpoch(8))
+    copy_back(second, data)
+    again = LogManager(RealDisk(str(data)), NODE)
+    again.open(NOW_MS, UUID(int=4712), BOOT)
+    assert again.is_copy
+    assert again.directory_id == UUID(int=4712)
+
+
+def test_distrusted_boot_leaves_the_original_directory_its_id(tmp_path: Path) -> None:
+    disk, _ = use(tmp_path, EPOCH, b"kept")
+    distrust_boot(disk)
+    disk.close()
+    again = reopen(tmp_path)
+    assert (again.is_copy, again.kept_epoch) == (False, None)
+    assert again.directory_id == DIRECTORY_ID

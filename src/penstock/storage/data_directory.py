@@ -1,17 +1,15 @@
 """The owner of a data directory, and the evidence of its last use.
 
-`meta.json` is written at the first start and names node, cluster and directory; any other broker is
-refused, so that
-no two brokers write the same logs. `clean-stop` holds the broker epoch of a clean stop and is removed at
-start.
+`meta.json` is written at the first start and names node, cluster and directory. Any other broker is refused, so that
+no two brokers write the same logs. `clean-stop` holds the broker epoch of a clean stop and is removed at start.
 
-`boot-id` is written when the broker has registered. It names the boot of the machine, the broker epoch and
-the status
-(device, inode, change time) of the marker file `logs/marker-<broker epoch>`. In the same boot, whatever a
-broker wrote
-is still there, in the kernel's memory if not on the disk, however its process ended. A copy of the
-directory has a
-marker with another status: it is another disk, may be older than the last write, and proves nothing.
+`directory-marker` is written when a directory gets its id and when the broker has registered. It holds the status
+(device, inode, change time) of the marker file `logs/marker-<broker epoch>`. A copy of the directory has a marker with
+another status: it is another disk, may be older than the last write, and proves nothing.
+
+`boot-id` is written when the broker has registered. It adds the boot of the machine and the broker epoch. In the same
+boot, whatever a broker wrote is still there, in the kernel's memory if not on the disk, however its process ended. It
+is removed when the disk has lost something in this boot; the directory is still the original then.
 """
 
 from __future__ import annotations
@@ -31,8 +29,11 @@ from penstock.storage.segment import LOG_SUFFIX
 META_FILE = "meta.json"
 CLEAN_STOP_FILE = "clean-stop"
 BOOT_FILE = "boot-id"
+DIRECTORY_MARKER_FILE = "directory-marker"
 MARKER_PREFIX = "marker-"
 _VERSION = 1
+_UNREGISTERED = BrokerEpoch(0)
+"""Epoch in the name of the marker file until the broker registers for the first time."""
 
 
 class DirectoryMeta(msgspec.Struct, frozen=True):
@@ -64,6 +65,7 @@ def open_directory(disk: Disk, node_id: BrokerId, new_directory_id: UUID) -> Dir
         meta = msgspec.json.decode(disk.read(META_FILE), type=DirectoryMeta)
     except FileNotFoundError:
         meta = DirectoryMeta(_VERSION, node_id, new_directory_id)
+        _mark_unregistered(disk)
         disk.replace(META_FILE, msgspec.json.encode(meta))
         return meta
     except msgspec.MsgspecError as problem:
@@ -122,14 +124,15 @@ def read_last_use(disk: Disk, boot_id: str) -> LastUse:
 
     An empty boot id equals no other.
     """
-    use = _read_use(disk)
-    if use is None:
+    use = _read_use(disk, BOOT_FILE)
+    marked = use or _read_use(disk, DIRECTORY_MARKER_FILE)
+    if marked is None:
         return LastUse()
-    is_same_boot = bool(boot_id) and use.boot_id == boot_id
-    is_original = _has_marker(disk, use, is_same_boot=is_same_boot)
-    if not is_original or not _restored_logs(disk).items() <= use.restored.items():
+    is_same_boot = bool(boot_id) and marked.boot_id == boot_id
+    is_original = _has_marker(disk, marked, is_same_boot=is_same_boot)
+    if not is_original or not _restored_logs(disk).items() <= marked.restored.items():
         return LastUse(is_copy=True)
-    return LastUse(epoch_in_boot=BrokerEpoch(use.broker_epoch) if is_same_boot else None)
+    return LastUse(epoch_in_boot=None if use is None or not is_same_boot else BrokerEpoch(use.broker_epoch))
 
 
 def rename_copy(disk: Disk, meta: DirectoryMeta, new_directory_id: UUID) -> DirectoryMeta:
@@ -137,6 +140,7 @@ def rename_copy(disk: Disk, meta: DirectoryMeta, new_directory_id: UUID) -> Dire
     meta = msgspec.structs.replace(meta, directory_id=new_directory_id)
     disk.replace(META_FILE, msgspec.json.encode(meta))
     disk.remove(BOOT_FILE)
+    _mark_unregistered(disk)
     return meta
 
 
@@ -146,17 +150,30 @@ def record_use(disk: Disk, boot_id: str, broker_epoch: BrokerEpoch) -> None:
     The former marker stays until the new record is durable, so that a crash in between leaves the former
     record true.
     """
+    use = _mark(disk, boot_id, broker_epoch)
+    disk.replace(BOOT_FILE, msgspec.json.encode(use))
+    disk.replace(DIRECTORY_MARKER_FILE, msgspec.json.encode(use))
+    for name in disk.list(LOGS):
+        if name.startswith(MARKER_PREFIX) and f"{LOGS}/{name}" != _marker_path(broker_epoch):
+            disk.remove(f"{LOGS}/{name}")
+
+
+def _mark_unregistered(disk: Disk) -> None:
+    """Mark a directory that has a new id: a copy that is taken before it is registered is recognised too."""
+    disk.make_dir(LOGS)
+    disk.sync_dir("")
+    disk.replace(DIRECTORY_MARKER_FILE, msgspec.json.encode(_mark(disk, "", _UNREGISTERED)))
+
+
+def _mark(disk: Disk, boot_id: str, broker_epoch: BrokerEpoch) -> _Use:
+    """Create the marker file durably; return its record."""
     marker = _marker_path(broker_epoch)
     file = disk.open(marker, create=True)
     file.pwrite(0, (str(broker_epoch).encode(),))
     file.sync()
     disk.sync_dir(LOGS)
     device, inode, changed_ns, *_ = disk.status(marker)
-    use = _Use(boot_id, broker_epoch, device, inode, changed_ns, _restored_logs(disk))
-    disk.replace(BOOT_FILE, msgspec.json.encode(use))
-    for name in disk.list(LOGS):
-        if name.startswith(MARKER_PREFIX) and f"{LOGS}/{name}" != marker:
-            disk.remove(f"{LOGS}/{name}")
+    return _Use(boot_id, broker_epoch, device, inode, changed_ns, _restored_logs(disk))
 
 
 def distrust_boot(disk: Disk) -> None:
@@ -168,12 +185,12 @@ def distrust_boot(disk: Disk) -> None:
         disk.remove(BOOT_FILE)
 
 
-def _read_use(disk: Disk) -> _Use | None:
+def _read_use(disk: Disk, name: str) -> _Use | None:
     """The record of the last registration; None without one, or if an earlier version wrote the boot id
     alone.
     """
     with suppress(FileNotFoundError, msgspec.MsgspecError):
-        return msgspec.json.decode(disk.read(BOOT_FILE), type=_Use)
+        return msgspec.json.decode(disk.read(name), type=_Use)
     return None
 
 
