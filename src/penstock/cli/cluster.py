@@ -1,22 +1,13 @@
-"""The cluster as the commands for topics, records and groups see it, once a broker is known to respond.
-
-Topics and offsets come from the internal client. Consumer groups use the admin client of the Kafka client
-library, whose calls go through `answer`, so that failures read the same everywhere.
-"""
+"""The cluster as the commands for topics, records and groups see it, once a broker is known to respond."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
-
-from penstock.cli.admin_client import NO_GROUP, NO_TOPIC, run_admin
+from penstock.cli.admin_client import NO_TOPIC, run_admin
 from penstock.cli.failures import ExitCode, Failure
 from penstock.client.probe import probe
 from penstock.config import Address, parse_address
@@ -29,13 +20,7 @@ from penstock.internal_client.routes import TopicRoute
 T = TypeVar("T")
 
 CONNECT_SECONDS = 3.0
-REQUEST_SECONDS = 30.0
 _NAME_ANOTHER = "Name another with --bootstrap HOST:PORT or PENSTOCK_BOOTSTRAP."
-_HINTS = {
-    KafkaError.GROUP_ID_NOT_FOUND: NO_GROUP,
-    KafkaError.NON_EMPTY_GROUP: "Stop its members first; `penstock group describe` shows them.",
-    KafkaError._TIMED_OUT: "The broker was reached but did not answer in time.",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +41,6 @@ class Cluster:
     def __init__(self, bootstrap: str) -> None:
         _check_reachable(bootstrap)
         self.bootstrap = bootstrap
-
-    @cached_property
-    def admin(self) -> AdminClient:
-        """The admin client of the Kafka client library, for consumer groups."""
-        return AdminClient(client_config(self.bootstrap))
 
     def run(self, work: Callable[[InternalClient], Awaitable[T]], subject: str = "") -> T:
         """Do some work with an internal client; `subject` names what a refusal is about."""
@@ -144,19 +124,6 @@ async def _find_topic(client: InternalClient, name: str) -> TopicRoute | None:
 def client_config(bootstrap: str) -> dict[str, Any]:
     """What every client here is made with; librdkafka's own log lines would only repeat our errors."""
     return {"bootstrap.servers": bootstrap, "client.id": "penstock-cli", "log_level": 0}
-
-
-def answer(future: Future[T], what: str) -> T:
-    """What the broker answered, or a Failure that says what it refused and why."""
-    try:
-        return future.result(REQUEST_SECONDS + CONNECT_SECONDS)
-    except KafkaException as error:
-        raise _failure(error, what) from None
-
-
-def _failure(error: KafkaException, what: str) -> Failure:
-    reason: KafkaError = error.args[0]
-    return Failure(f"{what}: {reason.str()} ({reason.name()})", _HINTS.get(reason.code(), ""))
 
 
 def _check_reachable(bootstrap: str) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli.admin_client import NO_GROUP
-from penstock.cli.cluster import REQUEST_SECONDS, Cluster, answer
+from penstock.cli.cluster import Cluster
 from penstock.cli.failures import ExitCode, Failure
 from penstock.cli.group_description import (
     describe_group,
@@ -140,11 +140,10 @@ def delete(
     if missing:
         raise Failure(f"there is no group {missing[0]!r}", NO_GROUP)
     confirm(f"Delete {_named(groups)} and all committed offsets?", yes=yes)
-    asked = cluster.admin.delete_consumer_groups(groups, request_timeout=REQUEST_SECONDS)
     failures = []
-    for group, future in asked.items():
+    for group in groups:
         try:
-            answer(future, group)
+            cluster.run(lambda client, name=group: client.groups.delete(name), group)  # type: ignore[misc]
         except Failure as failure:
             failures.append(failure)
         else:

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import asdict, dataclass
 
 import typer
-from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaError, KafkaException
-from confluent_kafka.admin import ConsumerGroupDescription, MemberDescription
 
 from penstock.cli.admin_client import NO_GROUP
-from penstock.cli.cluster import REQUEST_SECONDS, Cluster, answer
+from penstock.cli.cluster import Cluster
 from penstock.cli.failures import Failure
 from penstock.cli.output import NONE, print_table
+from penstock.errors import BrokerError, ErrorCode
+from penstock.internal_client.client import InternalClient
+from penstock.internal_client.groups import CONSUMER, GroupDescription, GroupMemberSummary
 from penstock.internal_client.records import EARLIEST, LATEST
 
 Offsets = dict[tuple[str, int], int]
 """Offsets by topic and partition."""
 
-# The states of the new protocol that the client library has no name for are both on the way to `stable`.
 _STATES = {
-    ConsumerGroupState.UNKNOWN: "reconciling",
-    ConsumerGroupState.PREPARING_REBALANCING: "preparing rebalance",
-    ConsumerGroupState.COMPLETING_REBALANCING: "completing rebalance",
+    "Assigning": "reconciling",
+    "PreparingRebalance": "preparing rebalance",
+    "CompletingRebalance": "completing rebalance",
 }
+"""States that are shown with other words."""
+_MAX_AT_ONCE = 100
+_CONSUMERS = (CONSUMER, "")
+"""Protocol types of groups of consumers; the empty one is of groups that only commit offsets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,27 +97,31 @@ class Group:
 
 
 def group_ids(cluster: Cluster) -> list[str]:
-    listed = answer(cluster.admin.list_consumer_groups(request_timeout=REQUEST_SECONDS), "the groups")
-    if listed.errors:
-        raise Failure(f"the groups: {listed.errors[0]}")
-    return sorted(each.group_id for each in listed.valid)
+    """Return the ids of all groups of consumers, sorted."""
+    listed = cluster.run(lambda client: client.groups.all(), "the groups")
+    return [each.id for each in listed if each.protocol_type in _CONSUMERS]
 
 
 def is_group_of_others(cluster: Cluster, group: str) -> bool:
     """Whether there is such a group, and it is not one of consumers."""
-    asked = cluster.admin.describe_consumer_groups([group], request_timeout=REQUEST_SECONDS)
-    return bool(_error_code(asked[group]) == KafkaError._INVALID_ARG)
+    [found] = cluster.run(lambda client: _describe_all(client, [group]), group)
+    return found is not None and found.summary.protocol_type not in _CONSUMERS
 
 
 def describe_groups(cluster: Cluster, groups: Sequence[str]) -> list[Group]:
-    """Those of them that exist."""
+    """Describe those of the groups that exist."""
     if not groups:
         return []
-    asked = cluster.admin.describe_consumer_groups(list(groups), request_timeout=REQUEST_SECONDS)
-    described = [found for group, future in asked.items() if (found := _existing(future, group)) is not None]
-    offsets = committed_offsets(cluster, [found.group_id for found in described])
+    found = cluster.run(lambda client: _describe_all(client, groups), "the groups")
+    described = [each for each in found if each is not None]
+    for each in described:
+        if each.summary.protocol_type not in _CONSUMERS:
+            raise Failure(
+                f"{each.summary.id!r} is not a group of consumers", "Kafka Connect and others use groups too."
+            )
+    offsets = committed_offsets(cluster, [each.summary.id for each in described])
     existing = {name: range(len(topic.partitions)) for name, topic in cluster.topics().items()}
-    places = {found.group_id: _places(found, offsets[found.group_id], existing) for found in described}
+    places = {each.summary.id: _places(each, offsets[each.summary.id], existing) for each in described}
     wanted = sorted(
         (topic, number)
         for topic, number in set().union(*places.values())
@@ -122,8 +130,23 @@ def describe_groups(cluster: Cluster, groups: Sequence[str]) -> list[Group]:
     starts = cluster.offsets_of(wanted, EARLIEST)
     ends = cluster.offsets_of(wanted, LATEST)
     return [
-        _group(found, offsets[found.group_id], places[found.group_id], starts, ends) for found in described
+        _group(each, offsets[each.summary.id], places[each.summary.id], starts, ends) for each in described
     ]
+
+
+async def _describe_all(client: InternalClient, groups: Sequence[str]) -> list[GroupDescription | None]:
+    gate = asyncio.Semaphore(_MAX_AT_ONCE)
+
+    async def describe(group: str) -> GroupDescription | None:
+        try:
+            async with gate:
+                return await client.groups.describe_members(group)
+        except BrokerError as error:
+            if error.code is ErrorCode.group_id_not_found:
+                return None
+            raise
+
+    return await asyncio.gather(*map(describe, groups))
 
 
 def describe_group(cluster: Cluster, group: str) -> Group:
@@ -133,22 +156,22 @@ def describe_group(cluster: Cluster, group: str) -> Group:
     return found[0]
 
 
-def committed_offsets(cluster: Cluster, groups: Iterable[str]) -> dict[str, Offsets]:
-    # The library asks for one group at a time; the questions are all under way together.
-    asked = {
-        group: cluster.admin.list_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(group)], request_timeout=REQUEST_SECONDS
-        )[group]
-        for group in groups
-    }
-    return {
-        group: {
-            (place.topic, place.partition): place.offset
-            for place in answer(future, group).topic_partitions
-            if place.offset >= 0
-        }
-        for group, future in asked.items()
-    }
+def committed_offsets(cluster: Cluster, groups: Sequence[str]) -> dict[str, Offsets]:
+    """Return the committed offsets of each group."""
+
+    async def fetch(client: InternalClient) -> dict[str, Offsets]:
+        gate = asyncio.Semaphore(_MAX_AT_ONCE)
+
+        async def fetch_one(group: str) -> Offsets:
+            async with gate:
+                found = await client.groups.all_committed(group)
+            return {
+                (topic, number): offset for topic, each in found.items() for number, offset in each.items()
+            }
+
+        return dict(zip(groups, await asyncio.gather(*map(fetch_one, groups)), strict=True))
+
+    return cluster.run(fetch, "the committed offsets")
 
 
 def print_group(group: Group) -> None:
@@ -173,23 +196,8 @@ def _row(partition: GroupPartition) -> tuple[object, ...]:
     return partition.topic, partition.partition, *shown, partition.owner or NONE
 
 
-def _existing(future: Future[ConsumerGroupDescription], group: str) -> ConsumerGroupDescription | None:
-    code = _error_code(future)
-    if code == KafkaError.GROUP_ID_NOT_FOUND:
-        return None
-    if code == KafkaError._INVALID_ARG:
-        raise Failure(f"{group!r} is not a group of consumers", "Kafka Connect and others use groups too.")
-    found = answer(future, group)
-    return None if found.state == ConsumerGroupState.DEAD else found
-
-
-def _error_code(future: Future[ConsumerGroupDescription]) -> int | None:
-    error = future.exception(REQUEST_SECONDS)
-    return error.args[0].code() if isinstance(error, KafkaException) else None
-
-
 def _group(
-    found: ConsumerGroupDescription,
+    found: GroupDescription,
     offsets: Offsets,
     places: Iterable[tuple[str, int]],
     starts: Offsets,
@@ -201,21 +209,20 @@ def _group(
         GroupPartition(*place, offsets.get(place), starts.get(place), ends.get(place), owners.get(place))
         for place in sorted(places)
     )
-    state = _STATES.get(found.state, found.state.name.lower())
-    return Group(
-        found.group_id, found.type.name.lower(), state, found.partition_assignor, members, partitions
-    )
+    summary = found.summary
+    state = _STATES.get(summary.state, summary.state.lower())
+    return Group(summary.id, summary.type, state, found.assignor, members, partitions)
 
 
-def _member(member: MemberDescription) -> Member:
-    places = tuple((place.topic, place.partition) for place in member.assignment.topic_partitions)
-    return Member(member.member_id, member.group_instance_id, member.client_id, member.host, places)
+def _member(member: GroupMemberSummary) -> Member:
+    places = tuple((topic, number) for topic, numbers in member.partitions.items() for number in numbers)
+    return Member(member.id, member.instance_id, member.client_id, member.host, places)
 
 
 def _places(
-    found: ConsumerGroupDescription, offsets: Offsets, existing: Mapping[str, Iterable[int]]
+    found: GroupDescription, offsets: Offsets, existing: Mapping[str, Iterable[int]]
 ) -> set[tuple[str, int]]:
-    """Every partition of the topics that the group reads: a member owns one of its partitions, or one has a commit."""
+    """Return every partition of the topics with an assigned partition or a committed offset."""
     owned = {place for member in found.members for place in _member(member).partitions}
     known = owned | offsets.keys()
     return known | {(topic, number) for topic, _ in known for number in existing.get(topic, ())}

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-
-from penstock.cli.cluster import REQUEST_SECONDS, Cluster, PartitionRange, answer
+from penstock.cli.cluster import Cluster, PartitionRange
 from penstock.cli.failures import ExitCode, Failure
 from penstock.cli.group_description import Offsets, committed_offsets, describe_groups
 
@@ -72,12 +70,8 @@ def plan_reset(cluster: Cluster, group: str, topics: Sequence[str] | None, aim: 
 
 
 def commit_moves(cluster: Cluster, group: str, moves: Sequence[Move]) -> None:
-    wanted = [TopicPartition(move.topic, move.partition, move.new) for move in moves]
-    request = [ConsumerGroupTopicPartitions(group, wanted)]
-    asked = cluster.admin.alter_consumer_group_offsets(request, request_timeout=REQUEST_SECONDS)
-    for place in answer(asked[group], group).topic_partitions:
-        if place.error is not None:
-            raise Failure(f"{group}: {place.topic}:{place.partition} was not reset: {place.error.str()}")
+    offsets = {(move.topic, move.partition): move.new for move in moves}
+    cluster.run(lambda client: client.groups.reset(group, offsets), f"{group} was not reset")
 
 
 def _moves(cluster: Cluster, topic: str, numbers: Sequence[int], committed: Offsets, aim: Aim) -> list[Move]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from struct import Struct, error
 from typing import Any
 
@@ -22,6 +22,7 @@ _DELETE_GROUPS = Api(42, 2)
 _CONSUMER_GROUP_DESCRIBE = Api(69, 1)
 _NO_MEMBER_EPOCH = -1
 _CLASSIC = "classic"
+CONSUMER = "consumer"
 _COUNT, _LENGTH = Struct(">i"), Struct(">h")
 
 
@@ -31,6 +32,8 @@ class GroupSummary:
     type: str
     """`classic` or `consumer`, the protocol of the group."""
     state: str
+    protocol_type: str = CONSUMER
+    """`consumer`, empty for a group that only commits offsets, or the name that another kind of group gave itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,8 @@ class GroupMemberSummary:
     host: str
     partitions: Mapping[str, tuple[int, ...]]
     """The assigned partitions by topic."""
+    instance_id: str | None = None
+    """The group.instance.id of a static member."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +65,8 @@ class GroupOffset:
 class GroupDescription:
     summary: GroupSummary
     members: tuple[GroupMemberSummary, ...]
-    offsets: tuple[GroupOffset, ...]
+    assignor: str
+    offsets: tuple[GroupOffset, ...] = ()
 
 
 class Groups:
@@ -75,13 +81,21 @@ class Groups:
 
     async def describe(self, group: str) -> GroupDescription:
         """Describe the members and the lag of a group of either protocol; GROUP_ID_NOT_FOUND without it."""
+        found = await self.describe_members(group)
+        return replace(found, offsets=await self._offsets(group, found.members))
+
+    async def describe_members(self, group: str) -> GroupDescription:
+        """Describe a group of either protocol without its offsets; GROUP_ID_NOT_FOUND without it."""
         try:
-            summary, members = await self._describe_consumer(group)
+            return await self._describe_consumer(group)
         except BrokerError as problem:
             if problem.code is not ErrorCode.group_id_not_found:
                 raise
-            summary, members = await self._describe_classic(group)
-        return GroupDescription(summary, members, await self._offsets(group, members))
+            return await self._describe_classic(group)
+
+    async def all_committed(self, group: str) -> dict[str, dict[int, int]]:
+        """Return all committed offsets of a group, by topic and partition."""
+        return await self._fetch_offsets(group, None, require_stable=False)
 
     async def committed(
         self, group: str, topic: str, partitions: Sequence[int], *, require_stable: bool = False
@@ -122,7 +136,7 @@ class Groups:
             group, _DELETE_GROUPS, {"groups_names": [group]}, lambda response: _checked(response.results[0])
         )
 
-    async def _describe_consumer(self, group: str) -> tuple[GroupSummary, tuple[GroupMemberSummary, ...]]:
+    async def _describe_consumer(self, group: str) -> GroupDescription:
         described = await self._call(
             group,
             _CONSUMER_GROUP_DESCRIBE,
@@ -130,9 +144,10 @@ class Groups:
             lambda response: _checked(response.groups[0]),
         )
         members = tuple(_member(each) for each in described.members)
-        return GroupSummary(group, "consumer", described.group_state), members
+        summary = GroupSummary(group, CONSUMER, described.group_state)
+        return GroupDescription(summary, members, described.assignor_name)
 
-    async def _describe_classic(self, group: str) -> tuple[GroupSummary, tuple[GroupMemberSummary, ...]]:
+    async def _describe_classic(self, group: str) -> GroupDescription:
         described = await self._call(
             group,
             _DESCRIBE_GROUPS,
@@ -142,14 +157,15 @@ class Groups:
         if described.group_state == "Dead":
             raise BrokerError(ErrorCode.group_id_not_found, f"there is no group {group[:80]!r}")
         members = tuple(_classic_member(each) for each in described.members)
-        return GroupSummary(group, _CLASSIC, described.group_state), members
+        summary = GroupSummary(group, _CLASSIC, described.group_state, described.protocol_type)
+        return GroupDescription(summary, members, described.protocol_data)
 
     async def _offsets(self, group: str, members: Sequence[GroupMemberSummary]) -> tuple[GroupOffset, ...]:
         """Return the lag of every partition of the topics that have a committed offset or an assigned partition."""
         committed: dict[str, dict[int, int]] = {
             topic: {} for member in members for topic in member.partitions
         }
-        committed |= await self._fetch_offsets(group, None, require_stable=False)
+        committed |= await self.all_committed(group)
         found = await asyncio.gather(*(self._offsets_of_topic(*each) for each in committed.items()))
         return tuple(each for of_topic in found for each in of_topic)
 
@@ -201,7 +217,8 @@ async def _list_groups(connection: BrokerConnection) -> list[GroupSummary]:
     response = await _LIST_GROUPS.call(connection, {"states_filter": (), "types_filter": ()})
     check_error(response.error_code)
     return [
-        GroupSummary(each.group_id, each.group_type or _CLASSIC, each.group_state) for each in response.groups
+        GroupSummary(each.group_id, each.group_type or _CLASSIC, each.group_state, each.protocol_type)
+        for each in response.groups
     ]
 
 
@@ -235,12 +252,16 @@ def _member(member: Any) -> GroupMemberSummary:
     partitions = {
         topic.topic_name: tuple(sorted(topic.partitions)) for topic in member.assignment.topic_partitions
     }
-    return GroupMemberSummary(member.member_id, member.client_id, member.client_host, partitions)
+    return GroupMemberSummary(
+        member.member_id, member.client_id, member.client_host, partitions, member.instance_id
+    )
 
 
 def _classic_member(member: Any) -> GroupMemberSummary:
     assigned = _read_assignment(bytes(member.member_assignment or b""))
-    return GroupMemberSummary(member.member_id, member.client_id, member.client_host, assigned)
+    return GroupMemberSummary(
+        member.member_id, member.client_id, member.client_host, assigned, member.group_instance_id
+    )
 
 
 def _read_assignment(data: bytes) -> dict[str, tuple[int, ...]]:
