@@ -76,7 +76,7 @@ def names_are_not_synced() -> AbstractContextManager[Any]:
 @planted_in_broker("I1", "I15", needs={"fail_sync"})
 def failed_fsync_is_tried_again() -> AbstractContextManager[Any]:
     """A failed fsync is followed by one that has nothing left to write, and the write is acknowledged."""
-    return patch.object(Replica, "on_flush_failed", lambda self, error: self._flusher.request(self))
+    return patch.object(Replica, "on_flush_failed", lambda self, error: self._context.flusher.request(self))
 
 
 @planted_in_broker("I15")

@@ -4,13 +4,13 @@ them again.
 
 from __future__ import annotations
 
-import asyncio
 import random
 
 from penstock.errors import BrokerError
-from penstock.simulation.client import NoAnswer
+from penstock.simulation.client import SimulatedClient
 from penstock.simulation.stage import Stage
-from penstock.simulation.topic_model import TopicModel, TopicState
+from penstock.simulation.topic_admin import TopicAdmin
+from penstock.simulation.topic_model import TopicModel
 
 TOPIC_NAMES = ("orders", "payments", "audit.log", "clicks_2")
 _DURABILITIES = ("auto", "auto", "fsync", "os")
@@ -21,20 +21,21 @@ arrive.
 """
 
 
-class AdminActor:
+class AdminActor(TopicAdmin):
     def __init__(self, stage: Stage) -> None:
-        self.name = "admin"
-        self._stage = stage
-        self._random = stage.world.random(self.name)
+        super().__init__(stage, _MOST_PARTITIONS)
         self._client = stage.client(self.name)
-        self._deleted_at: dict[str, float] = {}
 
     async def step(self) -> None:
-        acts = (self.create_topic, self._grow, self._alter, self._truncate, self._delete_topic)
+        acts = (self._create, self._grow, self._alter, self._truncate, self._delete)
         [act] = self._random.choices(acts, weights=(2, 1, 4, 6, 1))
         await act()
 
-    async def create_topic(self) -> None:
+    async def _broker(self) -> SimulatedClient:
+        await self._client.connect()
+        return self._client
+
+    async def _create(self) -> None:
         """Create a topic under a free name, if there is one; the name of a deleted topic may be free again."""
         now = self._stage.world.loop.time()
         free = [name for name in TOPIC_NAMES if self._is_free(name, now)]
@@ -42,55 +43,19 @@ class AdminActor:
             return
         name = self._random.choice(free)
         earlier = self._stage.topics.get(name)
+        incarnation = earlier.incarnation + 1 if earlier else 1
         configs = topic_configs(self._random)
-        topic = TopicModel(
-            name, earlier.incarnation + 1 if earlier else 1, self._random.randint(1, 3), configs
-        )
-        await self._client.connect()
-        self._stage.topics[name] = topic
-        try:
-            await self._client.create_topic(name, len(topic.partitions), configs)
-        except BrokerError as error:
-            self._stage.note(self.name, "create", name, error.code.name)
-            return  # the next audit finds out whether the topic exists
-        topic.state = TopicState.ALIVE
-        self._stage.note(self.name, "create", name, "ok")
+        topic = TopicModel(name, incarnation, self._random.randint(1, 3), configs)
+        await self._create_topic(topic, replication_factor=1)
 
     def _is_free(self, name: str, now: float) -> bool:
         topic = self._stage.topics.get(name)
         if topic is None:
             return True
-        return topic.state is TopicState.DELETED and now > self._deleted_at.get(name, now) + _QUIET_SECONDS
+        return topic.deleted_at is not None and now > topic.deleted_at + _QUIET_SECONDS
 
-    async def _delete_topic(self) -> None:
-        topic = self._stage.choose_topic(self._random)
-        if topic is None or len(self._stage.topics) < 2:
-            return
-        await self._client.connect()
-        topic.state = TopicState.DELETING
-        try:
-            await self._client.delete_topic(topic.name)
-        except BrokerError as error:
-            self._stage.note(self.name, "delete", topic.name, error.code.name)
-            return
-        topic.state = TopicState.DELETED
-        self._deleted_at[topic.name] = self._stage.world.loop.time()
-        self._stage.note(self.name, "delete", topic.name, "ok")
-
-    async def _grow(self) -> None:
-        """Add a partition to a topic."""
-        topic = self._stage.choose_topic(self._random)
-        if topic is None or len(topic.partitions) >= _MOST_PARTITIONS:
-            return
-        await self._client.connect()
-        topic.asked_partitions = len(topic.partitions) + 1
-        try:
-            await self._client.create_partitions(topic.name, topic.asked_partitions)
-        except BrokerError as error:
-            self._stage.note(self.name, "grow", topic.name, error.code.name)
-            return
-        topic.grow(topic.asked_partitions)
-        self._stage.note(self.name, "grow", topic.name, topic.asked_partitions)
+    def _may_delete(self, topic: TopicModel) -> bool:
+        return len(self._stage.topics) > 1
 
     async def _alter(self) -> None:
         topic = self._stage.choose_topic(self._random)
@@ -133,13 +98,6 @@ class AdminActor:
             return
         self._stage.note(self.name, "truncate", model.name, before, log_start)
         model.on_truncation(view, log_start)
-
-    async def create_first_topics(self) -> None:
-        while not any(topic.state is TopicState.ALIVE for topic in self._stage.topics.values()):
-            try:
-                await self.create_topic()
-            except NoAnswer:
-                await asyncio.sleep(0.1)
 
 
 def topic_configs(random: random.Random) -> dict[str, str]:

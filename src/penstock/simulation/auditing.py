@@ -43,19 +43,12 @@ class Auditor:
 
     def _settle(self, topic: TopicModel, existing: dict[str, int]) -> None:
         """Find out whether a topic exists whose creation or deletion was not acknowledged."""
-        exists = topic.name in existing
-        if topic.state is TopicState.ALIVE and not exists:
-            raise InvariantViolated("I1", f"the topic {topic.name} is gone")
-        if topic.state is TopicState.DELETED and exists:
-            raise InvariantViolated("I1", f"the deleted topic {topic.name} is back")
+        partitions = existing.get(topic.name)
+        topic.check_existence(partitions)
         if topic.state in (TopicState.CREATING, TopicState.DELETING):
-            topic.state = TopicState.ALIVE if exists else TopicState.DELETED
-        if exists:
-            if existing[topic.name] == topic.asked_partitions:
-                topic.grow(topic.asked_partitions)
-            topic.asked_partitions = len(topic.partitions)
-            if existing[topic.name] != len(topic.partitions):
-                raise InvariantViolated("I1", f"{topic.name} has {existing[topic.name]} partitions")
+            topic.state = TopicState.DELETED if partitions is None else TopicState.ALIVE
+        if partitions is not None:
+            topic.settle_partitions(partitions)
 
     async def _read_all(self, topic: TopicModel, partition: int) -> Audit:
         while True:

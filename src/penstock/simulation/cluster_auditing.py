@@ -64,18 +64,12 @@ class ClusterAuditor:
         """Find out what became of a topic whose creation or growth was not acknowledged. A topic under
         deletion may be there or not.
         """
-        exists = topic.name in existing
-        if topic.state is TopicState.ALIVE and not exists:
-            raise InvariantViolated("I1", f"the topic {topic.name} is gone")
-        if topic.state is TopicState.DELETED and exists:
-            raise InvariantViolated("I1", f"the deleted topic {topic.name} is back")
-        if topic.state is TopicState.CREATING and exists:
+        partitions = existing.get(topic.name)
+        topic.check_existence(partitions)
+        if topic.state is TopicState.CREATING and partitions is not None:
             topic.state = TopicState.ALIVE
-        if topic.state is TopicState.ALIVE:
-            if existing[topic.name] == topic.asked_partitions:
-                topic.grow(topic.asked_partitions)
-            if existing[topic.name] != len(topic.partitions):
-                raise InvariantViolated("I1", f"{topic.name} has {existing[topic.name]} partitions")
+        if topic.state is TopicState.ALIVE and partitions is not None:
+            topic.settle_partitions(partitions)
 
     def _prove_alive(self, topic: TopicModel, index: int) -> Callable[[], Awaitable[None]]:
         async def prove() -> None:

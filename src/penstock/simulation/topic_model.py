@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import Enum
 from uuid import UUID
 
-from penstock.simulation.history import Audit, ReadRange, Write
+from penstock.simulation.history import Audit, InvariantViolated, ReadRange, Write
 from penstock.simulation.partition_model import PartitionModel
 
 WEAK_DURABILITY = "os"
@@ -36,6 +36,8 @@ class TopicModel:
         """The partition count after a request for more partitions, which may not be acknowledged yet."""
         self.id: UUID | None = None
         """The topic id, once it was looked up."""
+        self.deleted_at: float | None = None
+        """The virtual time of an acknowledged deletion."""
         self.is_weak = configs.get("durability") == WEAK_DURABILITY
         self.weak_changes = 0
         self._was_weak = self.is_weak
@@ -63,6 +65,23 @@ class TopicModel:
         """Note that the durability was changed."""
         self.is_weak = value == WEAK_DURABILITY
         self.weak_changes += 1
+
+    # --- audits
+
+    def check_existence(self, partitions: int | None) -> None:
+        """Check that the topic exists, or not; `partitions` is the count that brokers report, None without a topic."""
+        if self.state is TopicState.ALIVE and partitions is None:
+            raise InvariantViolated("I1", f"the topic {self.name} is gone")
+        if self.state is TopicState.DELETED and partitions is not None:
+            raise InvariantViolated("I1", f"the deleted topic {self.name} is back")
+
+    def settle_partitions(self, partitions: int) -> None:
+        """Check the partition count, and find out whether a request for more partitions was carried out."""
+        if partitions == self.asked_partitions:
+            self.grow(partitions)
+        self.asked_partitions = len(self.partitions)
+        if partitions != len(self.partitions):
+            raise InvariantViolated("I1", f"{self.name} has {partitions} partitions")
 
     # --- what clients learned
 
