@@ -38,7 +38,9 @@ class Auditor:
                     topic.on_audit(audits, cache_lost=self._stage.broker.cache_lost)
             await self.groups.audit()
         except (BrokerError, NoAnswer) as error:
-            raise InvariantViolated("liveness", f"the restarted broker does not serve: {error!r}") from error
+            is_damaged = isinstance(error, BrokerError) and error.code is ErrorCode.corrupt_message
+            invariant = "I15" if is_damaged else "liveness"
+            raise InvariantViolated(invariant, f"the restarted broker does not serve: {error!r}") from error
         self._stage.broker.cache_lost = False
 
     def _settle(self, topic: TopicModel, existing: dict[str, int]) -> None:
