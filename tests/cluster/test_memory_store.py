@@ -10,7 +10,7 @@ import pytest
 from penstock.cluster.coordination import NoNode, SessionExpired, SessionState, StoreUnreachable
 from penstock.cluster.memory import Faults, MemoryEnsemble
 from penstock.errors import UnknownOutcome
-from penstock.simulation.loop import SimulationLoop
+from penstock.simulation.machine.loop import SimulationLoop
 
 
 def test_clients_share_one_tree_and_watch_each_other() -> None:

@@ -26,11 +26,11 @@ from penstock.cluster.peers import PING_SECONDS, PeerContext, Peers, peers_of
 from penstock.cluster.topics import CreatableTopic
 from penstock.model import BrokerEpoch, BrokerId
 from penstock.net.network import Listener, Socket
-from penstock.simulation.clock import SimulatedClock
-from penstock.simulation.loop import SimulationLoop
-from penstock.simulation.network import SimulatedNetwork
-from penstock.simulation.process import SimulatedProcess
-from penstock.simulation.trace import Trace
+from penstock.simulation.machine.clock import SimulatedClock
+from penstock.simulation.machine.loop import SimulationLoop
+from penstock.simulation.machine.network import SimulatedNetwork
+from penstock.simulation.machine.process import SimulatedProcess
+from penstock.simulation.machine.trace import Trace
 from support.eventually import eventually_async
 
 PORT = 9092

@@ -24,7 +24,7 @@ from penstock.model import BrokerEpoch, BrokerId, LeaderEpoch, TopicId, TopicPar
 from penstock.server.dispatch import Session
 from penstock.server.lost_leaders import CLEARED_SECONDS, GONE_SECONDS, SUSPECTED_SECONDS, LostLeaders
 from penstock.server.security import ANONYMOUS
-from penstock.simulation.loop import SimulationLoop
+from penstock.simulation.machine.loop import SimulationLoop
 from support.eventually import eventually_async
 from support.harness import Harness, new_topic
 from support.whole_brokers import Brokers, run

@@ -23,7 +23,7 @@ from penstock.replication.in_sync_writer import InSyncWriter
 from penstock.replication.partition import ReplicatedPartition
 from penstock.replication.replica import Replica
 from penstock.server.handlers import replica_fetch
-from penstock.simulation.cluster_traits import LOST_LEADER
+from penstock.simulation.faults.cluster_traits import LOST_LEADER
 from penstock.storage.log import Log
 from penstock.storage.producer_state import ProducerStates
 

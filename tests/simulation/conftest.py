@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.simulation.disk import SimulatedDisk
-from penstock.simulation.loop import SimulationLoop
-from penstock.simulation.trace import Trace
+from penstock.simulation.machine.disk import SimulatedDisk
+from penstock.simulation.machine.loop import SimulationLoop
+from penstock.simulation.machine.trace import Trace
 
 
 @pytest.fixture

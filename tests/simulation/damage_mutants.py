@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 from planting import planted_in_cluster
 
-from penstock.simulation.cluster_traits import CHANGED_BYTES, LOST_FILES
+from penstock.simulation.faults.cluster_traits import CHANGED_BYTES, LOST_FILES
 from penstock.storage import scrub
 from penstock.storage.closed_check import ClosedCheck
 from penstock.storage.disk import FileStatus

@@ -10,7 +10,7 @@ from unittest.mock import patch
 from planting import planted_in_cluster
 
 from penstock.cluster.membership import BrokerIdentity
-from penstock.simulation.cluster_traits import ROLLED_BACK
+from penstock.simulation.faults.cluster_traits import ROLLED_BACK
 from penstock.storage import data_directory, log_manager
 from penstock.storage.data_directory import CLEAN_STOP_FILE, LastUse
 from penstock.storage.disk import Disk

@@ -20,7 +20,7 @@ import member_mutants  # noqa: F401
 import transaction_mutants  # noqa: F401
 from planting import BUGS, hunt
 
-from penstock.simulation.history import InvariantViolated
+from penstock.simulation.models.history import InvariantViolated
 
 NOTICED: Mapping[str, int] = {
     "a_new_topic_inherits_the_producers_of_the_old_one": 12,

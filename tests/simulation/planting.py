@@ -14,8 +14,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.simulation.history import InvariantViolated
-from penstock.simulation.invariants import Invariant
+from penstock.simulation.models.history import InvariantViolated
+from penstock.simulation.models.invariants import Invariant
 from penstock.simulation.seeds import BROKER, CLUSTER, KINDS, traits_of
 
 Plant = Callable[[], AbstractContextManager[Any]]

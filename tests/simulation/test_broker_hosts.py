@@ -9,13 +9,13 @@ import pytest
 
 from penstock.errors import BrokerError
 from penstock.records.building import NewRecord, build_batch
-from penstock.simulation.broker_host import BrokerHost
-from penstock.simulation.client import SimulatedClient
-from penstock.simulation.host import SimulatedWorld
-from penstock.simulation.loop import SimulationLoop
-from penstock.simulation.process import SimulatedCrash
-from penstock.simulation.stage import Stage
-from penstock.simulation.trace import Trace
+from penstock.simulation.clients.client import SimulatedClient
+from penstock.simulation.machine.host import SimulatedWorld
+from penstock.simulation.machine.loop import SimulationLoop
+from penstock.simulation.machine.process import SimulatedCrash
+from penstock.simulation.machine.trace import Trace
+from penstock.simulation.scenarios.broker_host import BrokerHost
+from penstock.simulation.scenarios.stage import Stage
 
 Scenario = Callable[[BrokerHost, SimulatedClient], Awaitable[None]]
 

@@ -11,16 +11,16 @@ from cluster_mutants import joins_before_the_epoch_start, replica_lag_is_measure
 from penstock.records.building import NewRecord, build_batch
 from penstock.replication.replica import Replica
 from penstock.server.maintenance import Maintenance
-from penstock.simulation.client import NoAnswer
-from penstock.simulation.cluster_member import ClusterMember
-from penstock.simulation.cluster_stage import ClusterStage
-from penstock.simulation.history import InvariantViolated
-from penstock.simulation.host import SimulatedWorld
-from penstock.simulation.inspector import Inspector
-from penstock.simulation.loop import SimulationLoop
-from penstock.simulation.partition_history import PartitionHistory, RecordedEnsemble
-from penstock.simulation.routing import RoutingClient
-from penstock.simulation.trace import Trace
+from penstock.simulation.checks.inspector import Inspector
+from penstock.simulation.clients.client import NoAnswer
+from penstock.simulation.clients.routing_client import RoutingClient
+from penstock.simulation.machine.host import SimulatedWorld
+from penstock.simulation.machine.loop import SimulationLoop
+from penstock.simulation.machine.trace import Trace
+from penstock.simulation.models.history import InvariantViolated
+from penstock.simulation.models.partition_history import PartitionHistory, RecordedEnsemble
+from penstock.simulation.scenarios.cluster_member import ClusterMember
+from penstock.simulation.scenarios.cluster_stage import ClusterStage
 from support.eventually import eventually_async
 
 Scenario = Callable[[ClusterStage], Awaitable[None]]

@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
-from penstock.simulation import cluster_traits
-from penstock.simulation.cluster_traits import EVERY_TRAIT, draw_traits
+from penstock.simulation.faults import cluster_traits
+from penstock.simulation.faults.cluster_traits import EVERY_TRAIT, draw_traits
 
 SEEDS = 1000
 

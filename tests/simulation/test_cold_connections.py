@@ -10,12 +10,12 @@ from penstock.net.network import Socket
 from penstock.net.request_memory import RequestMemory
 from penstock.net.response import Answer
 from penstock.records.log_slice import LogSlice
-from penstock.simulation.clock import SimulatedClock
-from penstock.simulation.disk import SimulatedDisk
-from penstock.simulation.loop import SimulationLoop
-from penstock.simulation.network import SimulatedNetwork
-from penstock.simulation.threads import SimulatedThreads
-from penstock.simulation.trace import Trace
+from penstock.simulation.machine.clock import SimulatedClock
+from penstock.simulation.machine.disk import SimulatedDisk
+from penstock.simulation.machine.loop import SimulationLoop
+from penstock.simulation.machine.network import SimulatedNetwork
+from penstock.simulation.machine.threads import SimulatedThreads
+from penstock.simulation.machine.trace import Trace
 
 
 def test_waiting_for_the_disk_does_not_spin_on_a_writable_socket() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.simulation.disk import SimulatedDisk
-from penstock.simulation.trace import Trace
+from penstock.simulation.machine.disk import SimulatedDisk
+from penstock.simulation.machine.trace import Trace
 from penstock.storage.disk import Disk, RealDisk
 
 

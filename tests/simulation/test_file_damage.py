@@ -8,8 +8,8 @@ from penstock.model import LeaderEpoch
 from penstock.records.batch import assign, crc_matches
 from penstock.records.building import NewRecord, build_batch
 from penstock.records.iteration import read_batches
-from penstock.simulation.disk import SimulatedDisk
-from penstock.simulation.file_damage import ClosedSegment, change_byte, lose, spoil
+from penstock.simulation.faults.file_damage import ClosedSegment, change_byte, lose, spoil
+from penstock.simulation.machine.disk import SimulatedDisk
 
 TRIES = 50
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from penstock.net.network import Network, Socket, TcpNetwork
-from penstock.simulation.disk import SimulatedDisk
-from penstock.simulation.loop import SimulationLoop
-from penstock.simulation.network import SimulatedNetwork
-from penstock.simulation.trace import Trace
+from penstock.simulation.machine.disk import SimulatedDisk
+from penstock.simulation.machine.loop import SimulationLoop
+from penstock.simulation.machine.network import SimulatedNetwork
+from penstock.simulation.machine.trace import Trace
 from penstock.storage.disk import Disk, File, RealDisk
 
 Scenario = Callable[[Network], Awaitable[None]]

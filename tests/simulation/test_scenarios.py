@@ -11,7 +11,7 @@ import pytest
 from mutants import catch
 from planting import BUGS
 
-from penstock.simulation.scenario import Report
+from penstock.simulation.scenarios.scenario import Report
 from penstock.simulation.seeds import BROKER, CLUSTER, Sink, run_cluster_seed, run_seed
 from support.commit_seeds import PROPERTY, commit_seeds
 

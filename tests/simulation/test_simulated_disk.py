@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.simulation.disk import SimulatedDisk
-from penstock.simulation.process import SimulatedCrash
-from penstock.simulation.trace import Trace
+from penstock.simulation.machine.disk import SimulatedDisk
+from penstock.simulation.machine.process import SimulatedCrash
+from penstock.simulation.machine.trace import Trace
 
 TRIES = 300
 

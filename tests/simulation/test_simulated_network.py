@@ -7,11 +7,11 @@ import random
 
 import pytest
 
-from penstock.simulation.loop import SimulationLoop
-from penstock.simulation.network import SimulatedNetwork
-from penstock.simulation.process import SimulatedProcess
-from penstock.simulation.stream import SimulatedSocket
-from penstock.simulation.trace import Trace
+from penstock.simulation.machine.loop import SimulationLoop
+from penstock.simulation.machine.network import SimulatedNetwork
+from penstock.simulation.machine.process import SimulatedProcess
+from penstock.simulation.machine.stream import SimulatedSocket
+from penstock.simulation.machine.trace import Trace
 
 
 @pytest.fixture

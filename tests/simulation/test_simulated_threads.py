@@ -5,10 +5,10 @@ import random
 
 import pytest
 
-from penstock.simulation.loop import SimulationLoop
-from penstock.simulation.process import SimulatedProcess
-from penstock.simulation.threads import SimulatedThreads
-from penstock.simulation.trace import Trace
+from penstock.simulation.machine.loop import SimulationLoop
+from penstock.simulation.machine.process import SimulatedProcess
+from penstock.simulation.machine.threads import SimulatedThreads
+from penstock.simulation.machine.trace import Trace
 from penstock.threads import POOL_SIZES
 
 

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from penstock.simulation.loop import SimulationDeadlock, SimulationLivelock, SimulationLoop
-from penstock.simulation.process import SimulatedCrash, SimulatedProcess
+from penstock.simulation.machine.loop import SimulationDeadlock, SimulationLivelock, SimulationLoop
+from penstock.simulation.machine.process import SimulatedCrash, SimulatedProcess
 
 
 def test_time_jumps_to_the_next_timer(loop: SimulationLoop) -> None:

@@ -16,8 +16,8 @@ from log_helpers import NOW_MS, TOPIC_ID, append, checkpoint, flush, open_manage
 
 from penstock.errors import CorruptLog, StorageError
 from penstock.model import BrokerEpoch, Offset
-from penstock.simulation.disk import SimulatedDisk
-from penstock.simulation.trace import Trace
+from penstock.simulation.machine.disk import SimulatedDisk
+from penstock.simulation.machine.trace import Trace
 from penstock.storage.closed_segments import (
     CLOSED_SEGMENTS_FILE,
     LOST,

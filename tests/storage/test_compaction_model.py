@@ -13,9 +13,9 @@ from log_helpers import NOW_MS, checkpoint, open_manager, the_log
 
 from penstock.records.compression import Codec
 from penstock.records.iteration import Record
-from penstock.simulation.disk import SimulatedDisk
-from penstock.simulation.process import SimulatedCrash
-from penstock.simulation.trace import Trace
+from penstock.simulation.machine.disk import SimulatedDisk
+from penstock.simulation.machine.process import SimulatedCrash
+from penstock.simulation.machine.trace import Trace
 from penstock.storage.key_offsets import BYTES_PER_KEY
 from penstock.storage.log import Log
 from penstock.storage.log_manager import LogManager

@@ -20,8 +20,8 @@ from penstock.model import LeaderEpoch, Offset
 from penstock.records.building import NewRecord, build_batch
 from penstock.records.compression import Codec
 from penstock.records.control import Marker
-from penstock.simulation.disk import SimulatedDisk
-from penstock.simulation.trace import Trace
+from penstock.simulation.machine.disk import SimulatedDisk
+from penstock.simulation.machine.trace import Trace
 from penstock.storage.keys.entries import IDEMPOTENCY_HEADER
 from penstock.storage.keys.file import PAGE_BYTES
 from penstock.storage.log_config import LogConfig

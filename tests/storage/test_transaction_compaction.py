@@ -19,8 +19,8 @@ from penstock.model import BrokerEpoch, Offset
 from penstock.records.batch import read_header
 from penstock.records.building import NewRecord, build_batch
 from penstock.records.control import Marker, read_marker
-from penstock.simulation.disk import SimulatedDisk
-from penstock.simulation.trace import Trace
+from penstock.simulation.machine.disk import SimulatedDisk
+from penstock.simulation.machine.trace import Trace
 from penstock.storage.file_cache import FileCache
 from penstock.storage.log import Log
 from penstock.storage.log_state import StorageContext

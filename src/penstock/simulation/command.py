@@ -19,7 +19,7 @@ from pathlib import Path
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from penstock.simulation.process import SimulatedCrash
+from penstock.simulation.machine.process import SimulatedCrash
 from penstock.simulation.seeds import BROKER, CLUSTER, KINDS
 
 _HASH_SEED = "0"

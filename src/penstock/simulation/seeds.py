@@ -9,12 +9,12 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Mapping
 
-from penstock.simulation.broker_scenario import BrokerScenario
-from penstock.simulation.cluster_scenario import ClusterScenario
-from penstock.simulation.host import SimulatedWorld
-from penstock.simulation.loop import SimulationLoop
-from penstock.simulation.scenario import Report, Scenario
-from penstock.simulation.trace import Trace
+from penstock.simulation.machine.host import SimulatedWorld
+from penstock.simulation.machine.loop import SimulationLoop
+from penstock.simulation.machine.trace import Trace
+from penstock.simulation.scenarios.broker_scenario import BrokerScenario
+from penstock.simulation.scenarios.cluster_scenario import ClusterScenario
+from penstock.simulation.scenarios.scenario import Report, Scenario
 
 BROKER, CLUSTER = "broker", "cluster"
 
