@@ -57,7 +57,7 @@ async def commit_offset(broker: Harness, offset: int, group: str = "g") -> Error
 
 
 def is_committed(broker: Harness, topic: str) -> bool:
-    """Whether the broker knows that every record of its replicas is committed."""
+    """True when the broker knows that every record of its replicas is committed."""
     replicas = [replica for replica in broker.context.replicas if replica.name.topic == topic]
     return all(replica.log.high_watermark == replica.log.log_end_offset for replica in replicas)
 

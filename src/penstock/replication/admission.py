@@ -38,7 +38,7 @@ class TransactionCheck(Protocol):
     """Coordinator of the transaction that a producer names in its request."""
 
     def vouches_for(self, partition: TopicPartition, header: BatchHeader) -> bool:
-        """Whether the coordinator is on this broker and has the partition in the batch's transaction."""
+        """True when the coordinator is on this broker and has the partition in the batch's transaction."""
 
     async def verify(self, partition: TopicPartition, header: BatchHeader) -> ErrorCode:
         """Ask the coordinator for the partition; `none` when it is in the batch's transaction."""

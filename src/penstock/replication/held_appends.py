@@ -30,9 +30,9 @@ class HeldAppend:
     now_ms: int
     callback: AppendCallback
     may_be_stored: bool = False
-    """Whether the batch has an idempotency key, and so may have been appended before."""
+    """True when the batch has an idempotency key, and so may have been appended before."""
     acks_all: bool = True
-    """Whether min.insync.replicas applies to the batch."""
+    """True when min.insync.replicas applies to the batch."""
 
 
 class HeldAppends:
@@ -44,11 +44,11 @@ class HeldAppends:
         self._append = append
         self._held: deque[HeldAppend] = deque()
         self._is_looking = False
-        """Whether the first held batch is being checked."""
+        """True when the first held batch is being checked."""
 
     @property
     def must_hold(self) -> bool:
-        """Whether the next append has to be held, whatever its batch is."""
+        """True when the next append has to be held, whatever its batch is."""
         return self.checks_records or bool(self._held)
 
     def hold(self, held: HeldAppend) -> None:

@@ -42,7 +42,7 @@ class Follower:
     broker_epoch: BrokerEpoch = _NO_EPOCH
     """Broker epoch of the follower's last fetch. After a restart the broker may have fewer records."""
     is_damaged: bool = False
-    """Whether the follower's log has damage below `log_end`, and so lacks records there."""
+    """True when the follower's log has damage below `log_end`, and so lacks records there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class InSyncChange:
     joining: Mapping[BrokerId, BrokerEpoch] = field(default_factory=dict)
     """Members that join, with the broker epoch in which each had all records."""
     keeps_eligible: bool = False
-    """Whether replicas that leave are recorded as eligible leaders, because the set is under min ISR.
+    """True when replicas that leave are recorded as eligible leaders, because the set is under min ISR.
     Otherwise the record names no eligible leaders.
     """
     committed: Offset = _UNKNOWN
@@ -73,7 +73,7 @@ class _Possible:
 
     members: frozenset[BrokerId]
     has_eligible: bool
-    """Whether eligible leaders are recorded with the set."""
+    """True when eligible leaders are recorded with the set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class _Condition:
     followers: tuple[Follower, ...]
     is_one_machine: bool
     is_held: bool = False
-    """Whether no record is committed while this set may be the recorded one."""
+    """True when no record is committed while this set may be the recorded one."""
 
     def needs_flush(self, durability: Durability) -> bool:
         return durability is Durability.FSYNC or (self.is_one_machine and durability is Durability.AUTO)
@@ -107,7 +107,7 @@ class InSync:
     ) -> None:
         self.recorded = recorded
         self.has_eligible = has_eligible
-        """Whether the recorded state names eligible leaders outside of the in-sync set."""
+        """True when the recorded state names eligible leaders outside of the in-sync set."""
         self.partition_epoch = partition_epoch
         self._me = me
         self.epoch_start = epoch_start
@@ -116,7 +116,7 @@ class InSync:
         self._doubtful: frozenset[_Possible] = frozenset()
         """Changes on condition of the present partition epoch whose outcome is unknown."""
         self._is_alone = False
-        """Whether no follower was in sync when the set was last proposed."""
+        """True when no follower was in sync when the set was last proposed."""
         self._machines = machines
         self._leaving: frozenset[BrokerId] = frozenset()
         self.followers: dict[BrokerId, Follower] = {}
@@ -125,7 +125,7 @@ class InSync:
 
     @property
     def is_alone(self) -> bool:
-        """Whether the leader's own log alone decides which records are committed."""
+        """True when the leader's own log alone decides which records are committed."""
         return (
             len(self._conditions) == 1
             and not self._conditions[0].followers
@@ -134,7 +134,7 @@ class InSync:
 
     @property
     def must_be_written(self) -> bool:
-        """Whether commits wait for a write that can be made now: a member is not registered, or eligible
+        """True when commits wait for a write that can be made now: a member is not registered, or eligible
         leaders are recorded that the set no longer needs.
         """
         has_dead = any(member not in self._machines for member in self.recorded if member != self._me)
@@ -206,7 +206,7 @@ class InSync:
         return min((member.log_start for member in members), default=log_start)
 
     def needs_flush(self, durability: Durability) -> bool:
-        """Whether records that the leader has not fsynced cannot be committed."""
+        """True when records that the leader has not fsynced cannot be committed."""
         return any(condition.needs_flush(durability) for condition in self._conditions)
 
     # --- followers
@@ -249,7 +249,7 @@ class InSync:
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether no follower is in sync and the outcome of a write is unknown: another broker may lead by
+        """True when no follower is in sync and the outcome of a write is unknown: another broker may lead by
         now.
         """
         return self._is_alone and bool(self._doubtful)
@@ -309,7 +309,7 @@ class InSync:
         )
 
     def may_join(self, replica: BrokerId, high_watermark: Offset) -> bool:
-        """Whether a replica outside of the set has all records that may be committed."""
+        """True when a replica outside of the set has all records that may be committed."""
         follower = self.followers.get(replica)
         return (
             follower is not None
@@ -328,7 +328,7 @@ class InSync:
         lag_ms: int,
         now_ms: int,
     ) -> bool:
-        """Whether a member is not registered, or has lacked records for longer than the lag limit.
+        """True when a member is not registered, or has lacked records for longer than the lag limit.
 
         An unregistered member that lacks no record leaves too: otherwise the next record would wait for
         it, in one partition after the other.

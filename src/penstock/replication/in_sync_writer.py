@@ -65,7 +65,7 @@ class _Proposal:
 
     @property
     def is_current(self) -> bool:
-        """Whether the leader epoch of the proposal goes on."""
+        """True when the leader epoch of the proposal goes on."""
         partition = self.replica.partition
         return partition.is_leader and partition.in_sync is self.in_sync
 
@@ -84,7 +84,7 @@ class _Proposal:
 
 
 def _is_idle(proposal: _Proposal) -> bool:
-    """Whether no producer waits for the change; such changes are written last."""
+    """True when no producer waits for the change; such changes are written last."""
     return proposal.replica.log.high_watermark >= proposal.replica.log.log_end_offset
 
 

@@ -130,7 +130,7 @@ class KeyedLog:
             )
 
     def must_check(self, batch: memoryview, header: BatchHeader) -> bool:
-        """Whether the batch has an idempotency key, which has to be looked up before the append."""
+        """True when the batch has an idempotency key, which has to be looked up before the append."""
         return (
             header.record_count == 1 and not header.has_producer and may_have_idempotency_key(batch, header)
         )

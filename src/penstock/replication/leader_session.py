@@ -29,12 +29,12 @@ class SessionFollower(Protocol):
 
     @property
     def has_news(self) -> bool:
-        """Whether there is news for the leader."""
+        """True when there is news for the leader."""
         ...
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the leader may have records to send; false while all that it sent is being fsynced."""
+        """True when the leader may have records to send; false while all that it sent is being fsynced."""
         ...
 
     def request(self, session_id: int, session_epoch: int) -> FetchRequest: ...
@@ -54,7 +54,7 @@ class LeaderSession:
         self._in_flight = 0
         self._answered = 0
         self._is_due = False
-        """Whether the session sends in this turn of the loop anyway, so that news need no call of their own."""
+        """True when the session sends in this turn of the loop anyway, so that news need no call of their own."""
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(self, silence_seconds: float) -> None:

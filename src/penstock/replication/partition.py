@@ -57,7 +57,7 @@ class ReplicatedPartition:
         self._in_sync: InSync | None = None
         self._is_alone = False
         self.waits_for_store = False
-        """Whether appended records of this leader wait until another in-sync set is recorded."""
+        """True when appended records of this leader wait until another in-sync set is recorded."""
 
     # --- roles
 
@@ -82,14 +82,14 @@ class ReplicatedPartition:
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether all records from before the leader's epoch are committed, so that the high watermark is
+        """True when all records from before the leader's epoch are committed, so that the high watermark is
         exact.
         """
         return self._in_sync is not None and self._log.high_watermark >= self._in_sync.epoch_start
 
     @property
     def is_held(self) -> bool:
-        """Whether this leader commits no record because eligible leaders are recorded outside of the in-sync
+        """True when this leader commits no record because eligible leaders are recorded outside of the in-sync
         set.
         """
         return self._in_sync is not None and self._in_sync.has_eligible
@@ -104,7 +104,7 @@ class ReplicatedPartition:
 
     @property
     def needs_flush(self) -> bool:
-        """Whether the leader's high watermark waits for an fsync."""
+        """True when the leader's high watermark waits for an fsync."""
         if self.durability is Durability.OS or self._log.flushed_offset >= self._log.log_end_offset:
             return False
         return self._is_alone or (self._in_sync is not None and self._in_sync.needs_flush(self.durability))

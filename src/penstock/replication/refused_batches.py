@@ -148,7 +148,7 @@ class RefusedBatches:
 
 
 def _may_exist(topic: str | UUID) -> bool:
-    """Whether a topic can have this name; longer names would only cost memory."""
+    """True when a topic can have this name; longer names would only cost memory."""
     return isinstance(topic, UUID) or len(topic) <= MAX_NAME_LENGTH
 
 
@@ -162,5 +162,5 @@ def _is_within(first: int, sequence: int, end: int) -> bool:
 
 
 def _is_at_or_after(first: int, sequence: int) -> bool:
-    """Whether a sequence is at or after another one that is less than half of all sequences away."""
+    """True when a sequence is at or after another one that is less than half of all sequences away."""
     return (sequence - first) & MAX_SEQUENCE <= MAX_SEQUENCE // 2

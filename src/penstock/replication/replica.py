@@ -75,13 +75,13 @@ class Replica:
         self.data_waiters = DataWaiters()
         self.listeners: dict[ReplicaListener, None] = {}
         self.flushes_as_follower = False
-        """Whether the leader counts only what this follower has fsynced."""
+        """True when the leader counts only what this follower has fsynced."""
         self.is_throttled_as_leader = False
         self.is_throttled_as_follower = False
         self.archived_offset: Offset | None = None
         """Offset from which on no record may be removed; None where the topic has no `archive.required`."""
         self.may_refetch = bool(log.damage)
-        """Whether the log was damaged when the broker started, and every Fetch since has told its leader so:
+        """True when the log was damaged when the broker started, and every Fetch since has told its leader so:
         then the leader has not let this replica into the in-sync set, and no record is here alone.
         """
         self.truncating: asyncio.Future[None] | None = None
@@ -160,14 +160,14 @@ class Replica:
 
     @property
     def refuses_acks_all(self) -> bool:
-        """Whether fewer replicas are recorded as in sync than min.insync.replicas, so that acks=all is refused."""
+        """True when fewer replicas are recorded as in sync than min.insync.replicas, so that acks=all is refused."""
         return self.min_insync_replicas > 1 and (
             not self.partition.is_leader or len(self.partition.in_sync.recorded) < self.min_insync_replicas
         )
 
     @property
     def is_under_min_insync(self) -> bool:
-        """Whether fewer replicas are in sync than min.insync.replicas, for records of coordinators and markers.
+        """True when fewer replicas are in sync than min.insync.replicas, for records of coordinators and markers.
 
         A minimum above the number of replicas counts as that number, as in Kafka: it could never be met."""
         if self.min_insync_replicas <= 1 or not self.partition.is_leader:
@@ -177,12 +177,12 @@ class Replica:
 
     @property
     def is_only_replica(self) -> bool:
-        """Whether this broker leads the partition and no other broker has, or is to have, a replica of it."""
+        """True when this broker leads the partition and no other broker has, or is to have, a replica of it."""
         return self.partition.is_leader and not self.partition.in_sync.followers
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether this leader can neither change the in-sync set nor know that it still leads."""
+        """True when this leader can neither change the in-sync set nor know that it still leads."""
         return self.partition.is_leader and self.partition.in_sync.is_in_doubt
 
     def on_in_sync_change(self, has_moved: bool) -> None:
@@ -307,7 +307,7 @@ class Replica:
         return info
 
     def _is_uncommitted(self, marker: Marker) -> bool:
-        """Whether the marker is in the log and not committed: until then its coordinator begins no transaction."""
+        """True when the marker is in the log and not committed: until then its coordinator begins no transaction."""
         entry = self.log.producers.get(marker.producer_id)
         return (
             entry is not None
@@ -335,7 +335,7 @@ class Replica:
             self.log.advance_log_start(min(log_start_offset, self.log.log_end_offset))
 
     def refuses_truncation(self, offset: Offset) -> bool:
-        """Whether a truncation to `offset` would remove committed records that no election has given up."""
+        """True when a truncation to `offset` would remove committed records that no election has given up."""
         partition = self.partition
         return gives_up_committed(
             offset,

@@ -162,7 +162,7 @@ class ReplicaManager:
         return self._follower_throttle.wait_seconds()
 
     def is_in_sync(self, replica: Replica) -> bool:
-        """Whether this broker is in the recorded in-sync set."""
+        """True when this broker is in the recorded in-sync set."""
         state = None if self._image is None else self._image.partition(replica.name)
         return state is not None and self._node_id in state.isr
 
@@ -362,7 +362,7 @@ class ReplicaManager:
             self._fetchers.say_again(replica)  # no other event may come that makes the follower flush
 
     def _counts_by_flush(self, replica: Replica, state: PartitionState) -> bool:
-        """Whether an in-sync set with this broker may lie on one machine, by the rule of `InSync`."""
+        """True when an in-sync set with this broker may lie on one machine, by the rule of `InSync`."""
         durability = replica.partition.durability
         if durability is not Durability.AUTO:
             return durability is Durability.FSYNC

@@ -49,7 +49,7 @@ def gives_up_committed(
     unclean_epoch: LeaderEpoch,
     durability: Durability,
 ) -> bool:
-    """Whether a truncation to `offset` would remove committed records that no election has given up.
+    """True when a truncation to `offset` would remove committed records that no election has given up.
 
     `committed_epoch` is the leader epoch in which the high watermark was last known to be right,
     `unclean_epoch` that of the last election of a leader that may lack committed records. With

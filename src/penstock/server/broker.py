@@ -304,7 +304,7 @@ class Broker:
         return self._logs.get(topic.id, name.partition) is not None
 
     def _has_vanished(self, name: TopicPartition) -> bool:
-        """Whether a log is missing or lacks records: recovery noticed it, or the log ends below a known high
+        """True when a log is missing or lacks records: recovery noticed it, or the log ends below a known high
         watermark, or below its log end offset when this replica was left alone in the in-sync set.
         """
         topic = self._metadata.image.topics[name.topic]

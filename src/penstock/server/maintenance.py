@@ -188,7 +188,7 @@ class Maintenance:
 
 
 def _has_unmarked_segments(replica: Replica) -> bool:
-    """Whether a compacted log has closed a segment since its recovery point was set."""
+    """True when a compacted log has closed a segment since its recovery point was set."""
     log, segments = replica.log, replica.log.segments
     return log.config.compacts and bool(segments) and segments[-1].base_offset > log.mark.base_offset
 

@@ -73,7 +73,7 @@ def api_versions(apis: Sequence[Api]) -> Api:
 
 
 def _is_named_well(message: Any) -> bool:
-    """Whether the name and version of the client software can go into logs as they are (KIP-511)."""
+    """True when the name and version of the client software can go into logs as they are (KIP-511)."""
     return all(
         _NAME.fullmatch(name) for name in (message.client_software_name, message.client_software_version)
     )

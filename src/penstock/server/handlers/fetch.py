@@ -336,7 +336,7 @@ class _FetchOperation:
 
 
 def _has_news(target: FetchTarget, result: FetchResult) -> bool:
-    """Whether an incremental response has to name the partition."""
+    """True when an incremental response has to name the partition."""
     return (
         len(result.records) > 0
         or bool(result.error_code)

@@ -105,7 +105,7 @@ class _ReplicaFetch:
         self._room_timer: asyncio.TimerHandle | None = None
         self._is_due = False
         self._is_over = False
-        """Whether the wait is over; the next request looks at partitions named from then on."""
+        """True when the wait is over; the next request looks at partitions named from then on."""
 
     def start(self) -> Answer:
         self._session.release()
