@@ -13,6 +13,7 @@ from penstock.config import Address
 from penstock.errors import BrokerError, ErrorCode
 from penstock.gateway.push.group_member import GroupMember
 from penstock.internal_client.routes import CoordinatorKind, Routes
+from penstock.net.broker_connection import BrokerConnection
 from penstock.net.network import TcpNetwork
 from support.eventually import eventually_async
 from support.whole_brokers import Brokers, run
@@ -23,6 +24,10 @@ QUICK = {
     "group_consumer_heartbeat_interval_ms": "50",
     "group_consumer_session_timeout_ms": "10000",
 }
+
+
+async def connection_of(connection: BrokerConnection) -> BrokerConnection:
+    return connection
 
 
 class Reading:
@@ -108,7 +113,7 @@ def test_fenced_member_rejoins_without_partitions(tmp_path: Path) -> None:
 
 
 async def throw_out(routes: Routes, member_id: str) -> None:
-    client = await routes.coordinator(CoordinatorKind.GROUP, READERS)
+    client = await routes.at_coordinator(CoordinatorKind.GROUP, READERS, connection_of)
     fields = {"group_id": READERS, "member_id": member_id, "member_epoch": -1, "topic_partitions": None}
     assert (await client.request(68, 1, fields)).error_code == 0
 
@@ -160,7 +165,7 @@ def test_members_survive_change_of_coordinator(tmp_path: Path) -> None:
             await eventually_async(lambda: len(reading.positions) == 2)
             reading.positions = {0: 3, 1: 4}
             assert reading.member is not None
-            client = await routes.coordinator(CoordinatorKind.GROUP, READERS)
+            client = await routes.at_coordinator(CoordinatorKind.GROUP, READERS, connection_of)
             [coordinator] = [
                 number
                 for number in brokers.running

@@ -13,6 +13,7 @@ from penstock.internal_client.errors import OutcomeUnknown
 from penstock.internal_client.producer import IdempotentProducer
 from penstock.internal_client.routes import CoordinatorKind, Routes
 from penstock.model import Offset
+from penstock.net.broker_connection import BrokerConnection
 from penstock.net.network import TcpNetwork
 from penstock.records.building import NewRecord
 from penstock.records.iteration import iterate, read_batches
@@ -201,9 +202,13 @@ def test_group_coordinator_is_found(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         await brokers.start(1)
         routes = routes_to(brokers)
-        client = await routes.coordinator(CoordinatorKind.GROUP, "readers")
-        assert client is await routes.coordinator(CoordinatorKind.GROUP, "readers")
-        assert client is await routes.broker(routes.controller)
+
+        async def connection_of(connection: BrokerConnection) -> BrokerConnection:
+            return connection
+
+        connection = await routes.at_coordinator(CoordinatorKind.GROUP, "readers", connection_of)
+        assert connection is await routes.at_coordinator(CoordinatorKind.GROUP, "readers", connection_of)
+        assert connection is await routes.broker(routes.controller)
         routes.close()
 
     run(tmp_path, scenario, offsets_topic_num_partitions="2")

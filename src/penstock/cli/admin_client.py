@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -10,7 +9,7 @@ from typing import TypeVar
 from penstock.cli.failures import ExitCode, Failure
 from penstock.errors import BrokerError, ErrorCode, ProtocolError
 from penstock.internal_client.api import RESPONSE_SECONDS
-from penstock.internal_client.client import InternalClient
+from penstock.internal_client.client import InternalClient, run
 from penstock.internal_client.errors import OutcomeUnknown, Unreachable
 
 T = TypeVar("T")
@@ -45,12 +44,8 @@ def run_admin(
 ) -> T:
     """Do some work with a client in an event loop of its own; `subject` names what a refusal is about."""
 
-    async def body() -> T:
-        async with admin_client(bootstrap, response_seconds) as client:
-            return await work(client)
-
     with reported(subject):
-        return asyncio.run(body())
+        return run(admin_client(bootstrap, response_seconds), work)
 
 
 @contextmanager

@@ -182,10 +182,6 @@ class Routes:
 
     # --- coordinators
 
-    async def coordinator(self, kind: CoordinatorKind, key: str) -> BrokerConnection:
-        """Return the shared connection to the coordinator of a group or a transactional id."""
-        return await self._connections.get((await self._find_coordinator(kind, key)).address)
-
     async def _find_coordinator(self, kind: CoordinatorKind, key: str) -> BrokerRoute:
         found = self._coordinators.get((kind, key))
         if found is None or found not in self.brokers:
