@@ -12,6 +12,7 @@ from functools import partial
 from penstock.cluster.image import RegisteredBroker
 from penstock.errors import BrokerError, ErrorCode
 from penstock.internal_client.api import check_error
+from penstock.internal_client.records import fetch
 from penstock.model import Offset, TopicId
 from penstock.net.broker_connection import BrokerConnection
 from penstock.records.batch import crc_matches
@@ -19,12 +20,9 @@ from penstock.records.iteration import read_batches
 from penstock.replication.authentication import prove
 from penstock.replication.context import ReplicationContext
 from penstock.storage.damage import DamagedRange
-from penstock.wire.fetch import FetchPartition, FetchRequest, FetchTopic
-from penstock.wire.fetch_client import decode_fetch_response, encode_fetch_request
 
 MAX_RANGE_BYTES = 64 * 1024 * 1024
 """Limit in bytes of a range that is repaired in one piece."""
-_FETCH_VERSION = 16
 _FETCH_BYTES = 1 << 20
 
 
@@ -109,13 +107,7 @@ async def _collect(
 
 async def _fetch(client: BrokerConnection, partition: tuple[TopicId, int], offset: Offset) -> memoryview:
     topic_id, index = partition
-    asked = FetchTopic(None, topic_id, [FetchPartition(index, offset, _FETCH_BYTES)])
-    request = FetchRequest(0, 0, [asked], [], max_bytes=_FETCH_BYTES, uses_topic_ids=True)
-    correlation_id = client.next_correlation_id()
-    frame = encode_fetch_request(correlation_id, _FETCH_VERSION, client.client_id, request)
-    response = decode_fetch_response(await client.exchange(correlation_id, frame), _FETCH_VERSION)
-    check_error(response.error_code)
-    result = response.topics[0].partitions[0]
+    [result] = await fetch(client, topic_id, {index: offset}, _FETCH_BYTES, read_committed=False)
     check_error(result.error_code)
     assert isinstance(result.records, (bytes, memoryview))
     return memoryview(result.records)
