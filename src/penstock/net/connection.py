@@ -187,7 +187,7 @@ class Connection:
                     self._take(response)
                 if self._frames and self._traffic.monotonic() >= turn_end:
                     self._await_turn()
-        except Exception as error:  # noqa: BLE001 - one client's request must not touch the others
+        except Exception as error:  # noqa: BLE001 - a failed request closes its connection alone
             self.close(error)
             return
         finally:

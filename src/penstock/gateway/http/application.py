@@ -116,7 +116,7 @@ class GatewayApplication:
             if not self._is_stopping or state.status:
                 return
             await self._refuse(_stopping(), scope, receive, state)
-        except Exception as error:  # noqa: BLE001 - whatever it is, its client gets an answer and nobody else notices
+        except Exception as error:  # noqa: BLE001 - an unexpected error becomes a 500 for its client alone
             problem = self._explain(error, state.request_id)
             if not state.status:
                 await self._refuse(problem, scope, receive, state)
@@ -221,7 +221,7 @@ class GatewayApplication:
             await self._sockets(scope, receive, send)
         except asyncio.CancelledError:
             await send({"type": "websocket.close", "code": 1001, "reason": "the gateway is stopping"})
-        except Exception as error:  # noqa: BLE001 - as above
+        except Exception as error:  # noqa: BLE001 - an unexpected error closes its WebSocket alone
             self._explain(error, request_id)
             await send({"type": "websocket.close", "code": 1011, "reason": "internal error"})
         finally:
