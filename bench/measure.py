@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 
 MB = 1_000_000
 

@@ -81,7 +81,11 @@ class RawConnection(asyncio.Protocol):
 C = TypeVar("C", bound="RawConnection")
 
 
-async def connect_many(bootstrap: str, count: int, make: Callable[[], C] = RawConnection) -> Sequence[C]:
+async def connect_many(bootstrap: str, count: int) -> Sequence[RawConnection]:
+    return await connect_many_as(bootstrap, count, RawConnection)
+
+
+async def connect_many_as(bootstrap: str, count: int, make: Callable[[], C]) -> Sequence[C]:
     """Open connections, a hundred at a time so that no listen queue overflows."""
     host, port = bootstrap.split(":")
     loop = asyncio.get_running_loop()

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 
 from bench.driver import DriverFailed, Figures
 from bench.kafka_install import ROOT

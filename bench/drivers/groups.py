@@ -14,7 +14,7 @@ from bench.driver import Figures, drive
 from bench.frames import one_record_batch
 from bench.group_member import PATIENCE_S, GroupMember, all_read
 from bench.measure import cpu_seconds
-from bench.raw_client import connect_many, prepare_process, wait_for_leaders
+from bench.raw_client import connect_many_as, prepare_process, wait_for_leaders
 
 LOOK_S = 0.001
 
@@ -123,7 +123,7 @@ async def _connect(
 ) -> list[GroupMember]:
     await wait_for_leaders(bootstrap, topic, partitions, one_record_batch(b"x", int(time.time() * 1_000)))
     names = iter(groups)
-    made = await connect_many(
+    made = await connect_many_as(
         bootstrap, len(groups), lambda: GroupMember(next(names), topic, partitions, session_ms)
     )
     await asyncio.gather(*(member.find_coordinator() for member in made))

@@ -13,7 +13,7 @@ import uvloop
 from bench.driver import Figures, drive
 from bench.group_member import GroupMember
 from bench.measure import cpu_seconds, percentile
-from bench.raw_client import connect_many, prepare_process
+from bench.raw_client import connect_many_as, prepare_process
 
 SESSION_MS = 60_000
 JOINING_AT_ONCE = 50
@@ -23,7 +23,7 @@ async def beat(
     bootstrap: str, topic: str, prefix: str, groups: int, interval_s: float, seconds: float, server_pid: int
 ) -> Figures:
     names = (f"{prefix}-{number}" for number in range(groups))
-    made = await connect_many(bootstrap, groups, lambda: GroupMember(next(names), topic, 1, SESSION_MS))
+    made = await connect_many_as(bootstrap, groups, lambda: GroupMember(next(names), topic, 1, SESSION_MS))
     allowed = asyncio.Semaphore(JOINING_AT_ONCE)
 
     async def join(member: GroupMember) -> None:

@@ -12,6 +12,7 @@ import asyncio
 import random
 import time
 from collections import deque
+from functools import partial
 
 import msgspec
 import uvloop
@@ -113,7 +114,7 @@ class Mailboxes:
             text = _STAMP.format(int(due * 1e9)) + self._filler
             body = f'{{"from_user":"bench","to_user":"{user}","message":"{text}"}}'.encode()
             answer = connection.ask(http_request("POST", "/send", body, _JSON))
-            answer.add_done_callback(lambda done, due=due, by=connection: self._sent(done, due, by))
+            answer.add_done_callback(partial(self._sent, due=due, connection=connection))
 
     def _sent(self, done: asyncio.Future[HttpAnswer], due: float, connection: HttpConnection) -> None:
         del self._under_way[connection]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 
 from bench.comparison import Bar, Row
 from bench.context import Context

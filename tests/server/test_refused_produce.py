@@ -91,7 +91,7 @@ def test_batches_behind_one_that_found_no_space_share_its_error(tmp_path: Path) 
         await broker.create("orders")
         sender = Sender(broker)
         assert await sender.send(0) is ErrorCode.none
-        context = broker.context.replicas.get("orders", 0).log._context
+        context = broker.context.replicas.get("orders", 0).log.context
         context.full = True
         assert await sender.send(1) is ErrorCode.kafka_storage_error
         context.full = False

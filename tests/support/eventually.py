@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from penstock.errors import BrokerError
 
@@ -52,22 +52,23 @@ def eventually(
 
 
 async def eventually_async(
-    condition: Callable[[], Awaitable[T] | T],
+    condition: Callable[[], object],
     what: str = "the condition holds",
     *,
     within_s: float = WITHIN_S,
     poll_s: float = 0.001,
     ignoring: Errors = NOT_YET,
     details: Callable[[], object] | None = None,
-) -> T:
+) -> Any:
     """Wait, in the time of the running event loop, until the condition or the awaitable it returns is true."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + within_s
     while True:
         last: object
         try:
-            result = condition()
-            found: T = await result if inspect.isawaitable(result) else result
+            found = condition()
+            if inspect.isawaitable(found):
+                found = await found
             if found:
                 return found
             last = found
