@@ -3,9 +3,9 @@
 `Log` holds the offsets and the derived state (leader epochs, producers) and appends. Its parts are the segments
 (`segment_list`), `LogReader` for reads, and `LogJobs` for flushes, checkpoints and all other work on files in a pool;
 `log_truncation` removes the end of a log. The loop thread appends and changes state; the `work` of a job, `read`,
-`find_timestamp` and `max_timestamp` may run in a pool. That needs no locks: the tuple of segments is replaced and
-never changed, and the value that a reader looks at first is changed last. An offset is visible only after its bytes
-are in the file, and counts as flushed only after they and the file's name were synced.
+`find_timestamp` and `max_timestamp` may run in a pool. That needs no locks: the tuple of segments is replaced and never
+changed, and the value that a reader looks at first is changed last. An offset is visible only after its bytes are in
+the file, and counts as flushed only after they and the file's name were synced.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from penstock.storage.closed_segments import ClosedSegments, write_list
 from penstock.storage.damage import NO_DAMAGE, DamagedRange, clip_damage, merge_damage
 from penstock.storage.data_directory import distrust_boot
 from penstock.storage.disk_errors import NO_SPACE_ERRORS, PASSING_ERRORS
-from penstock.storage.fetched_batches import FetchedBatch, check_fetched, fill_gap
 from penstock.storage.file_cache import FileCache
+from penstock.storage.follower_append import append_fetched
 from penstock.storage.leader_epochs import LeaderEpochs
 from penstock.storage.log_config import LogConfig
 from penstock.storage.log_jobs import LogJobs
@@ -36,9 +36,7 @@ from penstock.storage.segment import Segment
 from penstock.storage.segment_list import SegmentList
 
 _TRUNCATED_SEGMENT_BYTES = 1024 * 1024
-"""Size from which an active segment ends when the log start moves into it; a smaller one goes on taking
-records.
-"""
+"""Size from which an active segment ends when the log start moves into it; a smaller one goes on taking records."""
 
 
 class AppendInfo(NamedTuple):
@@ -56,7 +54,6 @@ class Log:
         "_append_time",
         "_before_max_ms",
         "_config",
-        "_epoch",
         "_index_interval_bytes",
         "_max_relative_offset",
         "_segment_bytes",
@@ -73,6 +70,7 @@ class Log:
         "high_watermark",
         "is_list_outdated",
         "jobs",
+        "latest_epoch",
         "leader_epochs",
         "log_end_offset",
         "log_start_offset",
@@ -126,12 +124,12 @@ class Log:
         self.boundaries = Boundaries()
         self.failure: OSError | None = None
         """The disk error after which nothing is appended or counts as flushed, until the next start."""
-        self._epoch = state.epochs.latest
+        self.latest_epoch = state.epochs.latest
+        """`leader_epochs.latest`, kept here because every append compares it."""
         self.config = config
         self.jobs = LogJobs(self)
         reader = LogReader(self)
-        # The bound methods themselves, because every fetch calls one: a method of this class would add a
-        # call.
+        # The bound methods themselves, because every fetch calls one: a method of this class would add a call.
         self.read = reader.read
         self.read_committed = reader.read_committed
         self.find_timestamp = reader.find_timestamp
@@ -237,15 +235,13 @@ class Log:
     # --- leader epochs
 
     def end_of_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
-        """The largest epoch not above this one and its end offset (OffsetForLeaderEpoch); (-1, -1) if
-        unknown.
-        """
+        """The largest epoch not above this one and its end offset (OffsetForLeaderEpoch); (-1, -1) if unknown."""
         return self.leader_epochs.end_of(epoch, self.log_end_offset)
 
     def assign_epoch(self, epoch: LeaderEpoch) -> None:
         """Note that a leader of this epoch takes over; its records start at the present log end."""
         self.leader_epochs.assign(epoch, self.log_end_offset)
-        self._epoch = self.leader_epochs.latest
+        self.latest_epoch = self.leader_epochs.latest
 
     @property
     def last_epoch(self) -> LeaderEpoch:
@@ -259,8 +255,7 @@ class Log:
     ) -> AppendInfo:
         """Append one batch that passed `check_batch`, or a marker that passed `producers.check_marker`.
 
-        Offsets, epoch and perhaps the append time are written into its bytes. After a BrokerError nothing
-        has changed.
+        Offsets, epoch and perhaps the append time are written into its bytes. After a BrokerError nothing has changed.
         """
         if self.failure is not None or self.context.full:
             raise self._refusal()
@@ -284,13 +279,13 @@ class Log:
         segment = segments.active
         position = 0
         try:
-            if segment is None or self._must_roll(segment, len(batch), last_offset, now_ms):
+            if segment is None or self.must_roll(segment, len(batch), last_offset, now_ms):
                 segment = segments.start(base_offset, now_ms, batch)
             else:
                 position = segment.size
                 (segment.writer or segments.pin(segment)).pwrite(position, (batch,))
         except OSError as error:
-            raise self._write_failed(error) from error
+            raise self.write_failed(error) from error
         if position - segment.indexed_size >= self._index_interval_bytes:
             segment.index.add(base_offset - segment.base_offset, position, segment.max_timestamp)
             segment.indexed_size = position
@@ -298,16 +293,15 @@ class Log:
             segment.created_ms = now_ms
         if timestamp > segment.max_timestamp:
             segment.max_timestamp = timestamp
-        if leader_epoch != self._epoch:
+        if leader_epoch != self.latest_epoch:
             self.leader_epochs.assign(leader_epoch, base_offset)
-            self._epoch = leader_epoch
+            self.latest_epoch = leader_epoch
         if has_producer:
             if is_control:
-                self._apply_control(batch, header, base_offset, now_ms)
+                self.apply_control(batch, header, base_offset, now_ms)
             else:
                 self.producers.record(header, base_offset, timestamp, now_ms)
-        # In this order: a reader that takes the size first and then finds the log end unmoved has a size that
-        # fits it.
+        # In this order: a reader that takes the size first and then finds the log end unmoved has a size that fits it.
         self.log_end_offset = Offset(last_offset + 1)
         segment.size = position + len(batch)
         return AppendInfo(
@@ -318,82 +312,14 @@ class Log:
         """Append the whole batches of a range fetched from the leader, with their offsets and epochs."""
         if self.failure is not None or self.context.full:
             raise self._refusal()
-        batches = check_fetched(records, self.log_end_offset, self.last_epoch, leader_epoch)
-        place = 0
-        while place < len(batches):
-            self._fill_gap_before(batches[place].header, now_ms)
-            place = self._append_run(records, batches, place, now_ms)
+        append_fetched(self, records, leader_epoch, now_ms)
 
-    def _fill_gap_before(self, header: BatchHeader, now_ms: int) -> None:
-        """Append empty batches if a batch is too far above the log end for the relative offsets of a segment."""
-        while (
-            header.last_offset - self.log_end_offset > self._max_relative_offset
-            and header.base_offset > self.log_end_offset
-        ):
-            filler, fetched = fill_gap(self.log_end_offset, self.last_epoch, header)
-            self._append_run(filler, [fetched], 0, now_ms)
-
-    def _append_run(self, records: memoryview, batches: list[FetchedBatch], place: int, now_ms: int) -> int:
-        """Write as many batches as fit into one segment, with one call; return the place of the first that
-        did not fit.
-
-        A new segment is named after the log end, not after its first batch: compaction leaves gaps between
-        batches, and
-        recovery takes a gap between the log end and the next segment's name for a lost file.
-        """
-        start, first = batches[place]
-        segments, segment, position = self.segment_list, self.segment_list.active, 0
-        if segment is not None and not self._must_roll(segment, first.size, first.last_offset, now_ms):
-            position, base_offset = segment.size, segment.base_offset
-        else:
-            segment, base_offset = None, self.log_end_offset
-        after, end = place + 1, start + first.size
-        while after < len(batches):
-            header = batches[after].header
-            if (
-                position + end - start + header.size > self._segment_bytes
-                or header.last_offset - base_offset > self._max_relative_offset
-            ):
-                break
-            after, end = after + 1, end + header.size
-        content = records[start:end]
-        try:
-            if segment is None:
-                segment = segments.start(Offset(base_offset), now_ms, content)
-            else:
-                (segment.writer or segments.pin(segment)).pwrite(position, (content,))
-        except OSError as error:
-            raise self._write_failed(error) from error
-        if position == 0:
-            segment.created_ms = now_ms
-        for batch_position, header in batches[place:after]:
-            self._remember(segment, position + batch_position - start, header, now_ms)
-            if header.is_control:
-                self._apply_control(records[batch_position:], header, header.base_offset, now_ms)
-        # In this order, as for a leader's append.
-        self.log_end_offset = batches[after - 1].header.next_offset
-        segment.size = position + len(content)
-        return after
-
-    def _remember(self, segment: Segment, position: int, header: BatchHeader, now_ms: int) -> None:
-        """Update index, epochs and producers after a fetched batch was written at `position`."""
-        if position - segment.indexed_size >= self._index_interval_bytes:
-            segment.index.add(header.base_offset - segment.base_offset, position, segment.max_timestamp)
-            segment.indexed_size = position
-        segment.max_timestamp = max(segment.max_timestamp, header.max_timestamp)
-        if header.leader_epoch != self._epoch:
-            self.leader_epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
-            self._epoch = self.leader_epochs.latest
-        if header.producer_id >= 0 and not header.is_control:
-            self.producers.record(header, header.base_offset, header.max_timestamp, now_ms)
-
-    def _apply_control(self, batch: memoryview, header: BatchHeader, offset: int, now_ms: int) -> None:
+    def apply_control(self, batch: memoryview, header: BatchHeader, offset: int, now_ms: int) -> None:
         marker = read_marker(batch, header)
         if marker is not None:
             self.producers.end_transaction(marker, offset, now_ms)
-            self.producers.unstable.first(
-                self.high_watermark
-            )  # without readers nothing else makes it forget committed transactions
+            # Without readers nothing else makes it forget committed transactions.
+            self.producers.unstable.first(self.high_watermark)
 
     def _refusal(self) -> BrokerError:
         if self.failure is not None:
@@ -424,7 +350,7 @@ class Log:
             duplicate=True,
         )
 
-    def _must_roll(self, segment: Segment, length: int, last_offset: int, now_ms: int) -> bool:
+    def must_roll(self, segment: Segment, length: int, last_offset: int, now_ms: int) -> bool:
         size = segment.size
         return (
             size + length > self._segment_bytes
@@ -436,13 +362,12 @@ class Log:
     def _ends_by_truncation(self, size: int) -> bool:
         """Whether an active segment that begins below the log start takes no more records.
 
-        Its file can be deleted once all of its records are below the log start; a segment that went on
-        taking records would
-        keep its space until it is full.
+        Its file can be deleted once all of its records are below the log start; a segment that went on taking records
+        would keep its space until it is full.
         """
         return self.log_start_offset == self.log_end_offset or size >= _TRUNCATED_SEGMENT_BYTES
 
-    def _write_failed(self, error: OSError) -> BrokerError:
+    def write_failed(self, error: OSError) -> BrokerError:
         """Remove what the failed write left behind the log end, where a crash would make it a batch."""
         active = self.segment_list.active
         if error.errno not in PASSING_ERRORS:
@@ -501,7 +426,7 @@ class Log:
     def adopt_state(self, epochs: LeaderEpochs, producers: ProducerStates) -> None:
         """Go on with leader epochs and producers that were made again from the log."""
         self.leader_epochs, self.producers = epochs, producers
-        self._epoch = epochs.latest
+        self.latest_epoch = epochs.latest
 
     def out_of_range(self, offset: Offset) -> BrokerError:
         return BrokerError(
