@@ -1,7 +1,6 @@
 """Harness of the fuzz targets: a few examples as ordinary tests, or FUZZ_SECONDS each if that is set.
 
-A target takes an example of a strategy and must return, or raise only permitted exceptions. Time and
-memory are
+A target takes an example of a strategy and must return, or raise only permitted exceptions. Time and memory are
 limited: no input may cost more than a second of processor time or grow the process by more than 32 MiB.
 """
 
@@ -62,9 +61,7 @@ def _peak_mib() -> int:
 
 
 def mutations(samples: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
-    """Valid bytes with changes: some overwritten, truncated, repeated, or with numbers of the worst sizes put
-    in.
-    """
+    """Valid bytes with changes: some overwritten, truncated, repeated, or with numbers of the worst sizes put in."""
     return st.builds(_mutate, samples, st.lists(_EDITS, min_size=1, max_size=6))
 
 

@@ -1,6 +1,4 @@
-"""Subscriptions and assignments of the consumer protocol from untrusted clients: they are decoded, or
-refused.
-"""
+"""Subscriptions and assignments of the consumer protocol from untrusted clients: they are decoded, or refused."""
 
 from __future__ import annotations
 

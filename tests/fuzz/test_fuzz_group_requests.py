@@ -1,6 +1,4 @@
-"""Well-formed nonsense to every API of groups: each request gets a response, and the group is usable
-afterwards.
-"""
+"""Well-formed nonsense to every API of groups: each request gets a response, and the group is usable afterwards."""
 
 from __future__ import annotations
 

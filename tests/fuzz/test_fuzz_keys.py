@@ -1,6 +1,4 @@
-"""Lookups by key and keys of batches from untrusted clients: refused or accepted, within limits of time and
-memory.
-"""
+"""Lookups by key and keys of batches from untrusted clients: refused or accepted, within limits of time and memory."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Record batches from untrusted clients: every parser returns or raises InvalidBatch, within limits of time
-and memory.
-"""
+"""Record batches from untrusted clients: every parser returns or raises InvalidBatch, within limits of time and memory."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Bytes from untrusted clients: every parser returns or raises ProtocolError, within limits of time and
-memory.
-"""
+"""Bytes from untrusted clients: every parser returns or raises ProtocolError, within limits of time and memory."""
 
 from __future__ import annotations
 

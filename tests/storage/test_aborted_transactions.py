@@ -11,9 +11,7 @@ from penstock.storage.aborted_transactions import AbortedRange, AbortedTransacti
 
 
 def history(steps: list[int], ends: list[int]) -> list[AbortedRange]:
-    """Begin and abort transactions in the order of `numbers`: each number is a producer, which begins or ends
-    one.
-    """
+    """Begin and abort transactions in the order of `numbers`: each number is a producer, which begins or ends one."""
     open_from: dict[int, int] = {}
     ranges: list[AbortedRange] = []
     for offset, producer_id in enumerate([*steps, *ends]):
@@ -73,9 +71,7 @@ def test_lookup_finds_exactly_the_overlapping_transactions(
 
 
 def test_long_open_transaction_does_not_slow_lookups() -> None:
-    """With one transaction open during a hundred thousand aborted ones, each lookup still examines few
-    entries.
-    """
+    """With one transaction open during a hundred thousand aborted ones, each lookup still examines few entries."""
     aborted = AbortedTransactions(
         AbortedRange(1, offset, offset + 1, later_from=0) for offset in range(2, 200_000, 2)
     )

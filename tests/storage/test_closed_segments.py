@@ -1,6 +1,4 @@
-"""The list of closed segments: files that are deleted, shortened or replaced while the broker is down are
-damage.
-"""
+"""The list of closed segments: files that are deleted, shortened or replaced while the broker is down are damage."""
 
 from __future__ import annotations
 

@@ -115,9 +115,8 @@ def prepare(
 ) -> tuple[SimulatedDisk, LogManager, Log, Model]:
     """A durable log that was compacted once and can be compacted again.
 
-    With `keep_mark` the recovery mark is durable too; without, the mark on disk points into a segment that
-    is about to be
-    replaced.
+    With `keep_mark` the recovery mark is durable too; without, the mark on disk points into a segment that is about to
+    be replaced.
     """
     disk, model, random = make_disk(seed, trace), Model(), Random(seed)
     manager = open_manager(disk)

@@ -1,6 +1,4 @@
-"""Reads of committed records in pool threads while transactions end, segments are compacted and the log start
-moves.
-"""
+"""Reads of committed records in pool threads while transactions end, segments are compacted and the log start moves."""
 
 from __future__ import annotations
 

@@ -89,9 +89,7 @@ def test_checkpointed_high_watermark_is_never_above_the_flushed_offset(tmp_path:
 
 
 def test_value_that_looks_like_a_batch_is_no_batch(tmp_path: Path) -> None:
-    """Its bytes have a valid CRC and a fitting offset, but lie inside another batch, whose records are
-    damaged.
-    """
+    """Its bytes have a valid CRC and a fitting offset, but lie inside another batch, whose records are damaged."""
     forged = bytearray(make_batch([b"forged"]))
     forged[7] = 6
     smuggled = [*values()[:5], b"xx" + bytes(forged), *values()[6:]]

@@ -1,6 +1,4 @@
-"""Names of a follower's segments if the leader's log has gaps, and the proof in recovery that none is
-missing.
-"""
+"""Names of a follower's segments if the leader's log has gaps, and the proof in recovery that none is missing."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""The key index compared with reading the whole log, through rolls, files, truncation, deletion, compaction,
-crashes and
-damage.
+"""The key index compared with reading the whole log, through rolls, files, truncation, deletion, compaction, crashes
+and damage.
 """
 
 from __future__ import annotations

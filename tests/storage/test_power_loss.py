@@ -13,9 +13,7 @@ from penstock.simulation.machine.trace import Trace
 
 
 def test_removed_empty_segment_does_not_come_back() -> None:
-    """Its removal was not durable: a later power loss brought the file back into a log that had stopped
-    cleanly.
-    """
+    """Its removal was not durable: a later power loss brought the file back into a log that had stopped cleanly."""
     machine = LogMachine()
     machine.start(seed=2)
     machine.append(count=1, size=73, shift=0, producer=0)

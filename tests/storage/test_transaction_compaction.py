@@ -1,6 +1,4 @@
-"""Compaction of logs with transactions: aborted records are removed, markers stay as long as they decide
-something.
-"""
+"""Compaction of logs with transactions: aborted records are removed, markers stay as long as they decide something."""
 
 from __future__ import annotations
 

@@ -74,9 +74,7 @@ def calls_of_all(directory: Path) -> int:
 
 @pytest.mark.parametrize("partial", [True, False])
 def test_a_write_that_fails_half_way_changes_nothing(tmp_path: Path, partial: bool) -> None:
-    """A fault at every call that changes the disk; refused operations are repeated, as by a client or a
-    coordinator.
-    """
+    """A fault at every call that changes the disk; refused operations are repeated, as by a client or a coordinator."""
 
     def again_if_refused(step: Callable[[], object]) -> None:
         try:

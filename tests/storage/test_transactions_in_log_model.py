@@ -1,5 +1,4 @@
-"""Transactions in a log on a simulated disk compared with plain lists, through truncation, restarts, crashes
-and power
+"""Transactions in a log on a simulated disk compared with plain lists, through truncation, restarts, crashes and power
 losses.
 """
 

@@ -3,8 +3,7 @@
     base offset 8 | length 4 | leader epoch 4 | magic 1 | crc 4 | attributes 2 | last offset delta 4 |
     base timestamp 8 | max timestamp 8 | producer id 8 | producer epoch 2 | base sequence 4 | record count 4
 
-Base offset, length, leader epoch and magic lie outside the CRC, so assigning offsets to a batch costs no
-hashing. A
+Base offset, length, leader epoch and magic lie outside the CRC, so assigning offsets to a batch costs no hashing. A
 `buffer` starts with the batch; nothing here trusts the header.
 """
 

@@ -1,6 +1,4 @@
-"""Building record batches: for our own clients, for control records, and from the records that compaction
-keeps.
-"""
+"""Building record batches: for our own clients, for control records, and from the records that compaction keeps."""
 
 from __future__ import annotations
 
@@ -85,8 +83,8 @@ def rebuild_batch(header: BatchHeader, records: Sequence[Record]) -> bytearray:
 
 
 def with_records(header: BatchHeader, records: Sequence[bytes]) -> bytearray:
-    """A batch with some records of another one, encoded as they are there, uncompressed. All other fields
-    stay the same.
+    """A batch with some records of another one, encoded as they are there, uncompressed. All other fields stay the
+    same.
     """
     batch = bytearray(HEADER_SIZE) + b"".join(records)
     plain = header._replace(

@@ -1,7 +1,6 @@
 """The four codecs of Kafka, with a hard limit on the output of a decompression.
 
-The output buffer is never larger than the limit, and the decoder stops where the buffer ends: a length
-claimed inside
+The output buffer is never larger than the limit, and the decoder stops where the buffer ends: a length claimed inside
 the data decides nothing. (zstd keeps a window besides, at most as large again.)
 """
 
@@ -25,8 +24,8 @@ _LZ4_LEVEL = 1
 _ZSTD_LEVEL = 3
 _GZIP_LEVEL = 6
 
-# xerial's framing of snappy, which Java writes: a header of 16 bytes (marker, version 1, compatible with 1),
-# then blocks, each a length of 4 bytes and a raw snappy block. librdkafka and others write one raw block.
+# xerial's framing of snappy, which Java writes: a header of 16 bytes (marker, version 1, compatible with 1), then
+# blocks, each a length of 4 bytes and a raw snappy block. librdkafka and others write one raw block.
 _XERIAL_HEADER = b"\x82SNAPPY\x00" + b"\x00\x00\x00\x01" * 2
 _XERIAL_MARKER = _XERIAL_HEADER[:8]
 _XERIAL_BLOCK_BYTES = 32 * 1024

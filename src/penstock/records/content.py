@@ -1,7 +1,6 @@
 """Size and checksum of a message's content, the same in the Python client, HTTP and Spark.
 
-Both follow from key, value and headers alone, so any Kafka client can compute them from a message that it
-received.
+Both follow from key, value and headers alone, so any Kafka client can compute them from a message that it received.
 They are not stored: the CRC in the log covers the whole record batch.
 """
 
@@ -11,9 +10,7 @@ from crc32c import crc32c
 
 Headers = tuple[tuple[str, bytes | None], ...]
 HEADER_NAMES = "surrogateescape"
-"""Error handling for the encoding of header names. Kafka does not check that a name is UTF-8; other bytes
-survive.
-"""
+"""Error handling for the encoding of header names. Kafka does not check that a name is UTF-8; other bytes survive."""
 
 
 def content_size(key: bytes | None, value: bytes | None, headers: Headers = ()) -> int:
@@ -25,8 +22,6 @@ def content_size(key: bytes | None, value: bytes | None, headers: Headers = ()) 
 
 
 def content_crc(key: bytes | None, value: bytes | None) -> int:
-    """CRC-32C (Castagnoli) of the key's bytes followed by the value's; an absent key or value counts as
-    empty.
-    """
+    """CRC-32C (Castagnoli) of the key's bytes followed by the value's; an absent key or value counts as empty."""
     crc = crc32c(key) if key else 0
     return crc32c(value, crc) if value else crc

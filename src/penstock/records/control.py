@@ -2,8 +2,7 @@
 
     key: version 2 | type 2 (0 abort, 1 commit)      value: version 2 | coordinator epoch 4
 
-Only brokers write markers. Other kinds of control batches, and control batches that compaction emptied,
-are no markers.
+Only brokers write markers. Other kinds of control batches, and control batches that compaction emptied, are no markers.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
     length | attributes 1 byte | timestamp delta | offset delta | key length, key | value length, value |
     header count | per header: key length, key, value length, value          (numbers are zigzag varints)
 
-Everything is bounds-checked: whatever the bytes are, the only exception is InvalidBatch, and memory use
-follows the
+Everything is bounds-checked: whatever the bytes are, the only exception is InvalidBatch, and memory use follows the
 bytes that are there, never a length or a count they claim.
 """
 
@@ -39,8 +38,8 @@ class Record(NamedTuple):
     headers: Headers
 
 
-# The parts of one record in the body of its batch: timestamp delta, offset delta, start and length
-# of the key, start and length of the value (a length of -1 means null), and the headers.
+# The parts of one record in the body of its batch: timestamp delta, offset delta, start and length of the key, start
+# and length of the value (a length of -1 means null), and the headers.
 Layout = tuple[int, int, int, int, int, int, Headers]
 
 

@@ -1,7 +1,6 @@
 """Checks on a produced batch, before anything of it is appended.
 
-`check_batch` reads the header alone and is on the path of every produce. `check_records` iterates over the
-records,
+`check_batch` reads the header alone and is on the path of every produce. `check_records` iterates over the records,
 which costs time for each: it is for topics that need it, and runs off the event loop.
 """
 
@@ -36,9 +35,7 @@ _MAX_CHECKED_RECORDS = 250_000
 
 
 def check_batch(buffer: memoryview, *, max_bytes: int) -> BatchHeader:
-    """Check the one batch that fills `buffer` and return its header; InvalidBatch says why it cannot be
-    stored.
-    """
+    """Check the one batch that fills `buffer` and return its header; InvalidBatch says why it cannot be stored."""
     if len(buffer) < HEADER_SIZE or buffer[MAGIC_POSITION] != MAGIC:
         _refuse_format(buffer)
     header = read_header(buffer)

@@ -1,13 +1,9 @@
 """The aborted transactions of a log, which a reader of committed records has to skip (KIP-98).
 
-They are kept in the order of their markers. Each has an offset below which no later transaction begins, so
-that a
-lookup knows where to stop. While a transaction is open for long that offset says little; the least first
-offset of
-every block then tells which blocks to skip. The collection grows on the loop thread at its end and never
-shrinks: the
-log replaces it by a smaller one, and a reader that holds the old one still finds the transactions of the
-bytes it
+They are kept in the order of their markers. Each has an offset below which no later transaction begins, so that a
+lookup knows where to stop. While a transaction is open for long that offset says little; the least first offset of
+every block then tells which blocks to skip. The collection grows on the loop thread at its end and never shrinks: the
+log replaces it by a smaller one, and a reader that holds the old one still finds the transactions of the bytes it
 reads. Any thread may read.
 """
 
@@ -72,9 +68,7 @@ class AbortedTransactions:
         self._last_offsets.append(aborted.last_offset)  # last, because a reader looks at it first
 
     def between(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
-        """The transactions that may have records from `from_offset` on and below `to_offset`, by their first
-        offset.
-        """
+        """The transactions that may have records from `from_offset` on and below `to_offset`, by their first offset."""
         found = [
             AbortedTransaction(self._producer_ids[place], self._first_offsets[place])
             for place in self._overlapping(from_offset, to_offset)

@@ -1,17 +1,12 @@
 """The rules by which compaction keeps records of one batch. No input or output.
 
-Offsets, producer fields and codec of a batch stay the same. A tombstone stays until `delete.retention.ms`
-after the
-pass that first met it; the batch stores that time as in Kafka (KIP-534): a flag, and the base timestamp.
-The last
-batch of every live producer stays, empty if need be, so that its sequence is not forgotten. A batch whose
-records
-cannot be read stays too.
+Offsets, producer fields and codec of a batch stay the same. A tombstone stays until `delete.retention.ms` after the
+pass that first met it; the batch stores that time as in Kafka (KIP-534): a flag, and the base timestamp. The last batch
+of every live producer stays, empty if need be, so that its sequence is not forgotten. A batch whose records cannot be
+read stays too.
 
-Aborted records are removed. A marker stays until a pass that found nothing of its transaction before it,
-and then as
-long as a tombstone. The marker of an aborted transaction is removed at the earliest one pass after readers
-were last
+Aborted records are removed. A marker stays until a pass that found nothing of its transaction before it, and then as
+long as a tombstone. The marker of an aborted transaction is removed at the earliest one pass after readers were last
 told of the transaction: a reader told of it without its marker would skip what the producer wrote next.
 """
 

@@ -1,7 +1,6 @@
 """Scanning the batch headers of a segment file without reading the records between them.
 
-Every header is checked before it is trusted: a scan over damaged bytes ends in CorruptLog, never in an
-endless loop or
+Every header is checked before it is trusted: a scan over damaged bytes ends in CorruptLog, never in an endless loop or
 in a batch that is none. Any thread.
 """
 
@@ -40,8 +39,7 @@ def read_range(file: File, position: int, length: int, wait: bool) -> bytes:
 def scan_batches(
     file: File, position: int, end: int, *, base_offset: int, min_offset: int, wait: bool
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """Each batch in [position, end) with its position. `position` and `end` are batch boundaries,
-    `base_offset` is the
+    """Each batch in [position, end) with its position. `position` and `end` are batch boundaries, `base_offset` is the
     segment's, and no batch begins below `min_offset`.
     """
     chunk, start = b"", position
@@ -79,8 +77,8 @@ def find_batch(
 ) -> tuple[int, BatchHeader] | None:
     """Find the first whole batch with a valid CRC after `position`, where a scan can go on behind damage.
 
-    The end of the damaged batch by its own length is tried first, because a value written by a client can
-    look like a batch.
+    The end of the damaged batch by its own length is tried first, because a value written by a client can look like a
+    batch.
     """
 
     def is_batch(found: int, header: BatchHeader) -> bool:
@@ -108,9 +106,7 @@ def find_batch(
 
 
 def _header_behind(file: File, position: int, end: int) -> tuple[int, BatchHeader] | None:
-    """The position at which the batch at `position` claims to end, and the header there; None if that cannot
-    be.
-    """
+    """The position at which the batch at `position` claims to end, and the header there; None if that cannot be."""
     if end - position < HEADER_SIZE:
         return None
     size = read_header(read_range(file, position, HEADER_SIZE, wait=True)).size

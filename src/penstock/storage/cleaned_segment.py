@@ -1,7 +1,6 @@
 """The segment that compaction writes to replace some neighbouring segments.
 
-The steps on disk, and the state after a crash between them, are described in `stray_files`. Until the log
-has finished
+The steps on disk, and the state after a crash between them, are described in `stray_files`. Until the log has finished
 the swap, readers go on in the old files, which stay open for them.
 """
 
@@ -22,9 +21,7 @@ from penstock.storage.stray_files import CLEANED_SUFFIX, SWAP_SUFFIX
 
 
 class CleanedSegment:
-    """A segment that is being written, batch by batch in order. Everything waits for the disk; one thread at
-    a time.
-    """
+    """A segment that is being written, batch by batch in order. Everything waits for the disk; one thread at a time."""
 
     def __init__(
         self,
@@ -67,9 +64,7 @@ class CleanedSegment:
         self.size += header.size
 
     def finish(self) -> None:
-        """Complete and sync both files. The last index entry is the offset up to which old segments are
-        replaced.
-        """
+        """Complete and sync both files. The last index entry is the offset up to which old segments are replaced."""
         log_file = self._file or self._create(LOG_SUFFIX)
         self._entries.append(IndexEntry(self._end_offset - self.base_offset, self.size, self.max_timestamp))
         index_file = self._create(INDEX_SUFFIX)
@@ -89,8 +84,7 @@ class CleanedSegment:
     def swap(self) -> None:
         """Replace the old segments on disk. After StorageError nothing has changed.
 
-        The list of closed segments changes once a crash would finish the swap, and before the files have
-        their names.
+        The list of closed segments changes once a crash would finish the swap, and before the files have their names.
         """
         closed = self._prepare_list()
         for segment in self.replaced:

@@ -1,8 +1,6 @@
-"""Comparison of a log's closed segments with their list at start: files that are missing, shortened or
-replaced.
+"""Comparison of a log's closed segments with their list at start: files that are missing, shortened or replaced.
 
-A file whose size, inode and modification time are the listed ones is not opened. Everything here waits for
-the disk.
+A file whose size, inode and modification time are the listed ones is not opened. Everything here waits for the disk.
 """
 
 from __future__ import annotations
@@ -77,9 +75,7 @@ class ClosedCheck:
 
     @staticmethod
     def _is_the_file(segment: Segment, entry: ClosedSegment) -> bool:
-        """Whether the first batch is the listed one, or unreadable: readers and the scrub deal with a damaged
-        batch.
-        """
+        """Whether the first batch is the listed one, or unreadable: readers and the scrub deal with a damaged batch."""
         if segment.size < HEADER_SIZE or entry.size < HEADER_SIZE or first_crc(segment) == entry.first_crc:
             return True
         header = read_header(segment.file.pread(0, HEADER_SIZE))

@@ -1,22 +1,17 @@
-"""The list of a log's closed segments, in a small file, so that a missing, shortened or replaced segment file
-is noticed.
+"""The list of a log's closed segments, in a small file, so that a missing, shortened or replaced segment file is
+noticed.
 
     magic 4 | version 2 | start offset 8 | entries 4 |
     each entry: base offset 8, end offset 8, size 8, inode 8, modified 8, CRC of the first batch 4 |
     crc32c 4                                                                               little endian
 
-The file `closed-segments` lies beside the segments. Its entries are in order and cover every offset from
-the start
-offset up to the active segment: the end offset of an entry is the base offset of the next segment. An
-entry without a
-file has a negative size: NO_RECORDS for offsets that compaction removed before the log was written here,
-LOST for
+The file `closed-segments` lies beside the segments. Its entries are in order and cover every offset from the start
+offset up to the active segment: the end offset of an entry is the base offset of the next segment. An entry without a
+file has a negative size: NO_RECORDS for offsets that compaction removed before the log was written here, LOST for
 records that recovery found missing.
 
-A list is written after its segments were synced. It is durable before segments are removed, truncated or
-replaced, so
-that it never names a file that was removed on purpose. A list that a power loss reverted names fewer
-segments.
+A list is written after its segments were synced. It is durable before segments are removed, truncated or replaced, so
+that it never names a file that was removed on purpose. A list that a power loss reverted names fewer segments.
 """
 
 from __future__ import annotations
@@ -52,9 +47,7 @@ class ClosedSegment(NamedTuple):
     size: int
     inode: int = 0
     modified: int = 0
-    """Modification time in nanoseconds. A file with another inode or another time than listed is opened at
-    start.
-    """
+    """Modification time in nanoseconds. A file with another inode or another time than listed is opened at start."""
     first_crc: int = 0
     """CRC in the header of the first batch, which identifies the file; 0 without a batch."""
 
@@ -150,9 +143,7 @@ def first_crc(segment: Segment) -> int:
 
 
 def read_list(disk: Disk, directory: str) -> ClosedSegments:
-    """Read the list; FileNotFoundError if an earlier version wrote the log, StorageError if the list is
-    damaged.
-    """
+    """Read the list; FileNotFoundError if an earlier version wrote the log, StorageError if the list is damaged."""
     return ClosedSegments.decode(disk.read(list_path(directory)))
 
 

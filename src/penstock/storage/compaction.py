@@ -1,15 +1,10 @@
-"""Log compaction: only the newest record of each key stays, at its offset; a tombstone is removed some time
-later.
+"""Log compaction: only the newest record of each key stays, at its offset; a tombstone is removed some time later.
 
-A pass reads the keys that were written since the last one (as many as fit in its memory), then rewrites
-every closed
-segment up to there without the older records of these keys. It runs in short steps in a pool, so that the
-caller
-limits its share of the machine; segments are swapped between two steps, oldest first, so that a tombstone
-never goes
-before the records it deletes. Nothing is touched from the first open transaction on: undecided records
-replace
-nothing. After a crash the pass is repeated.
+A pass reads the keys that were written since the last one (as many as fit in its memory), then rewrites every closed
+segment up to there without the older records of these keys. It runs in short steps in a pool, so that the caller limits
+its share of the machine; segments are swapped between two steps, oldest first, so that a tombstone never goes before
+the records it deletes. Nothing is touched from the first open transaction on: undecided records replace nothing. After
+a crash the pass is repeated.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """Damage of a log: ranges of offsets whose records were stored and cannot be read any more.
 
-A log keeps its damaged ranges in order, without overlaps, as a tuple that is replaced and never changed. A
-read at an
-offset inside a range is an error: a reader must never skip lost records silently. Records behind a range
-stay
-readable. A truncation below a range or a log start above it ends the damage. Any thread may read a tuple
-of ranges.
+A log keeps its damaged ranges in order, without overlaps, as a tuple that is replaced and never changed. A read at an
+offset inside a range is an error: a reader must never skip lost records silently. Records behind a range stay readable.
+A truncation below a range or a log start above it ends the damage. Any thread may read a tuple of ranges.
 """
 
 from __future__ import annotations

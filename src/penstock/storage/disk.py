@@ -1,9 +1,7 @@
 """The disk as a seam: every file of a broker is reached through a `Disk`.
 
-Paths are relative to the data directory, with forward slashes. Writes go to the operating system's cache;
-only
-`File.sync`, `Disk.sync_all`, `Disk.sync_dir` and `Disk.replace` make anything durable, and a name
-(created, renamed or
+Paths are relative to the data directory, with forward slashes. Writes go to the operating system's cache; only
+`File.sync`, `Disk.sync_all`, `Disk.sync_dir` and `Disk.replace` make anything durable, and a name (created, renamed or
 removed) is durable only after `sync_dir` of its directory. Any thread may call.
 """
 
@@ -32,9 +30,8 @@ _SYNC_FILE_RANGE_WRITE = 2
 class FileStatus(NamedTuple):
     """Status of a file or directory in the file system.
 
-    A copy has another inode or a later `changed_ns`, whatever tool made it; only a copy of the whole block
-    device has the
-    same ones. A tool that preserves modification times leaves `modified_ns` behind `changed_ns`.
+    A copy has another inode or a later `changed_ns`, whatever tool made it; only a copy of the whole block device has
+    the same ones. A tool that preserves modification times leaves `modified_ns` behind `changed_ns`.
     """
 
     device: int
@@ -137,9 +134,7 @@ class Disk(Protocol):
 
 
 class RealFile:
-    """A file descriptor. It is closed with its last reference, so that a slice being sent outlives an
-    eviction.
-    """
+    """A file descriptor. It is closed with its last reference, so that a slice being sent outlives an eviction."""
 
     __slots__ = ("_fd",)
 
@@ -212,9 +207,7 @@ class RealFile:
         return total
 
     def _write_rest(self, position: int, views: list[memoryview], written: int) -> None:
-        """Write the rest after a short write, which is no error, or if there are more buffers than one call
-        takes.
-        """
+        """Write the rest after a short write, which is no error, or if there are more buffers than one call takes."""
         for view in views:
             skipped = min(written, len(view))
             written -= skipped
@@ -362,10 +355,8 @@ class RealDisk:
 def _no_wait_flag() -> int | None:
     """The flag of preadv2 for reads that never wait; None if Python was built without it.
 
-    Python builds against an old libc, such as python-build-standalone, lack the flag. Whether bytes are in
-    memory is then
-    unknown, so they count as not cached: callers read them in a pool, and the event loop never waits for
-    the disk.
+    Python builds against an old libc, such as python-build-standalone, lack the flag. Whether bytes are in memory is
+    then unknown, so they count as not cached: callers read them in a pool, and the event loop never waits for the disk.
     """
     return getattr(os, "RWF_NOWAIT", None)
 

@@ -1,9 +1,7 @@
 """Checks on the batches that a follower fetched, before any of them is written.
 
-The leader has accepted the batches, so the rules for clients do not apply: there may be gaps that
-compaction left,
-control batches, any state of a producer, and attributes that only compaction sets. Each batch must be
-whole and follow
+The leader has accepted the batches, so the rules for clients do not apply: there may be gaps that compaction left,
+control batches, any state of a producer, and attributes that only compaction sets. Each batch must be whole and follow
 the log end, and its leader epoch must be neither below the last one nor above the leader's.
 """
 
@@ -19,9 +17,7 @@ from penstock.records.iteration import read_batches
 from penstock.storage.batch_scan import MAX_RELATIVE_OFFSET
 
 MAX_GAP = 1 << 42
-"""Maximum number of offsets between two batches. A wider gap is a damaged base offset, which the CRC does not
-cover.
-"""
+"""Maximum number of offsets between two batches. A wider gap is a damaged base offset, which the CRC does not cover."""
 
 
 class FetchedBatch(NamedTuple):
@@ -32,8 +28,7 @@ class FetchedBatch(NamedTuple):
 def check_fetched(
     records: memoryview, log_end: Offset, last_epoch: LeaderEpoch, leader_epoch: LeaderEpoch
 ) -> list[FetchedBatch]:
-    """The batches to append at `log_end`, after a record of `last_epoch`. An incomplete last batch is
-    skipped.
+    """The batches to append at `log_end`, after a record of `last_epoch`. An incomplete last batch is skipped.
 
     Batches before a damaged one are returned; CORRUPT_MESSAGE if the first batch is damaged.
     """
@@ -82,11 +77,9 @@ def _check(
 def fill_gap(
     log_end: Offset, last_epoch: LeaderEpoch, behind: BatchHeader
 ) -> tuple[memoryview, FetchedBatch]:
-    """An empty batch that covers the offsets from the log end up to the batch `behind`, as far as one batch
-    can.
+    """An empty batch that covers the offsets from the log end up to the batch `behind`, as far as one batch can.
 
-    Compaction leaves such batches too, so clients know them. The epoch is that of the record before the
-    gap.
+    Compaction leaves such batches too, so clients know them. The epoch is that of the record before the gap.
     """
     header = BatchHeader(
         base_offset=log_end,

@@ -1,11 +1,8 @@
 """A bounded number of file descriptors, shared by thousands of segments.
 
-A `CachedFile` opens when first used and stays open until others need its place; a caller that still holds
-the `File`
-keeps it open. A file with unsynced bytes is pinned by its segment instead: an error while writing it back
-reaches only
-descriptors that were open before. Any thread may read through the cache (every step is one atomic
-operation on a deque
+A `CachedFile` opens when first used and stays open until others need its place; a caller that still holds the `File`
+keeps it open. A file with unsynced bytes is pinned by its segment instead: an error while writing it back reaches only
+descriptors that were open before. Any thread may read through the cache (every step is one atomic operation on a deque
 or an attribute); pins are counted on the loop thread.
 """
 
@@ -20,9 +17,7 @@ DEFAULT_MAX_OPEN_FILES = 4096
 
 
 class FileCache:
-    """A cache that closes files in the order they were opened, and spares each used file once (second
-    chance).
-    """
+    """A cache that closes files in the order they were opened, and spares each used file once (second chance)."""
 
     def __init__(self, disk: Disk, max_open: int = DEFAULT_MAX_OPEN_FILES) -> None:
         self.disk = disk

@@ -2,16 +2,11 @@
 
     relative offset 4 | position 4 | max timestamp 8 | crc 4             little endian, every entry 20 bytes
 
-An entry is a boundary between two batches: batches before `position` have offsets below `base + relative
-offset`, and
-`max timestamp` is their greatest; batches from there on have offsets at or above. The index of a closed
-segment ends
-with the boundary at the end of its log. New entries are in memory until a checkpoint has written them; a
-crash may lose
-or keep them, because recovery drops all entries above its starting point. The CRC is seeded with the base
-offset, so
-that damage, and an index of another segment, are noticed when an entry is used; the index is then rebuilt
-from the log.
+An entry is a boundary between two batches: batches before `position` have offsets below `base + relative offset`, and
+`max timestamp` is their greatest; batches from there on have offsets at or above. The index of a closed segment ends
+with the boundary at the end of its log. New entries are in memory until a checkpoint has written them; a crash may lose
+or keep them, because recovery drops all entries above its starting point. The CRC is seeded with the base offset, so
+that damage, and an index of another segment, are noticed when an entry is used; the index is then rebuilt from the log.
 """
 
 from __future__ import annotations
@@ -63,12 +58,10 @@ def decode_entry(base_offset: int, content: bytes, position: int = 0) -> IndexEn
 
 
 class SegmentIndex:
-    """The index of one segment. Entries are added and marked as saved on the loop thread; any thread may look
-    up.
+    """The index of one segment. Entries are added and marked as saved on the loop thread; any thread may look up.
 
-    `stored` is the number of entries in the file, None until a segment found at start is first used.
-    `repaired` replaces
-    the file's content until a checkpoint has written it.
+    `stored` is the number of entries in the file, None until a segment found at start is first used. `repaired`
+    replaces the file's content until a checkpoint has written it.
     """
 
     __slots__ = ("_base_offset", "_columns", "file", "repaired", "stored")
@@ -144,9 +137,7 @@ class SegmentIndex:
         return self._read(stored - 1, 1, wait)[0] if stored else FIRST_ENTRY
 
     def _count_stored(self, field: int, limit: int, wait: bool) -> int:
-        """Number of stored entries with a `field` below `limit`, by binary search; entries out of order are
-        noticed.
-        """
+        """Number of stored entries with a `field` below `limit`, by binary search; entries out of order are noticed."""
         low, high = 0, self._stored()
         if high == 0:
             return 0

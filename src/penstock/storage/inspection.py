@@ -109,8 +109,7 @@ def _check_batch(
 
 
 def _read_index(disk: Disk, log_path: str) -> tuple[list[SegmentProblem], dict[int, SegmentProblem]]:
-    """Problems of the index itself; and, by position, the problem of each entry if no batch is at its
-    position.
+    """Problems of the index itself; and, by position, the problem of each entry if no batch is at its position.
 
     A missing index is no problem: it is rebuilt when it is needed.
     """

@@ -1,9 +1,7 @@
 """Work of a log off the loop: syncing, checkpointing, deleting files.
 
-A job is begun on the loop, which gives it everything it needs; its `work` runs in a pool and touches only
-files; then
-the log finishes it on the loop. A failed sync is final: it is unknown which pages were lost, so the same
-bytes are
+A job is begun on the loop, which gives it everything it needs; its `work` runs in a pool and touches only files; then
+the log finishes it on the loop. A failed sync is final: it is unknown which pages were lost, so the same bytes are
 never synced again into an acknowledgement.
 """
 
@@ -36,9 +34,8 @@ class FlushJob:
     new_directories: tuple[str, ...]
     """Directories with names that are not durable yet."""
     failures: list[OSError]
-    """Failed syncs, shared by all jobs of the log. A sync after a failed one finds clean pages and succeeds,
-    perhaps before
-    the loop knows of the failure.
+    """Failed syncs, shared by all jobs of the log. A sync after a failed one finds clean pages and succeeds, perhaps
+    before the loop knows of the failure.
     """
 
     def work(self) -> None:
@@ -189,9 +186,8 @@ class DeleteJob:
     directory: str
     segments: tuple[Segment, ...]
     checkpoint: CheckpointJob | None
-    """A checkpoint to do first if the recovery point lies below the first segment that stays. Otherwise
-    recovery would take
-    the log for one that lost its first files, unless a snapshot shows that more was durable.
+    """A checkpoint to do first if the recovery point lies below the first segment that stays. Otherwise recovery would
+    take the log for one that lost its first files, unless a snapshot shows that more was durable.
     """
     keep_list: Callable[[ClosedSegments | None], None]
     """Write the list of closed segments without the removed ones. Its argument is the checkpoint's list."""

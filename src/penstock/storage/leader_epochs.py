@@ -1,7 +1,6 @@
 """The leader epochs of a partition with their start offsets.
 
-Epochs and start offsets both increase. They tell where a follower's log diverges from the leader's
-(KIP-101, KIP-279).
+Epochs and start offsets both increase. They tell where a follower's log diverges from the leader's (KIP-101, KIP-279).
 Every batch header has its epoch too, so this is rebuilt from the log if its snapshot is lost.
 """
 
@@ -22,8 +21,8 @@ class EpochEntry(NamedTuple):
 
 
 class LeaderEpochs:
-    """Leader epochs of one log. Loop thread only; `entries` is replaced and never changed, so a reference is
-    a snapshot.
+    """Leader epochs of one log. Loop thread only; `entries` is replaced and never changed, so a reference is a
+    snapshot.
     """
 
     __slots__ = ("entries",)
@@ -38,9 +37,8 @@ class LeaderEpochs:
     def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
         """Note that this epoch writes from `start_offset` on.
 
-        An epoch that is not newer than the one before adds nothing. Epochs that were to begin at or after
-        this offset have
-        written nothing and are removed.
+        An epoch that is not newer than the one before adds nothing. Epochs that were to begin at or after this offset
+        have written nothing and are removed.
         """
         kept = tuple(entry for entry in self.entries if entry.start_offset < start_offset)
         if not kept or epoch > kept[-1].epoch:

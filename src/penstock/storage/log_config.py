@@ -14,9 +14,7 @@ from penstock.config.topic_options import CleanupPolicy, MessageTimestampType
 from penstock.storage.batch_scan import MAX_RELATIVE_OFFSET
 
 KEYED_SEGMENT_RECORDS = 1 << 18
-"""Maximum number of records in a segment with a key index, which limits memory and the work of making its
-file.
-"""
+"""Maximum number of records in a segment with a key index, which limits memory and the work of making its file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +85,7 @@ class LogConfig:
 
 
 def _segment_ms(topic_config: TopicConfig) -> int:
-    """`segment.ms`, shortened so that a compacted log closes its segments in time for
-    `max.compaction.lag.ms`.
-    """
+    """`segment.ms`, shortened so that a compacted log closes its segments in time for `max.compaction.lag.ms`."""
     segment_ms = topic_config[topic.SEGMENT_MS]
     if CleanupPolicy.COMPACT in topic_config[topic.CLEANUP_POLICY]:
         return min(segment_ms, topic_config[topic.MAX_COMPACTION_LAG_MS])

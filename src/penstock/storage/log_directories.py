@@ -1,7 +1,6 @@
 """Names of the partitions' directories: `logs/<topic, at most 200 characters>-<partition>-<topic id>`.
 
-The topic id, in Kafka's base64 form, identifies a directory: a topic that was deleted and created again,
-or two names
+The topic id, in Kafka's base64 form, identifies a directory: a topic that was deleted and created again, or two names
 that differ only in case, never collide. The name is for people.
 """
 

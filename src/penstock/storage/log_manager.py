@@ -1,10 +1,7 @@
-"""All logs of a data directory: recovered at start, created and deleted with their topics, closed at the
-stop.
+"""All logs of a data directory: recovered at start, created and deleted with their topics, closed at the stop.
 
-Lookups and the begin of jobs are for the loop thread; `open`, `create`, `write_checkpoints` and `close`
-wait for the
-disk and run in a pool, one of them at a time. A directory is deleted only on request: the log of an
-unknown topic is
+Lookups and the begin of jobs are for the loop thread; `open`, `create`, `write_checkpoints` and `close` wait for the
+disk and run in a pool, one of them at a time. A directory is deleted only on request: the log of an unknown topic is
 kept.
 """
 
@@ -71,8 +68,7 @@ class LogManager:
         self.was_clean: BrokerEpoch | None = None
         """Broker epoch that stopped cleanly before this start; None for a copy of the directory."""
         self.kept_epoch: BrokerEpoch | None = None
-        """Broker epoch of the last registration, if everything written is still there without a clean stop,
-        except for
+        """Broker epoch of the last registration, if everything written is still there without a clean stop, except for
         `lost_partitions`.
         """
         self.is_copy = False
@@ -114,9 +110,7 @@ class LogManager:
 
     @property
     def full(self) -> bool:
-        """Whether free space is below the limit, so that every append is refused; set by the broker's
-        maintenance.
-        """
+        """Whether free space is below the limit, so that every append is refused; set by the broker's maintenance."""
         return self.context.full
 
     @full.setter
@@ -131,9 +125,7 @@ class LogManager:
     # --- start and stop
 
     def open(self, now_ms: int, new_directory_id: UUID, boot_id: str = "") -> None:
-        """Claim the data directory and recover every log in it. An empty boot id means that the boot is
-        unknown.
-        """
+        """Claim the data directory and recover every log in it. An empty boot id means that the boot is unknown."""
         self._meta = open_directory(self._disk, self._node_id, new_directory_id)
         last_use = read_last_use(self._disk, boot_id)
         release_reserve(self._disk)
@@ -151,8 +143,7 @@ class LogManager:
             elif (identity := parse_log_directory(name)) is not None:
                 self._load(f"{LOGS}/{name}", *identity, checkpoints, now_ms)
         self._write_outdated_lists()
-        # A directory that was created just before a crash is in use from now on, so its name has to be
-        # durable.
+        # A directory that was created just before a crash is in use from now on, so its name has to be durable.
         self._disk.sync_dir(LOGS)
         for key, checkpoint in (checkpoints or {}).items():
             if self.get(*key) is None:
@@ -165,8 +156,7 @@ class LogManager:
         if not self.problems:
             self.kept_epoch = last_use.epoch_in_boot
         if self.kept_epoch is None:
-            # The process may be killed before the cluster knows of the loss: the next start must not trust
-            # this boot.
+            # The process may be killed before the cluster knows of the loss: the next start must not trust this boot.
             distrust_boot(self._disk)
         self._boot_id = boot_id
         self._is_open = True
@@ -246,8 +236,7 @@ class LogManager:
         self._meta = join_cluster(self._disk, self._meta, cluster_id)
 
     def close(self, broker_epoch: BrokerEpoch | None) -> None:
-        """Make everything durable, so that the next start has nothing to check. No calls are allowed after
-        this.
+        """Make everything durable, so that the next start has nothing to check. No calls are allowed after this.
 
         Without a broker epoch the stop does not count as clean: the broker has not registered.
         """
@@ -282,15 +271,14 @@ class LogManager:
     def write_checkpoints(self, *, both: bool = False) -> None:
         """Write log starts, high watermarks and recovery marks durably; OSError if they could not be written.
 
-        `both` writes both copies, for changes that must survive the loss of one: a log start moved on
-        request, and a
+        `both` writes both copies, for changes that must survive the loss of one: a log start moved on request, and a
         truncation.
         """
         self._checkpoints.write([log.checkpoint() for log in self], both=both)
 
     def truncate(self, log: Log, offset: Offset, now_ms: int) -> None:
-        """Remove everything from `offset` on. The recovery point is lowered first: recovery must not trust
-        what is gone.
+        """Remove everything from `offset` on. The recovery point is lowered first: recovery must not trust what is
+        gone.
         """
         truncate_log(log, offset, now_ms, lambda: self.write_checkpoints(both=True))
 
@@ -321,9 +309,7 @@ class LogManager:
         self._topics.setdefault(topic_id, {}).update(made)
 
     def _go_on_after(self, lost: LogCheckpoint, new: Log) -> Log:
-        """A log in place of one whose directory has vanished: its records are damage, its offsets are not
-        used again.
-        """
+        """A log in place of one whose directory has vanished: its records are damage, its offsets are not used again."""
         write_list(self._disk, new.directory, ClosedSegments(lost.log_start_offset))
         log, _ = load(self.context, new.directory, new.topic_partition, new.topic_id, new.config, lost, 0)
         if log.log_end_offset > 0:
@@ -342,9 +328,7 @@ class LogManager:
         self._without_directory.pop((topic_id, partition), None)
 
     def begin_delete(self, topic_id: TopicId, partitions: Iterable[int] | None = None) -> RemoveJob:
-        """Take the logs of a topic, or of some of its partitions, out of use; the job removes their
-        directories.
-        """
+        """Take the logs of a topic, or of some of its partitions, out of use; the job removes their directories."""
         logs = self._topics.pop(topic_id, {})
         gone = list(logs) if partitions is None else [index for index in partitions if index in logs]
         deleted = [logs.pop(index) for index in gone]

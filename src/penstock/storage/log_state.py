@@ -1,6 +1,4 @@
-"""State from which a log is made: the context that all logs of a data directory share, and its own initial
-state.
-"""
+"""State from which a log is made: the context that all logs of a data directory share, and its own initial state."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
 """Partitions that lost records on this disk, kept in a file until the cluster knows.
 
-Recovery finds a loss once: after a log was truncated or a file set aside, the next start finds nothing
-wrong. The
-process may be killed between recovery and registration, so the file is durable before the broker registers
-and is
+Recovery finds a loss once: after a log was truncated or a file set aside, the next start finds nothing wrong. The
+process may be killed between recovery and registration, so the file is durable before the broker registers and is
 removed afterwards. Each entry is a topic id and a partition.
 """
 
@@ -41,8 +39,8 @@ def keep_losses(disk: Disk, losses: Iterable[LogKey]) -> None:
 
 
 def forget_losses(disk: Disk) -> None:
-    """Remove the file, because the cluster knows. If it comes back after a power loss, replicas leave the ISR
-    once more.
+    """Remove the file, because the cluster knows. If it comes back after a power loss, replicas leave the ISR once
+    more.
     """
     with suppress(OSError):
         disk.remove(LOST_FILE)

@@ -1,10 +1,8 @@
-"""Producer state of a partition: recognises retries, refuses gaps, and ends transactions by their markers
-(KIP-98, KIP-890).
+"""Producer state of a partition: recognises retries, refuses gaps, and ends transactions by their markers (KIP-98,
+KIP-890).
 
-Checking and recording are two steps: a batch is checked before it is written and recorded afterwards.
-Producers are
-kept in the order of their last write; the longest silent are removed when they expire or there are too
-many, but none
+Checking and recording are two steps: a batch is checked before it is written and recorded afterwards. Producers are
+kept in the order of their last write; the longest silent are removed when they expire or there are too many, but none
 with an open transaction. Loop thread only; entries are immutable, so a copy of the mapping is a snapshot.
 """
 
@@ -45,9 +43,8 @@ class ProducerEntry(NamedTuple):
     marker_offset: int = NO_MARKER
     """Offset of the last marker."""
     first_sequence: int | None = None
-    """First sequence of the run that this log has stored of the epoch without a gap; None if unknown, as
-    after a start from a
-    snapshot of an earlier version.
+    """First sequence of the run that this log has stored of the epoch without a gap; None if unknown, as after a start
+    from a snapshot of an earlier version.
     """
 
 
@@ -117,9 +114,8 @@ class ProducerStates:
         for batch in entry.batches:
             if batch.base_sequence == sequence and batch.last_sequence == last_sequence:
                 return batch
-        # A sequence below the known ones is not proof that the batch was stored: it may have been lost with a
-        # fenced leader,
-        # while the next batch of its producer was the first to reach this log. Clients take a duplicate for
+        # A sequence below the known ones is not proof that the batch was stored: it may have been lost with a fenced
+        # leader, while the next batch of its producer was the first to reach this log. Clients take a duplicate for
         # stored.
         first = entry.first_sequence
         if first is not None and self._is_within(first, sequence, last_sequence, expected):
@@ -147,8 +143,8 @@ class ProducerStates:
 
     @staticmethod
     def _is_within(first: int, sequence: int, last_sequence: int, end: int) -> bool:
-        """Whether a sequence is in the stored run. After the sequences wrapped around, fewer are known than
-        were stored.
+        """Whether a sequence is in the stored run. After the sequences wrapped around, fewer are known than were
+        stored.
         """
         begin, last, length = ((value - first) & MAX_SEQUENCE for value in (sequence, last_sequence, end))
         return begin <= last < length
@@ -191,9 +187,8 @@ class ProducerStates:
     def check_marker(self, marker: Marker, *, is_epoch_new: bool) -> bool:
         """Whether the marker has to be written; BrokerError if it is not allowed.
 
-        Since transaction version 2 a marker has the epoch of the producer's next batches (`is_epoch_new`):
-        a late marker finds
-        that epoch in use, and cannot end a transaction that is not its own.
+        Since transaction version 2 a marker has the epoch of the producer's next batches (`is_epoch_new`): a late
+        marker finds that epoch in use, and cannot end a transaction that is not its own.
         """
         entry = self._entries.get(marker.producer_id)
         if entry is None:
@@ -214,9 +209,7 @@ class ProducerStates:
         return not is_epoch_new or marker.producer_epoch > entry.epoch
 
     def superseded(self, header: BatchHeader) -> Marker | None:
-        """A marker that ends the open transaction of an earlier epoch of the batch's producer, if there is
-        one.
-        """
+        """A marker that ends the open transaction of an earlier epoch of the batch's producer, if there is one."""
         entry = self._entries.get(header.producer_id)
         if entry is None or entry.transaction_start < 0 or entry.epoch >= header.producer_epoch:
             return None

@@ -221,8 +221,8 @@ def _check_chain(findings: Findings, found: list[Segment]) -> None:
 def _check_unlisted_ends(findings: Findings, found: list[Segment]) -> None:
     """Find holes between segments without a list: a complete index names the base offset of the next segment.
 
-    An index that was made again from the batches of a compacted segment ends at the last batch that compaction left,
-    so a log that was compacted is not checked.
+    An index that was made again from the batches of a compacted segment ends at the last batch that compaction left, so
+    a log that was compacted is not checked.
     """
     checkpoint = findings.checkpoint
     if findings.is_listed or checkpoint is None or checkpoint.cleaned_offset > 0:

@@ -1,11 +1,8 @@
 """Repair of a damaged range of a log in place, with the bytes of another replica.
 
-Replicas of a partition hold the same batches, so the bytes of the range are written over the damaged ones.
-Nothing
-else of the log is changed or removed: a repair that fails, or ends in a crash, leaves a range that is
-still damaged.
-`locate` and `Patch.work` wait for the disk; the log's job (`begin_patch`) keeps others from changing its
-files.
+Replicas of a partition hold the same batches, so the bytes of the range are written over the damaged ones. Nothing else
+of the log is changed or removed: a repair that fails, or ends in a crash, leaves a range that is still damaged.
+`locate` and `Patch.work` wait for the disk; the log's job (`begin_patch`) keeps others from changing its files.
 """
 
 from __future__ import annotations
@@ -57,8 +54,7 @@ def locate(extent: Extent, damaged: DamagedRange) -> Damaged:
 
 
 def check_copy(content: memoryview, damaged: DamagedRange, epochs: LeaderEpochs, *, is_sparse: bool) -> None:
-    """StorageError unless the batches are those of the range, whole and of the leader epochs that this log
-    knows.
+    """StorageError unless the batches are those of the range, whole and of the leader epochs that this log knows.
 
     A log that was compacted (`is_sparse`) may have gaps between batches.
     """

@@ -1,8 +1,7 @@
-"""Rebuilding a log's leader epochs, producers and transactions from the newest readable snapshot and the
-batches after it.
+"""Rebuilding a log's leader epochs, producers and transactions from the newest readable snapshot and the batches after
+it.
 
-Used at start and after a truncation; waits for the disk. Damage on the way is reported and not fatal: a
-replay reads
+Used at start and after a truncation; waits for the disk. Damage on the way is reported and not fatal: a replay reads
 headers of batches that a reader may never ask for.
 """
 
@@ -85,9 +84,7 @@ class Replay:
         return Offset(0)
 
     def _forget_compacted(self, segments: tuple[Segment, ...]) -> None:
-        """Forget aborted transactions of an older snapshot that compaction has removed since, with their
-        markers.
-        """
+        """Forget aborted transactions of an older snapshot that compaction has removed since, with their markers."""
         self.producers.aborted = AbortedTransactions(
             aborted for aborted in self.producers.aborted if _has_batch(segments, aborted.last_offset)
         )

@@ -1,9 +1,9 @@
 """Scrubbing: verifying stored batches piece by piece, so that damage is found before a reader meets it.
 
-A piece is small, because it runs Python code in a pool beside the event loop. It verifies that each batch is framed
-as a batch, that offsets do not go back, that the CRC matches, and that the leader epoch, which the CRC does not cover,
-is the one that wrote at this offset. Waits for the disk. The result counts only if the segment is still part of the
-log afterwards: deletion, truncation and compaction may take its file away meanwhile.
+A piece is small, because it runs Python code in a pool beside the event loop. It verifies that each batch is framed as
+a batch, that offsets do not go back, that the CRC matches, and that the leader epoch, which the CRC does not cover, is
+the one that wrote at this offset. Waits for the disk. The result counts only if the segment is still part of the log
+afterwards: deletion, truncation and compaction may take its file away meanwhile.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Place(NamedTuple):
     last_position: int = 0
     """Position of the batch before `position`."""
     gap_start: Offset = Offset(-1)
-    """Offset at which a gap before that batch begins, if there is one: compaction removed records, or its
-    offset is wrong.
+    """Offset at which a gap before that batch begins, if there is one: compaction removed records, or its offset is
+    wrong.
     """
     suspect: Offset = Offset(-1)
     """Base offset of that batch, if it has another leader epoch than the log knows and the batch before it has not.

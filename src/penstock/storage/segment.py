@@ -1,9 +1,7 @@
 """One segment of a log: a file of record batches, named after its first offset, and its index.
 
-Only the newest segment of a log is written. `size`, `max_timestamp` and the index move on the loop thread,
-after the
-bytes were written; any thread may read, within the bounds it was given. The file of a segment that was
-closed before
+Only the newest segment of a log is written. `size`, `max_timestamp` and the index move on the loop thread, after the
+bytes were written; any thread may read, within the bounds it was given. The file of a segment that was closed before
 the broker started is not opened before a reader needs it.
 """
 
@@ -37,9 +35,7 @@ NO_TIMESTAMP = -1
 UNKNOWN_TIMESTAMP = -2
 REBUILT_INTERVAL_BYTES = 4096
 UNREACHABLE_OFFSET = 2**32 - 1
-"""A relative offset that no lookup asks for: the end of a segment that ends in damage, which no reader may
-skip.
-"""
+"""A relative offset that no lookup asks for: the end of a segment that ends in damage, which no reader may skip."""
 
 
 def segment_name(base_offset: int) -> str:
@@ -109,8 +105,7 @@ class Segment:
         self.has_keys = False
 
     def locate(self, offset: int, end: int, wait: bool) -> tuple[int, BatchHeader | None]:
-        """The first batch in [0, end) that has `offset` or a later one, and its position; (end, None) without
-        one.
+        """The first batch in [0, end) that has `offset` or a later one, and its position; (end, None) without one.
 
         CorruptLog if the batch that should have it cannot be read; damage before it is skipped.
         """
@@ -136,12 +131,10 @@ class Segment:
                 start = after
 
     def boundary_before(self, offset: Offset) -> tuple[int, Offset]:
-        """Position at which to truncate so that neither `offset` nor anything after it stays, and the end
-        offset then.
+        """Position at which to truncate so that neither `offset` nor anything after it stays, and the end offset then.
 
-        A gap before the position is removed too: no file would tell the next start that the log ended
-        within it. Waits for
-        the disk.
+        A gap before the position is removed too: no file would tell the next start that the log ended within it. Waits
+        for the disk.
         """
         start = self.find(RELATIVE_OFFSET, offset - self.base_offset + 1, wait=True)
         while True:
@@ -237,9 +230,7 @@ class Segment:
         return last if self.index.stored and last.position == self.size else None
 
     def trim_index(self, disk: Disk) -> None:
-        """Truncate the index before the log: an entry that points to the end says that the segment is
-        complete.
-        """
+        """Truncate the index before the log: an entry that points to the end says that the segment is complete."""
         index = self.index
         if index.repaired is not None or not index.stored:
             index.file.discard()
@@ -261,9 +252,7 @@ class Segment:
                 self._rebuild_index(wait)
 
     def _learn_end(self, wait: bool) -> None:
-        """Read the greatest timestamp from the index, which ends with the end of the segment if it is
-        complete.
-        """
+        """Read the greatest timestamp from the index, which ends with the end of the segment if it is complete."""
         last = self.index.last(wait)
         if last.position != self.size:
             raise IndexDamaged

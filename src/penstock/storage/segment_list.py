@@ -1,7 +1,6 @@
 """The segments of one log in order, and which of them have bytes or names that are not durable yet.
 
-Loop thread only, except that any thread may read `all`: it is replaced and never changed. A segment is
-pinned, its file
+Loop thread only, except that any thread may read `all`: it is replaced and never changed. A segment is pinned, its file
 kept open, from its first unsynced byte to the flush that covers its last.
 """
 

@@ -8,10 +8,8 @@
         first sequence 4, batches 1, each: sequences 4 + 4, offsets 8 + 8, timestamp 8 |
     crc32c 4                                                                               little endian
 
-With a snapshot a start need not read the whole log. Version 2, without the first sequence, can be read. An
-unknown
-first sequence is -1. The file `<offset>.snapshot` lies beside the segments. A damaged snapshot counts as
-missing: the
+With a snapshot a start need not read the whole log. Version 2, without the first sequence, can be read. An unknown
+first sequence is -1. The file `<offset>.snapshot` lies beside the segments. A damaged snapshot counts as missing: the
 next older one is used, and the batch headers after it are replayed.
 """
 

@@ -1,12 +1,9 @@
 """Files that a crash left in a partition's directory, tidied before the log is loaded.
 
 Compaction replaces segments in steps, so that a crash leaves either the old ones or the new one: it writes
-`<base>.log.cleaned` and `<base>.index.cleaned` (whose last entry is the offset up to which segments are
-replaced) and
-syncs them; renames the index and then the log to `.swap`; removes the old segments from `base` up to that
-offset;
-renames the index and then the log to their names; with a `sync_dir` after every step. A `.log.swap` is
-therefore
+`<base>.log.cleaned` and `<base>.index.cleaned` (whose last entry is the offset up to which segments are replaced) and
+syncs them; renames the index and then the log to `.swap`; removes the old segments from `base` up to that offset;
+renames the index and then the log to their names; with a `sync_dir` after every step. A `.log.swap` is therefore
 complete and is put in place here; earlier stages are removed. Unknown names are left alone.
 """
 
@@ -102,9 +99,7 @@ def _finish_swap(disk: Disk, directory: str, base_offset: int) -> None:
 
 
 def _swap_end(disk: Disk, index: str, base_offset: int) -> int:
-    """Offset up to which old segments are replaced; without a readable index, only the one of the same name
-    is.
-    """
+    """Offset up to which old segments are replaced; without a readable index, only the one of the same name is."""
     try:
         content = disk.read(index)
         last = decode_entry(base_offset, content, len(content) - ENTRY_SIZE)

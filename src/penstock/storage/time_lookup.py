@@ -1,7 +1,6 @@
 """Lookup of records by time: the first one not older than a timestamp, and the newest of all.
 
-Reads headers and, inside the one batch that has the result, records. May wait for the disk: call it in a
-pool.
+Reads headers and, inside the one batch that has the result, records. May wait for the disk: call it in a pool.
 """
 
 from __future__ import annotations
@@ -26,9 +25,7 @@ class TimestampOffset(NamedTuple):
 def find_timestamp(
     segments: tuple[Segment, ...], timestamp: int, start_offset: int, below: int
 ) -> TimestampOffset | None:
-    """The first record in offset order, from `start_offset` on and below `below`, that is not older than
-    `timestamp`.
-    """
+    """The first record in offset order, from `start_offset` on and below `below`, that is not older than `timestamp`."""
     for place, segment in enumerate(segments):
         if segment.base_offset >= below:
             break

@@ -1,7 +1,6 @@
 """First offsets of transactions whose end is not certain; the last stable offset is the lowest of them.
 
-Such a transaction is open, or its marker is not below the high watermark yet and can still be lost. Loop
-thread only.
+Such a transaction is open, or its marker is not below the high watermark yet and can still be lost. Loop thread only.
 """
 
 from __future__ import annotations

@@ -3,13 +3,10 @@
     hash 8 | offset 4, from the segment's base | position of its batch 4 | place in that 4, behind its header and
     decompressed | crc 4 of the header and the record                   (big-endian, so that bytes sort right)
 
-The CRC lets a record be read without the rest of its batch; for a record in a damaged batch it is made not
-to match.
-A record with an idempotency key has a second entry, whose hash is of both its keys. Hashes can collide: a
-lookup
-compares the record itself. A batch whose records cannot be read has no entries, because no reader can be
-shown any of
-them. No input or output.
+The CRC lets a record be read without the rest of its batch; for a record in a damaged batch it is made not to match. A
+record with an idempotency key has a second entry, whose hash is of both its keys. Hashes can collide: a lookup compares
+the record itself. A batch whose records cannot be read has no entries, because no reader can be shown any of them. No
+input or output.
 """
 
 from __future__ import annotations
@@ -76,9 +73,7 @@ def batch_body(batch: memoryview, header: BatchHeader, max_decompressed_bytes: i
 def entries_of(
     batch: memoryview, header: BatchHeader, base_offset: int, position: int, max_decompressed_bytes: int
 ) -> list[bytes]:
-    """The entries of the batch at `position` of the segment that begins at `base_offset`, in the order of
-    offsets.
-    """
+    """The entries of the batch at `position` of the segment that begins at `base_offset`, in the order of offsets."""
     if header.is_control:
         return []
     try:
@@ -116,9 +111,7 @@ def _scan(body: bytes, record_count: int) -> Iterator[tuple[int, int, int, int, 
 
 
 def read_key(body: bytes | memoryview, place: int) -> tuple[int, int, int, int]:
-    """End, offset delta and key position of the record at a place. IndexError or InvalidBatch if no record is
-    there.
-    """
+    """End, offset delta and key position of the record at a place. IndexError or InvalidBatch if no record is there."""
     length, content = decode_int(body, place)
     end = content + length
     _, position = decode_long(body, content + 1)

@@ -7,10 +7,8 @@
     filter    a Bloom filter, four bits a hash, all of them in one page
     entries   170 of `entries`, sorted; the last page is filled up with ones
 
-Size and last batch identify the segment: two logs that have this batch in common are the same below it.
-Everything is
-read page by page, each page is checked, and nothing is cached: the memory of a lookup does not depend on
-the number of
+Size and last batch identify the segment: two logs that have this batch in common are the same below it. Everything is
+read page by page, each page is checked, and nothing is cached: the memory of a lookup does not depend on the number of
 keys. Any thread.
 """
 
@@ -138,8 +136,7 @@ class KeyFile:
     def _find(self, part: _Part, key_hash: bytes, from_offset: int) -> Iterator[Place]:
         wanted = key_hash + PLACE.pack(from_offset, 0, 0, 0)
         pages = range(part.entry_page, part.end_page)
-        # The last page that does not begin after the hash: the hash is there, or at the start of the next
-        # page.
+        # The last page that does not begin after the hash: the hash is there, or at the start of the next page.
         place = bisect_left(pages, wanted, key=lambda page: self._read(page)[:ENTRY_SIZE])
         for page in pages[max(0, place - 1) :]:
             content = self._read(page)

@@ -1,13 +1,9 @@
 """The key index of a log: the entries of every segment, in a file beside it or, for the newest, in memory.
 
-The index follows the log: an append adds nothing; before a lookup, `catch_up` reads what was appended
-since. So the
-index is right whatever happens to the log: after a truncation it forgets its entries in memory, and the
-file of a
-segment is used only if it was made from exactly that segment. A closed segment without a valid file is
-`missing` until
-a `KeyFileJob` has made one. `catch_up` and lookups run in a pool, one at a time for a log; the rest runs
-on the loop.
+The index follows the log: an append adds nothing; before a lookup, `catch_up` reads what was appended since. So the
+index is right whatever happens to the log: after a truncation it forgets its entries in memory, and the file of a
+segment is used only if it was made from exactly that segment. A closed segment without a valid file is `missing` until
+a `KeyFileJob` has made one. `catch_up` and lookups run in a pool, one at a time for a log; the rest runs on the loop.
 """
 
 from __future__ import annotations
@@ -34,9 +30,7 @@ from penstock.storage.stray_files import TEMPORARY_SUFFIX
 PART_ENTRIES = 1 << 19
 """Maximum number of entries in one part of a file, which limits the memory while the file is made."""
 _MAX_UNFILED = 4
-"""Maximum number of closed segments whose entries are kept in memory until they have files; others are read
-again.
-"""
+"""Maximum number of closed segments whose entries are kept in memory until they have files; others are read again."""
 
 Source = KeyPart | KeyFile
 NewEntries = dict[bytes, int]
@@ -85,13 +79,10 @@ class KeyIndex:
         self.end_offset = Offset(0)
         """Offset below which everything was read."""
         self.has_skipped = False
-        """Whether the index fell so far behind that records were not read: waiting lookups have to start
-        again.
-        """
+        """Whether the index fell so far behind that records were not read: waiting lookups have to start again."""
         self.suspects: set[Segment] = set()
-        """Segments with a batch whose CRC does not match, until they were scrubbed. The keys of such a batch
-        may be wrong, and a
-        lookup would skip its records without noticing.
+        """Segments with a batch whose CRC does not match, until they were scrubbed. The keys of such a batch may be
+        wrong, and a lookup would skip its records without noticing.
         """
         self.outdated: set[Segment] = set()
         """Segments whose batches were changed by a repair. Added to on the loop thread."""
@@ -99,8 +90,7 @@ class KeyIndex:
         self._sources: dict[Segment, Source] = {}
         self._generation = -1
         self._followed_from = 0
-        """Base offset from which on entries are kept in memory as they come; older segments have files, or
-        will have.
+        """Base offset from which on entries are kept in memory as they come; older segments have files, or will have.
         """
 
     def catch_up(self, view: LogView, awaited: Container[bytes]) -> NewEntries:
@@ -211,8 +201,7 @@ def extend(
     max_decompressed_bytes: int,
     suspects: set[Segment] | None = None,
 ) -> Iterator[list[bytes]]:
-    """Add the batches of a segment from the end of the part up to `end`, past any damage; yield the entries
-    of each.
+    """Add the batches of a segment from the end of the part up to `end`, past any damage; yield the entries of each.
 
     A segment with damage is added to `suspects`.
     """
@@ -235,9 +224,8 @@ def extend(
 
 @dataclass(slots=True)
 class KeyFileJob:
-    """Make the file of a closed segment: `write` first, which takes long, then `place`, while no other job
-    changes files of
-    the log. Both wait for the disk.
+    """Make the file of a closed segment: `write` first, which takes long, then `place`, while no other job changes
+    files of the log. Both wait for the disk.
     """
 
     disk: Disk

@@ -1,11 +1,8 @@
-"""Lookup of the records of one key: from entries of the index to the records, each compared with the
-requested key.
+"""Lookup of the records of one key: from entries of the index to the records, each compared with the requested key.
 
-In an uncompressed batch only the header and the record are read, and checked by the CRC in the index: the
-response is
-a new batch with a CRC of its own, which would hide damage. Waits for the disk: runs in a pool, after the
-index has
-caught up with the same view of the log.
+In an uncompressed batch only the header and the record are read, and checked by the CRC in the index: the response is a
+new batch with a CRC of its own, which would hide damage. Waits for the disk: runs in a pool, after the index has caught
+up with the same view of the log.
 """
 
 from __future__ import annotations
@@ -39,9 +36,7 @@ from penstock.storage.reading import floor_segment
 from penstock.storage.segment import Segment
 
 MAX_READ_BYTES = 64 * 1024 * 1024
-"""Maximum bytes that one lookup reads. It returns fewer records than it may if they lie far apart in large
-batches.
-"""
+"""Maximum bytes that one lookup reads. It returns fewer records than it may if they lie far apart in large batches."""
 _READ_BYTES = 4096
 _MAX_LENGTH_BYTES = 5
 _NONE = Offset(-1)

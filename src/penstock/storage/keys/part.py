@@ -1,10 +1,7 @@
-"""Key entries of a segment in memory: of the active segment, and of a closed one whose file is not written
-yet.
+"""Key entries of a segment in memory: of the active segment, and of a closed one whose file is not written yet.
 
-Entries lie in buckets by the first byte of their hash, in the order of offsets, packed: 24 bytes a record
-and no
-objects. One thread at a time adds; any thread may look up meanwhile and may or may not see the newest
-entries.
+Entries lie in buckets by the first byte of their hash, in the order of offsets, packed: 24 bytes a record and no
+objects. One thread at a time adds; any thread may look up meanwhile and may or may not see the newest entries.
 """
 
 from __future__ import annotations
