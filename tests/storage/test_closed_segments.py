@@ -331,7 +331,7 @@ def test_missing_segment_is_damage_without_a_list_too(
 
 
 def test_gap_that_an_earlier_version_left_on_a_follower_is_no_damage(tmp_path: Path) -> None:
-    """That version named a segment after its first batch, and closed the index of the former segment there."""
+    """An earlier version named a segment after its first batch, and closed the index of the former segment there."""
     manager, log, _ = reopen(tmp_path)
     for number in range(8):
         append(log, b"%02d" % number)

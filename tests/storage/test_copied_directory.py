@@ -138,7 +138,7 @@ def test_crash_before_a_registration_is_recorded_keeps_the_former(tmp_path: Path
 
 
 def test_directory_of_a_version_without_markers_is_no_copy(tmp_path: Path) -> None:
-    """That version wrote the boot id alone. Its clean stop counts; without one nothing is proven."""
+    """An earlier version wrote the boot id alone. Its clean stop counts; without one nothing is proven."""
     _, manager = use(tmp_path, EPOCH, b"kept")
     manager.close(EPOCH)
     (tmp_path / BOOT_FILE).write_bytes(BOOT.encode())

@@ -1,4 +1,4 @@
-"""A log on a simulated disk compared with a plain list, through rolls, flushes, truncation, crashes and power losses."""
+"""A log on a simulated disk compared with a plain list, through truncation, crashes and power losses."""
 
 from __future__ import annotations
 

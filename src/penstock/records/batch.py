@@ -110,7 +110,7 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def crc_matches(buffer: memoryview, header: BatchHeader) -> bool:
-    """Whether the buffer has the whole batch and its CRC matches."""
+    """True if the buffer has the whole batch and its CRC matches."""
     size = header.batch_length + LENGTH_OVERHEAD
     return HEADER_SIZE <= size <= len(buffer) and crc32c(buffer[_ATTRIBUTES_POSITION:size]) == header.crc
 

@@ -21,7 +21,7 @@ class SliceFile(Protocol):
         ...
 
     def is_cached(self, position: int, length: int) -> bool:
-        """Whether the range is (very likely) in memory, so that sendfile does not stall the loop."""
+        """True if the range is (very likely) in memory, so that sendfile does not stall the loop."""
         ...
 
     def fileno(self) -> int | None:

@@ -76,7 +76,7 @@ class AbortedTransactions:
         return sorted(found, key=_first_offset)
 
     def has(self, producer_id: int, offset: int) -> bool:
-        """Whether the record that the producer wrote at `offset` in a transaction was aborted."""
+        """True if the record that the producer wrote at `offset` in a transaction was aborted."""
         return any(
             self._producer_ids[place] == producer_id for place in self._overlapping(offset, offset + 1)
         )
@@ -95,12 +95,12 @@ class AbortedTransactions:
             place += 1
 
     def has_marker(self, offset: int) -> bool:
-        """Whether a transaction has its marker at `offset`."""
+        """True if a transaction has its marker at `offset`."""
         place = bisect_left(self._last_offsets, offset)
         return place < len(self) and self._last_offsets[place] == offset
 
     def reaches(self, offset: int) -> bool:
-        """Whether a transaction has its marker at or after `offset`."""
+        """True if a transaction has its marker at or after `offset`."""
         return len(self) > 0 and self._last_offsets[-1] >= offset
 
     def starting_at(self, log_start_offset: int) -> AbortedTransactions:

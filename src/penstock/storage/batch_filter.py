@@ -51,7 +51,7 @@ class LiveProducers:
         )
 
     def keep(self, header: BatchHeader) -> bool:
-        """Whether a batch is the last one of its producer."""
+        """True if a batch is the last one of its producer."""
         if header.is_control:
             return self.marker_offsets.get(header.producer_id) == header.base_offset
         return header.has_producer and self.last_offsets.get(header.producer_id) == header.last_offset
@@ -127,7 +127,7 @@ class BatchFilter:
         return self.now_ms < header.base_timestamp
 
     def _needs_horizon(self, header: BatchHeader, kept: list[Record]) -> bool:
-        """Whether a tombstone was met for the first time; the records it deletes are gone after this pass."""
+        """True if a tombstone was met for the first time; the records it deletes are gone after this pass."""
         if header.attributes & DELETE_HORIZON_FLAG:
             return False
         return any(record.value is None and record.offset < self.end_offset for record in kept)

@@ -55,7 +55,7 @@ class Checkpoints:
         self._disk = disk
         self.problems: list[str] = []
         self.intact = True
-        """Whether both copies were readable."""
+        """True if both copies were readable."""
         self._generation = 0
 
     def load(self) -> list[LogCheckpoint] | None:

@@ -37,7 +37,7 @@ class CleanedSegment:
         self.size = 0
         self.max_timestamp = NO_TIMESTAMP
         self.is_changed = len(replaced) > 1
-        """Whether it differs from the segments that it replaces."""
+        """True if it differs from the segments that it replaces."""
         self._files = files
         self._log = log
         self._first_crc = 0

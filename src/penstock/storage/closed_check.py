@@ -28,7 +28,7 @@ class ClosedCheck:
         """The list, with new times for valid files that were touched."""
         self.damage: list[DamagedRange] = []
         self.is_replaced = False
-        """Whether a file has another inode than listed and the same first batch: it was restored from a copy."""
+        """True if a file has another inode than listed and the same first batch: it was restored from a copy."""
         self._disk = disk
         self._log_start_offset = log_start_offset
 
@@ -75,7 +75,7 @@ class ClosedCheck:
 
     @staticmethod
     def _is_the_file(segment: Segment, entry: ClosedSegment) -> bool:
-        """Whether the first batch is the listed one, or unreadable: readers and the scrub deal with a damaged batch."""
+        """True if the first batch is the listed one, or unreadable: readers and the scrub deal with a damaged batch."""
         if segment.size < HEADER_SIZE or entry.size < HEADER_SIZE or first_crc(segment) == entry.first_crc:
             return True
         header = read_header(segment.file.pread(0, HEADER_SIZE))

@@ -57,7 +57,7 @@ class File(Protocol):
         ...
 
     def is_cached(self, position: int, length: int) -> bool:
-        """Whether the range is (very likely) in memory, so that sendfile does not stall the loop."""
+        """True if the range is (very likely) in memory, so that sendfile does not stall the loop."""
         ...
 
     def pwrite(self, position: int, buffers: Sequence[Buffer]) -> int:
@@ -376,7 +376,7 @@ def _load_libc() -> ctypes.CDLL | None:
 
 
 def _syncfs_reports_errors() -> bool:
-    """Whether syncfs reports failed writes, as it does from Linux 5.8 on."""
+    """True if syncfs reports failed writes, as it does from Linux 5.8 on."""
     version = os.uname().release.split(".")
     try:
         return (int(version[0]), int(version[1])) >= (5, 8)

@@ -31,7 +31,7 @@ class FileCache:
 
     @property
     def crowded(self) -> bool:
-        """Whether more files are pinned than may be open."""
+        """True if more files are pinned than may be open."""
         return self.pinned > self.max_open
 
     def add(self, opened: CachedFile) -> None:

@@ -95,7 +95,7 @@ class CheckpointJob:
     newly_closed: tuple[tuple[Segment, int], ...]
     """Closed segments that are not listed, with their end offsets."""
     syncing: bool = False
-    """Whether syncs are under way; their failure is final."""
+    """True if syncs are under way; their failure is final."""
     done: bool = False
     error: OSError | None = None
     _written: list[File] = field(default_factory=list)

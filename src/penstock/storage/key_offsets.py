@@ -29,5 +29,5 @@ class KeyOffsets:
         self._offsets[blake2b(key, digest_size=_HASH_BYTES).digest()] = offset
 
     def is_outdated(self, key: bytes, offset: int) -> bool:
-        """Whether a newer record of the same key was recorded."""
+        """True if a newer record of the same key was recorded."""
         return self._offsets.get(blake2b(key, digest_size=_HASH_BYTES).digest(), -1) > offset

@@ -120,7 +120,7 @@ class Log:
         self.closed = state.closed
         """List of closed segments, as the disk has it."""
         self.is_list_outdated = state.is_list_outdated
-        """Whether the list of closed segments has yet to be written after recovery."""
+        """True if the list of closed segments has yet to be written after recovery."""
         self.boundaries = Boundaries()
         self.failure: OSError | None = None
         """The disk error after which nothing is appended or counts as flushed, until the next start."""
@@ -360,7 +360,7 @@ class Log:
         ) and size > 0
 
     def _ends_by_truncation(self, size: int) -> bool:
-        """Whether an active segment that begins below the log start takes no more records.
+        """True if an active segment that begins below the log start takes no more records.
 
         Its file can be deleted once all of its records are below the log start; a segment that went on taking records
         would keep its space until it is full.

@@ -53,7 +53,7 @@ class LogConfig:
 
     @property
     def checks_records(self) -> bool:
-        """Whether the records inside a batch are checked before it is appended."""
+        """True if the records inside a batch are checked before it is appended."""
         return self.compacts
 
     @property

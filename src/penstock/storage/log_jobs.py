@@ -37,7 +37,7 @@ class LogJobs:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a job that changes files is under way, so that no other can begin."""
+        """True if a job that changes files is under way, so that no other can begin."""
         return self._job is not None
 
     # --- flushing
@@ -154,7 +154,7 @@ class LogJobs:
     # --- deleting below the log start
 
     def can_delete(self) -> bool:
-        """Whether segments lie below the log start."""
+        """True if segments lie below the log start."""
         return self._count_below(self._log.log_start_offset) > 0
 
     def _count_below(self, offset: Offset) -> int:
@@ -220,7 +220,7 @@ class LogJobs:
     # --- replacing segments by compacted ones
 
     def begin_swap(self, replaced: tuple[Segment, ...]) -> bool:
-        """Whether compaction may replace these segments now: no other job is under way and the log still has them."""
+        """True if compaction may replace these segments now: no other job is under way and the log still has them."""
         if self._job is not None or self._log.failed or not set(replaced) <= set(self._log.segments[:-1]):
             return False
         self._job = replaced
@@ -243,7 +243,7 @@ class LogJobs:
     # --- putting a file of keys beside a segment
 
     def begin_filing(self, segment: Segment) -> bool:
-        """Whether a file of keys may be put beside a closed segment now."""
+        """True if a file of keys may be put beside a closed segment now."""
         if self._job is not None or self._log.failed or segment not in self._log.segments[:-1]:
             return False
         self._job = segment
@@ -255,7 +255,7 @@ class LogJobs:
     # --- repairing a damaged range
 
     def begin_patch(self, segment: Segment) -> bool:
-        """Whether bytes of a segment, closed or active, may be overwritten now."""
+        """True if bytes of a segment, closed or active, may be overwritten now."""
         if self._job is not None or self._log.failed or segment not in self._log.segments:
             return False
         self._job = segment
@@ -275,7 +275,7 @@ class LogJobs:
     # --- truncating
 
     def begin_truncation(self) -> bool:
-        """Whether the log may be truncated now, in a pool. No other job begins until `finish_truncation`."""
+        """True if the log may be truncated now, in a pool. No other job begins until `finish_truncation`."""
         if self._job is not None or self._log.failed:
             return False
         self._job = _TRUNCATION

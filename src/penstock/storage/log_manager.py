@@ -72,7 +72,7 @@ class LogManager:
         `lost_partitions`.
         """
         self.is_copy = False
-        """Whether the data directory was restored from a copy since its last use."""
+        """True if the data directory was restored from a copy since its last use."""
         self._boot_id = ""
         self._is_same_boot = False
         self.reports: list[RecoveryReport] = []
@@ -110,7 +110,7 @@ class LogManager:
 
     @property
     def full(self) -> bool:
-        """Whether free space is below the limit, so that every append is refused; set by the broker's maintenance."""
+        """True if free space is below the limit, so that every append is refused; set by the broker's maintenance."""
         return self.context.full
 
     @full.setter
@@ -119,7 +119,7 @@ class LogManager:
 
     @property
     def crowded(self) -> bool:
-        """Whether more files have unsynced bytes than may be open: checkpoints of some logs are due at once."""
+        """True if more files have unsynced bytes than may be open: checkpoints of some logs are due at once."""
         return self.context.files.crowded
 
     # --- start and stop
@@ -309,7 +309,7 @@ class LogManager:
         self._topics.setdefault(topic_id, {}).update(made)
 
     def _go_on_after(self, lost: LogCheckpoint, new: Log) -> Log:
-        """A log in place of one whose directory has vanished: its records are damage, its offsets are not used again."""
+        """A log in place of one whose directory has vanished: its records are damage, its offsets are not reused."""
         write_list(self._disk, new.directory, ClosedSegments(lost.log_start_offset))
         log, _ = load(self.context, new.directory, new.topic_partition, new.topic_id, new.config, lost, 0)
         if log.log_end_offset > 0:
@@ -319,7 +319,7 @@ class LogManager:
         return log
 
     def has_vanished(self, topic_id: TopicId, partition: int) -> bool:
-        """Whether the partition's directory is missing, or its log lost records."""
+        """True if the partition's directory is missing, or its log lost records."""
         key = (topic_id, partition)
         return key in self._without_directory or key in self.lost_partitions
 

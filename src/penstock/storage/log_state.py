@@ -22,7 +22,7 @@ class StorageContext:
     disk: Disk
     files: FileCache
     full: bool = False
-    """Whether free space is below the limit: nothing is appended, everything can be read."""
+    """True if free space is below the limit: nothing is appended, everything can be read."""
 
 
 _START = Offset(0)
@@ -45,4 +45,4 @@ class LogState:
     damage: Damage = NO_DAMAGE
     closed: ClosedSegments = field(default_factory=ClosedSegments)
     is_list_outdated: bool = False
-    """Whether the list of closed segments on the disk differs from `closed`."""
+    """True if the list of closed segments on the disk differs from `closed`."""

@@ -84,7 +84,7 @@ class ProducerStates:
         return None if entry is None or entry.transaction_start < 0 else entry.transaction_start
 
     def is_in_transaction(self, header: BatchHeader) -> bool:
-        """Whether a transaction of the batch's producer is open in the same epoch."""
+        """True if a transaction of the batch's producer is open in the same epoch."""
         entry = self._entries.get(header.producer_id)
         return entry is not None and entry.transaction_start >= 0 and entry.epoch == header.producer_epoch
 
@@ -93,7 +93,7 @@ class ProducerStates:
         self._expiration_ms = expiration_ms
 
     def check(self, header: BatchHeader) -> AppendedBatch | None:
-        """None if the batch is the next of its producer; the earlier batch if this is a retry of it."""
+        """Check a batch; return the earlier batch if this is a retry of it, None if it is the producer's next."""
         entry = self._entries.get(header.producer_id)
         if entry is None:
             return None  # its records may have been removed, so any sequence is accepted (KIP-360)
@@ -143,7 +143,7 @@ class ProducerStates:
 
     @staticmethod
     def _is_within(first: int, sequence: int, last_sequence: int, end: int) -> bool:
-        """Whether a sequence is in the stored run. After the sequences wrapped around, fewer are known than were
+        """True if a sequence is in the stored run. After the sequences wrapped around, fewer are known than were
         stored.
         """
         begin, last, length = ((value - first) & MAX_SEQUENCE for value in (sequence, last_sequence, end))
@@ -185,7 +185,7 @@ class ProducerStates:
         )
 
     def check_marker(self, marker: Marker, *, is_epoch_new: bool) -> bool:
-        """Whether the marker has to be written; BrokerError if it is not allowed.
+        """True if the marker has to be written; BrokerError if it is not allowed.
 
         Since transaction version 2 a marker has the epoch of the producer's next batches (`is_epoch_new`): a late
         marker finds that epoch in use, and cannot end a transaction that is not its own.

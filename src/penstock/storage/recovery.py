@@ -37,10 +37,10 @@ class RecoveryReport:
     problems: tuple[str, ...]
     damage: Damage = ()
     has_lost: bool = False
-    """Whether records are missing that had been on the disk. A write that the end of the process cut short is no loss,
+    """True if records are missing that had been on the disk. A write that the end of the process cut short is no loss,
     nor are unsynced records that a power loss took: neither was acknowledged."""
     is_replaced: bool = False
-    """Whether a closed segment is another file than the one that was written, with the same records: somebody has
+    """True if a closed segment is another file than the one that was written, with the same records: somebody has
     restored the log from a copy."""
 
 

@@ -51,18 +51,18 @@ class Findings:
         self.listed = self.closed
         """List of closed segments as it is on the disk."""
         self.is_listed = False
-        """Whether the list of closed segments could be read."""
+        """True if the list of closed segments could be read."""
         self.is_old = False
-        """Whether a version without a list wrote the log. That version named the segments of followers differently."""
+        """True if a version without a list wrote the log. That version named the segments of followers differently."""
         self.is_marked = False
-        """Whether the recovery mark of the checkpoint fits the files."""
+        """True if the recovery mark of the checkpoint fits the files."""
         self.damage: list[DamagedRange] = []
         self.missing: list[DamagedRange] = []
         """The part of `damage` that has no bytes on the disk: only the list tells the next start of it."""
         self.is_replaced = False
-        """Whether a segment file is another file than was listed, with the same records."""
+        """True if a segment file is another file than was listed, with the same records."""
         self.has_new_names = False
-        """Whether names in the directory may not be durable."""
+        """True if names in the directory may not be durable."""
         self._on_loss = on_loss
         self._replay = replay
 
@@ -96,7 +96,7 @@ class Findings:
 
     @property
     def may_have_gaps(self) -> bool:
-        """Whether offsets may be missing between two segments without a loss.
+        """True if offsets may be missing between two segments without a loss.
 
         With a list every segment ends where the next one begins. Earlier versions left gaps: compaction below the
         recovery mark, and followers of a compacted log anywhere.
@@ -109,7 +109,7 @@ class Findings:
 
     @property
     def has_lost(self) -> bool:
-        """Whether records are missing that were on the disk when the last process ended."""
+        """True if records are missing that were on the disk when the last process ended."""
         explained = self.torn_writes + self._replay.unreadable_snapshots
         return bool(self.damage) or (self.is_same_boot and len(self.problems) > explained)
 

@@ -145,7 +145,7 @@ def _first_offset(segment: Segment) -> int:
 
 
 def _is_unproven(findings: Findings, first: Segment, snapshots: tuple[Offset, ...]) -> bool:
-    """Whether files before the first one are missing because a power loss took their names.
+    """True if files before the first one are missing because a power loss took their names.
 
     Nothing of the log was durable then, because it becomes durable in order. A deletion leaves a snapshot of an offset
     at or above what stays. Without a power loss the log is complete, or somebody else removed the files. An earlier
@@ -189,7 +189,7 @@ def _choose_start(findings: Findings, found: list[Segment]) -> tuple[int, Recove
 
 
 def _fits_mark(findings: Findings, segment: Segment, mark: RecoveryMark, *, last: bool) -> bool:
-    """Whether the file is still the one in which the mark was set, with all bytes that were synced then.
+    """True if the file is still the one in which the mark was set, with all bytes that were synced then.
 
     A segment that was closed later may have been compacted, by chance to the very size that the mark has.
     """

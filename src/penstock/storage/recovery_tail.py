@@ -64,7 +64,7 @@ class TailCheck:
     # --- segments
 
     def _had_between(self, end_offset: Offset, next_offset: int, *, is_torn: bool) -> bool:
-        """Whether records were stored between the end that was found and the next segment."""
+        """True if records were stored between the end that was found and the next segment."""
         findings = self._findings
         if next_offset <= end_offset:
             return False
@@ -156,7 +156,7 @@ class TailCheck:
         return behind_offset
 
     def _was_whole(self, problem: CorruptLog, offset: Offset) -> bool:
-        """Whether damage at an offset is more than the torn end of what was not synced."""
+        """True if damage at an offset is more than the torn end of what was not synced."""
         findings = self._findings
         return offset < findings.kept_to or (findings.is_same_boot and not isinstance(problem, TornBatch))
 

@@ -55,7 +55,7 @@ class Place(NamedTuple):
     it may have been made from a log with a damaged range.
     """
     is_epoch_known: bool = True
-    """Whether that batch has the leader epoch that the log knows."""
+    """True if that batch has the leader epoch that the log knows."""
 
 
 class Damaged(NamedTuple):

@@ -81,7 +81,7 @@ class Segment:
         self.created_ms = created_ms
         """Time in milliseconds at which the first batch was appended."""
         self.has_keys = has_keys
-        """Whether there is a key file (`keys.file`), valid or not."""
+        """True if there is a key file (`keys.file`), valid or not."""
         self.writer: File | None = None
         """The file while it has unsynced bytes, so that it is not evicted."""
 

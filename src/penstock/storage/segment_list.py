@@ -101,7 +101,7 @@ class SegmentList:
         )
 
     def is_current(self, job: FlushJob) -> bool:
-        """Whether the log still has the bytes that the job synced."""
+        """True if the log still has the bytes that the job synced."""
         return job.generation == self.generation
 
     def finish_flush(self, job: FlushJob) -> None:

@@ -25,7 +25,7 @@ class TimestampOffset(NamedTuple):
 def find_timestamp(
     segments: tuple[Segment, ...], timestamp: int, start_offset: int, below: int
 ) -> TimestampOffset | None:
-    """The first record in offset order, from `start_offset` on and below `below`, that is not older than `timestamp`."""
+    """The first record, from `start_offset` on and below `below`, that is not older than `timestamp`."""
     for place, segment in enumerate(segments):
         if segment.base_offset >= below:
             break

@@ -62,7 +62,7 @@ def idempotency_key(headers: Headers) -> bytes | None:
 
 
 def may_have_idempotency_key(batch: memoryview, header: BatchHeader) -> bool:
-    """Whether the records have to be read to know their idempotency keys."""
+    """True if the records have to be read to know their idempotency keys."""
     return bool(header.codec) or _IDEMPOTENCY_NAME in bytes(batch)
 
 

@@ -79,7 +79,7 @@ class KeyIndex:
         self.end_offset = Offset(0)
         """Offset below which everything was read."""
         self.has_skipped = False
-        """Whether the index fell so far behind that records were not read: waiting lookups have to start again."""
+        """True if the index fell so far behind that records were not read: waiting lookups have to start again."""
         self.suspects: set[Segment] = set()
         """Segments with a batch whose CRC does not match, until they were scrubbed. The keys of such a batch may be
         wrong, and a lookup would skip its records without noticing.
@@ -114,7 +114,7 @@ class KeyIndex:
         return found
 
     def is_behind(self, view: LogView) -> bool:
-        """Whether there is something to read."""
+        """True if there is something to read."""
         return (
             view.generation != self._generation
             or bool(self.outdated)

@@ -105,7 +105,7 @@ class Original(NamedTuple):
     headers: Headers
 
     def says(self, value: bytes | None, headers: Headers) -> bool:
-        """Whether a message is the same, ignoring the headers that Penstock adds."""
+        """True if a message is the same, ignoring the headers that Penstock adds."""
         return self.value == value and _of_the_sender(self.headers) == _of_the_sender(headers)
 
 
