@@ -1,4 +1,4 @@
-"""Record batches from untrusted clients: every parser returns or raises InvalidBatch, quickly and with little memory."""
+"""Record batches from untrusted clients: every parser returns or raises InvalidBatch, quickly and in little memory."""
 
 from __future__ import annotations
 

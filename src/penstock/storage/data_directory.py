@@ -111,7 +111,7 @@ class LastUse:
     """Evidence of the last use of a data directory."""
 
     is_copy: bool = False
-    """Whether the directory, or a part of it, was restored from a copy since a broker last registered with
+    """True if the directory, or a part of it, was restored from a copy since a broker last registered with
     it.
     """
     epoch_in_boot: BrokerEpoch | None = None
@@ -199,7 +199,7 @@ def _marker_path(broker_epoch: int) -> str:
 
 
 def _has_marker(disk: Disk, use: _Use, *, is_same_boot: bool) -> bool:
-    """Whether the marker is the file that was recorded. Device numbers may change when the machine starts."""
+    """True if the marker is the file that was recorded. Device numbers may change when the machine starts."""
     try:
         found = disk.status(_marker_path(use.broker_epoch))
     except FileNotFoundError:
