@@ -101,11 +101,11 @@ def _decode(what: str, data: bytes) -> tuple[int, Any]:
     try:
         version = reader.int16()
         if version < 0:
-            raise ProtocolError(f"version {version}")
+            raise ProtocolError(f"unknown version {version}")
         version = min(version, NEWEST_VERSION)
         return version, _reader(what, version)(reader)
     except (ProtocolError, *MALFORMED) as error:
-        message = f"a malformed {what} of the consumer protocol: {error}"
+        message = f"malformed {what} of the consumer protocol: {error}"
         raise BrokerError(ErrorCode.inconsistent_group_protocol, message) from None
 
 

@@ -40,7 +40,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
             await self._context.metadata.confirm()
         except (StoreError, StorageError, UnknownOutcome) as error:
             raise BrokerError(
-                ErrorCode.coordinator_not_available, "the coordination store does not answer"
+                ErrorCode.coordinator_not_available, "the coordination store does not respond"
             ) from error
 
     def shard_of(self, group_id: str) -> GroupShard:
@@ -49,7 +49,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
         """
         if len(group_id) > MAX_STRING_LENGTH:
             raise BrokerError(
-                ErrorCode.invalid_group_id, f"a group id of more than {MAX_STRING_LENGTH} characters"
+                ErrorCode.invalid_group_id, f"the group id has more than {MAX_STRING_LENGTH} characters"
             )
         return self._shards.of(group_id)
 

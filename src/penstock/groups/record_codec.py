@@ -90,7 +90,7 @@ def decode_record(key: bytes, value: bytes | None) -> GroupRecord:
         reader = Reader(memoryview(key))
         kind = reader.int16()
         if kind not in _KINDS:
-            raise UnknownRecord(f"kind {kind} of record")
+            raise UnknownRecord(f"unknown record kind {kind}")
         decode_key, decode_value = _KINDS[kind]
         decoded_key = decode_key(reader)
         _check_end(reader)
@@ -100,7 +100,7 @@ def decode_record(key: bytes, value: bytes | None) -> GroupRecord:
         decoded_value = decode_value(reader, reader.int16())
         _check_end(reader)
     except (ProtocolError, *MALFORMED) as error:
-        raise UnknownRecord(f"a damaged record: {error}") from error
+        raise UnknownRecord(f"damaged record: {error}") from error
     return GroupRecord(decoded_key, decoded_value)
 
 
@@ -111,7 +111,7 @@ def _check_end(reader: Reader) -> None:
 
 def _check_version(version: int, newest: int) -> None:
     if not 0 <= version <= newest:
-        raise UnknownRecord(f"version {version} of a value")
+        raise UnknownRecord(f"unknown value version {version}")
 
 
 # --- keys

@@ -270,7 +270,9 @@ class GroupShard(Shard[GroupRecord]):
         group = self._existing(group_id)
         self._appender.check_replicas()
         if not group.is_empty:
-            raise BrokerError(ErrorCode.non_empty_group, f"group {group_id[:80]!r} has members")
+            raise BrokerError(
+                ErrorCode.non_empty_group, f"group {group_id[:80]!r} has members; stop them first"
+            )
         await self._forget(group_id, group)
 
     def _forget(self, group_id: str, group: Group) -> asyncio.Future[None]:
@@ -395,7 +397,7 @@ def _answer(ticket: Ticket, result: Result) -> None:
 
 def _check_strings(*texts: str | None) -> None:
     if any(text is not None and len(text) > MAX_STRING_LENGTH for text in texts):
-        raise BrokerError(ErrorCode.invalid_request, f"a name of more than {MAX_STRING_LENGTH} characters")
+        raise BrokerError(ErrorCode.invalid_request, f"a name has more than {MAX_STRING_LENGTH} characters")
 
 
 def _topic_id(image: ClusterImage, name: str) -> object:

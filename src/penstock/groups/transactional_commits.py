@@ -84,7 +84,9 @@ class TransactionalCommits:
         epoch, newest = self._connections.get(producer_id, (producer_epoch, connection))
         if epoch == producer_epoch and connection < newest:
             if not future.done():
-                future.set_exception(ProtocolError("late offsets, from a connection that was given up"))
+                future.set_exception(
+                    ProtocolError("late offset commit: the producer has used a newer connection")
+                )
             return
         try:
             shard.check_commit(group_id, commit, is_transactional=True)

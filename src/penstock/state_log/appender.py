@@ -43,7 +43,7 @@ def under_min_insync(replica: Replica) -> BrokerError:
     """Error for a request that needs more in-sync replicas than there are."""
     return BrokerError(
         ErrorCode.coordinator_not_available,
-        f"fewer replicas of {replica.name} are in sync than min.insync.replicas",
+        f"{replica.name} is under min ISR; retry when more replicas are in sync",
     )
 
 
@@ -159,6 +159,6 @@ class Appender(Generic[R]):
             if error is None and self.replica.is_under_min_insync:
                 error = BrokerError(
                     ErrorCode.not_enough_replicas_after_append,
-                    f"stored, but fewer replicas of {self.replica.name} are in sync than min.insync.replicas",
+                    f"stored, but {self.replica.name} is under min ISR; retry when more replicas are in sync",
                 )
             batch.finish(error)

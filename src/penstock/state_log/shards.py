@@ -100,13 +100,16 @@ class Shards(Generic[S]):
         if leader == NO_LEADER:
             raise BrokerError(ErrorCode.coordinator_not_available)
         if leader == self._node_id and any(shard.is_in_doubt for shard in self._shards.values()):
-            raise BrokerError(ErrorCode.coordinator_not_available, "this broker is cut off; ask another")
+            raise BrokerError(
+                ErrorCode.coordinator_not_available,
+                "this broker has lost its connections; ask another broker",
+            )
         return leader
 
     def leader_of(self, name: str) -> BrokerId:
         topic = self._metadata.image.topic(self._topic)
         if topic is None:
-            raise BrokerError(ErrorCode.coordinator_not_available, f"there is no {self._topic}")
+            raise BrokerError(ErrorCode.coordinator_not_available, f"the topic {self._topic} does not exist")
         return topic.partitions[partition_of(name, len(topic.partitions))].leader
 
     def of(self, name: str) -> S:
@@ -120,10 +123,16 @@ class Shards(Generic[S]):
         shard = self._shards.get(index)
         if shard is not None:
             if shard.is_in_doubt:
-                raise BrokerError(ErrorCode.not_coordinator, "this broker is cut off")
+                raise BrokerError(
+                    ErrorCode.not_coordinator,
+                    "this broker has lost its connections; find the coordinator again",
+                )
             return shard
         if index in self._failed:
-            raise BrokerError(ErrorCode.coordinator_not_available, f"the log of {self._topic}-{index} failed")
+            raise BrokerError(
+                ErrorCode.coordinator_not_available,
+                f"the log of {self._topic}-{index} failed; restart the broker",
+            )
         if index not in self._unloaded:
             raise BrokerError(ErrorCode.not_coordinator)
         self._unloaded = {index: None, **self._unloaded}
@@ -202,14 +211,14 @@ class Shards(Generic[S]):
         if shard.has_failed:
             self._failed.add(index)
             self._logger.warning(
-                "a coordinator's shard is out of service until the next start",
+                "coordinator shard failed; restart the broker",
                 topic=self._topic,
                 partition=index,
             )
         else:
             self._unloaded[index] = None
             self._logger.warning(
-                "a coordinator's shard is read again: its log refused a write",
+                "coordinator shard reloads after a refused append",
                 topic=self._topic,
                 partition=index,
             )
@@ -244,7 +253,7 @@ class Shards(Generic[S]):
                     await self._load_one(index)
                 except Exception as error:  # noqa: BLE001 - a loop that dies would leave shards unread for good
                     self._logger.error_rarely(
-                        "a coordinator's shard could not be read", error, topic=self._topic, partition=index
+                        "coordinator shard not loaded", error, topic=self._topic, partition=index
                     )
             if self._unloaded:
                 self._load_later()

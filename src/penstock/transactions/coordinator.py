@@ -57,7 +57,8 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         """
         if not 0 < len(transactional_id) <= MAX_ID_CHARACTERS:
             raise BrokerError(
-                ErrorCode.invalid_request, f"a transactional id has 1 to {MAX_ID_CHARACTERS} characters"
+                ErrorCode.invalid_request,
+                f"the transactional id must have 1 to {MAX_ID_CHARACTERS} characters",
             )
         return self._shards.of(transactional_id)
 

@@ -71,7 +71,7 @@ class HangingTransactions:
         links: BrokerLinks,
         write_marker: WriteMarker,
         clock: Clock,
-        log: Logger,
+        logger: Logger,
     ) -> None:
         self.aborts = 0
         """Counter for metrics."""
@@ -82,7 +82,7 @@ class HangingTransactions:
         self._links = links
         self._write_marker = write_marker
         self._clock = clock
-        self._log = log
+        self._logger = logger
         self._watching: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -113,7 +113,7 @@ class HangingTransactions:
         try:
             known = await self._known([suspect.question for suspect in suspects])
         except (OSError, PenstockError, TimeoutError) as error:
-            self._log.error_rarely("coordinators could not be asked about open transactions", error)
+            self._logger.error_rarely("coordinators not reached about open transactions", error)
             return [ErrorCode.coordinator_not_available] * len(suspects)
         return [
             ErrorCode.invalid_txn_state if place in known else await self._end(suspect)
@@ -125,8 +125,8 @@ class HangingTransactions:
             return ErrorCode.concurrent_transactions
         entry, partition = suspect.entry, suspect.replica.name
         self.aborts += 1
-        self._log.warning(
-            "a transaction that no coordinator knows is aborted",
+        self._logger.warning(
+            "hanging transaction aborted",
             partition=partition,
             producer_id=suspect.producer_id,
             producer_epoch=entry.epoch,
@@ -156,7 +156,7 @@ class HangingTransactions:
             if answered.get(index) != state.leader_epoch:
                 raise BrokerError(
                     ErrorCode.coordinator_not_available,
-                    f"{TRANSACTIONS_TOPIC}-{index} has not been looked through",
+                    f"the coordinator of {TRANSACTIONS_TOPIC}-{index} has not responded",
                 )
         return {place for answer in answers for place in answer.known}
 
@@ -173,7 +173,7 @@ class HangingTransactions:
             try:
                 await self._look()
             except Exception as error:  # noqa: BLE001 - a loop that dies would leave readers waiting for good
-                self._log.error_rarely("looking for open transactions failed", error)
+                self._logger.error_rarely("search for hanging transactions failed", error)
 
     async def _look(self) -> None:
         config = self._metadata.config

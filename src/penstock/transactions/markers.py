@@ -46,13 +46,13 @@ class Markers:
         metadata: ClusterMetadata,
         links: BrokerLinks,
         write_here: WriteHere,
-        log: Logger,
+        logger: Logger,
     ) -> None:
         self._node_id = node_id
         self._metadata = metadata
         self._links = links
         self._write_here = write_here
-        self._log = log
+        self._logger = logger
         self._batches: Batches[Written] = Batches(self._write)
         self._tasks: set[asyncio.Task[None]] = set()
         """Tasks that write markers to partitions of this broker, or check whether partitions were deleted."""
@@ -102,7 +102,7 @@ class Markers:
             if unknown:
                 await self._metadata.catch_up()
         except PenstockError as error:
-            self._log.error_rarely("it is not known whether topics of a transaction are gone", error)
+            self._logger.error_rarely("existence of a transaction's topics not confirmed", error)
             self._send_later(ending, unknown)
             return
         image = self._metadata.image
@@ -131,9 +131,9 @@ class Markers:
             elif wanted:
                 results = await self._ask(leader, wanted)
         except (OSError, PenstockError, TimeoutError) as error:
-            self._log.error_rarely("markers could not be written", error, leader=leader)
+            self._logger.error_rarely("transaction markers not written; retrying", error, leader=leader)
         except Exception as error:  # noqa: BLE001 - whatever it is, transactions must not stay open for ever
-            self._log.error("writing markers failed", error, leader=leader)
+            self._logger.error("transaction markers failed", error, leader=leader)
         for (ending, led), result in zip(wanted, results, strict=True):
             settled = [partition for partition in led if result.get(partition) in _SETTLED]
             ending.settle(settled)

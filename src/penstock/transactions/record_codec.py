@@ -46,7 +46,7 @@ def decode_record(key: bytes, value: bytes | None) -> TransactionRecord:
         reader = Reader(memoryview(key))
         version = reader.int16()
         if version != _KEY_VERSION:
-            raise UnknownRecord(f"version {version} of a key")
+            raise UnknownRecord(f"unknown key version {version}")
         transactional_id = reader.string()
         _check_end(reader)
         if value is None:
@@ -55,7 +55,7 @@ def decode_record(key: bytes, value: bytes | None) -> TransactionRecord:
         transaction = _decode(reader)
         _check_end(reader)
     except (ProtocolError, *MALFORMED) as error:
-        raise UnknownRecord(f"a damaged record: {error}") from error
+        raise UnknownRecord(f"damaged record: {error}") from error
     return TransactionRecord(transactional_id, transaction)
 
 
@@ -102,12 +102,12 @@ def _encode_tags(value: Transaction) -> bytes:
 def _decode(reader: Reader) -> Transaction:
     version = reader.int16()
     if not 0 <= version <= _VALUE_VERSION:
-        raise UnknownRecord(f"version {version} of a value")
+        raise UnknownRecord(f"unknown value version {version}")
     flexible = version == _VALUE_VERSION
     producer = Identity(ProducerId(reader.int64()), ProducerEpoch(reader.int16()))
     timeout_ms, state = reader.int32(), reader.int8()
     if state not in _STATES:
-        raise UnknownRecord(f"state {state} of a transaction")
+        raise UnknownRecord(f"unknown transaction state {state}")
     partitions = _decode_partitions(reader, flexible)
     update_ms, start_ms = reader.int64(), reader.int64()
     tags = _decode_tags(reader) if flexible else {}
@@ -151,7 +151,7 @@ def _decode_tags(reader: Reader) -> dict[int, int]:
         if last in _TAGS:
             tags[last] = int.from_bytes(reader.data[reader.position : end], "big", signed=True)
             if end - reader.position != _TAGS[last]:
-                raise UnknownRecord(f"tag {last} of {end - reader.position} bytes")
+                raise UnknownRecord(f"tag {last} has {end - reader.position} bytes")
         reader.position = end
     return tags
 

@@ -215,7 +215,7 @@ class TransactionShard(Shard[TransactionRecord]):
             return
         if number < self._connections.get(transactional_id, self._first_connection):
             self._context.counts.late_requests += 1
-            raise ProtocolError("a late request about a transaction, from a connection that was given up")
+            raise ProtocolError("late transaction request: the producer has used a newer connection")
         self._connections[transactional_id] = number
 
     # --- time
@@ -391,7 +391,7 @@ class TransactionShard(Shard[TransactionRecord]):
         transaction = self._transactions.get(transactional_id)
         if transaction is None:
             raise BrokerError(
-                ErrorCode.invalid_producer_id_mapping, "there is no such transactional id, or no longer"
+                ErrorCode.invalid_producer_id_mapping, "the transactional id does not exist, or has expired"
             )
         return transaction
 
@@ -401,11 +401,9 @@ class TransactionShard(Shard[TransactionRecord]):
             self._context.id_count >= max_count
             or self._context.id_characters >= max_count * USUAL_ID_CHARACTERS
         ):
-            raise BrokerError(ErrorCode.policy_violation, "there are too many transactional ids")
+            raise BrokerError(ErrorCode.policy_violation, "transactional.id.max.count is reached")
 
     def _check_room_to_hold(self, known: Transaction | None) -> None:
         is_counted = known is not None and known.is_held
         if not is_counted and self._context.held_count >= self._context.config[TRANSACTION_HELD_MAX_COUNT]:
-            raise BrokerError(
-                ErrorCode.policy_violation, "there are too many transactional ids that are held"
-            )
+            raise BrokerError(ErrorCode.policy_violation, "transaction.held.max.count is reached")

@@ -122,7 +122,7 @@ class Transaction:
             raise BrokerError(ErrorCode.concurrent_transactions)
         if self.state is TransactionState.ONGOING:
             if self.is_held and is_held:
-                raise BrokerError(ErrorCode.invalid_txn_state, "a transaction of it is held open")
+                raise BrokerError(ErrorCode.invalid_txn_state, "the transactional id has a held transaction")
             return self._fenced_off(asking, now_ms)
         if is_repeat and self.state is TransactionState.EMPTY:
             return self
@@ -275,8 +275,8 @@ def _bumped(producer: Identity) -> Identity:
 
 
 def _fenced() -> BrokerError:
-    return BrokerError(ErrorCode.producer_fenced, "a newer producer has this transactional id")
+    return BrokerError(ErrorCode.producer_fenced, "a newer producer uses this transactional id")
 
 
 def _wrong_state() -> BrokerError:
-    return BrokerError(ErrorCode.invalid_txn_state, "no transaction is open that could end so")
+    return BrokerError(ErrorCode.invalid_txn_state, "no open transaction can end this way")

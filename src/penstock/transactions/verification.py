@@ -47,12 +47,12 @@ class _Question:
 
 class Verifier:
     def __init__(
-        self, node_id: BrokerId, coordinator: TransactionCoordinator, links: BrokerLinks, log: Logger
+        self, node_id: BrokerId, coordinator: TransactionCoordinator, links: BrokerLinks, logger: Logger
     ) -> None:
         self._node_id = node_id
         self._coordinator = coordinator
         self._links = links
-        self._log = log
+        self._logger = logger
         self._batches: Batches[_Question] = Batches(self._ask)
 
     def vouches_for(
@@ -130,9 +130,9 @@ class Verifier:
                 for question in asked:
                     question.settle(codes[question.partition])
         except (OSError, PenstockError, TimeoutError) as error:
-            self._log.error_rarely("a coordinator could not be asked", error, coordinator=leader)
+            self._logger.error_rarely("transaction coordinator not reached", error, coordinator=leader)
         except Exception as error:  # noqa: BLE001 - whatever it is, producers must not wait for ever
-            self._log.error("asking a coordinator failed", error, coordinator=leader)
+            self._logger.error("verification of a transaction failed", error, coordinator=leader)
         finally:
             for question in questions:
                 question.settle(ErrorCode.coordinator_not_available)

@@ -122,7 +122,7 @@ class ClassicService:
             if member.classic is not None and member.member_id != request.member_id:
                 shared.intersection_update(name for name, _ in member.classic.protocols)
         if not shared:
-            message = "no assignor that all members of the classic protocol know"
+            message = "no assignor is supported by all members of the classic protocol"
             raise BrokerError(ErrorCode.inconsistent_group_protocol, message)
         return decode_subscription(request.protocols[0][1])
 

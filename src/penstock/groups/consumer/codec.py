@@ -27,7 +27,7 @@ _PRESENT = b"\x01"
 
 def _check_version(version: int) -> None:
     if version != 0:
-        raise ProtocolError(f"version {version} of a value")
+        raise ProtocolError(f"unknown value version {version}")
 
 
 def encode_consumer_group(value: ConsumerGroupValue) -> bytes:
@@ -148,7 +148,7 @@ def decode_current_assignment(reader: Reader, version: int) -> CurrentAssignment
     _check_version(version)
     member_epoch, previous_member_epoch, state = reader.int32(), reader.int32(), reader.int8()
     if state not in set(MemberState):
-        raise ProtocolError(f"state {state} of a member")
+        raise ProtocolError(f"unknown member state {state}")
     assigned, pending_revocation = _decode_assignment(reader), _decode_assignment(reader)
     reader.skip_tags()
     return CurrentAssignmentValue(

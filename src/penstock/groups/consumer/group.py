@@ -147,7 +147,7 @@ class ConsumerGroup:
             static = self.remembered.static_member(request.instance_id)
             if joins and static is not None and static.member_id != request.member_id:
                 if member is not None:
-                    message = f"{request.member_id} is another member already"
+                    message = f"member id {request.member_id} is in use by another member"
                     raise BrokerError(ErrorCode.invalid_request, message)
                 if static.classic is None and static.epoch != STATIC_LEAVE_EPOCH:
                     message = f"instance id {request.instance_id} is in use by another member"
@@ -158,17 +158,17 @@ class ConsumerGroup:
         if joins:
             return member
         if member is None:
-            raise BrokerError(ErrorCode.unknown_member_id, f"no member {request.member_id} in this group")
+            raise BrokerError(ErrorCode.unknown_member_id, f"member {request.member_id} is not in the group")
         self._check_epoch(member, request)
         return member
 
     def _static(self, request: ConsumerHeartbeat) -> ConsumerMember:
         member = self.remembered.static_member(request.instance_id or "")
         if member is None:
-            message = f"no member of instance id {request.instance_id} in this group"
+            message = f"instance id {request.instance_id} is not in the group"
             raise BrokerError(ErrorCode.unknown_member_id, message)
         if member.member_id != request.member_id:
-            message = f"instance id {request.instance_id} belongs to another member now"
+            message = f"instance id {request.instance_id} belongs to another member"
             raise BrokerError(ErrorCode.fenced_instance_id, message)
         return member
 
@@ -185,7 +185,9 @@ class ConsumerGroup:
             and is_within(request.owned, member.assigned)
         ):
             return
-        message = f"member epoch {request.member_epoch}, it is {member.epoch}: give up all partitions and join again"
+        message = (
+            f"member epoch is {member.epoch}, not {request.member_epoch}: revoke all partitions and rejoin"
+        )
         raise BrokerError(ErrorCode.fenced_member_epoch, message)
 
     def _replace(self, static: ConsumerMember, member_id: str) -> ConsumerMember:
@@ -198,7 +200,9 @@ class ConsumerGroup:
         else:
             known = self.remembered.members.get(request.member_id)
             if known is None:
-                raise BrokerError(ErrorCode.unknown_member_id, f"no member {request.member_id} in this group")
+                raise BrokerError(
+                    ErrorCode.unknown_member_id, f"member {request.member_id} is not in the group"
+                )
             member = known
         if request.member_epoch == STATIC_LEAVE_EPOCH and request.instance_id is not None:
             self._leave_for_now(member)
@@ -330,7 +334,7 @@ class ConsumerGroup:
             return
         member = self.remembered.members.get(member_id)
         if member is None:
-            raise BrokerError(ErrorCode.unknown_member_id, f"no member {member_id} in this group")
+            raise BrokerError(ErrorCode.unknown_member_id, f"member {member_id} is not in the group")
         self._check_generation(member, generation)
         if member.classic is not None:
             self._timers.heard_from(member, now_ms)
@@ -340,13 +344,13 @@ class ConsumerGroup:
             return
         member = self.remembered.members.get(member_id or NO_MEMBER)
         if member is None:
-            raise BrokerError(ErrorCode.unknown_member_id, f"no member {member_id} in this group")
+            raise BrokerError(ErrorCode.unknown_member_id, f"member {member_id} is not in the group")
         self._check_generation(member, member_epoch)
 
     def _check_generation(self, member: ConsumerMember, epoch: int) -> None:
         if epoch != member.epoch:
             code = ErrorCode.stale_member_epoch if member.classic is None else ErrorCode.illegal_generation
-            raise BrokerError(code, f"member epoch {epoch}, it is {member.epoch}")
+            raise BrokerError(code, f"member epoch is {member.epoch}, not {epoch}")
 
     @property
     def topics(self) -> frozenset[str]:

@@ -20,7 +20,7 @@ def check_heartbeat(request: ConsumerHeartbeat, settings: GroupSettings) -> None
     """
     if request.server_assignor is not None and request.server_assignor not in settings.assignors:
         known = ", ".join(sorted(settings.assignors))
-        message = f"server assignor {request.server_assignor} is not supported, but {known}"
+        message = f"server assignor {request.server_assignor} is not supported; use one of: {known}"
         raise BrokerError(ErrorCode.unsupported_assignor, message)
     if request.subscribed_regex:
         compile_regex(request.subscribed_regex)

@@ -25,7 +25,7 @@ _OPTIONS.max_mem = 1 << 20
 def compile_regex(pattern: str) -> Any:
     """Raise BrokerError for an invalid regular expression."""
     if len(pattern) > MAX_REGEX_CHARACTERS:
-        message = f"a regular expression of {len(pattern)} characters, {MAX_REGEX_CHARACTERS} are allowed"
+        message = f"the regular expression has {len(pattern)} characters; at most {MAX_REGEX_CHARACTERS} are allowed"
         raise BrokerError(ErrorCode.invalid_regular_expression, message)
     return _compile(pattern)
 
@@ -37,7 +37,7 @@ def _compile(pattern: str) -> Any:
     except re2.error as error:
         reason = error.args[0] if error.args else error
         text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
-        message = f"not a regular expression of RE2: {text}"
+        message = f"invalid RE2 regular expression: {text}"
         raise BrokerError(ErrorCode.invalid_regular_expression, message) from None
 
 

@@ -106,11 +106,11 @@ class ConsumerState:
         """Raise BrokerError if the group is full, or its descriptions with this member are too large."""
         before = 0 if member is None else said_bytes(member.value)
         if member is None and len(self.members) >= self._settings.max_size:
-            message = f"the group has its {self._settings.max_size} members"
+            message = f"the group has the maximum of {self._settings.max_size} members"
             raise BrokerError(ErrorCode.group_max_size_reached, message)
         size = said_bytes(value)
         if size > before and self.said_bytes + size - before > self._settings.max_metadata_bytes:
-            message = "the members of the group say more about themselves than is kept"
+            message = "the metadata of all members exceeds the maximum size"
             raise BrokerError(ErrorCode.group_max_size_reached, message)
 
     def static_member(self, instance_id: str) -> ConsumerMember | None:
