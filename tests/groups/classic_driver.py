@@ -1,4 +1,4 @@
-"""Plays the clients of one classic group by hand: a manual clock, a ticket for every request, every answer kept."""
+"""A driver of one classic group: a manual clock, a ticket for every request, and all responses."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Driver:
         return ticket
 
     def join(self, member_id: str = "", **options: Any) -> JoinResult:
-        """A join that is answered at once."""
+        """A join that gets its response at once."""
         return self.joined(self.ask_join(member_id, **options))
 
     def joined(self, ticket: Ticket) -> JoinResult:
@@ -157,7 +157,7 @@ class Driver:
         return ErrorCode.none
 
     def advance(self, by_ms: int) -> None:
-        """Time passes as the shard lets it: a tick at every deadline, none without one."""
+        """Advance the clock as a shard does: a tick at every deadline, and none without one."""
         end_ms = self.now_ms + by_ms
         while (due_ms := self.group.next_deadline_ms) is not None and due_ms <= end_ms:
             self.now_ms = max(self.now_ms, due_ms)
@@ -165,11 +165,11 @@ class Driver:
         self.now_ms = end_ms
 
     def restart(self) -> None:
-        """Another coordinator reads the group from its last record; sessions and tickets of the old one are gone."""
+        """Restore the group from its last record, as another coordinator does; sessions and tickets are gone."""
         self.group = ClassicGroup.restore("g", self.records[-1], self.settings, self.wall_ms, self.now_ms)
 
     def stable(self, members: int = 1, **options: Any) -> list[str]:
-        """So many members with one generation behind them; the first is the leader, each has its id as assignment."""
+        """Members after one generation; the first is the leader, and each has its member id as assignment."""
         tickets = [self.ask_join(**options) for _ in range(members)]
         return self.settle(tickets)
 

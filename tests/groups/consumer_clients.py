@@ -1,4 +1,6 @@
-"""Clients of a group for property tests, of both protocols: they do what real ones do, as late as real ones may."""
+"""Clients of both protocols for property tests: they behave as real clients do, with the delays that those
+may have.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ def assignment_of(owned: Pairs) -> Assignment:
 
 
 class World(Driver):
-    """A driver that keeps every answer until its client takes it, and only the newest record of each key."""
+    """A driver that keeps every response until its client takes it, and only the newest record of each key."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -65,7 +67,7 @@ class World(Driver):
         return answers
 
     def lose_last(self) -> None:
-        """The coordinator stops before its last step was committed."""
+        """Crash the coordinator before its last step is committed."""
         self.newest = dict(self.undo)
         self.log = list(self.newest.values())
         self.restart()
@@ -82,7 +84,7 @@ class World(Driver):
 
 
 class NewClient:
-    """Speaks ConsumerGroupHeartbeat. It takes at once what it is given, and takes its time to give up."""
+    """A client of ConsumerGroupHeartbeat. It takes assigned partitions at once, and delays revocations."""
 
     def __init__(
         self, world: World, topics: frozenset[str], regex: str | None, instance_id: str | None
@@ -182,7 +184,9 @@ class NewClient:
 
 
 class OldClient:
-    """Speaks the classic protocol: gives up everything before it joins (eager), or what it is told to (cooperative)."""
+    """A client of the classic protocol: revokes everything before it joins (eager), or what it is told to
+    (cooperative).
+    """
 
     def __init__(self, world: World, topics: frozenset[str], is_eager: bool) -> None:
         self.world = world
@@ -191,7 +195,7 @@ class OldClient:
         self.owned = NOTHING
         self.is_alive = True
         self.is_joined = False
-        """Whether it has a generation, and only has to report."""
+        """Whether the client has a generation and only sends heartbeats."""
         self.generation = self.newest_generation = -1
         self._is_eager = is_eager
         self._has_news = False
@@ -207,7 +211,7 @@ class OldClient:
         self._has_news = True
 
     def give_up(self) -> None:
-        """It did, when it was told."""
+        """Revocations happen when the client is told."""
 
     def send(self) -> None:
         if self.is_joined and not self._has_news:
@@ -245,7 +249,9 @@ class OldClient:
         self.world.take(self.world.group.sync(request, self._ticket, self.world.now_ms))
 
     def _decide(self, joined: JoinResult) -> dict[str, bytes]:
-        """As a leader: everybody keeps what it has and reads, what nobody has goes to the first who reads it."""
+        """Assign as a leader: members keep the partitions they have and read; free partitions go to the first
+        subscriber.
+        """
         image = self.world.image
         subscriptions = {member_id: decode_subscription(data) for member_id, _, data in joined.members}
         taken = {

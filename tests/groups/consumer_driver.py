@@ -1,4 +1,6 @@
-"""Plays the shard for one group by hand: a manual clock, an image of topics, a log that is read again after a step."""
+"""A driver of one group in place of the shard: a manual clock, an image of topics, a log that is replayed
+after a step.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,7 @@ def settings_of(**options: object) -> GroupSettings:
 
 
 def durable(group: ConsumerGroup) -> object:
-    """All that must survive a restart."""
+    """State that must survive a restart."""
     kept = group.remembered
     members = {
         member_id: (member.value, member.current) for member_id, member in sorted(kept.members.items())
@@ -204,10 +206,10 @@ class Driver:
         assert isinstance(result, LeaveResult)
         return result.errors
 
-    # Time, topics, restarts
+    # Time, topics and restarts
 
     def pass_ms(self, ms: int) -> None:
-        """Time passes, and every deadline in it is met when it comes."""
+        """Advance the clock and handle every deadline when it is due."""
         end_ms = self.now_ms + ms
         while (deadline_ms := self.group.next_deadline_ms) is not None and deadline_ms <= end_ms:
             self.now_ms = max(self.now_ms, deadline_ms)
@@ -226,7 +228,7 @@ class Driver:
         self.group = self.replayed()
 
     def replayed(self) -> ConsumerGroup | ClassicGroup:
-        """What the log says, read anew."""
+        """Restore the group from its log."""
         classic: ClassicGroupValue | None = None
         group = ConsumerGroup(GROUP, self.settings, self.wall_ms)
         for record in self.log:
@@ -275,7 +277,7 @@ class Driver:
         return named
 
     def settle(self, *member_ids: str) -> None:
-        """The members report truthfully until nothing changes any more."""
+        """Send truthful heartbeats of all members until nothing changes any more."""
         for _ in range(4 * len(member_ids) + 4):
             for member_id in member_ids:
                 member = self.consumer.remembered.members[member_id]

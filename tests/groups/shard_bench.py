@@ -1,4 +1,4 @@
-"""A shard on a real log, with a clock and a disk that do what the test says."""
+"""A shard on a real log, with a clock and a disk that the test controls."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SUBSCRIPTION = b"\0\0\0\0\0\x01\0\x06orders\xff\xff\xff\xff"
 
 
 class HeldThreads:
-    """Flushes wait until the test lets them; everything else happens at once."""
+    """Threads whose flushes wait until the test releases them; other work runs at once."""
 
     def __init__(self) -> None:
         self._held: list[tuple[Callable[[], object], asyncio.Future[object]]] = []
@@ -60,7 +60,7 @@ class HeldThreads:
     def close(self) -> None: ...
 
     async def flush(self) -> None:
-        """Let everything appended so far reach the disk."""
+        """Let all appended records reach the disk."""
         await turns()
         while self._held:
             work, future = self._held.pop(0)
@@ -72,7 +72,7 @@ class HeldThreads:
 
 
 class Disk(RealDisk):
-    """One whose syncs can be made to fail."""
+    """A disk whose syncs can be made to fail."""
 
     fails = False
 
@@ -83,7 +83,7 @@ class Disk(RealDisk):
 
 
 class Bench:
-    """Also what its shards share."""
+    """A shard with its context."""
 
     def __init__(self, directory: Path, **settings: str) -> None:
         self.clock = ManualClock()
@@ -124,13 +124,13 @@ class Bench:
 
     @property
     def batches(self) -> list[int]:
-        """How many records each batch of the log has."""
+        """Number of records in each batch of the log."""
         log = self.replica.log
         content = log.read(Offset(0), 10**6, below=log.log_end_offset, at_least_one=True, wait=True).read()
         return [header.record_count for header, _ in read_batches(memoryview(content))]
 
     async def flushed(self, work: Awaitable[T]) -> T:
-        """What comes of it, flushing as long as it takes."""
+        """Return the result of the work, with flushes until it is done."""
         task = asyncio.ensure_future(work)
         await self.threads.flush()
         return await task
@@ -139,7 +139,7 @@ class Bench:
         await self.shard.commit(group, outside(offset, partition, at_ms=self.wall_ms()))
 
     async def join_group(self, group: str = "g", member_id: str = "m1") -> int:
-        """A member alone in its group, with its assignment; the generation."""
+        """Join as the only member of a group, and sync; returns the generation."""
         self.config = BrokerConfig({**self.config.static, "group.initial.rebalance.delay.ms": "0"})
         self.settings.update(self.config, {})
         first = asyncio.ensure_future(self.shard.join(group, join_request(new_member_id=member_id)))
@@ -159,7 +159,7 @@ def topic(name: str, topic_id: TopicId, partitions: int = 2) -> TopicImage:
 def outside(
     offset: int, partition: TopicPartition = P0, topic_id: TopicId = ORDERS, at_ms: int = 1
 ) -> OffsetCommit:
-    """A commit from someone who is in no group."""
+    """A commit by a client outside of any group."""
     return OffsetCommit("", None, -1, {partition: CommittedOffset(offset, -1, "", topic_id, at_ms)})
 
 
@@ -181,6 +181,6 @@ def join_request(member_id: str = "", new_member_id: str = "m1", **changes: obje
 
 
 async def turns() -> None:
-    """Let the loop run until nothing more happens by itself."""
+    """Run the loop until no more callbacks are scheduled."""
     for _ in range(20):
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""The assignors of the new protocol, on what members may ask for."""
+"""Assignors of the consumer protocol, with random members and subscriptions."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def sizes(assigned: dict[str, Assignment]) -> dict[str, int]:
 
 
 def moved(before: dict[str, Assignment], after: dict[str, Assignment]) -> int:
-    """How many partitions of members that are still there went to another."""
+    """Number of partitions that moved between members that are still in the group."""
     return sum(len(pairs(before[member_id]) - pairs(after[member_id])) for member_id in before.keys() & after)
 
 
@@ -122,7 +122,7 @@ def test_uniform_moves_only_what_balance_needs(
     check_complete(second, changed, partition_counts)
     quota, extra = divmod(sum(counts_read.values()), len(changed))
     loads = sorted((len(pairs(first[member_id])) for member_id in readers.keys() - gone), reverse=True)
-    # Whoever has more than its share gives up the rest, and no more: `extra` of them may keep one more.
+    # A member above its share gives up the rest and no more: `extra` of them may keep one more.
     needed = sum(max(load - quota - (place < extra), 0) for place, load in enumerate(loads))
     assert moved(first, second) == needed
 
@@ -135,7 +135,7 @@ def test_uniform_gives_the_partitions_of_who_left_to_others_and_moves_little_els
     gone = data.draw(st.sampled_from(sorted(before)))
     after = {member_id: reader for member_id, reader in before.items() if member_id != gone}
     second = assign_uniform(after, read(after, partition_counts), first)
-    # A chain of moves may follow each partition that found a new owner, through each other member once at most.
+    # A chain of moves may follow each reassigned partition, through each other member at most once.
     assert moved(first, second) <= len(pairs(first[gone])) * max(len(after) - 1, 0)
 
 

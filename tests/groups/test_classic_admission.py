@@ -1,4 +1,4 @@
-"""Two-step member ids, and the limits of a classic group: members, bytes."""
+"""Member ids in two steps, and the limits of a classic group in members and bytes."""
 
 from __future__ import annotations
 

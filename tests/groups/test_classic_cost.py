@@ -1,4 +1,4 @@
-"""What requests to a large classic group cost: nothing that grows with its members, unless all of them are answered."""
+"""Cost of requests to a large classic group: independent of its size, unless all members get a response."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MEMBERS = 300
 
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Grows by one whenever somebody goes through all members."""
+    """Counts iterations over all members."""
     walks: list[int] = []
     walk = ClassicMembers.__iter__
 

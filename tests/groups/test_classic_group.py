@@ -1,4 +1,4 @@
-"""Classic groups: signs of life, leaving, offsets, what others see, and a coordinator's restart."""
+"""Classic groups: heartbeats, leaving, offsets, descriptions, and restarts of the coordinator."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def test_a_group_whose_members_cannot_be_understood_may_read_anything(options: d
     assert not group.group.reads("a")
 
 
-# What others see
+# Descriptions
 
 
 def test_metadata_and_assignments_are_described_only_while_they_hold() -> None:
@@ -294,7 +294,7 @@ def test_a_group_that_was_given_up_answers_that_it_is_not_here() -> None:
     assert refusal.value.code is ErrorCode.group_id_not_found
 
 
-# A coordinator's restart
+# Restarts of the coordinator
 
 
 def test_after_a_restart_members_go_on_without_a_rebalance() -> None:

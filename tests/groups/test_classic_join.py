@@ -1,4 +1,4 @@
-"""JoinGroup of classic groups: who is let in, when a join is answered, and with what."""
+"""JoinGroup of classic groups: which members are admitted, and when and how a join gets its response."""
 
 from __future__ import annotations
 

@@ -1,16 +1,18 @@
 """Classic groups under random interleavings of clients, time, lost coordinators and refused appends.
 
-What must hold, whatever happens:
+Invariants:
 
-1. Within a generation a partition has one owner at most: over all answers to SyncGroup, also over restarts.
-2. Generations never go back: an answer never names one that is older than any answered by the same coordinator, nor,
-   over restarts, than any for which an assignment was answered. (A generation that was joined and never assigned may be
-   counted again after a restart: nobody owns anything in it.)
-3. A ticket is answered once, and once at most; none is left over when all is quiet.
-4. No member is lost: once inputs stop and the living behave, the group is Stable within bounded time, its members are
-   exactly the living clients, and each holds the assignment that its leader gave it.
-5. What is counted equals a recount; whoever could be waited for forever has a deadline; whoever is gone has none.
-6. What DescribeGroups shows is what the members were told.
+1. Within a generation a partition has at most one owner, over all responses to SyncGroup and over
+restarts.
+2. Generations never decrease: a response never has an older generation than any response of the same
+coordinator, nor, over restarts, than any generation with a returned assignment. (A generation that was
+joined and never assigned may be reused after a restart: it has no owners.)
+3. Every ticket gets at most one response; none is left when the group is quiet.
+4. No member is lost: once inputs stop and the living clients behave, the group is Stable within bounded
+time, its members are exactly the living clients, and each has the assignment of its leader.
+5. Totals equal a recount; every member that the group could wait for has a deadline, and removed members
+have none.
+6. DescribeGroups shows what the members were told.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ PARTITIONS = 7
 MAX_SIZE = 6
 QUIET_STEP_MS = 500
 QUIET_WITHIN_MS = 400_000
-"""A new client that died while it waited is the slowest: five minutes, then a rebalance or two."""
+"""Bound for a new client that died while it waited: five minutes, then a rebalance or two."""
 
 INSTANCE_IDS = st.sampled_from([None, "i", "j"])
 RETRY = (ErrorCode.rebalance_in_progress, ErrorCode.illegal_generation, ErrorCode.coordinator_not_available)
@@ -69,7 +71,7 @@ class Client:
     member_id: str = ""
     generation: int = -1
     wants: str = "join"
-    """What it does next: join, sync, or heartbeat."""
+    """Next action of the client: join, sync or heartbeat."""
     ticket: int | None = None
     lead: JoinResult | None = None
     assignment: bytes | None = None
@@ -131,7 +133,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
     def living(self) -> int:
         return sum(client.is_alive for client in self.all)
 
-    # What clients do
+    # Actions of clients
 
     @rule(
         target=clients,
@@ -153,7 +155,8 @@ class ClassicGroupMachine(RuleBasedStateMachine):
     ) -> Any:
         if self.living >= MAX_SIZE + 2:
             return multiple()
-        # Both are supported by all: only the one in use survives a restart, and others would not be let in after it.
+        # All clients support both: only the selected protocol survives a restart, and others would be refused
+        # after it.
         protocols = (("range", b"0"), ("sticky", b"0"))
         client = Client(
             len(self.all),
@@ -181,7 +184,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
 
     @rule(rounds=st.integers(1, 5))
     def followers_behave(self, rounds: int) -> None:
-        """Everybody waits for the one who leads."""
+        """Let all clients but the leader act, so that they wait for it."""
         for _ in range(rounds):
             leader = self.group.saved().leader
             for client in self.all:
@@ -195,7 +198,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
 
     @rule(client=clients)
     def asks_again(self, client: Client) -> None:
-        """Its connection broke: what it waited for, it asks for on another one."""
+        """Repeat the waiting request over another connection, after the first one broke."""
         if client.is_alive and client.ticket is not None:
             client.ticket = None
             self.act(client)
@@ -218,7 +221,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
 
     @rule(target=clients, client=consumes(clients), old_lives=st.booleans())
     def starts_again(self, client: Client, old_lives: bool) -> Any:
-        """A static client comes back without its id, its former self perhaps still there."""
+        """Join as a static client without its member id, perhaps while its previous instance still runs."""
         if client.instance_id is None or not client.is_alive:
             return client
         client.is_alive = old_lives
@@ -267,7 +270,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
             self.group.heartbeat(member_id, client.instance_id, generation, self.now_ms) is not ErrorCode.none
         )
 
-    # What happens to them
+    # Faults
 
     @rule(ms=st.sampled_from([1, 500, 1_000, 1_000, 2_000, 9_000]))
     def time_passes(self, ms: int) -> None:
@@ -299,7 +302,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         for ticket, answer in farewell.answers:
             self.deliver(ticket, answer)
 
-    # How a client speaks
+    # Requests of a client
 
     def ticket(self, client: Client | None) -> int:
         ticket = next(self.tickets)
@@ -391,7 +394,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         else:
             assert error in RETRY or error is ErrorCode.member_id_required, error
 
-    # What must hold
+    # Invariants
 
     def check_generation(self, generation: int) -> None:
         assert generation >= self.answered_generation
@@ -494,7 +497,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
 
 
 def assign(member_ids: list[str]) -> dict[str, bytes]:
-    """Round robin."""
+    """Assign round robin."""
     ordered = sorted(member_ids)
     return {
         member_id: bytes(range(place, PARTITIONS, len(ordered))) for place, member_id in enumerate(ordered)

@@ -1,4 +1,4 @@
-"""Static members of classic groups (KIP-345, KIP-814): a restart without a rebalance, and fencing."""
+"""Static members of classic groups (KIP-345, KIP-814): restarts without a rebalance, and fencing."""
 
 from __future__ import annotations
 

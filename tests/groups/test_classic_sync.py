@@ -1,4 +1,4 @@
-"""SyncGroup of classic groups: who gets which assignment, and who is refused."""
+"""SyncGroup of classic groups: assignments, waits and refusals."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.groups.group import GroupState
 
 
 def joined(group: Driver, members: int, **options: object) -> list[str]:
-    """So many members that have joined and not synced; the first is the leader."""
+    """Members that have joined and not synced; the first is the leader."""
     tickets = [group.ask_join(**options) for _ in range(members)]  # type: ignore[arg-type]
     group.advance(members * DELAY_MS)
     assert group.state is GroupState.COMPLETING_REBALANCE

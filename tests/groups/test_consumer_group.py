@@ -1,4 +1,4 @@
-"""Groups of the new protocol towards members that speak it."""
+"""Consumer groups (KIP-848) with members of the consumer protocol."""
 
 from __future__ import annotations
 
@@ -609,7 +609,7 @@ def test_a_commit_is_no_sign_of_life_of_a_member_of_the_new_protocol(driver: Dri
     assert driver.group.is_empty
 
 
-# What others see
+# Descriptions
 
 
 def test_a_description_tells_what_members_have_and_shall_have(driver: Driver) -> None:

@@ -1,13 +1,16 @@
-"""Random lives of a group: clients of both protocols, lost answers, topics that change, coordinators that restart.
+"""Random histories of a group: clients of both protocols, lost responses, changing topics, restarting
+coordinators.
 
-What must hold:
+Invariants:
 
-1. One owner: no two members own the same partition, by what they were told and have not given up; and no partition is
-   assigned to, or being given up by, two members.
-2. Epochs of the group never go back while it has members, not even when it changes its kind; nor do those members see.
+1. One owner: no two members own the same partition, by the assignments they received and have not revoked;
+no partition is assigned to, or being revoked by, two members.
+2. Epochs of the group, and those that members see, never decrease while it has members, even over
+conversions.
 3. No lost member: only leaving, replacement and timeouts end a membership.
-4. What a restart finds in the log is what was there before it.
-5. Liveness: when it is quiet, all members come to the target within a bounded time, and all partitions are owned.
+4. A restart restores the state from the log.
+5. Liveness: without further events, all members reach the target within a bounded time, and all partitions
+are owned.
 """
 
 from __future__ import annotations
@@ -52,7 +55,7 @@ class GroupMachine(RuleBasedStateMachine):
     def begin(self, topics: frozenset[str]) -> None:
         self.clients.append(NewClient(self.world, topics, None, None))
 
-    # Clients come and go
+    # Clients
 
     @precondition(lambda self: len(self.clients) < MAX_CLIENTS)
     @rule(topics=subscriptions, regex=regexes, instance=st.none() | st.sampled_from(["i", "j"]))
@@ -78,7 +81,7 @@ class GroupMachine(RuleBasedStateMachine):
     def crash(self, place: int) -> None:
         self.clients.remove(self.client(place))
 
-    # Requests and answers
+    # Requests and responses
 
     @precondition(lambda self: self.clients)
     @rule(place=places)
@@ -118,7 +121,7 @@ class GroupMachine(RuleBasedStateMachine):
     def subscribe(self, place: int, topics: frozenset[str], regex: str | None) -> None:
         self.client(place).subscribe(topics, regex)
 
-    # Topics, time, coordinators
+    # Topics, time and coordinators
 
     @rule(name=st.sampled_from(NAMES), more=st.integers(1, 2))
     def grow(self, name: str, more: int) -> None:
@@ -142,7 +145,7 @@ class GroupMachine(RuleBasedStateMachine):
     def restart(self) -> None:
         self.world.restart()
         if isinstance(self.world.group, ClassicGroup):
-            # A classic group remembers its members and generation when their leader has decided.
+            # A classic group records its members and generation when their leader has assigned.
             self.epoch = self.epoch_now()
             self.may_go |= set(self.members)
         for client in self.clients:
@@ -154,7 +157,7 @@ class GroupMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.clients)
     @rule(place=places)
     def stop_before_commit(self, place: int) -> None:
-        """The coordinator stops when a request changed its state and before that was committed."""
+        """Crash the coordinator after a request changed its state and before the records were committed."""
         client = self.client(place)
         if client.is_waiting or (isinstance(client, OldClient) and client.is_joined):
             return
@@ -184,7 +187,7 @@ class GroupMachine(RuleBasedStateMachine):
     def bury(self) -> None:
         self.clients = [client for client in self.clients if client.is_alive]
 
-    # What must hold
+    # Invariants
 
     def epoch_now(self) -> int:
         group = self.world.group
@@ -238,7 +241,7 @@ class GroupMachine(RuleBasedStateMachine):
             assert durable(replayed) == durable(group)
 
     def teardown(self) -> None:
-        """It becomes quiet."""
+        """Run without further events."""
         self.keep_one_of_each_instance()
         self.let_quiet_time_pass(QUIET_ROUNDS)
         self.check_all_is_settled()
@@ -253,7 +256,7 @@ class GroupMachine(RuleBasedStateMachine):
         for turn in range(rounds):
             for client in self.clients:
                 if turn == rounds // 2 and isinstance(self.world.group, ClassicGroup):
-                    client.subscribe(client.topics, None)  # leaders notice by themselves that topics changed
+                    client.subscribe(client.topics, None)  # leaders notice changed topics by themselves
                 for _ in range(3):
                     if not client.is_waiting:
                         client.send()

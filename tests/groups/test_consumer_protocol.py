@@ -1,4 +1,4 @@
-"""The bytes that consumers exchange through a classic group."""
+"""Bytes that consumers exchange through a classic group."""
 
 from __future__ import annotations
 

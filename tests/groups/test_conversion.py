@@ -1,4 +1,4 @@
-"""Groups that change between the classic and the new protocol, and classic members in a group of the new one."""
+"""Conversion of groups between the classic and the consumer protocol, and classic members of consumer groups."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def classic(driver: Driver, *assignments: dict[str, set[int]], **options: Any) -
     member_ids = [f"c{number}" for number in range(len(assignments))]
     for member_id in member_ids:
         driver.ask_classic_join("", new_member_id=member_id, **options)
-    for member_id in member_ids[:-1]:  # they come back, for whoever came last
+    for member_id in member_ids[:-1]:  # all rejoin for the newest member
         driver.ask_classic_join(member_id, **options)
     saved = driver.group.saved()
     assert saved.leader is not None
@@ -119,7 +119,7 @@ def test_members_that_wait_for_a_rebalance_are_sent_back_by_the_upgrade(driver: 
 
 
 def test_what_members_own_counts_when_a_rebalance_was_broken_off(driver: Driver) -> None:
-    """A classic group forgets its assignments then; the members go on reading until they are told otherwise."""
+    """A classic group drops its assignments then; the members keep reading until they are told otherwise."""
     classic(driver, {"foo": set(range(6))})
     driver.ask_classic_join("", new_member_id="c1")
     driver.ask_classic_join("c0", owned={"foo": range(6)})
@@ -241,7 +241,7 @@ def test_a_static_member_goes_back_to_the_classic_protocol_and_the_group_with_it
     assert driver.group.kind is GroupKind.CLASSIC
 
 
-# Classic members in a group of the new kind
+# Classic members of a consumer group
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The coordinator inside a whole broker: its topic, its shards coming and going, restarts, and disks that refuse."""
+"""The coordinator inside a whole broker: its topic, its shards, restarts, and disks that refuse writes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ P0 = TopicPartition("orders", 0)
 
 @asynccontextmanager
 async def serving(directory: Path, **settings: str) -> AsyncIterator[Harness]:
-    """A broker on the directory, from start to clean stop; `orders` is there."""
+    """A broker on the directory, from start to clean stop, with the topic `orders`."""
     given = {name.replace("_", "."): value for name, value in settings.items()}
     config = BrokerConfig(
         {
@@ -378,7 +378,7 @@ async def test_lag_metric_counts_partitions_without_a_commit(tmp_path: Path) -> 
         ]
 
 
-# --- the topic itself is nobody else's
+# --- protection of the internal topic
 
 
 async def test_clients_cannot_change_the_topic(tmp_path: Path) -> None:

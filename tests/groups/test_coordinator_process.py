@@ -1,4 +1,4 @@
-"""What a consumer was told is committed is there after `kill -9`."""
+"""Acknowledged offset commits survive `kill -9`."""
 
 from __future__ import annotations
 

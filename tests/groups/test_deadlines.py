@@ -1,4 +1,4 @@
-"""Deadlines that are mostly moved: each fires once, when it is due, and what was moved takes no memory."""
+"""Deadlines that are mostly postponed: each fires once, when it is due, and postponed ones take no memory."""
 
 from __future__ import annotations
 

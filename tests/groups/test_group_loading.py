@@ -1,4 +1,4 @@
-"""Reading a shard from its log: what counts, what is passed over, and what damage costs."""
+"""Loading a shard from its log: applied records, unknown records, and damage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A shard of groups while fewer replicas of its log are in sync than `min.insync.replicas`."""
+"""A shard of groups whose log is under min ISR."""
 
 from __future__ import annotations
 

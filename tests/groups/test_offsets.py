@@ -1,4 +1,4 @@
-"""Committed offsets: whose they are, when they are seen, and when they are forgotten."""
+"""Committed offsets: ownership, visibility and expiry."""
 
 from __future__ import annotations
 

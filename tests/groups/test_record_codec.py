@@ -1,4 +1,4 @@
-"""The records of groups as bytes: Kafka's layout to the byte, every record back as it was, and nothing crashes it."""
+"""Codec of group records: Kafka's layout to the byte, round trips, and malformed bytes."""
 
 from __future__ import annotations
 

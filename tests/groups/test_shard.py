@@ -1,4 +1,4 @@
-"""A shard: what is committed before what, who is told what when the log refuses, and what is there after a reload."""
+"""A shard of groups: order of commits and responses, refused appends, and reloads."""
 
 from __future__ import annotations
 
@@ -166,7 +166,9 @@ def test_commit_from_outside_makes_a_group_and_one_of_a_member_does_not(run: Run
 
 
 def test_one_that_names_itself_without_a_generation_is_from_outside(run: Run) -> None:
-    """A consumer of the new protocol that assigns partitions by hand: it has an id of its own, and joins nothing."""
+    """A consumer of the consumer protocol that assigns partitions by hand: it has a member id and joins no
+    group.
+    """
 
     async def scenario(bench: Bench) -> None:
         assert bench.shard.fetch_offsets("g", "m1", -1, [P0]) == {}
@@ -282,7 +284,7 @@ def consumer_heartbeat(epoch: int) -> ConsumerHeartbeat:
     )
 
 
-# --- when the log refuses
+# --- refused appends
 
 
 def test_refused_step_closes_the_shard_and_reading_it_again_gives_what_was_committed(run: Run) -> None:
@@ -373,7 +375,7 @@ def test_failed_fsync_is_told_to_all_who_wait_and_to_all_after(run: Run) -> None
     run(scenario)
 
 
-# --- forgetting
+# --- deletion and expiry
 
 
 def test_deleted_group_stays_deleted_with_its_offsets(run: Run) -> None:

@@ -1,4 +1,6 @@
-"""Offsets in transactions: seen after the marker, unstable before, fenced by generation, the same when read again."""
+"""Offsets in transactions: visible after the marker, unstable before, fenced by generation, restored by a
+reload.
+"""
 
 from __future__ import annotations
 
@@ -164,7 +166,7 @@ def test_a_member_of_an_older_generation_commits_no_offsets(tmp_path: Path) -> N
 
 
 def test_a_client_that_does_not_say_who_it_is_may_commit(tmp_path: Path) -> None:
-    """As all did before version 3 of the request."""
+    """Clients before version 3 of the request send no member."""
 
     async def scenario(stage: Stage) -> None:
         await stage.bench.join_group()
@@ -196,7 +198,7 @@ def test_who_may_commit_is_asked_when_the_coordinator_has_answered(tmp_path: Pat
 
 
 def test_late_offsets_do_not_take_the_place_of_newer_ones(tmp_path: Path) -> None:
-    """They were on their way while the producer sent them again, and then others, over a newer connection."""
+    """The offsets were delayed while the producer sent them again, and later ones, over a newer connection."""
 
     async def scenario(stage: Stage) -> None:
         await stage.commit(10, connection=2)
@@ -291,7 +293,7 @@ def test_an_offset_does_not_expire_while_a_transaction_may_commit_it_anew(tmp_pa
 
 
 def test_records_of_groups_are_not_overtaken(tmp_path: Path) -> None:
-    """What was decided in the same turn is in the log first."""
+    """Records of the same turn that were decided earlier come first in the log."""
 
     async def scenario(stage: Stage) -> None:
         await stage.commit(1)

@@ -1,4 +1,6 @@
-"""Shards of a coordinator: when each is loaded, what is answered before, and when a shard is loaded again."""
+"""Loading of a coordinator's shards: when each is loaded, which errors requests get before, and when a shard
+is loaded again.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ EPOCH = LeaderEpoch(4)
 
 
 class FakeReplica:
-    """A leader's replica whose log has `end` records, of which `committed` are below the high watermark."""
+    """Replica of a leader whose log ends at `end`; `commit` raises its high watermark to the end."""
 
     def __init__(self, index: int, end: int = 0) -> None:
         self.name = TopicPartition(TOPIC, index)

@@ -1,4 +1,4 @@
-"""A shard whose log and markers do what the test says: appends are committed, lost or refused one by one."""
+"""A shard whose log and markers the test controls: appends are committed, lost or refused one by one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Done = Callable[[BrokerError | None], None]
 
 
 class FakeLog:
-    """Where records go; what is appended waits until it is committed or lost. Stands in for an `Appender`."""
+    """A stand-in for `Appender` whose records wait until the test commits or loses them."""
 
     def __init__(self, records: Sequence[tuple[bytes, bytes | None]], leader_epoch: int) -> None:
         self.committed = list(records)
@@ -49,7 +49,7 @@ class FakeLog:
             done(None)
 
     def append_collected(self) -> None:
-        """It is all in the log already."""
+        """Nothing to do: records are in the log already."""
 
     def check_replicas(self) -> None:
         if self.replica.is_under_min_insync:
@@ -87,7 +87,7 @@ class FakeTimers:
 
 
 class Bench:
-    """The surroundings of one shard, which may be started again on what its log has."""
+    """The context of one shard, which can be restarted from its log."""
 
     def __init__(self, **settings: str) -> None:
         self.config = BrokerConfig({name.replace("_", "."): value for name, value in settings.items()})
@@ -97,7 +97,7 @@ class Bench:
         self.wall = START_MS
         self.endings: list[Ending] = []
         self.markers: list[tuple[TopicPartition, Marker]] = []
-        """As they were written to partitions, by whichever coordinator."""
+        """Markers as they were written to partitions, by any coordinator."""
         self.lost_shards: list[Shard[Any]] = []
         self._next_id = 100
         self._epoch = 0
@@ -119,14 +119,14 @@ class Bench:
             self.shard.apply(decode_record(key, value))
 
     def crash(self, *, keep: int | None = None) -> None:
-        """What was appended and not committed may be there afterwards or not: `keep` says how much of it."""
+        """Restart the coordinator; `keep` is the number of uncommitted batches that survive."""
         records = self.log.committed + [
             encode_record(record) for batch, _ in self.log.waiting[: keep or 0] for record in batch
         ]
         self.shard.close(ErrorCode.not_coordinator)
         self.start(records)
 
-    # --- what the shard asks for
+    # --- the context of the shard
 
     @property
     def id_count(self) -> int:
@@ -155,14 +155,14 @@ class Bench:
     def lost(self, shard: Shard[Any]) -> None:
         self.lost_shards.append(shard)
 
-    # --- what tests do
+    # --- actions of tests
 
     def advance(self, ms: int) -> None:
         self.wall += ms
         self.fake_timers.ms += ms
 
     def fire(self) -> None:
-        """Everything that is due."""
+        """Fire all due deadlines."""
         due = [key for key, due_ms in self.fake_timers.due.items() if due_ms <= self.fake_timers.ms]
         for key in due:
             del self.fake_timers.due[key]
@@ -179,14 +179,14 @@ class Bench:
                 self.write_marker(ending, partition)
 
     async def settle(self, work: Awaitable[T]) -> T:
-        """The outcome of a request, while the log commits and markers are written."""
+        """Return the outcome of a request while the log commits and markers are written."""
         task = asyncio.ensure_future(work)
         while not task.done():
             await self.rest()
         return await task
 
     async def rest(self) -> None:
-        """Let everything come to its end."""
+        """Commit and write markers until nothing is left to do."""
         await turns()
         while self.log.waiting or any(ending.left and not ending.is_abandoned for ending in self.endings):
             if self.log.waiting:

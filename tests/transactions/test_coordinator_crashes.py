@@ -1,7 +1,7 @@
-"""A coordinator that dies in the middle of ending a transaction, at every point there is (T32).
+"""A coordinator that crashes while it ends a transaction, at every point (fault T32).
 
-Each record and each marker is a step; after each the coordinator may die, and what was appended last may have been
-kept or lost. Another one goes on from the log.
+Each record and each marker is a step; after each the coordinator may crash, and the last append may
+survive or be lost. Another coordinator resumes from the log.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from penstock.errors import BrokerError
 from penstock.transactions.transaction import VERSION_1, VERSION_2, Identity, TransactionState
 
 STEPS_AT_MOST = 12
-"""Opening (1), the decision (1), two markers, the completion (1), and a few in which nothing is left to do."""
+"""Number of steps: opening (1), the decision (1), two markers, the completion (1), and a few without work."""
 
 
 async def ended_until_step(bench: Bench, producer: Identity, commit: bool, version: int, steps: int) -> bool:
-    """Open a transaction and end it, in so many steps; whether its producer was told that it has ended."""
+    """Open a transaction and end it, in this many steps; returns whether its producer got the response of the
+    end.
+    """
     adding = asyncio.ensure_future(bench.shard.add_partitions("t", producer, [P0, P1], version))
     ending: asyncio.Future[Identity] | None = None
     for _ in range(steps):
@@ -59,7 +61,7 @@ async def test_outcome_is_the_same_in_all_partitions_wherever_it_dies(
     decided = bench.shard.transactions["t"].state not in (TransactionState.EMPTY, TransactionState.ONGOING)
     assert decided or not told
     bench.advance(60_000)
-    bench.fire()  # what is still open has a producer that is gone
+    bench.fire()  # open transactions belong to a producer that is gone
     await bench.rest()
     found = outcomes(bench)
     state = bench.shard.transactions["t"].state
@@ -83,7 +85,7 @@ async def test_producer_that_repeats_its_commit_gets_it_and_goes_on(
     await ended_until_step(bench, producer, True, version, steps)
     bench.crash(keep=keep)
     if bench.shard.transactions["t"].state is TransactionState.EMPTY:
-        await bench.add(producer, version=version)  # it had not been told that they are in
+        await bench.add(producer, version=version)  # the producer got no response to the added partitions
     following = await bench.end(producer, version=version)
     assert following == (producer if version == VERSION_1 else (producer.producer_id, 1))
     await bench.rest()

@@ -1,7 +1,9 @@
-"""Producers, zombies among them, a coordinator that crashes, markers in any order: transactions stay whole.
+"""Model of transactions with zombies, a crashing coordinator and markers in any order: transactions stay
+atomic.
 
-Partitions are modelled as they must behave: a batch only in a transaction that the coordinator vouches for, epochs only
-upwards, a marker ends what is open. What a producer was told is what happens in every partition; nothing stays open.
+Partitions are modelled by their contract: a batch only in a verified transaction, increasing epochs, and a
+marker that ends an open transaction. The response to a producer is the outcome in every partition; no
+transaction stays open.
 """
 
 from __future__ import annotations
@@ -22,13 +24,13 @@ from penstock.transactions.endings import Ending
 from penstock.transactions.transaction import NOBODY, VERSION_1, VERSION_2, Identity, TransactionState
 
 numbers = st.integers(0, 1)
-"""Two producers, of which one may be a zombie."""
+"""Number of producers; one of the two may be a zombie."""
 mostly = st.sampled_from([True, True, True, False])
 
 
 @dataclass
 class Written:
-    """What one producer wrote in one transaction."""
+    """Records that one producer wrote in one transaction."""
 
     commit_told: bool | None = None
     outcomes: dict[TopicPartition, bool] = field(default_factory=dict)
@@ -77,7 +79,7 @@ class Transactions(RuleBasedStateMachine):
             self.producers.append(Producer(version))
 
     def do(self, work: Callable[[], object]) -> None:
-        """On the loop, and whatever follows at once."""
+        """Run on the loop, with all callbacks that follow at once."""
 
         async def body() -> None:
             work()
@@ -93,7 +95,7 @@ class Transactions(RuleBasedStateMachine):
         self.do(ask)
 
     def answer_of(self, producer: Producer) -> object:
-        """What came of its request: an answer, a BrokerError, or None where it is not known."""
+        """Outcome of a request: a result, a BrokerError, or None if unknown."""
         request, producer.request = producer.request, None
         assert request is not None
         if not request.done():
@@ -113,7 +115,7 @@ class Transactions(RuleBasedStateMachine):
 
     @rule(number=numbers, version=st.sampled_from([VERSION_1, VERSION_2]))
     def init(self, number: int, version: int) -> None:
-        """A process starts, perhaps while another one still runs."""
+        """Start a producer process, perhaps while another one still runs."""
         producer = self.producers[number] = Producer(version)
         self.next_transaction(producer)
         self.ask(producer, self.bench.shard.init_producer_id("t", NOBODY, 60_000, False))
@@ -150,7 +152,7 @@ class Transactions(RuleBasedStateMachine):
         if producer.identity == NOBODY or not producer.written.partitions:
             return
         if producer.ends and producer.ends[-1][0] == producer.identity and producer.version == VERSION_2:
-            commit = producer.ends[-1][1]  # a repeat
+            commit = producer.ends[-1][1]  # a repeated request
         producer.ends.append((producer.identity, commit, producer.written))
         self.ask(producer, self.bench.shard.end("t", producer.identity, commit, producer.version))
         if commits:
@@ -169,14 +171,14 @@ class Transactions(RuleBasedStateMachine):
             if producer.version == VERSION_1:
                 self.give_up(
                     producer
-                )  # what it would send next is told apart by connections, which are not here
+                )  # its next requests would be recognised by connections, which this model leaves out
 
     def give_up(self, producer: Producer) -> None:
         producer.identity = NOBODY
 
     @rule(number=numbers, place=st.integers(0, 20))
     def late_end(self, number: int, place: int) -> None:
-        """An end of version 2 that was on its way for long."""
+        """Send a delayed EndTxn of version 2."""
         producer = self.producers[number]
         if producer.version == VERSION_2 and producer.ends:
             identity, commit, written = producer.ends[place % len(producer.ends)]
@@ -217,7 +219,7 @@ class Transactions(RuleBasedStateMachine):
         self.bench.advance(ms)
         self.do(self.bench.fire)
 
-    # --- what must hold
+    # --- invariants
 
     def teardown(self) -> None:
         if not hasattr(self, "bench"):

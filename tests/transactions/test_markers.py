@@ -1,4 +1,4 @@
-"""Markers on their way: to each leader, again until it is written, and not for topics that are gone."""
+"""Writing markers: to each leader, with retries, and not for deleted topics."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ P0, P1, P2 = (TopicPartition("orders", index) for index in range(3))
 
 
 class World:
-    """A cluster whose leaders answer as the test says."""
+    """A cluster whose leaders respond as the test says."""
 
     def __init__(self) -> None:
         self.image = self._with_leaders(ME, OTHER, OTHER)

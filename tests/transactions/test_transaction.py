@@ -1,4 +1,4 @@
-"""A transactional id as a value: who may do what to it when, and what comes of it."""
+"""The state of a transactional id as a value: allowed requests and their results."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_highest_epoch_is_for_fencing_and_is_given_to_nobody(asking: Identity) -
 
 @pytest.mark.parametrize("version", [VERSION_1, VERSION_2])
 def test_who_claims_the_highest_epoch_is_fenced(version: int) -> None:
-    """There is none above it, under which its transaction could be ended."""
+    """No higher epoch is left to end its transaction with."""
     aborted = ongoing(LAST_EPOCH_OF_CLIENTS).timed_out(4_000).completed(5_000)
     claimed = producer(MAX_EPOCH)
     assert aborted.producer == claimed
@@ -248,7 +248,7 @@ def test_late_end_is_not_taken_for_a_repeat_after_the_producer_was_initialised()
 
 
 def test_nobody_repeats_the_end_of_a_transaction() -> None:
-    """The one that timed out was ended by no producer's request, so there is none whose repeat is answered alike."""
+    """A timeout ended the transaction, so no producer's request can be a repetition of that end."""
     aborted = ongoing(3, VERSION_2).timed_out(4_000)
     assert code_of(lambda: aborted.ended(NOBODY, False, VERSION_2, None, 5_000)) is (
         ErrorCode.invalid_producer_id_mapping

@@ -1,4 +1,4 @@
-"""A shard of transactions while fewer replicas of its log are in sync than `min.insync.replicas`."""
+"""A shard of transactions whose log is under min ISR."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of `__transaction_state`: what is written is read, in Kafka's layout, and nothing else passes."""
+"""Records of `__transaction_state`: round trips, Kafka's layout, and malformed bytes."""
 
 from __future__ import annotations
 

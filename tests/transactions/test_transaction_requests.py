@@ -1,4 +1,4 @@
-"""The transaction APIs over the wire, in every version, up to what is in the log: a raw driver of both protocols."""
+"""The transaction APIs over the wire, in every version, down to the log: a raw driver of both protocols."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ Scenario = Callable[["Driver"], Awaitable[None]]
 
 
 class Driver:
-    """A client of transactions, made by hand."""
+    """A transactional client that sends raw requests."""
 
     def __init__(self, broker: Harness) -> None:
         self.broker = broker
         self.sequences: dict[tuple[Identity, int], int] = {}
 
     def connect(self) -> None:
-        """Go on over a newer connection."""
+        """Continue over a newer connection."""
         numbers = self.broker.context.connection_numbers
         self.broker.session = Session("test:1", "test", ANONYMOUS, numbers.next())
 
@@ -131,7 +131,7 @@ class Driver:
         return self.broker.context.replicas.get("orders", index).log
 
     async def settled(self) -> None:
-        """Until all transactions have ended everywhere."""
+        """Wait until all transactions have ended in all partitions."""
         async with asyncio.timeout(10):
             while any(
                 transaction.is_ending
@@ -141,7 +141,7 @@ class Driver:
                 await asyncio.sleep(0.001)
 
     def outcome(self, index: int = 0) -> tuple[int, int]:
-        """How many offsets are stable, and how many transactions were aborted."""
+        """Last stable offset and number of aborted transactions."""
         log = self.log(index)
         return log.last_stable_offset, len(log.aborted_transactions(0, log.log_end_offset))
 
@@ -181,7 +181,7 @@ def test_version_1_in_every_version_of_its_requests(run: Any) -> None:
                 assert await driver.produce(producer, 0, produce) == 0
                 assert (await driver.end(producer, commit, end)).error_code == 0
                 await driver.settled()
-        # A record and a marker for each, and in the other partition, which was added only, the markers.
+        # One record and one marker for each transaction, and only markers in the partition without records.
         assert driver.outcome(0) == (16, 4)
         assert driver.outcome(1) == (8, 0)
 
@@ -248,7 +248,7 @@ def test_late_end_of_version_1_on_an_older_connection_is_refused(run: Any, commi
 
 
 def test_epoch_may_be_asked_for_over_a_newer_connection_than_its_transactions_use(run: Any) -> None:
-    """As aiokafka does, which has a connection for coordination and opens it first."""
+    """Clients like aiokafka open a connection for coordination first."""
 
     async def scenario(driver: Driver) -> None:
         for_transactions = driver.broker.session
@@ -562,7 +562,7 @@ def test_clients_learn_that_there_is_version_2(run: Any) -> None:
             finalized = {feature.name: feature.max_version_level for feature in answer.finalized_features}
             assert finalized["transaction.version"] == 2
             assert answer.finalized_features_epoch >= 0
-            # Clients that ask in version 3 do not know that a level can be 0 (KAFKA-17011).
+            # Clients that use version 3 do not know that a level can be 0 (KAFKA-17011).
             assert ("transaction.version" in {each.name for each in answer.supported_features}) == (
                 version > 3
             )

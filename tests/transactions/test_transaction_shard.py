@@ -1,4 +1,4 @@
-"""A shard of transactions: what is answered when, who waits for what, timeouts, expiry, and logs that refuse."""
+"""A shard of transactions: order of responses, waits, timeouts, expiry, and refused appends."""
 
 from __future__ import annotations
 
@@ -326,7 +326,7 @@ async def test_idle_id_is_forgotten_for_good_and_an_open_one_is_not() -> None:
 
 
 async def test_ids_that_expire_together_are_not_forgotten_in_one_batch() -> None:
-    """What is added together is never parted, and a batch of any size can be copied by nobody."""
+    """Records that are added together share a batch, and a batch above the limit cannot be replicated."""
     bench = Bench(transactional_id_expiration_ms="1000")
     for number in range(3):
         await bench.init(f"idle-{number}")
@@ -381,7 +381,7 @@ async def test_late_end_on_an_older_connection_is_refused() -> None:
     producer = await bench.init()
     bench.shard.check_connection("t", producer, 5)
     await bench.add(producer)
-    # The end of the first transaction is held up on connection 5; the client gives it up and goes on over 6.
+    # The EndTxn of the first transaction is delayed on connection 5; the client continues over connection 6.
     bench.shard.check_connection("t", producer, 6)
     await bench.end(producer)
     bench.shard.check_connection("t", producer, 6)
@@ -404,7 +404,7 @@ async def test_zombie_on_a_newer_connection_does_not_make_its_successor_late() -
 
 
 async def test_new_epoch_may_come_over_an_older_connection() -> None:
-    """Some clients ask for an epoch over another connection than they use for transactions."""
+    """Some clients request an epoch over another connection than they use for transactions."""
     bench = Bench()
     producer = await bench.init()
     bench.shard.check_connection("t", producer, 6)
@@ -423,7 +423,7 @@ async def test_connection_from_before_this_broker_led_the_partition_may_be_late(
     bench.shard.check_connection("t", producer, 7)
 
 
-# --- a log that refuses
+# --- refused appends
 
 
 async def test_refused_record_closes_the_shard_and_tells_everybody() -> None:

@@ -1,4 +1,4 @@
-"""What a leader asks about the first batch of a transaction: here, or of the broker that coordinates it."""
+"""Verification of the first batch of a transaction, by the local coordinator or by another broker."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PRODUCER = (ProducerId(7), ProducerEpoch(0))
 
 
 class World:
-    """A coordinator here, and one on another broker that answers as the test says."""
+    """A local coordinator, and one on another broker that responds as the test says."""
 
     def __init__(self, leader: BrokerId) -> None:
         self.leader = leader
