@@ -108,7 +108,7 @@ def test_uniform_moves_nothing_when_nothing_changed(
 
 
 @given(readers=alike(), partition_counts=counts, data=st.data())
-def test_uniform_moves_only_what_balance_needs(
+def test_uniform_moves_no_more_partitions_than_balance_needs(
     readers: dict[str, Reader], partition_counts: dict[TopicId, int], data: st.DataObject
 ) -> None:
     counts_read = read(readers, partition_counts)
@@ -128,7 +128,7 @@ def test_uniform_moves_only_what_balance_needs(
 
 
 @given(before=mixed(), data=st.data(), partition_counts=counts)
-def test_uniform_gives_the_partitions_of_who_left_to_others_and_moves_little_else(
+def test_uniform_reassigns_partitions_of_a_departed_member_with_few_moves(
     before: dict[str, Reader], data: st.DataObject, partition_counts: dict[TopicId, int]
 ) -> None:
     first = assign_uniform(before, read(before, partition_counts), {})
@@ -178,7 +178,7 @@ def test_uniform_spreads_the_partitions_of_a_topic() -> None:
         assert {topic: len(numbers) for topic, numbers in assignment.items()} == dict.fromkeys(TOPICS[:2], 1)
 
 
-def test_uniform_loads_those_who_read_more_with_what_others_cannot() -> None:
+def test_uniform_assigns_exclusive_topics_to_their_only_subscribers() -> None:
     readers = {"a": Reader(None, frozenset(TOPICS[:2])), "b": Reader(None, frozenset(TOPICS[:1]))}
     assigned = assign_uniform(readers, dict.fromkeys(TOPICS[:2], 4), {})
     assert sizes(assigned) == {"a": 4, "b": 4}

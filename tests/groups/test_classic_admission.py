@@ -62,7 +62,7 @@ def test_a_rebalance_goes_on_when_the_id_it_waited_for_leaves() -> None:
     assert group.joined(ticket).generation == 2
 
 
-def test_an_id_that_leaves_a_stable_group_disturbs_nobody() -> None:
+def test_pending_member_leaving_a_stable_group_causes_no_rebalance() -> None:
     group = Driver()
     group.stable()
     pending = group.join(two_step=True).member_id
@@ -71,7 +71,7 @@ def test_an_id_that_leaves_a_stable_group_disturbs_nobody() -> None:
     assert group.join(pending).error is ErrorCode.unknown_member_id
 
 
-def test_an_id_that_expires_in_a_stable_group_disturbs_nobody() -> None:
+def test_pending_member_expiring_in_a_stable_group_causes_no_rebalance() -> None:
     group = Driver()
     group.stable(session_ms=60_000)
     group.join(two_step=True)
@@ -150,7 +150,7 @@ def test_a_place_that_became_free_is_taken_again() -> None:
     group.stable()
 
 
-def test_what_members_say_about_themselves_is_limited_in_sum() -> None:
+def test_total_metadata_of_members_is_limited() -> None:
     group = Driver(group_max_metadata_bytes=1_024)
     group.stable(protocols=(("range", b"x" * 600),))
     refused = group.join(protocols=(("range", b"x" * 600),))
@@ -161,7 +161,7 @@ def test_what_members_say_about_themselves_is_limited_in_sum() -> None:
     assert group.state is GroupState.STABLE
 
 
-def test_a_member_may_come_back_with_less_though_the_limit_was_lowered_below_what_is_held() -> None:
+def test_member_may_rejoin_with_less_metadata_above_a_lowered_limit() -> None:
     group = Driver()
     [member] = group.stable(protocols=(("range", b"x" * 600),))
     group.settings.max_metadata_bytes = 500
@@ -188,7 +188,7 @@ def test_an_assignment_beyond_the_limit_is_refused_and_the_group_starts_over() -
     assert group.join(leader).generation == 2
 
 
-def test_an_assignment_for_nobody_takes_no_room() -> None:
+def test_assignment_for_an_unknown_member_takes_no_room() -> None:
     group = Driver(group_max_metadata_bytes=1_024)
     ticket = group.ask_join()
     group.advance(DELAY_MS)

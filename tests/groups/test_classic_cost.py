@@ -28,7 +28,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return walks
 
 
-def test_joins_of_new_members_look_at_nobody_else_while_the_rebalance_waits(looks: list[int]) -> None:
+def test_join_of_a_new_member_does_not_iterate_over_members(looks: list[int]) -> None:
     group = Driver()
     group.ask_join()
     looks.clear()
@@ -38,7 +38,7 @@ def test_joins_of_new_members_look_at_nobody_else_while_the_rebalance_waits(look
     assert looks == []
 
 
-def test_rejoins_look_at_nobody_else_until_the_last(looks: list[int]) -> None:
+def test_rejoin_does_not_iterate_over_members_until_the_last(looks: list[int]) -> None:
     group = Driver()
     members = group.stable(MEMBERS)
     group.ask_join(members[0])
@@ -50,7 +50,7 @@ def test_rejoins_look_at_nobody_else_until_the_last(looks: list[int]) -> None:
     assert 0 < len(looks) < 10
 
 
-def test_heartbeats_commits_and_syncs_look_at_nobody_else(looks: list[int]) -> None:
+def test_heartbeat_commit_and_sync_do_not_iterate_over_members(looks: list[int]) -> None:
     group = Driver()
     members = group.stable(MEMBERS)
     looks.clear()

@@ -31,7 +31,7 @@ def test_heartbeats_keep_a_member_in() -> None:
     assert group.state is GroupState.EMPTY
 
 
-def test_forged_heartbeats_are_refused_and_keep_nobody_in() -> None:
+def test_forged_heartbeat_is_refused_and_extends_no_session() -> None:
     group = Driver()
     assert group.heartbeat("forged", 0) is ErrorCode.unknown_member_id
     [member] = group.stable()
@@ -65,7 +65,7 @@ def test_a_heartbeat_while_syncs_are_awaited_is_in_order() -> None:
     assert group.state is GroupState.COMPLETING_REBALANCE
 
 
-def test_a_heartbeat_with_a_guessed_generation_does_not_shorten_the_wait_of_a_new_member() -> None:
+def test_heartbeat_with_a_guessed_generation_keeps_the_wait_of_a_new_member() -> None:
     group = Driver()
     group.stable(session_ms=200_000, rebalance_ms=200_000)
     pending = group.join(two_step=True).member_id
@@ -118,7 +118,7 @@ def test_members_that_leave_before_their_first_generation_empty_the_group() -> N
     assert group.group.next_deadline_ms is None
 
 
-def test_strangers_cannot_leave_and_each_that_is_named_has_its_answer() -> None:
+def test_leave_has_an_error_for_each_named_member() -> None:
     group = Driver()
     leader, follower = group.stable(2)
     answers = group.leave(("forged", None), (follower, None), (follower, None), ("", None), ("", "i"))
@@ -128,7 +128,7 @@ def test_strangers_cannot_leave_and_each_that_is_named_has_its_answer() -> None:
     assert group.join(leader).generation == 2
 
 
-def test_leaves_that_are_all_refused_disturb_nobody() -> None:
+def test_refused_leave_causes_no_rebalance() -> None:
     group = Driver()
     [member] = group.stable_static("i")
     assert group.leave(("forged", None)) == (ErrorCode.unknown_member_id,)
@@ -138,7 +138,7 @@ def test_leaves_that_are_all_refused_disturb_nobody() -> None:
     assert group.leave() == ()
 
 
-def test_a_leave_to_a_group_without_members_finds_nobody() -> None:
+def test_leave_of_an_empty_group_is_of_an_unknown_member() -> None:
     assert Driver().leave(("m", None), ("", "i")) == (ErrorCode.unknown_member_id,) * 2
 
 
@@ -174,7 +174,7 @@ def test_the_generation_goes_on_counting_when_an_empty_group_has_members_again()
 # Offsets
 
 
-def test_who_may_commit() -> None:
+def test_commit_is_allowed_by_member_generation_and_state() -> None:
     group = Driver()
     assert group.commit("", -1) is ErrorCode.none
     assert group.commit("", 0) is ErrorCode.unknown_member_id
@@ -210,7 +210,7 @@ def test_a_commit_of_a_fenced_instance_is_refused() -> None:
     assert group.commit(member, 1, "other") is ErrorCode.unknown_member_id
 
 
-def test_anybody_may_fetch_the_offsets_of_a_classic_group() -> None:
+def test_any_client_may_fetch_the_offsets_of_a_classic_group() -> None:
     group = Driver()
     group.stable()
     group.group.check_fetch(None, -1)
@@ -263,7 +263,7 @@ def test_a_group_is_forgotten_by_a_tombstone() -> None:
     assert Driver().group.tombstones() == [GroupRecord(ClassicGroupKey("g"), None)]
 
 
-def test_everybody_who_waits_is_told_when_the_coordinator_gives_up() -> None:
+def test_waiting_requests_get_the_error_when_the_group_is_given_up() -> None:
     group = Driver()
     joins = [group.ask_join(), group.ask_join()]
     group.take(group.group.give_up(ErrorCode.not_coordinator))
@@ -350,7 +350,7 @@ def test_after_a_restart_new_members_must_support_the_protocol_in_use() -> None:
     assert group.waits(group.ask_join(protocols=(("sticky", b""), ("range", b""))))
 
 
-def test_a_rebalance_that_a_restart_interrupted_begins_again_with_those_who_rejoin() -> None:
+def test_rebalance_interrupted_by_a_restart_begins_again_with_rejoins() -> None:
     group = Driver()
     leader, follower = group.stable(2)
     group.ask_join(leader)
@@ -371,7 +371,7 @@ def test_a_record_that_names_no_leader_among_its_members_is_read_all_the_same() 
     assert group.join(follower).leader == leader
 
 
-def test_what_a_refused_append_lost_is_as_if_it_had_not_been() -> None:
+def test_refused_append_leaves_no_trace_after_a_reload() -> None:
     group = Driver()
     leader, follower = group.stable(2)
     group.ask_join(leader)

@@ -39,7 +39,7 @@ def test_only_the_leader_is_told_the_members() -> None:
         assert len(result.members) == (3 if result.member_id == result.leader else 0)
 
 
-def test_the_initial_delay_is_prolonged_while_members_arrive_up_to_the_rebalance_timeout() -> None:
+def test_initial_delay_is_extended_by_joins_up_to_the_rebalance_timeout() -> None:
     group = Driver()
     tickets = [group.ask_join(rebalance_ms=10_000)]
     for _ in range(9):
@@ -50,7 +50,7 @@ def test_the_initial_delay_is_prolonged_while_members_arrive_up_to_the_rebalance
     assert {group.joined(ticket).generation for ticket in tickets} == {1}
 
 
-def test_the_initial_delay_is_not_prolonged_when_nobody_came_meanwhile() -> None:
+def test_initial_delay_is_not_extended_without_joins() -> None:
     group = Driver()
     first, second = group.ask_join(), group.ask_join()
     group.advance(DELAY_MS)
@@ -115,7 +115,7 @@ def test_an_empty_group_may_become_one_of_another_protocol_type() -> None:
     assert group.group.describe().protocol_type == "connect"
 
 
-def test_the_protocol_is_the_one_that_most_prefer_of_those_that_all_support() -> None:
+def test_most_preferred_common_protocol_is_selected() -> None:
     group = Driver()
     group.ask_join(protocols=(("range", b"r1"), ("sticky", b"s1"), ("own", b"o1")))
     group.ask_join(protocols=(("own", b"o2"), ("sticky", b"s2"), ("range", b"r2")))
@@ -135,7 +135,7 @@ def test_a_protocol_named_twice_counts_once_with_its_first_metadata() -> None:
     assert group.group.protocols_of(group.joined(ticket).member_id) == (("range", b"1"), ("sticky", b"3"))
 
 
-def test_a_member_id_nobody_gave_out_is_unknown() -> None:
+def test_invented_member_id_is_unknown() -> None:
     group = Driver()
     assert group.join("forged").error is ErrorCode.unknown_member_id
     group.stable()
@@ -143,7 +143,7 @@ def test_a_member_id_nobody_gave_out_is_unknown() -> None:
     assert group.state is GroupState.STABLE
 
 
-def test_a_follower_that_rejoins_a_stable_group_unchanged_is_told_the_generation_it_is_in() -> None:
+def test_follower_rejoining_a_stable_group_unchanged_keeps_its_generation() -> None:
     group = Driver()
     leader, follower = group.stable(2)
     result = group.join(follower)
@@ -169,7 +169,7 @@ def test_a_follower_that_rejoins_with_other_metadata_forces_a_rebalance() -> Non
     assert group.state is GroupState.PREPARING_REBALANCE
 
 
-def test_a_member_that_rejoins_unchanged_while_syncs_are_awaited_gets_its_answer_again() -> None:
+def test_member_rejoining_unchanged_before_its_sync_gets_the_same_response() -> None:
     group = Driver()
     first, second = group.ask_join(), group.ask_join()
     group.advance(2 * DELAY_MS)
@@ -193,7 +193,7 @@ def test_a_member_that_rejoins_changed_while_syncs_are_awaited_starts_over() -> 
     assert group.joined(again).generation == 2
 
 
-def test_a_join_that_is_sent_again_while_it_waits_is_answered_once_the_first_is_given_up() -> None:
+def test_repeated_join_replaces_the_waiting_one() -> None:
     group = Driver()
     leader, _ = group.stable(2)
     first = group.ask_join(leader)
@@ -204,7 +204,7 @@ def test_a_join_that_is_sent_again_while_it_waits_is_answered_once_the_first_is_
     assert group.joined(second).generation == 2
 
 
-def test_members_that_do_not_rejoin_in_time_are_out() -> None:
+def test_member_that_does_not_rejoin_in_time_is_removed() -> None:
     group = Driver()
     leader, follower = group.stable(2, session_ms=REBALANCE_MS * 2)
     ticket = group.ask_join()

@@ -60,7 +60,7 @@ def test_a_leader_that_cannot_skip_takes_itself_for_a_follower() -> None:
     assert (result.members, result.skip_assignment) == ((), False)
 
 
-def test_whoever_uses_the_old_id_of_an_instance_is_fenced_everywhere() -> None:
+def test_previous_member_id_of_an_instance_is_fenced_in_every_request() -> None:
     group = Driver()
     _, old = group.stable_static("a", "b")
     group.join(instance_id="b")
@@ -119,7 +119,7 @@ def test_a_static_member_that_wants_other_topics_forces_a_rebalance() -> None:
     assert group.state is GroupState.PREPARING_REBALANCE
 
 
-def test_a_static_member_that_has_forgotten_what_it_owned_forces_no_rebalance() -> None:
+def test_static_member_without_owned_partitions_causes_no_rebalance() -> None:
     group = Driver()
     owned = {"t": frozenset({1, 2})}
     group.stable_static("a", "b", protocols=(("coop", subscription("t", owned=owned)),))
@@ -147,7 +147,7 @@ def test_static_members_that_do_not_rejoin_keep_their_place() -> None:
     assert {instance_id for _, instance_id, _ in result.members} == {"a", "b"}
 
 
-def test_a_group_of_absent_static_members_waits_until_one_is_back_or_their_sessions_end() -> None:
+def test_group_of_absent_static_members_waits_for_a_rejoin_or_session_end() -> None:
     group = Driver()
     group.stable_static("a", "b", session_ms=REBALANCE_MS * 3)
     group.take(group.group.prepare_rebalance(group.now_ms))
@@ -159,7 +159,7 @@ def test_a_group_of_absent_static_members_waits_until_one_is_back_or_their_sessi
     assert result.leader == result.member_id
 
 
-def test_absent_static_members_are_out_when_their_sessions_end() -> None:
+def test_absent_static_member_is_removed_when_its_session_expires() -> None:
     group = Driver()
     group.stable_static("a", "b")
     group.advance(SESSION_MS)
@@ -227,7 +227,7 @@ def test_a_static_member_that_returned_has_its_new_session_timeout() -> None:
     assert group.state is GroupState.EMPTY
 
 
-def test_a_new_static_member_that_is_replaced_while_it_waits_is_not_out_at_its_session_timeout() -> None:
+def test_new_static_member_replaced_while_waiting_outlives_its_session_timeout() -> None:
     group = Driver()
     group.stable(session_ms=200_000, rebalance_ms=200_000)
     group.ask_join(instance_id="a")
@@ -272,7 +272,7 @@ def test_a_leader_that_is_replaced_during_a_rebalance_leads_on() -> None:
     assert len(result.members) == 2
 
 
-def test_a_static_member_may_return_as_one_of_a_larger_session_and_be_restored_with_it() -> None:
+def test_longer_session_of_a_returning_static_member_is_restored() -> None:
     group = Driver()
     group.stable_static("a", session_ms=6_000)
     new_id = group.join(instance_id="a", session_ms=60_000).member_id
@@ -281,7 +281,7 @@ def test_a_static_member_may_return_as_one_of_a_larger_session_and_be_restored_w
     assert group.heartbeat(new_id, 1, "a") is ErrorCode.none
 
 
-def test_dynamic_members_that_do_not_rejoin_are_out_while_static_ones_are_kept() -> None:
+def test_absent_dynamic_members_are_removed_and_static_ones_kept() -> None:
     group = Driver()
     tickets = [group.ask_join(session_ms=600_000)]
     tickets += [group.ask_join(instance_id="a", session_ms=600_000)]

@@ -52,7 +52,7 @@ def test_the_assignment_is_written_once_when_it_is_decided() -> None:
     assert value.state_timestamp_ms == group.wall_ms()
 
 
-def test_a_follower_that_syncs_after_the_leader_gets_its_assignment_at_once_and_again() -> None:
+def test_follower_syncing_after_the_leader_gets_its_assignment_each_time() -> None:
     group = Driver()
     leader, follower = joined(group, 2)
     group.ask_sync(leader, 1, {leader: b"L", follower: b"F"})
@@ -69,7 +69,7 @@ def test_a_follower_cannot_assign() -> None:
     assert group.sync(leader, 1, {leader: b"once more"}).assignment == b"L"
 
 
-def test_assignments_for_those_who_are_not_members_go_nowhere_and_members_without_one_get_none() -> None:
+def test_assignments_of_unknown_members_are_ignored_and_missing_ones_empty() -> None:
     group = Driver()
     leader, follower = joined(group, 2)
     group.ask_sync(leader, 1, {"forged": b"x", leader: b"L"})
@@ -77,7 +77,7 @@ def test_assignments_for_those_who_are_not_members_go_nowhere_and_members_withou
     assert {member.member_id for member in group.records[-1].members} == {leader, follower}
 
 
-def test_a_sync_to_an_empty_group_or_of_a_stranger_is_of_an_unknown_member() -> None:
+def test_sync_of_an_unknown_member_or_empty_group_is_refused() -> None:
     group = Driver()
     assert group.sync("forged", 0).error is ErrorCode.unknown_member_id
     joined(group, 1)
@@ -126,7 +126,7 @@ def test_a_waiting_sync_of_a_member_that_leaves_is_answered() -> None:
     assert errors(group, waiting) == {ErrorCode.unknown_member_id}
 
 
-def test_a_sync_that_is_sent_again_while_it_waits_is_answered_once_the_first_is_given_up() -> None:
+def test_repeated_sync_replaces_the_waiting_one() -> None:
     group = Driver()
     leader, follower = joined(group, 2)
     first = group.ask_sync(follower, 1)
@@ -149,7 +149,7 @@ def test_a_member_that_waits_for_its_assignment_needs_no_heartbeat() -> None:
     assert group.heartbeat(follower, 1) is ErrorCode.none
 
 
-def test_a_leader_that_never_assigns_is_out_after_the_rebalance_timeout() -> None:
+def test_leader_that_never_assigns_is_removed_after_the_rebalance_timeout() -> None:
     group = Driver()
     leader, follower = joined(group, 2, session_ms=600_000)
     waiting = group.ask_sync(follower, 1)
@@ -161,7 +161,7 @@ def test_a_leader_that_never_assigns_is_out_after_the_rebalance_timeout() -> Non
     assert group.join(follower).leader == follower
 
 
-def test_a_follower_that_never_syncs_is_out_after_the_rebalance_timeout_though_the_group_is_stable() -> None:
+def test_follower_without_a_sync_is_removed_from_a_stable_group() -> None:
     group = Driver()
     leader, follower = joined(group, 2, session_ms=600_000)
     group.ask_sync(leader, 1, {leader: b"L"})
@@ -171,7 +171,7 @@ def test_a_follower_that_never_syncs_is_out_after_the_rebalance_timeout_though_t
     assert group.join(leader).generation == 2
 
 
-def test_when_nobody_syncs_the_group_becomes_empty() -> None:
+def test_group_without_syncs_becomes_empty() -> None:
     group = Driver()
     joined(group, 3, session_ms=600_000)
     group.advance(REBALANCE_MS)
@@ -179,7 +179,7 @@ def test_when_nobody_syncs_the_group_becomes_empty() -> None:
     assert group.group.next_deadline_ms is None
 
 
-def test_nobody_is_out_once_all_have_synced() -> None:
+def test_no_member_is_removed_once_all_have_synced() -> None:
     group = Driver()
     members = group.stable(3, session_ms=600_000)
     group.advance(REBALANCE_MS * 2)

@@ -92,7 +92,7 @@ def test_topics_that_do_not_exist_are_waited_for(driver: Driver) -> None:
     assert driver.named(driver.beat("a", 1).assignment) == {"bar": {0, 1}}
 
 
-def test_another_member_gets_what_the_first_gave_up_and_nothing_before(driver: Driver) -> None:
+def test_member_gets_partitions_only_after_their_revocation(driver: Driver) -> None:
     driver.join("a")
     joined = driver.join("b")
     assert joined.assignment == {}
@@ -116,7 +116,7 @@ def test_another_member_gets_what_the_first_gave_up_and_nothing_before(driver: D
     assert driver.group.state is GroupState.STABLE
 
 
-def test_what_is_free_is_taken_before_the_rest_is(driver: Driver) -> None:
+def test_free_partitions_are_taken_before_the_others(driver: Driver) -> None:
     two_members(driver)
     driver.join("c")
     driver.beat("a", 2)
@@ -141,7 +141,7 @@ def test_a_partition_given_up_may_come_back_to_the_same_member(driver: Driver) -
     assert driver.named(result.assignment) == {"foo": {0, 1, 2, 3, 4, 5}}
 
 
-def test_a_member_that_was_not_told_yet_of_a_revocation_keeps_all_when_it_is_not_needed(
+def test_unannounced_revocation_is_dropped_when_it_is_not_needed(
     driver: Driver,
 ) -> None:
     driver.join("a")
@@ -186,7 +186,7 @@ def test_a_subscription_to_nothing_gives_up_everything(driver: Driver) -> None:
     assert not driver.group.reads("foo")
 
 
-def test_only_what_changed_is_recorded(driver: Driver) -> None:
+def test_only_changes_are_recorded(driver: Driver) -> None:
     two_members(driver)
     driver.beat("a", 2, rack_id="r1")
     assert [type(record.key) for record in driver.last] == [ConsumerMemberKey]
@@ -224,7 +224,7 @@ def test_a_topic_of_the_same_name_is_another_topic(driver: Driver) -> None:
     assert old not in (result.assignment or {})
 
 
-def test_topics_nobody_reads_change_nothing(driver: Driver) -> None:
+def test_change_of_an_unsubscribed_topic_begins_no_epoch(driver: Driver) -> None:
     driver.join("a")
     driver.see(driver.image.with_topics([topic("other", 3)]))
     assert driver.last == []
@@ -268,7 +268,7 @@ def test_an_expression_and_names_are_both_subscribed() -> None:
     assert driver.named(result.assignment) == {"bar": {0}}
 
 
-def test_what_is_no_expression_is_refused_and_changes_nothing(
+def test_invalid_expression_is_refused_and_changes_nothing(
     driver: Driver, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for regex in ("(", "(?=x)", r"(a)\1", "x" * (MAX_REGEX_CHARACTERS + 1)):
@@ -311,7 +311,7 @@ def test_a_member_of_another_epoch_is_fenced(driver: Driver, epoch: int) -> None
     assert driver.last == []
 
 
-def test_a_lost_answer_is_given_again_to_a_member_that_owns_part_of_what_it_was_given(driver: Driver) -> None:
+def test_lost_response_is_repeated_for_a_member_of_the_previous_epoch(driver: Driver) -> None:
     two_members(driver)
     driver.beat("b", -1)
     lost = driver.beat("a", 2)
@@ -332,7 +332,7 @@ def test_the_former_epoch_with_partitions_never_given_or_none_named_is_fenced(dr
     assert driver.beat("a", 2, owned=kept).error is ErrorCode.none
 
 
-def test_a_fenced_member_joins_again_under_its_id_with_what_it_had(driver: Driver) -> None:
+def test_fenced_member_rejoins_under_its_id_with_its_assignment(driver: Driver) -> None:
     two_members(driver)
     had = driver.assigned("a")
     result = driver.beat("a", 0, topics=("foo",))
@@ -341,7 +341,7 @@ def test_a_fenced_member_joins_again_under_its_id_with_what_it_had(driver: Drive
     assert driver.consumer.describe().epoch == 2
 
 
-def test_who_joins_again_has_given_up_what_it_was_asked_to(driver: Driver) -> None:
+def test_rejoin_confirms_the_requested_revocations(driver: Driver) -> None:
     driver.join("a")
     driver.join("b")
     driver.beat("a", 1)
@@ -383,7 +383,7 @@ def test_the_tombstones_of_a_group_leave_nothing(driver: Driver) -> None:
 # Timeouts
 
 
-def test_a_silent_member_is_out_after_its_session(driver: Driver) -> None:
+def test_silent_member_is_removed_after_its_session(driver: Driver) -> None:
     two_members(driver)
     driver.pass_ms(SESSION_MS - 1)
     driver.beat("b", 2)
@@ -400,7 +400,7 @@ def test_members_whose_sessions_end_together_go_in_one_epoch(driver: Driver) -> 
     assert driver.consumer.describe().epoch == 5
 
 
-def test_a_member_that_does_not_give_up_in_time_is_out(driver: Driver) -> None:
+def test_member_that_does_not_revoke_in_time_is_removed(driver: Driver) -> None:
     driver.join("a")
     driver.join("b")
     driver.beat("a", 1)
@@ -412,7 +412,7 @@ def test_a_member_that_does_not_give_up_in_time_is_out(driver: Driver) -> None:
     assert driver.named(driver.beat("b", 2).assignment) == {"foo": {0, 1, 2, 3, 4, 5}}
 
 
-def test_who_gave_up_in_time_stays(driver: Driver) -> None:
+def test_member_that_revokes_in_time_stays(driver: Driver) -> None:
     driver.join("a")
     driver.join("b")
     driver.beat("a", 1)
@@ -441,7 +441,7 @@ def test_sessions_and_revocations_start_again_with_a_coordinator(driver: Driver)
 # Static members
 
 
-def test_a_static_member_comes_back_to_what_it_had_without_a_new_epoch(driver: Driver) -> None:
+def test_returning_static_member_keeps_its_assignment_and_epoch(driver: Driver) -> None:
     driver.join("a1", instance_id="a")
     driver.join("b1", instance_id="b")
     driver.settle("a1", "b1")
@@ -456,7 +456,7 @@ def test_a_static_member_comes_back_to_what_it_had_without_a_new_epoch(driver: D
     assert driver.beat("b1", 2).assignment is None
 
 
-def test_a_static_member_that_does_not_come_back_is_out_after_its_session(driver: Driver) -> None:
+def test_absent_static_member_is_removed_after_its_session(driver: Driver) -> None:
     driver.join("a1", instance_id="a")
     driver.join("b1", instance_id="b")
     driver.settle("a1", "b1")
@@ -612,7 +612,7 @@ def test_a_commit_is_no_sign_of_life_of_a_member_of_the_new_protocol(driver: Dri
 # Descriptions
 
 
-def test_a_description_tells_what_members_have_and_shall_have(driver: Driver) -> None:
+def test_description_has_current_and_target_assignments(driver: Driver) -> None:
     driver.join("a", instance_id="i", rack_id="r")
     driver.join("b")
     described = driver.consumer.describe()

@@ -41,7 +41,7 @@ def test_an_assignment_is_read_as_it_was_written(assignment: dict[str, frozenset
 
 
 @given(subscriptions())
-def test_subscriptions_are_what_the_specification_says(subscription: Subscription) -> None:
+def test_subscription_bytes_follow_the_specification(subscription: Subscription) -> None:
     entity = import_module(
         f"kio.schema.consumer_protocol_subscription.v{subscription.version}.data"
     ).ConsumerProtocolSubscription

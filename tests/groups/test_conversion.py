@@ -73,7 +73,7 @@ def test_a_member_of_the_new_protocol_makes_a_classic_group_one_of_the_new_kind(
     assert driver.last[0].value is None
 
 
-def test_classic_members_give_up_what_the_new_one_takes(driver: Driver) -> None:
+def test_classic_members_revoke_partitions_for_a_consumer_member(driver: Driver) -> None:
     classic(driver, {"foo": {0, 1, 2}}, {"foo": {3, 4, 5}})
     before = generation(driver)
     epoch = driver.join("n").member_epoch
@@ -118,7 +118,7 @@ def test_members_that_wait_for_a_rebalance_are_sent_back_by_the_upgrade(driver: 
     assert driver.assigned("c0") == {"foo": {0, 1, 2}}, "it may still own them"
 
 
-def test_what_members_own_counts_when_a_rebalance_was_broken_off(driver: Driver) -> None:
+def test_owned_partitions_are_kept_after_an_unfinished_rebalance(driver: Driver) -> None:
     """A classic group drops its assignments then; the members keep reading until they are told otherwise."""
     classic(driver, {"foo": set(range(6))})
     driver.ask_classic_join("", new_member_id="c1")
@@ -210,7 +210,7 @@ def test_a_policy_may_forbid_the_downgrade(policy: str) -> None:
     assert driver.classic_assignment("c", joined.generation) == {"foo": {0, 1, 2, 3, 4, 5}}
 
 
-def test_a_static_member_goes_over_to_the_new_protocol_with_what_it_had(driver: Driver) -> None:
+def test_static_member_keeps_its_assignment_over_a_protocol_change(driver: Driver) -> None:
     driver.join("n")
     driver.classic_join("", instance_id="i", new_member_id="c")
     driver.beat("n", 1)
@@ -259,7 +259,7 @@ def epoch_of(driver: Driver, member_id: str) -> int:
     return driver.consumer.remembered.members[member_id].epoch
 
 
-def test_a_join_is_answered_at_once_and_makes_nobody_leader(driver: Driver) -> None:
+def test_join_gets_its_response_at_once_without_a_leader(driver: Driver) -> None:
     driver.join("n")
     joined = driver.classic_join("", new_member_id="c")
     assert joined.error is ErrorCode.none
@@ -345,7 +345,7 @@ def test_an_unknown_member_that_owns_partitions_must_give_them_up_first(both: Dr
     assert both.classic_join("d").error is ErrorCode.none
 
 
-def test_a_silent_classic_member_is_out_after_its_own_session(both: Driver) -> None:
+def test_silent_classic_member_is_removed_after_its_own_session(both: Driver) -> None:
     both.pass_ms(CLASSIC_SESSION_MS - 1)
     both.beat("n", epoch_of(both, "n"))
     both.pass_ms(1)
@@ -363,7 +363,7 @@ def test_a_commit_is_a_sign_of_life_of_a_classic_member(both: Driver) -> None:
     assert refused.value.code is ErrorCode.illegal_generation
 
 
-def test_a_classic_member_that_does_not_join_when_told_is_out(both: Driver) -> None:
+def test_classic_member_that_does_not_rejoin_when_told_is_removed(both: Driver) -> None:
     epoch = epoch_of(both, "c")
     both.join("m")
     for _ in range(REBALANCE_MS // 5_000):
@@ -374,7 +374,7 @@ def test_a_classic_member_that_does_not_join_when_told_is_out(both: Driver) -> N
     assert both.classic_beat("c", epoch) is ErrorCode.unknown_member_id
 
 
-def test_a_classic_member_that_never_gives_up_is_out_however_often_it_joins(both: Driver) -> None:
+def test_classic_member_that_never_revokes_is_removed_despite_joins(both: Driver) -> None:
     owned = both.assigned("c")
     both.join("m")
     for _ in range(REBALANCE_MS // 5_000):
@@ -387,7 +387,7 @@ def test_a_classic_member_that_never_gives_up_is_out_however_often_it_joins(both
     assert "c" not in both.consumer.remembered.members
 
 
-def test_a_classic_member_that_joins_and_does_not_sync_is_out(both: Driver) -> None:
+def test_classic_member_that_joins_and_does_not_sync_is_removed(both: Driver) -> None:
     joined = both.classic_join("c", owned=both.assigned("c"))
     for _ in range(REBALANCE_MS // 5_000):
         assert both.classic_beat("c", joined.generation) is ErrorCode.none
@@ -445,14 +445,14 @@ def test_topics_that_are_gone_are_not_told_to_classic_members() -> None:
     assert driver.classic_assignment("c", joined.generation) == {}
 
 
-def test_a_description_tells_who_speaks_which_protocol(both: Driver) -> None:
+def test_description_has_the_protocol_of_each_member(both: Driver) -> None:
     described = {member.member_id: member for member in both.consumer.describe().members}
     assert described["c"].is_classic
     assert described["c"].metadata
     assert not described["n"].is_classic
 
 
-def test_a_group_of_the_new_kind_keeps_nobody_waiting(both: Driver) -> None:
+def test_consumer_group_has_no_waiting_requests(both: Driver) -> None:
     assert isinstance(both.group, ConsumerGroup)
     assert both.group.give_up(ErrorCode.not_coordinator).answers == []
 
@@ -478,7 +478,7 @@ def test_a_classic_member_may_take_an_instance_id_and_drop_it(driver: Driver) ->
     assert driver.classic_join("", instance_id="i", new_member_id="d").error is ErrorCode.none
 
 
-def test_what_no_group_would_accept_is_known_before_a_group_changes_its_kind(driver: Driver) -> None:
+def test_invalid_heartbeat_is_refused_before_a_conversion(driver: Driver) -> None:
     settings = driver.settings
     with pytest.raises(BrokerError) as refused:
         check_heartbeat(

@@ -183,7 +183,7 @@ async def test_topic_that_grows_while_a_shard_is_loaded_is_noticed(
         assert [len(partitions) for partitions in member.target.values()] == [3]
 
 
-async def test_nobody_gets_a_wrong_answer_while_a_shard_is_loaded(tmp_path: Path) -> None:
+async def test_request_gets_load_in_progress_while_a_shard_is_loaded(tmp_path: Path) -> None:
     async with serving(tmp_path) as harness:
         await commit(harness, 5)
     async with serving(tmp_path) as harness:
@@ -211,7 +211,7 @@ async def test_shard_that_is_asked_for_is_loaded_first(tmp_path: Path) -> None:
         assert [shard.partition for shard in groups.shards][:2] == [3, 4]
 
 
-async def test_clean_stop_tells_those_who_wait(tmp_path: Path) -> None:
+async def test_clean_stop_responds_to_waiting_requests(tmp_path: Path) -> None:
     async with serving(tmp_path) as harness:
         await join_group(harness)
         shard = await shard_of(harness)

@@ -19,7 +19,7 @@ ACTIONS = st.lists(
 
 
 @given(ACTIONS)
-def test_what_is_due_is_what_a_plain_dict_says(actions: list[tuple[str, str, int]]) -> None:
+def test_due_deadlines_equal_those_of_a_plain_dict(actions: list[tuple[str, str, int]]) -> None:
     deadlines = Deadlines()
     expected: dict[str, int] = {}
     for action, key, ms in actions:

@@ -85,7 +85,7 @@ def test_offset_written_again_after_its_tombstone_is_there(run: Run) -> None:
     run(scenario)
 
 
-def test_what_is_not_understood_is_passed_over_and_counted(run: Run) -> None:
+def test_unknown_records_are_passed_over_and_counted(run: Run) -> None:
     async def scenario(bench: Bench) -> None:
         write(
             bench, (b"\x00\x63what", b"x"), offset_record(1), (offset_record(9)[0] + b"x", b""), (None, b"v")
@@ -98,7 +98,7 @@ def test_what_is_not_understood_is_passed_over_and_counted(run: Run) -> None:
 
 
 @pytest.mark.parametrize("length", [1, 3], ids=["header", "header and length"])
-def test_damaged_stretch_costs_no_more_than_what_is_near_it(run: Run, length: int) -> None:
+def test_damage_loses_only_records_near_it(run: Run, length: int) -> None:
     async def scenario(bench: Bench) -> None:
         for number in range(400):
             write(bench, offset_record(number, group=f"g{number}"))
@@ -125,7 +125,7 @@ def test_group_without_a_record_of_its_own_is_there_for_its_offsets(run: Run) ->
     run(scenario)
 
 
-def test_tombstones_of_a_group_nobody_knows_make_none(run: Run) -> None:
+def test_tombstones_of_an_unknown_group_create_no_group(run: Run) -> None:
     async def scenario(bench: Bench) -> None:
         gone = [ConsumerMemberKey("g", "m"), ConsumerGroupKey("g"), ClassicGroupKey("g")]
         write(bench, *(encode_record(GroupRecord(key, None)) for key in gone))

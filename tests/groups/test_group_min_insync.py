@@ -59,7 +59,7 @@ def test_requests_that_would_write_are_refused_before_a_group_decides(run: Run) 
     run(scenario)
 
 
-def test_reads_and_heartbeats_go_on_while_replicas_lack(run: Run) -> None:
+def test_reads_and_heartbeats_continue_under_min_isr(run: Run) -> None:
     async def scenario(bench: Bench) -> None:
         generation = await bench.join_group("g", "m1")
         await bench.flushed(bench.commit(5, group="other"))

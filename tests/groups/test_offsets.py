@@ -89,7 +89,7 @@ def test_deleted_topic_takes_its_offsets_with_it_and_a_new_one_keeps_its_own() -
     assert keys(offsets.of_lost_topics(image(OTHER), ["payments"])) == []
 
 
-def test_what_is_pending_is_not_seen_but_keeps_the_group() -> None:
+def test_pending_offset_is_invisible_but_keeps_the_group() -> None:
     offsets = Offsets()
     offsets.begin("g", [P0])
     assert offsets.has("g")
@@ -108,7 +108,7 @@ def test_two_pending_commits_of_a_partition_end_one_by_one() -> None:
     assert not offsets.has("g")
 
 
-def test_forgetting_a_group_covers_what_is_on_its_way_into_the_log() -> None:
+def test_tombstones_of_a_group_cover_pending_offsets() -> None:
     offsets = committed()
     offsets.begin("g", [P1])
     assert keys(offsets.tombstones("g")) == [OffsetKey("g", "orders", 0), OffsetKey("g", "orders", 1)]
@@ -192,7 +192,7 @@ def test_unknown_topic_has_no_retention_of_its_own() -> None:
     assert expired(offsets, RETENTION, cluster=image(None))
 
 
-def test_offset_of_a_topic_deleted_while_nobody_looked_goes_with_the_next_sweep() -> None:
+def test_offset_of_an_unnoticed_deleted_topic_is_removed_by_the_next_sweep() -> None:
     assert expired(committed(), 1, cluster=image(OTHER))
     assert expired(committed(), 1, cluster=image(OTHER, retention_ms="-1"))
     assert expired(committed(), 1, cluster=image(OTHER), reads=lambda topic: True)

@@ -235,6 +235,6 @@ def test_tags_of_later_versions_are_passed_over() -> None:
         "state that there is not",
     ],
 )
-def test_what_is_not_understood_is_an_unknown_record(key: bytes, value: bytes | None) -> None:
+def test_malformed_record_is_an_unknown_record(key: bytes, value: bytes | None) -> None:
     with pytest.raises(UnknownRecord):
         decode_record(key, value)

@@ -80,7 +80,7 @@ def test_commits_of_one_turn_share_a_batch_and_keep_their_order(run: Run) -> Non
     run(scenario)
 
 
-def test_answer_without_records_waits_for_what_was_appended_before(run: Run) -> None:
+def test_response_without_records_waits_for_earlier_appends(run: Run) -> None:
     async def scenario(bench: Bench) -> None:
         await bench.join_group()
         commit = asyncio.ensure_future(bench.commit(5, group="h"))
@@ -109,7 +109,7 @@ def test_refused_commit_is_an_error_to_its_client_only(run: Run) -> None:
     run(scenario)
 
 
-def test_refused_commit_leaves_no_group_behind_unless_another_is_on_its_way(run: Run) -> None:
+def test_refused_commit_removes_the_group_unless_another_is_pending(run: Run) -> None:
     async def scenario(bench: Bench) -> None:
         first = asyncio.ensure_future(bench.commit(5))
         await turns()
@@ -123,9 +123,7 @@ def test_refused_commit_leaves_no_group_behind_unless_another_is_on_its_way(run:
     run(scenario)
 
 
-def test_commit_at_a_broker_that_is_cut_off_is_told_to_go_elsewhere(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commit_at_a_broker_in_doubt_gets_not_coordinator(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(bench: Bench) -> None:
         monkeypatch.setattr(InSync, "is_in_doubt", True)
         late = asyncio.ensure_future(bench.commit(5))
@@ -137,7 +135,7 @@ def test_commit_at_a_broker_that_is_cut_off_is_told_to_go_elsewhere(
     run(scenario)
 
 
-def test_commit_that_is_not_durable_in_time_is_said_to_be_late_and_counts_when_it_is(run: Run) -> None:
+def test_late_commit_times_out_and_is_visible_when_it_is_durable(run: Run) -> None:
     async def scenario(bench: Bench) -> None:
         late = asyncio.ensure_future(bench.commit(5))
         await turns()
@@ -165,7 +163,7 @@ def test_commit_from_outside_makes_a_group_and_one_of_a_member_does_not(run: Run
     run(scenario)
 
 
-def test_one_that_names_itself_without_a_generation_is_from_outside(run: Run) -> None:
+def test_commit_with_member_id_but_no_generation_is_from_outside(run: Run) -> None:
     """A consumer of the consumer protocol that assigns partitions by hand: it has a member id and joins no
     group.
     """
@@ -209,7 +207,7 @@ def test_member_joins_commits_and_leaves(run: Run) -> None:
     run(scenario)
 
 
-def test_silent_member_is_out_when_its_session_ends(run: Run) -> None:
+def test_silent_member_is_removed_when_its_session_expires(run: Run) -> None:
     async def scenario(bench: Bench) -> None:
         await bench.join_group()
         bench.clock.advance(9_999)
@@ -241,7 +239,7 @@ def test_refused_join_leaves_no_group_behind(run: Run, change: dict[str, object]
     run(scenario)
 
 
-def test_group_is_gone_with_the_only_id_that_nobody_joined_with(run: Run) -> None:
+def test_group_is_removed_when_its_only_pending_member_expires(run: Run) -> None:
     async def scenario(bench: Bench) -> None:
         answer = await bench.shard.join("g", join_request(requires_known_member_id=True))
         assert answer.error is ErrorCode.member_id_required
@@ -287,7 +285,7 @@ def consumer_heartbeat(epoch: int) -> ConsumerHeartbeat:
 # --- refused appends
 
 
-def test_refused_step_closes_the_shard_and_reading_it_again_gives_what_was_committed(run: Run) -> None:
+def test_reload_after_a_refused_step_restores_committed_state(run: Run) -> None:
     async def scenario(bench: Bench) -> None:
         generation = await bench.join_group()
         await bench.flushed(bench.commit(5, group="h"))
@@ -307,7 +305,7 @@ def test_refused_step_closes_the_shard_and_reading_it_again_gives_what_was_commi
     run(scenario)
 
 
-def test_whoever_waits_for_a_rebalance_is_told_when_the_shard_closes(run: Run) -> None:
+def test_request_waiting_for_a_rebalance_fails_when_the_shard_closes(run: Run) -> None:
     async def scenario(bench: Bench) -> None:
         await bench.join_group()
         waiting = asyncio.ensure_future(bench.shard.join("g", join_request(new_member_id="m2")))
@@ -318,7 +316,7 @@ def test_whoever_waits_for_a_rebalance_is_told_when_the_shard_closes(run: Run) -
     run(scenario)
 
 
-def test_closed_shard_appends_nothing_and_tells_everybody(run: Run) -> None:
+def test_closed_shard_appends_nothing_and_refuses_every_request(run: Run) -> None:
     async def scenario(bench: Bench) -> None:
         collected = asyncio.ensure_future(bench.commit(5))
         await asyncio.sleep(0)
@@ -333,7 +331,7 @@ def test_closed_shard_appends_nothing_and_tells_everybody(run: Run) -> None:
     run(scenario)
 
 
-def test_closed_shard_keeps_nothing_in_memory_not_even_what_was_under_way(run: Run) -> None:
+def test_closed_shard_releases_all_memory(run: Run) -> None:
     async def scenario(bench: Bench) -> None:
         await bench.join_group()
         await bench.flushed(bench.commit(5, group="h"))
@@ -360,7 +358,7 @@ def test_log_that_fails_takes_the_shard_with_it(run: Run) -> None:
     run(scenario)
 
 
-def test_failed_fsync_is_told_to_all_who_wait_and_to_all_after(run: Run) -> None:
+def test_failed_fsync_fails_waiting_and_later_requests(run: Run) -> None:
     async def scenario(bench: Bench) -> None:
         generation = await bench.join_group()
         first, second = (asyncio.ensure_future(bench.commit(5, group=group)) for group in "hi")
@@ -395,7 +393,7 @@ def test_deleted_group_stays_deleted_with_its_offsets(run: Run) -> None:
     run(scenario)
 
 
-def test_group_with_members_is_not_deleted_nor_one_that_is_not_there(run: Run) -> None:
+def test_delete_of_a_group_with_members_or_an_unknown_group_is_refused(run: Run) -> None:
     async def scenario(bench: Bench) -> None:
         await bench.join_group()
         assert await refused(bench.shard.delete_group("g")) is ErrorCode.non_empty_group
@@ -435,7 +433,7 @@ def test_deleted_topic_takes_its_offsets_out_of_the_log_at_once(run: Run) -> Non
     run(scenario)
 
 
-def test_sweep_forgets_what_has_expired_and_then_the_group(run: Run) -> None:
+def test_sweep_removes_expired_offsets_and_then_the_group(run: Run) -> None:
     async def scenario(bench: Bench) -> None:
         await bench.flushed(bench.commit(5))
         week_ms = 10_080 * 60_000
@@ -455,7 +453,7 @@ def test_sweep_forgets_what_has_expired_and_then_the_group(run: Run) -> None:
     run(scenario)
 
 
-def test_sweep_leaves_a_group_whose_commit_is_on_its_way(run: Run) -> None:
+def test_sweep_keeps_a_group_with_a_pending_commit(run: Run) -> None:
     async def scenario(bench: Bench) -> None:
         commit = asyncio.ensure_future(bench.commit(5))
         await turns()

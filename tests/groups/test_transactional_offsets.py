@@ -165,7 +165,7 @@ def test_a_member_of_an_older_generation_commits_no_offsets(tmp_path: Path) -> N
     run(scenario, tmp_path)
 
 
-def test_a_client_that_does_not_say_who_it_is_may_commit(tmp_path: Path) -> None:
+def test_anonymous_client_may_commit_in_a_transaction(tmp_path: Path) -> None:
     """Clients before version 3 of the request send no member."""
 
     async def scenario(stage: Stage) -> None:
@@ -177,7 +177,7 @@ def test_a_client_that_does_not_say_who_it_is_may_commit(tmp_path: Path) -> None
     run(scenario, tmp_path)
 
 
-def test_who_may_commit_is_asked_when_the_coordinator_has_answered(tmp_path: Path) -> None:
+def test_member_is_checked_after_the_verification(tmp_path: Path) -> None:
     async def scenario(stage: Stage) -> None:
         generation = await stage.bench.join_group()
         answer: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
@@ -228,7 +228,7 @@ def test_a_zombie_s_newer_connection_does_not_make_its_successor_late(tmp_path: 
     run(scenario, tmp_path)
 
 
-def test_what_comes_later_in_the_log_wins(tmp_path: Path) -> None:
+def test_later_record_of_the_log_wins(tmp_path: Path) -> None:
     async def scenario(stage: Stage) -> None:
         await stage.commit(7)
         await stage.bench.flushed(stage.bench.commit(9))
@@ -324,7 +324,7 @@ def test_a_shard_that_was_closed_hears_no_markers(tmp_path: Path) -> None:
     run(scenario, tmp_path)
 
 
-def test_who_leads_no_more_refuses(tmp_path: Path) -> None:
+def test_broker_that_resigned_refuses_offsets(tmp_path: Path) -> None:
     async def scenario(stage: Stage) -> None:
         stage.verdict = ErrorCode.none
         sent = stage.send(7)

@@ -15,7 +15,7 @@ def run(scenario: Callable[[Timers, ManualClock, list[Hashable]], None]) -> None
     asyncio.run(body())
 
 
-def test_what_is_due_fires_once_and_in_order() -> None:
+def test_due_keys_fire_once_and_in_order() -> None:
     def scenario(timers: Timers, clock: ManualClock, fired: list[Hashable]) -> None:
         now_ms = timers.now_ms()
         timers.schedule("late", now_ms + 30)

@@ -95,7 +95,7 @@ async def test_producer_that_repeats_its_commit_gets_it_and_goes_on(
 
 
 @pytest.mark.parametrize("version", [VERSION_1, VERSION_2])
-async def test_every_coordinator_has_a_higher_epoch_than_those_before(version: int) -> None:
+async def test_every_coordinator_has_a_higher_epoch_than_its_predecessor(version: int) -> None:
     bench = Bench()
     producer = await bench.init()
     await ended_until_step(bench, producer, True, version, 4)

@@ -121,7 +121,7 @@ async def test_each_leader_writes_its_own() -> None:
     ],
     ids=str,
 )
-async def test_what_was_refused_is_sent_again(refusal: ErrorCode | Exception) -> None:
+async def test_refused_marker_is_sent_again(refusal: ErrorCode | Exception) -> None:
     world = World()
     world.refusals = [refusal, refusal]
     await world.end(P1)

@@ -51,7 +51,7 @@ def code_of(call: object) -> ErrorCode:
     return caught.value.code
 
 
-def test_names_are_those_of_kafka_s_tools() -> None:
+def test_state_names_are_those_of_kafka_tools() -> None:
     assert [state.title for state in State] == [
         "Empty",
         "Ongoing",
@@ -67,7 +67,7 @@ def test_names_are_those_of_kafka_s_tools() -> None:
 # --- InitProducerId
 
 
-def test_whoever_asks_without_a_name_fences_all_before() -> None:
+def test_init_without_an_identity_fences_all_earlier_producers() -> None:
     fenced = init(empty())
     assert fenced.producer == producer(1)
     assert code_of(lambda: fenced.with_partitions(producer(0), [P0], VERSION_1, 6_000)) is (
@@ -100,7 +100,7 @@ def test_open_transaction_that_is_held_is_not_aborted_for_another_that_would_be_
     assert over.initialised(NOBODY, 60_000, True, FRESH, 5_000).producer == producer(2)
 
 
-def test_producer_that_names_itself_gets_the_next_epoch_and_the_same_when_it_asks_again() -> None:
+def test_repeated_init_of_a_named_producer_gets_the_same_epoch() -> None:
     first = init(empty(3), producer(3))
     assert first.producer == producer(4)
     assert init(first, producer(3)) is first
@@ -133,14 +133,14 @@ def test_other_producer_id_is_given_when_the_epochs_are_used_up() -> None:
 
 
 @pytest.mark.parametrize("asking", [NOBODY, producer(LAST_EPOCH_OF_CLIENTS)])
-def test_highest_epoch_is_for_fencing_and_is_given_to_nobody(asking: Identity) -> None:
+def test_highest_epoch_is_reserved_for_fencing(asking: Identity) -> None:
     fenced = init(ongoing(LAST_EPOCH_OF_CLIENTS), asking)
     assert fenced.producer == producer(MAX_EPOCH)
     assert init(fenced.completed(6_000), asking).producer == Identity(FRESH, ProducerEpoch(0))
 
 
 @pytest.mark.parametrize("version", [VERSION_1, VERSION_2])
-def test_who_claims_the_highest_epoch_is_fenced(version: int) -> None:
+def test_producer_with_the_highest_epoch_is_fenced(version: int) -> None:
     """No higher epoch is left to end its transaction with."""
     aborted = ongoing(LAST_EPOCH_OF_CLIENTS).timed_out(4_000).completed(5_000)
     claimed = producer(MAX_EPOCH)
@@ -247,7 +247,7 @@ def test_late_end_is_not_taken_for_a_repeat_after_the_producer_was_initialised()
     )
 
 
-def test_nobody_repeats_the_end_of_a_transaction() -> None:
+def test_end_after_a_timeout_is_not_a_repetition() -> None:
     """A timeout ended the transaction, so no producer's request can be a repetition of that end."""
     aborted = ongoing(3, VERSION_2).timed_out(4_000)
     assert code_of(lambda: aborted.ended(NOBODY, False, VERSION_2, None, 5_000)) is (
@@ -255,7 +255,7 @@ def test_nobody_repeats_the_end_of_a_transaction() -> None:
     )
 
 
-def test_abort_of_nothing_fences_what_may_be_on_its_way() -> None:
+def test_abort_without_a_transaction_fences_late_requests() -> None:
     for before in (empty(3), ended(VERSION_2, epoch=2).completed(4_000)):
         aborted = before.ended(producer(3), False, VERSION_2, None, 5_000)
         assert (aborted.state, aborted.producer) == (State.COMPLETE_ABORT, producer(4))
@@ -278,7 +278,7 @@ def test_version_2_goes_on_with_another_producer_id_when_the_epochs_are_used_up(
         assert moment.ended(producer(LAST_EPOCH_OF_CLIENTS), True, VERSION_2, None, 5_000) is moment
 
 
-def test_stranger_has_another_producer_id() -> None:
+def test_unknown_producer_gets_invalid_producer_id_mapping() -> None:
     stranger = producer(0, 8)
     for call in (
         lambda: ongoing().with_partitions(stranger, [P1], VERSION_1, 3_000),

@@ -52,7 +52,7 @@ async def test_requests_that_would_write_are_refused_before_anything_is_decided(
     assert shard.transactions["t"].state is TransactionState.COMPLETE_COMMIT
 
 
-async def test_questions_are_answered_while_replicas_lack() -> None:
+async def test_verification_continues_under_min_isr() -> None:
     bench, producer = await open_transaction()
     bench.log.replica.is_under_min_insync = True
     (partition, *_) = bench.shard.partitions_of("t")
@@ -75,7 +75,7 @@ async def test_a_decision_stored_on_too_few_replicas_has_no_markers_yet() -> Non
     assert bench.shard.transactions["t"].state is TransactionState.COMPLETE_COMMIT
 
 
-async def test_a_shard_loaded_while_replicas_lack_writes_its_markers_later() -> None:
+async def test_shard_loaded_under_min_isr_writes_its_markers_later() -> None:
     bench, producer = await open_transaction()
     ending = asyncio.ensure_future(bench.shard.end("t", producer, True, VERSION_1))
     await turns()
@@ -108,7 +108,7 @@ async def test_a_transaction_times_out_when_replicas_are_back() -> None:
     assert bench.shard.transactions["t"].state is TransactionState.COMPLETE_ABORT
 
 
-async def test_expired_ids_stay_while_replicas_lack() -> None:
+async def test_expired_ids_stay_under_min_isr() -> None:
     bench = Bench()
     await bench.init()
     bench.advance(10 * 86_400_000)

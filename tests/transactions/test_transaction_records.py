@@ -36,7 +36,7 @@ transactions = st.builds(
 
 
 @given(transactional_id=st.text(max_size=20), value=st.one_of(st.none(), transactions))
-def test_what_is_written_is_read(transactional_id: str, value: Transaction | None) -> None:
+def test_records_survive_a_round_trip(transactional_id: str, value: Transaction | None) -> None:
     record = TransactionRecord(transactional_id, value)
     assert decode_record(*encode_record(record)) == record
 

@@ -338,7 +338,7 @@ def test_offsets_topic_takes_part_where_offsets_are_committed(run: Any) -> None:
     run(scenario)
 
 
-def test_who_may_not_use_the_id_is_refused_everywhere(run: Any) -> None:
+def test_unauthorized_client_is_refused_in_every_request(run: Any) -> None:
     async def scenario(driver: Driver) -> None:
         producer = await driver.start()
         denied = ErrorCode.transactional_id_authorization_failed
@@ -532,7 +532,7 @@ def test_silent_producer_does_not_hold_back_readers_for_ever(run: Any) -> None:
     run(scenario)
 
 
-def test_metrics_tell_what_is_open_and_how_it_ended(run: Any) -> None:
+def test_metrics_count_open_and_ended_transactions(run: Any) -> None:
     async def scenario(driver: Driver) -> None:
         producer = await driver.start()
         await driver.produce(producer)

@@ -129,7 +129,7 @@ async def test_partition_that_joins_while_another_is_verified_is_not_taken_for_c
 
 
 @pytest.mark.parametrize("request_of", ["end", "add", "verify", "init"])
-async def test_refusal_is_given_only_by_who_can_still_commit(request_of: str) -> None:
+async def test_refusal_requires_a_commit_by_this_coordinator(request_of: str) -> None:
     bench = Bench()
     producer = await bench.init()
     stranger = Identity(producer.producer_id, ProducerEpoch(7))
@@ -146,7 +146,7 @@ async def test_refusal_is_given_only_by_who_can_still_commit(request_of: str) ->
     assert await refused(task) is ErrorCode.not_coordinator
 
 
-async def test_end_that_is_repeated_is_answered_only_by_who_can_still_commit() -> None:
+async def test_repeated_end_requires_a_commit_by_this_coordinator() -> None:
     bench = Bench()
     producer = await bench.init()
     await bench.add(producer)
@@ -196,7 +196,9 @@ async def test_next_transaction_begins_as_soon_as_the_last_has_ended() -> None:
     assert bench.shard.transactions["t"].partitions == {P1}
 
 
-async def test_who_would_wait_for_too_long_is_told_to_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_request_that_waits_too_long_gets_concurrent_transactions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(shard_module, "COMPLETION_WAIT_SECONDS", 0.001)
     bench = Bench()
     producer = await bench.init()
@@ -226,7 +228,7 @@ async def test_request_of_a_broker_does_not_wait() -> None:
     assert await refused(adding) is ErrorCode.concurrent_transactions
 
 
-async def test_new_producer_waits_for_the_abort_of_what_the_old_one_left_open() -> None:
+async def test_new_producer_waits_for_the_abort_of_an_open_transaction() -> None:
     bench = Bench()
     old = await bench.init()
     await bench.add(old)
@@ -256,7 +258,7 @@ async def test_transaction_that_is_open_for_too_long_is_aborted_and_its_producer
     assert await refused(bench.end(producer)) is ErrorCode.producer_fenced
 
 
-async def test_partitions_that_join_do_not_prolong_a_transaction_and_the_next_has_its_own_time() -> None:
+async def test_added_partitions_do_not_extend_the_transaction_timeout() -> None:
     bench = Bench()
     producer = await bench.init(timeout_ms=10_000)
     await bench.add(producer, P0)
@@ -298,7 +300,7 @@ async def test_open_transaction_times_out_after_a_reload_too() -> None:
     assert state_of(bench) is TransactionState.COMPLETE_ABORT
 
 
-async def test_held_transaction_is_ended_by_no_timeout_but_by_whoever_knows_it() -> None:
+async def test_held_transaction_ends_by_request_and_not_by_timeout() -> None:
     bench = Bench()
     producer = await bench.init(timeout_ms=10_000, is_held=True)
     await bench.add(producer, version=VERSION_2)
@@ -426,7 +428,7 @@ async def test_connection_from_before_this_broker_led_the_partition_may_be_late(
 # --- refused appends
 
 
-async def test_refused_record_closes_the_shard_and_tells_everybody() -> None:
+async def test_refused_record_closes_the_shard_and_fails_waiting_requests() -> None:
     bench = Bench()
     first = asyncio.ensure_future(bench.shard.init_producer_id("t", NOBODY, 60_000, False))
     second = asyncio.ensure_future(bench.shard.init_producer_id("u", NOBODY, 60_000, False))
@@ -440,7 +442,7 @@ async def test_refused_record_closes_the_shard_and_tells_everybody() -> None:
     )
 
 
-async def test_an_end_behind_a_refused_record_is_carried_out_by_nobody() -> None:
+async def test_end_behind_a_refused_record_writes_no_markers() -> None:
     """Another coordinator may have decided otherwise."""
     bench = Bench()
     producer = await bench.init()
@@ -454,7 +456,7 @@ async def test_an_end_behind_a_refused_record_is_carried_out_by_nobody() -> None
     assert bench.endings == []
 
 
-async def test_who_waits_for_an_end_learns_that_the_shard_has_gone() -> None:
+async def test_request_waiting_for_an_end_fails_when_the_shard_closes() -> None:
     bench = Bench()
     producer = await bench.init()
     await bench.add(producer)

@@ -95,7 +95,7 @@ async def test_coordinator_on_this_broker_is_asked_directly() -> None:
     assert not world.asked
 
 
-async def test_what_is_asked_meanwhile_goes_together() -> None:
+async def test_questions_during_a_request_share_the_next_one() -> None:
     world = World(OTHER)
     world.may_answer.clear()
     first = asyncio.ensure_future(world.verifier.verify("a", *PRODUCER, P0, True))
@@ -137,13 +137,13 @@ async def test_coordinator_that_cannot_be_asked_is_not_available(trouble: Except
     assert await world.verifier.verify("t", *PRODUCER, P0, True) is ErrorCode.coordinator_not_available
 
 
-async def test_nobody_coordinates() -> None:
+async def test_verification_without_a_coordinator_is_not_available() -> None:
     world = World(NO_LEADER)
     for name in ("t", "nobody's"):
         assert await world.verifier.verify(name, *PRODUCER, P0, True) is ErrorCode.coordinator_not_available
 
 
-async def test_who_still_waits_is_told_when_the_broker_stops() -> None:
+async def test_waiting_verification_fails_when_the_broker_stops() -> None:
     world = World(OTHER)
     world.may_answer.clear()
     asking = [asyncio.ensure_future(world.verifier.verify("t", *PRODUCER, P0, True)) for _ in range(2)]
