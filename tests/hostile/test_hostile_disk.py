@@ -22,6 +22,8 @@ from support import raw
 from support.broker_process import BrokerProcess
 from support.eventually import eventually
 
+pytestmark = pytest.mark.usefixtures("starts_processes")
+
 StartBroker = Callable[..., BrokerProcess]
 AnyBroker = TypeVar("AnyBroker", bound=BrokerProcess)
 TOPIC = "stored"

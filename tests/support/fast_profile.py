@@ -18,7 +18,10 @@ STEPS = 15
 _ATTRIBUTE = "_hypothesis_internal_use_settings"
 
 
-settings.register_profile(NAME, max_examples=EXAMPLES, stateful_step_count=STEPS)
+# An example takes seconds where other processes use the machine: a deadline would fail at random.
+settings.register_profile("default", deadline=None)
+settings.load_profile("default")
+settings.register_profile(NAME, max_examples=EXAMPLES, stateful_step_count=STEPS, deadline=None)
 
 
 _is_loaded = False
