@@ -173,7 +173,7 @@ def unclean_restart_stays_in_sync() -> AbstractContextManager[Any]:
     return patch.object(membership, "rejoin_rule", lambda *_: lambda *_: None)
 
 
-@planted_in_cluster("I11", needs={"empty_disk"})
+@planted_in_cluster("I1", "I5", "I11", needs={"empty_disk"})
 def emptied_disk_stays_in_sync() -> AbstractContextManager[Any]:
     """A broker with an emptied disk counts as one that stopped in order."""
     is_whole = BrokerIdentity.is_whole
@@ -202,7 +202,7 @@ def elected_in_the_same_epoch() -> AbstractContextManager[Any]:
     return patch.object(leaders, "led_by", lambda partition, leader: replace(partition, leader=leader))
 
 
-@planted_in_cluster("I2")
+@planted_in_cluster("I2", "sequence")
 def followers_forget_producers() -> AbstractContextManager[Any]:
     """A follower does not record the sequences of idempotent producers."""
     append = Log.append_as_follower
