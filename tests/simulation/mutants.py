@@ -35,7 +35,7 @@ NOTICED: Mapping[str, int] = {
     "coordinators_ignore_min_insync_replicas": 41,
     "cut_too_little": 6,
     "deleted_offsets_come_back": 4,
-    "emptied_disk_stays_in_sync": 62,
+    "emptied_disk_stays_in_sync": 168,
     "flushed_up_to_where_the_log_ends_now": 17,
     "followers_forget_producers": 2,
     "generation_begins_anew_after_a_restart": 16,
