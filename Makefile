@@ -51,7 +51,7 @@ lint: $(VENV)/.dev  ## Check format, lint, types and import layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: $(VENV)/.dev  ## Format the code, mend what can be mended, write docs/configuration.md
+format: $(VENV)/.dev  ## Format the code, apply lint fixes, write docs/configuration.md
 	$(BIN)/ruff format src tests bench
 	$(BIN)/ruff check --fix src tests bench
 	$(BIN)/python -m penstock.config.reference > docs/configuration.md
@@ -62,10 +62,10 @@ bench: $(VENV)/.dev  ## Measure beside Apache Kafka (ARGS="--quick --only produc
 test-cluster: $(VENV)/.dev  ## Run the client tests against a cluster of three brokers (TESTS: some of them)
 	PENSTOCK_TEST_CLUSTER=3 $(BIN)/python -m pytest $(or $(TESTS),tests/clients) $(ARGS)
 
-clients: $(VENV)/.dev  ## Run clients in Java, Go and JavaScript, Kafka Streams, Flink and Spark's Kafka connector against a cluster, where their tools are installed
+clients: $(VENV)/.dev  ## Run clients in Java, Go and JavaScript, Kafka Streams, Flink and Spark's Kafka connector against a cluster, if their tools are installed
 	$(PROGRAM) tests/clients/other_languages/run.py $(ARGS)
 
-faults: $(VENV)/.dev  ## Maltreat clusters of real processes in all ways we test, ten minutes
+faults: $(VENV)/.dev  ## Run all fault tests on clusters of real processes, ten minutes
 	PENSTOCK_ALL_FAULTS=1 $(BIN)/python -m pytest tests/faults $(ARGS)
 
 pipeline-crashes: $(VENV)/.dev  ## Kill drivers, tasks and brokers under the streaming sink for Spark, an hour; ARGS="--cases 10"
