@@ -59,6 +59,13 @@ def test_a_topic_is_created_described_altered_and_deleted(penstock: Penstock, to
     assert topic_name not in penstock("topic", "list").decode()
 
 
+def test_topic_settings_may_be_given_as_in_kafkas_tools(penstock: Penstock, topic_name: str) -> None:
+    penstock("topic", "create", topic_name, "--config", "cleanup.policy=compact", "--set", "segment.ms=60000")
+    settings = json.loads(penstock("topic", "describe", topic_name, "--json"))["settings"]
+    assert settings["cleanup.policy"]["value"] == "compact"
+    assert settings["segment.ms"]["value"] == "60000"
+
+
 def test_records_survive_the_way_through_json_and_back(penstock: Penstock, topic_name: str) -> None:
     penstock("topic", "create", topic_name)
     records = [

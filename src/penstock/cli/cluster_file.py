@@ -1,10 +1,8 @@
 """What is known of a cluster on this machine: `cluster.json` in its directory, read and replaced as a whole.
 
-DIR/cluster.json            LocalCluster
-DIR/cluster.lock            held while a command changes it
-DIR/zookeeper/              data and output of ZooKeeper, where it is ours
-DIR/broker-<N>/data/        the data directory of a broker
-DIR/broker-<N>/broker.log   what it says
+DIR/cluster.json            LocalCluster DIR/cluster.lock            held while a command changes it
+DIR/zookeeper/              data and output of ZooKeeper, where it is ours DIR/broker-<N>/data/        the
+data directory of a broker DIR/broker-<N>/broker.log   what it says
 """
 
 from __future__ import annotations

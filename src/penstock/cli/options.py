@@ -20,6 +20,11 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of 
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting; repeat for several.")
 ]
+TopicSettingsOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", "--config", metavar="NAME=VALUE", help="A setting; repeat for several."),
+]
+"""Settings of a topic; `--config` is the name that Kafka's tools have for it."""
 ConfigOption = Annotated[
     str | None,
     typer.Option("--config", metavar="FILE", help="A file of settings: TOML, or name=value lines."),

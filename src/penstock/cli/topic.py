@@ -13,8 +13,8 @@ from penstock.cli.options import (
     DEFAULT_BOOTSTRAP,
     BootstrapOption,
     JsonOption,
-    SetOption,
     TopicArgument,
+    TopicSettingsOption,
     YesOption,
 )
 from penstock.cli.output import confirm, print_json, print_table
@@ -47,7 +47,7 @@ def create(
     replication_factor: Annotated[
         int | None, typer.Option(min=1, help="How many copies; else the broker's default.replication.factor.")
     ] = None,
-    settings: SetOption = None,
+    settings: TopicSettingsOption = None,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     json: JsonOption = False,
 ) -> None:
@@ -106,7 +106,7 @@ def alter(
     partitions: Annotated[
         int | None, typer.Option(min=1, help="The new, larger number of partitions.")
     ] = None,
-    settings: SetOption = None,
+    settings: TopicSettingsOption = None,
     unset: Annotated[
         list[str] | None,
         typer.Option("--unset", metavar="NAME", help="Take a setting back to the broker's default."),
