@@ -1,8 +1,7 @@
 """`python -m bench.acks_one`: cost of `acks=1` on a partition with one replica, at both durabilities.
 
-A synchronous producer sends one record of 1 KB and waits for its acknowledgement; a pipelined one sends
-many at a time.
-Figures are medians of the rounds.
+A synchronous producer sends one record of 1 KB and waits for its acknowledgement; a pipelined one sends many
+at a time. Figures are medians of the rounds.
 """
 
 from __future__ import annotations

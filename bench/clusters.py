@@ -2,8 +2,7 @@
 mode.
 
 Both have three replicas of every partition and min.insync.replicas=2. CPU time and memory are those of the
-brokers;
-ZooKeeper starts and stops with them and is not counted.
+brokers; ZooKeeper starts and stops with them and is not counted.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The few Kafka frames of the raw driver, packed by hand so that ten thousand clients cost little.
 
 Only versions without the flexible encoding: ApiVersions 0, Produce 7, Fetch 4. The module does not use
-`penstock.wire`,
-so that both do not share a mistake.
+`penstock.wire`, so that both do not share a mistake.
 """
 
 from __future__ import annotations

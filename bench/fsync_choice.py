@@ -1,8 +1,7 @@
 """`python -m bench.fsync_choice`: cost of one durable round at 1 to 1,000 dirty files, for three designs.
 
-A round appends 1 KB to each file and makes all of it durable: with an fdatasync of each file in a pool,
-with a shared
-write-ahead log, or with one syncfs of the file system. Decision:
+A round appends 1 KB to each file and makes all of it durable: with an fdatasync of each file in a pool, with
+a shared write-ahead log, or with one syncfs of the file system. Decision:
 docs/decisions/0002-log-is-its-own-wal.md.
 """
 

@@ -1,12 +1,10 @@
 """`python -m bench.mailbox_index`: lookups by key of one user's messages among ten million users.
 
-Twenty million messages: the hottest user has a million, the others follow Zipf's law. A producer writes
-them. Lookups
-draw users by their number of messages and evenly, and pages of the hottest user from any position. Then a
-file of the
-index is damaged under the running broker, and the time until every lookup is right again is measured; at
-the end the
-broker is killed, and the time until its first correct lookup after the restart is measured.
+Twenty million messages: the hottest user has a million, the others follow Zipf's law. A producer writes them.
+Lookups draw users by their number of messages and evenly, and pages of the hottest user from any position.
+Then a file of the index is damaged under the running broker, and the time until every lookup is right again
+is measured; at the end the broker is killed, and the time until its first correct lookup after the restart is
+measured.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Penstock and Apache Kafka as processes on free ports, each with its own data directory.
 
 A server is started, responds, and is stopped by SIGTERM within a bounded time; leaving `with` removes its
-data. Both are
-treated alike, so that differences in the figures are those of the brokers.
+data. Both are treated alike, so that differences in the figures are those of the brokers.
 """
 
 from __future__ import annotations

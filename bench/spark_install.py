@@ -1,9 +1,8 @@
 """Spark's own Kafka connector from its published artifacts, with the PySpark that it needs, in
 build/spark-kafka.
 
-4.0.0 is the newest version whose artifacts all resolve. Without Java, Maven or that PySpark there is
-nothing to compare
-with: `KafkaUnavailable`.
+4.0.0 is the newest version whose artifacts all resolve. Without Java, Maven or that PySpark there is nothing
+to compare with: `KafkaUnavailable`.
 """
 
 from __future__ import annotations

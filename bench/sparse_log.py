@@ -1,8 +1,7 @@
 """Adds terabytes to the partitions of a stopped broker with sparse segments and complete indexes.
 
-Sizes, indexes and checkpoint, which a start and an append read, are those of a written log. The old
-batches are holes and
-must not be read.
+Sizes, indexes and checkpoint, which a start and an append read, are those of a written log. The old batches
+are holes and must not be read.
 """
 
 from __future__ import annotations

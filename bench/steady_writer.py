@@ -1,8 +1,7 @@
 """A producer that writes to every partition of a topic, and records when each partition accepts writes again.
 
 Its settings are those of a client that notices the loss of a broker soon, the same for every cluster:
-requests time out
-after a second, and metadata is refreshed twice a second.
+requests time out after a second, and metadata is refreshed twice a second.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """POST /send at a fixed rate, independent of the gateway's speed, and long polls of /receive for some of the
 users.
 
-Every message starts with the time it was due, so that delays in the client count. Users with a long poll
-get `watched`
-of the messages; the others go to users drawn evenly from `user_ids`.
+Every message starts with the time it was due, so that delays in the client count. Users with a long poll get
+`watched` of the messages; the others go to users drawn evenly from `user_ids`.
 """
 
 from __future__ import annotations

@@ -2,9 +2,8 @@
 their number.
 
 Pair i writes to and long-polls partition i. A round is a produce request, its acknowledgement, and the
-arrival of the
-record at the pair's consumer. Rounds start at fixed times, independent of the broker, so that waiting is
-measured.
+arrival of the record at the pair's consumer. Rounds start at fixed times, independent of the broker, so that
+waiting is measured.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 partition.
 
 A client library spends several times more CPU per message than the broker, so its benchmark measures the
-client. Here
-one thread per partition requests the next megabytes as soon as the last have arrived.
+client. Here one thread per partition requests the next megabytes as soon as the last have arrived.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """One-record Produce requests at full speed, from a driver with a very small cost per request.
 
 A client library spends about as much CPU on such a request as the broker. Here the frames are built in
-advance, and
-responses are only counted.
+advance, and responses are only counted.
 """
 
 from __future__ import annotations

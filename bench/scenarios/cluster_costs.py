@@ -1,8 +1,7 @@
 """Costs of a larger cluster, measured on a small one; docs/performance.md derives the model.
 
 The cost of an idle fetch (a follower fetch without new records), for leader and follower together, is the
-difference
-between a cluster whose followers fetch every 500 ms and one whose followers fetch every 5 ms.
+difference between a cluster whose followers fetch every 500 ms and one whose followers fetch every 5 ms.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Time without writes after SIGKILL of a leading broker, and after SIGSTOP.
 
-Every second victim is the controller, if the cluster reports it. A partition resumes when it acknowledges
-a write that
-was sent after the loss; the figure is the last partition of the victim.
+Every second victim is the controller, if the cluster reports it. A partition resumes when it acknowledges a
+write that was sent after the loss; the figure is the last partition of the victim.
 """
 
 from __future__ import annotations

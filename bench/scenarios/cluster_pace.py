@@ -1,8 +1,7 @@
 """Three brokers at a billion messages per day, and in a surge to five times that rate.
 
-Messages of 1 KB are written at fixed times with acks=all and read by one consumer. The CPU time at both
-rates gives the
-need at ten times the rate: one event loop cannot use more than one core.
+Messages of 1 KB are written at fixed times with acks=all and read by one consumer. The CPU time at both rates
+gives the need at ten times the rate: one event loop cannot use more than one core.
 """
 
 from __future__ import annotations

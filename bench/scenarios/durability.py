@@ -1,8 +1,7 @@
 """The default durability: every acknowledgement waits for an fsync, at 1 to 1,000 active partitions.
 
-Also with a delay for every sync, as on slower disks. Synchronous means one writer per partition, all at
-the same time,
-each waiting for its acknowledgement; batched means one producer for all partitions.
+Also with a delay for every sync, as on slower disks. Synchronous means one writer per partition, all at the
+same time, each waiting for its acknowledgement; batched means one producer for all partitions.
 """
 
 from __future__ import annotations

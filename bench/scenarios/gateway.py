@@ -1,10 +1,8 @@
 """The HTTP gateway: sends to users and long polls, batches, and connections that wait for events.
 
 One broker and one gateway process, with durability=os and with the default; and the target rate over ten
-million user ids
-on three brokers. Load generator, gateways and brokers share the machine, so the load of the gateway's core
-is reported
-beside the latencies.
+million user ids on three brokers. Load generator, gateways and brokers share the machine, so the load of the
+gateway's core is reported beside the latencies.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Latency of clients beside a reader of cold data and 10 GB of sustained writes.
 
 The noisy clients run at the lowest priority: on one machine they would otherwise take CPU time from the
-measured client,
-and the question is how the broker isolates clients.
+measured client, and the question is how the broker isolates clients.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The pipeline on Spark: a topic to a null sink and to an archive, beside Spark's own Kafka connector on
 Kafka.
 
-Each side has a warm session with two cores and reads its own broker. The connector writes Parquet;
-Penstock writes the
-archive, a Delta table with statistics and exactly once.
+Each side has a warm session with two cores and reads its own broker. The connector writes Parquet; Penstock
+writes the archive, a Delta table with statistics and exactly once.
 """
 
 from __future__ import annotations

@@ -2,9 +2,8 @@
 
     copiers.py --messages 100000 --kills 30
 
-The source always has messages to copy, so that kills hit open transactions. At the end the sink contains
-each message of
-the source exactly once, and no transaction is open.
+The source always has messages to copy, so that kills hit open transactions. At the end the sink contains each
+message of the source exactly once, and no transaction is open.
 """
 
 from __future__ import annotations

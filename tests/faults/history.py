@@ -1,8 +1,7 @@
 """History of sent and acknowledged messages, and the check of the messages that are stored in the end. No IO.
 
-Each message carries its producer, partition and number, so that a stored log can be checked: no
-acknowledged message is
-lost, none is duplicated, and messages of a producer are in send order.
+Each message carries its producer, partition and number, so that a stored log can be checked: no acknowledged
+message is lost, none is duplicated, and messages of a producer are in send order.
 """
 
 from __future__ import annotations

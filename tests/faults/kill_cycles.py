@@ -1,8 +1,7 @@
 """`kill -9` under load at random moments, in blocks of cycles on one data directory, each checked at its end.
 
 `make kill-cycles CYCLES=200` runs this file, with BROKERS=3 on a cluster. The run records each finished
-block, so that an
-interrupted run continues. A failing block prints its seed and keeps its data directories.
+block, so that an interrupted run continues. A failing block prints its seed and keeps its data directories.
 """
 
 from __future__ import annotations

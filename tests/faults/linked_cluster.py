@@ -1,8 +1,7 @@
 """A cluster whose links a test controls: between brokers, from clients, and to ZooKeeper.
 
-Brokers advertise the address of a proxy. Broker ids, CLIENTS and ZOOKEEPER name the ends of a link. The
-proxy of a killed
-broker still accepts connections, so failover waits for the session timeout.
+Brokers advertise the address of a proxy. Broker ids, CLIENTS and ZOOKEEPER name the ends of a link. The proxy
+of a killed broker still accepts connections, so failover waits for the session timeout.
 """
 
 from __future__ import annotations

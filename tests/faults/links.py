@@ -1,9 +1,8 @@
 """TCP links that a test cuts, holds and slows down: a proxy before each listener, in an event loop of its own
 thread.
 
-A link is identified by both ends, so that two brokers can be partitioned while clients reach both. Held
-bytes are kept
-and arrive when the link is healed, as with TCP; cut connections are reset.
+A link is identified by both ends, so that two brokers can be partitioned while clients reach both. Held bytes
+are kept and arrive when the link is healed, as with TCP; cut connections are reset.
 """
 
 from __future__ import annotations

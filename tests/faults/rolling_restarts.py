@@ -1,10 +1,8 @@
 """Clean restarts of the brokers of a cluster, one after the other, under idempotent and transactional load.
 
 `make rolling-restarts CYCLES=100` runs this file in blocks of restarts, each checked at its end; an
-interrupted run
-continues with the next block. Writers pipeline batches to several partitions, and copiers move messages in
-transactions.
-At the end no message is lost or duplicated in either topic.
+interrupted run continues with the next block. Writers pipeline batches to several partitions, and copiers
+move messages in transactions. At the end no message is lost or duplicated in either topic.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Three brokers under load that are partitioned from each other or from ZooKeeper.
 
 Each test ends with all checks: no acknowledged record lost or duplicated, order kept, no record or commit
-that a client
-saw taken back, replicas byte-identical. docs/faults.md lists which scenario is tested where.
+that a client saw taken back, replicas byte-identical. docs/faults.md lists which scenario is tested where.
 """
 
 from __future__ import annotations

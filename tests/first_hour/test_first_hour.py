@@ -1,8 +1,7 @@
 """The first hour of a new user, command by command, with the text that each one prints.
 
 Each test uses a broker or cluster of its own. Commands run as in a shell: a traceback, a missing hint or a
-hint that does
-not work fails the test.
+hint that does not work fails the test.
 """
 
 from __future__ import annotations

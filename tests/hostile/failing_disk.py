@@ -1,8 +1,7 @@
 """Starts a broker whose system calls fail while a file exists: `python failing_disk.py FILE broker ...`.
 
 FILE contains `CALL ERRNO` (for example `fdatasync EIO`), or `CALL ERRNO PART` to fail only for paths that
-contain PART.
-Without the file all calls succeed.
+contain PART. Without the file all calls succeed.
 """
 
 from __future__ import annotations

@@ -246,8 +246,7 @@ def test_a_write_without_space_leaves_the_log_usable(tmp_path: Path) -> None:
 
 def test_a_segment_that_could_not_be_started_harms_no_later_one(tmp_path: Path) -> None:
     """The large batch finds no space for a new segment, and a small one still fits into the old segment. The
-    failed roll must
-    leave no file behind, because recovery would take it for the next segment.
+    failed roll must leave no file behind, because recovery would take it for the next segment.
     """
     with running(FailingDiskBroker(tmp_path, ["log.segment.bytes=10000"])) as broker:
         with raw.RawClient(broker.port) as client:

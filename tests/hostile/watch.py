@@ -1,8 +1,7 @@
 """Invariants of a broker under attack: it lives, serves other clients, keeps its memory, and logs no errors.
 
 An innocent client produces and fetches on its own connection during the attack. Its slowest round trip and
-the peak
-memory of the broker measure the damage.
+the peak memory of the broker measure the damage.
 """
 
 from __future__ import annotations

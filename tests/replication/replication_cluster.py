@@ -2,8 +2,7 @@
 controller.
 
 The stand-in is the store: it records partitions with their versions, and shows every image to every broker
-that it can
-reach.
+that it can reach.
 """
 
 from __future__ import annotations

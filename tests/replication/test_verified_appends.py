@@ -238,8 +238,7 @@ def test_batches_of_compacted_topics_keep_their_order(tmp_path: Path) -> None:
 
 def test_transaction_lost_by_its_coordinator_is_not_committed_with_the_next(tmp_path: Path) -> None:
     """After a power loss a coordinator may not know a transaction whose records are still here: no marker
-    comes for it, and
-    its producer gets the next epoch.
+    comes for it, and its producer gets the next epoch.
     """
 
     async def scenario(stage: Stage) -> None:

@@ -1,8 +1,7 @@
 """All planted bugs, and a program that hunts them: `python tests/simulation/mutants.py [name ...]`.
 
 A bug is one wrong line of the broker, put in at run time. The simulation has to catch it within a bounded
-number of
-seeds.
+number of seeds.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Planted bugs: the register that every `*mutants.py` file adds to, and the hunt for one of them.
 
 A bug names the invariants that must catch it. A seed that fails with another invariant does not count, and
-the hunt
-goes on. A hunt fails when no seed shows a named invariant, when a broker logs a traceback, and with any
-exception that
-is not a violation: then the bug is planted wrongly.
+the hunt goes on. A hunt fails when no seed shows a named invariant, when a broker logs a traceback, and with
+any exception that is not a violation: then the bug is planted wrongly.
 """
 
 from __future__ import annotations

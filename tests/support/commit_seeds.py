@@ -1,9 +1,8 @@
 """Simulation seeds derived from the commit: each commit has its own seeds, and all runs of a commit share
 them.
 
-Each test run prints them at its end. Replay a failed seed with `python -m penstock.simulation --broker
---seed N` or
-`--cluster --seed N`.
+Each test run prints them at its end. Replay a failed seed with `python -m penstock.simulation --broker --seed
+N` or `--cluster --seed N`.
 """
 
 from __future__ import annotations

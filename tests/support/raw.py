@@ -1,8 +1,7 @@
 """A small blocking Kafka client that can send anything: requests of any API and version, or arbitrary bytes.
 
-kio encodes and decodes, not the broker's code, so that both do not share a mistake. Every wait is bounded:
-a peer that
-neither responds nor closes the connection in time fails the test.
+kio encodes and decodes, not the broker's code, so that both do not share a mistake. Every wait is bounded: a
+peer that neither responds nor closes the connection in time fails the test.
 """
 
 from __future__ import annotations

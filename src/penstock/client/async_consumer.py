@@ -1,8 +1,7 @@
 """The consumer for asyncio: iterate over it with `async for`; one thread of its own does the waiting.
 
-That thread fetches messages in batches, and the event loop hands them over. A task that is cancelled while
-it waits
-loses no message, and the threads synchronise once per batch instead of once per message.
+That thread fetches messages in batches, and the event loop hands them over. A task that is cancelled while it
+waits loses no message, and the threads synchronise once per batch instead of once per message.
 """
 
 from __future__ import annotations

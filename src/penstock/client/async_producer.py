@@ -1,9 +1,8 @@
 """The producer for asyncio: the methods of `Producer` as coroutines; nothing blocks the event loop.
 
-confluent-kafka's own async producer buffers for up to a second and does not support headers, so this one
-is built on
-the synchronous producer: queueing a message never blocks, and one thread collects delivery reports in
-batches.
+confluent-kafka's own async producer buffers for up to a second and does not support headers, so this one is
+built on the synchronous producer: queueing a message never blocks, and one thread collects delivery reports
+in batches.
 """
 
 from __future__ import annotations

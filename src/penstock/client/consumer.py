@@ -1,8 +1,7 @@
 """A consumer: iterate over it for messages, with or without a group.
 
 At least once, a message counts as done when the next one is requested or the `with` block ends without an
-exception.
-At most once, a message is committed before it is handed over. A consumer belongs to one thread.
+exception. At most once, a message is committed before it is handed over. A consumer belongs to one thread.
 """
 
 from __future__ import annotations

@@ -39,8 +39,7 @@ def producer_settings(delivery: Delivery) -> dict[str, Any]:
 
 def consumer_settings(delivery: Delivery) -> dict[str, Any]:
     """Return the consumer settings. At least once, librdkafka commits stored offsets in the background; at
-    most once, the
-    consumer commits; exactly once, the producer's transaction commits.
+    most once, the consumer commits; exactly once, the producer's transaction commits.
     """
     return {
         "enable.auto.commit": delivery is Delivery.AT_LEAST_ONCE,

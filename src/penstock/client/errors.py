@@ -64,8 +64,7 @@ class CorruptRecords(ClientError):
     """Stored records are damaged: the CRC of a batch does not match, or the broker reports damage.
 
     `topic`, `partition` and `offset` say where. Records before the damage were handed over. The consumer
-    stays in front of
-    the damage and continues once a broker has repaired it; `seek` skips it.
+    stays in front of the damage and continues once a broker has repaired it; `seek` skips it.
     """
 
     def __init__(self, topic: str, partition: int, offset: int, reason: str, code: str) -> None:

@@ -1,8 +1,7 @@
 """A message as a consumer receives it.
 
 Key and value are decoded when they are read: bytes that cannot be decoded raise inside the caller's loop,
-where `raw`
-is available, and not between two messages.
+where `raw` is available, and not between two messages.
 """
 
 from __future__ import annotations

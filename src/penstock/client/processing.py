@@ -1,8 +1,8 @@
 """Exactly-once processing: a consumer and a producer that share transactions.
 
 Input offsets and output are committed together or not at all. A batch whose transaction was aborted (by a
-rebalance or
-a failed broker) is read again: `transform` may see a message twice, but its output is written once.
+rebalance or a failed broker) is read again: `transform` may see a message twice, but its output is written
+once.
 """
 
 from __future__ import annotations
@@ -82,9 +82,8 @@ def process(
 ) -> int:
     """Call `transform` with each message of `source` and write the results to `sink`, exactly once.
 
-    `transform` returns a value (which keeps the key of the message), an `Out`, a list of these, or None
-    for no output.
-    Returns the number of processed messages once nothing has arrived for `idle_timeout_s`.
+    `transform` returns a value (which keeps the key of the message), an `Out`, a list of these, or None for
+    no output. Returns the number of processed messages once nothing has arrived for `idle_timeout_s`.
     """
     if not group:
         raise InvalidSetting("a group is needed to know how far the work has come")

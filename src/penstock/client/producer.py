@@ -1,8 +1,7 @@
 """A producer: queues messages, sends them in batches, and reports every failure.
 
-`send` returns at once. A delivery failure is raised by the handle that `send` returned, by the next call,
-or by
-`close`. A producer can be used from several threads.
+`send` returns at once. A delivery failure is raised by the handle that `send` returned, by the next call, or
+by `close`. A producer can be used from several threads.
 """
 
 from __future__ import annotations

@@ -19,9 +19,8 @@ IDLE_CONNECTION_MS = 5_000
 """Idle time after which a transactional producer closes a connection.
 
 librdkafka can wait forever for a group coordinator that it has dropped from its broker list, until any
-connection opens
-or closes (its issues 5511 and 5456). Closing idle connections makes it look again before the transaction
-times out.
+connection opens or closes (its issues 5511 and 5456). Closing idle connections makes it look again before the
+transaction times out.
 """
 
 
@@ -38,8 +37,7 @@ class ProducerOptions(TypedDict, total=False):
     compression: Literal["none", "gzip", "snappy", "lz4", "zstd"]
     transactional_id: str
     """Exactly once: the name of this producer. A producer that starts with the same id fences its
-    predecessor. A random id by
-    default.
+    predecessor. A random id by default.
     """
     transaction_timeout_s: float
     """Exactly once: time after which the broker aborts an open transaction."""

@@ -1,8 +1,7 @@
 """The profile setting: high throughput or low latency.
 
 A profile is a set of librdkafka settings. Without a profile librdkafka's defaults apply, which lie in
-between. A
-setting that is given on its own overrides the profile.
+between. A setting that is given on its own overrides the profile.
 """
 
 from __future__ import annotations

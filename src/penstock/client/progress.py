@@ -1,8 +1,7 @@
 """Commit strategies of a consumer, one for each delivery setting.
 
-`arrived` is called before any of the messages is handed over, `finished` when the caller is done with
-them, `released`
-when partitions are revoked while fetched messages were not handed over.
+`arrived` is called before any of the messages is handed over, `finished` when the caller is done with them,
+`released` when partitions are revoked while fetched messages were not handed over.
 """
 
 from __future__ import annotations

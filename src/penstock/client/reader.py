@@ -2,8 +2,7 @@
 rebalances.
 
 Messages pass from `_fresh` (fetched) to `_ready` (may be handed over) to `_handed` (in work). Only `fill`
-waits.
-Rebalances happen inside `fill`, so never while the caller works on a message.
+waits. Rebalances happen inside `fill`, so never while the caller works on a message.
 """
 
 from __future__ import annotations
@@ -157,8 +156,7 @@ class MessageReader:
 
     def resume_committed(self) -> None:
         """Continue from the group's committed offsets. A partition without one continues from its first
-        message in work, which was
-        the first of all.
+        message in work, which was the first of all.
         """
         assigned = self.consumer.assignment()
         with translated("cannot look up what was committed"):
@@ -226,8 +224,7 @@ class MessageReader:
         """Wait until this member has joined its group, up to a limit.
 
         librdkafka does not leave a group while its join request is in flight: the member would keep its
-        partitions until its
-        session expires.
+        partitions until its session expires.
         """
         deadline = time.monotonic() + JOIN_PATIENCE_S
         while not self._has_joined() and time.monotonic() < deadline:
@@ -312,11 +309,9 @@ class MessageReader:
     def _move(self, target: TopicPartition) -> None:
         """Seek one partition, after librdkafka has a fetch position for it.
 
-        librdkafka refuses a seek until it knows the position of a partition, and undoes a seek that
-        happens during its own
-        offset lookup: the lookup is repeated after half a second and overrides the seek. So this waits for
-        the first fetch
-        response, and looks up the end offset itself.
+        librdkafka refuses a seek until it knows the position of a partition, and undoes a seek that happens
+        during its own offset lookup: the lookup is repeated after half a second and overrides the seek. So
+        this waits for the first fetch response, and looks up the end offset itself.
         """
         if not any(_place(each) == _place(target) for each in self.consumer.assignment()):
             raise InvalidSetting(f"{target.topic}-{target.partition} is not assigned to this consumer")
@@ -377,8 +372,7 @@ def has_member_epoch(consumer: Consumer) -> bool:
     """Return whether the coordinator has responded to the consumer's join request (KIP-848).
 
     librdkafka shows the member epoch only in the group metadata for transactions: a format mark, then the
-    epoch in four
-    bytes, -1 before the response. An unknown format counts as joined.
+    epoch in four bytes, -1 before the response. An unknown format counts as joined.
     """
     metadata = consumer.consumer_group_metadata()
     mark, epoch = metadata[:7], metadata[7:11]

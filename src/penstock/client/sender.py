@@ -2,8 +2,7 @@
 failures.
 
 A failure is kept until the caller has seen it, through the handle of its message or as `NotDelivered` from
-the next
-call. Only `flush` waits.
+the next call. Only `flush` waits.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Transactions of a producer, on top of librdkafka's.
 
-The outcome is known when a call returns or raises: a transaction that could not be committed was aborted,
-or its
-producer cannot be used any more.
+The outcome is known when a call returns or raises: a transaction that could not be committed was aborted, or
+its producer cannot be used any more.
 """
 
 from __future__ import annotations

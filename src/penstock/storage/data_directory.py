@@ -212,10 +212,9 @@ def _restored_logs(disk: Disk) -> dict[str, int]:
     """Logs that a tool which preserves times has restored: their paths and change times.
 
     Such a tool skips the marker, which is the same in the copy, but the files it writes have an older
-    modification time
-    than change time. Appends and new files set both times of the newest segment and of its directory. A
-    log that was
-    restored before the last registration, and not written since, is in the record of that registration.
+    modification time than change time. Appends and new files set both times of the newest segment and of its
+    directory. A log that was restored before the last registration, and not written since, is in the record
+    of that registration.
     """
     if not disk.exists(LOGS):
         return {}

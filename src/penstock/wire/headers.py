@@ -1,7 +1,6 @@
 """Request and response headers.
 
-request   api key 2 | api version 2 | correlation id 4 | client id (classic nullable string) | tagged
-fields
+request   api key 2 | api version 2 | correlation id 4 | client id (classic nullable string) | tagged fields
 response  correlation id 4 | tagged fields                    (tagged fields in flexible versions only)
 """
 

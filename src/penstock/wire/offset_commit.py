@@ -1,11 +1,9 @@
 """OffsetCommit, versions 2 to 10, by hand: consumers send it all the time, mostly for one or a few
 partitions.
 
-request    group id | generation or member epoch 4 | member id | instance id (from 7) | retention 8 (2 to
-4) | topics
-topic      name, or from 10 its id | partitions
-partition  index 4 | offset 8 | leader epoch 4 (from 6) | metadata
-response   throttle time 4 (from 3) | topics | partitions: index 4, error code 2
+request    group id | generation or member epoch 4 | member id | instance id (from 7) | retention 8 (2 to 4) |
+topics topic      name, or from 10 its id | partitions partition  index 4 | offset 8 | leader epoch 4 (from 6)
+| metadata response   throttle time 4 (from 3) | topics | partitions: index 4, error code 2
 
 From 8 the encoding is flexible.
 """

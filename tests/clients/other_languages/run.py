@@ -2,8 +2,7 @@
 clients`.
 
 Each program creates a topic, produces, consumes in groups, runs transactions and admin requests, and exits
-with an error
-if a result is wrong. Programs whose build tools are missing are named and skipped.
+with an error if a result is wrong. Programs whose build tools are missing are named and skipped.
 """
 
 from __future__ import annotations

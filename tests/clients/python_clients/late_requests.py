@@ -1,8 +1,7 @@
 """A proxy that delays one request and delivers it after its client has closed the connection.
 
-A network can delay a request in this way. The request arrives late, on the old connection, while the
-client already
-works on a new connection.
+A network can delay a request in this way. The request arrives late, on the old connection, while the client
+already works on a new connection.
 """
 
 from __future__ import annotations

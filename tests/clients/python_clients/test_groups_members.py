@@ -36,8 +36,7 @@ from support.cluster_processes import BROKERS, serving
 PARTITIONS = 6
 REBALANCE_SLACK_S = 3.0
 """Time beyond the session timeout until other members own the partitions: they learn of the rebalance at
-their next
-heartbeat.
+their next heartbeat.
 """
 LONGEST_PAUSE_S = 1.0
 
