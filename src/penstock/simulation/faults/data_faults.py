@@ -59,6 +59,7 @@ class DataFaults:
         if not member.is_running or member.is_suspect:
             return
         copy = await self.copy(member)
+        await self._until_in_sync(member)
         await self._sleep(0.1, 1.5)
         if not self._may_lose_copy(member):
             return
@@ -71,6 +72,7 @@ class DataFaults:
         member.down_until = now + self._random.choice((0.0, 0.0, 1.0))
         if self._random.random() < 0.5:
             self._let_start_first(member)
+            await self._until_serving(member)
 
     async def copy(self, member: ClusterMember) -> SimulatedDisk:
         """Copy the data directory of a running broker, or of one that is stopped for it and may start again."""
@@ -159,9 +161,7 @@ class DataFaults:
         member.crash()
         member.empty_disk()
         member.down_until = 0.0
-        deadline = self._stage.world.loop.time() + 2 * self._session_seconds + 2.0
-        while self._stage.world.loop.time() < deadline and not self._is_in_sync(member):
-            await asyncio.sleep(0.02)
+        await self._until_in_sync(member)
         await self._sleep(0.0, 0.5)
         if self._survival.may_crash(member) and member.is_running:
             member.down_until = self._stage.world.loop.time() + 0.3
@@ -169,6 +169,21 @@ class DataFaults:
             await self._sleep(0.0, self._random.choice((0.0, 0.2)))
             if member.is_running:
                 member.crash()
+
+    async def _until_serving(self, member: ClusterMember) -> None:
+        """Keep all other brokers down until this one serves, for up to five seconds."""
+        deadline = self._stage.world.loop.time() + 5.0
+        while self._stage.world.loop.time() < deadline and not member.is_serving:
+            for other in self._stage.members:
+                if other is not member:
+                    other.down_until = max(other.down_until, self._stage.world.loop.time() + 0.5)
+            await asyncio.sleep(0.02)
+
+    async def _until_in_sync(self, member: ClusterMember) -> None:
+        """Wait until a restarted broker is in sync again, for a while: only then its loss of data matters."""
+        deadline = self._stage.world.loop.time() + 2 * self._session_seconds + 2.0
+        while self._stage.world.loop.time() < deadline and not self._is_in_sync(member):
+            await asyncio.sleep(0.02)
 
     def _is_in_sync(self, member: ClusterMember) -> bool:
         """Whether the broker is in the in-sync set of each of its partitions."""
