@@ -1,4 +1,4 @@
-"""The internal client as commands use it: its failures become Failures that name the address or the refusal."""
+"""Internal client for commands: its errors become Failures that name the address or the refused subject."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NAME_ANOTHER = "Name one with --bootstrap HOST:PORT or PENSTOCK_BOOTSTRAP."
 
 
 def admin_client(bootstrap: str, response_seconds: float = RESPONSE_SECONDS) -> InternalClient:
-    """Create a client of the cluster at an address; nothing is connected yet."""
+    """Create a client of the cluster at an address, without connecting."""
     try:
         return InternalClient.to(bootstrap, CLIENT_ID, RETRY_SECONDS, response_seconds)
     except ValueError as error:
@@ -42,7 +42,7 @@ def run_admin(
     subject: str = "",
     response_seconds: float = RESPONSE_SECONDS,
 ) -> T:
-    """Do some work with a client in an event loop of its own; `subject` names what a refusal is about."""
+    """Run `work` with a client in a new event loop; `subject` is named when a broker refuses a request."""
 
     with reported(subject):
         return run(admin_client(bootstrap, response_seconds), work)
@@ -50,7 +50,7 @@ def run_admin(
 
 @contextmanager
 def reported(subject: str = "") -> Iterator[None]:
-    """Raise failures of the internal client as Failures."""
+    """Convert errors of the internal client to Failures."""
     prefix = f"{subject}: " if subject else ""
     try:
         yield

@@ -1,7 +1,7 @@
-"""`penstock broker`: run a broker in this process until it is told to stop.
+"""`penstock broker`: run a broker in this process until SIGTERM or SIGINT.
 
-Reads its options with the standard library's parser: the one the other commands use takes longer to load than
-the broker takes to start.
+Options are parsed with argparse: importing typer, which the other commands use, takes longer than the
+start of the broker.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from penstock.cli.config_file import read_config_file
 from penstock.config.loading import load_broker_config, parse_assignments
 
-# An option of the command, the setting it stands for, what to call its value, and what it is for.
+# Option of the command, setting, metavar, help text.
 _SHORTHANDS = (
     ("--data-dir", "log.dir", "DIR", "where everything is stored"),
     ("--port", "port", "PORT", "the port for Kafka clients"),

@@ -1,6 +1,6 @@
-"""`penstock broker` in the tree of commands, for the list that `penstock --help` shows.
+"""Entry of `penstock broker` in the command list of `penstock --help`.
 
-The command itself does not come this way: `main` calls `broker.broker`, which needs no command-line library.
+`main` runs the command by calling `broker.broker`, which does not load typer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A broker as a process: its event loop, its limits, its signals, and what it says when it cannot start."""
+"""Broker process: event loop, open file limit, signals, and errors at start."""
 
 from __future__ import annotations
 
@@ -33,19 +33,22 @@ from penstock.server.broker import Broker
 from penstock.server.environment import Environment, real_environment
 
 OPEN_FILES_BESIDES = 200
-"""For the store, checkpoints, HTTP, the pools and the standard streams."""
+"""Open files besides client connections and segments: metadata store, checkpoints, HTTP, standard streams."""
 
 THREAD_SWITCH_SECONDS = 0.0005
-"""A pool's thread that computes gives way to the loop after this long: clients wait for the loop."""
+"""Thread switch interval: a busy thread of a pool yields to the event loop after this many seconds."""
 
 REJOIN_SECONDS = 1.0
-"""How soon a broker that lost its place in the cluster, and could not take it again, tries once more."""
+"""Seconds between attempts to rejoin the cluster after the broker has left it."""
 
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 def run_broker(config: BrokerConfig, ignored: Mapping[str, str]) -> None:
-    """Serve until SIGTERM or SIGINT, then stop cleanly. `ignored` are settings without effect, with the reasons."""
+    """Run a broker until SIGTERM or SIGINT, then stop it cleanly.
+
+    `ignored` maps settings that have no effect to the reason, for warnings in the log.
+    """
     environment = _open_environment(config)
     log = open_logger(config, environment.clock, sys.stderr, no_color=bool(os.environ.get("NO_COLOR")))
     take_over_library_logs(log)
@@ -86,7 +89,7 @@ async def _serve(config: BrokerConfig, environment: Environment, log: Logger) ->
 
 
 async def _first_of(*events: asyncio.Event, seconds: float | None = None) -> None:
-    """Wait until one of them is set, or time is over."""
+    """Wait until one of the events is set, or until the timeout."""
     waiting = [asyncio.ensure_future(event.wait()) for event in events]
     await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     for task in waiting:
@@ -94,7 +97,7 @@ async def _first_of(*events: asyncio.Event, seconds: float | None = None) -> Non
 
 
 def on_signals(stop: Callable[[], None]) -> None:
-    """The first signal asks for a clean stop, a second one ends the process at once."""
+    """Call `stop` on the first SIGTERM or SIGINT; a second signal ends the process at once."""
     loop = asyncio.get_running_loop()
 
     def stop_once() -> None:
@@ -128,7 +131,7 @@ def _open_environment(config: BrokerConfig) -> Environment:
 
 
 def _cannot_start(config: BrokerConfig, error: Exception, state: BrokerState) -> Exception:
-    """What to say of an error at the start; one that is nobody's fault but ours is passed on as it is."""
+    """Return the Failure for an error at start; an unexpected error is returned unchanged."""
     if isinstance(error, PenstockError):
         return Failure(str(error), code=ExitCode.USAGE)
     if not isinstance(error, OSError):
@@ -159,12 +162,12 @@ def _greeting(config: BrokerConfig, broker: Broker) -> str:
 
 def raise_open_files_limit(config: BrokerConfig, log: Logger) -> None:
     needed = config[MAX_CONNECTIONS] + config[LOG_OPEN_FILES_MAX] + OPEN_FILES_BESIDES
-    # What strangers have open by HTTP is nothing to warn of: the oldest go where there is no room.
+    # HTTP connections need no warning: at the limit the gateway closes the oldest ones.
     raise_limit_of_open_files(needed, config[GATEWAY_MAX_CONNECTIONS], log)
 
 
 def raise_limit_of_open_files(needed: int, spare: int, log: Logger) -> None:
-    """Take what the system grants, and say so where it is less than the settings may need."""
+    """Raise the soft limit of open files to `needed + spare` if possible; warn if it is below `needed`."""
     limit, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = needed + spare if most == resource.RLIM_INFINITY else min(needed + spare, most)
     if limit < wanted:

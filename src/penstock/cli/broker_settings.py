@@ -1,4 +1,4 @@
-"""Settings of running brokers, of one (`--broker N`) or of all (`--all`): read and changed over the wire."""
+"""Settings of running brokers, read and changed over the wire: one broker (`--broker N`) or all (`--all`)."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _SOURCES = {
 }
 HIDDEN = "(hidden)"
 ALL_BROKERS = ""
-"""The resource name of the settings that hold for every broker."""
+"""Resource name of the settings that apply to every broker."""
 
 
 def target(broker: int | None, all_brokers: bool) -> str:
-    """The resource that the options name: a broker's id, or all brokers."""
+    """Return the config resource that the options select: a broker id, or all brokers."""
     if (broker is not None) == all_brokers:
         raise Failure("name one broker with --broker N, or all with --all", code=ExitCode.USAGE)
     return ALL_BROKERS if broker is None else str(broker)
 
 
 def show_running(bootstrap: str, resource: str, *, json: bool) -> None:
-    """Print the settings in force at a running broker, or those set for all at run time."""
+    """Print the effective settings of a running broker, or the settings set for all brokers at run time."""
     entries = _describe(bootstrap, resource)
     rows = {
         entry.name: (
@@ -50,7 +50,7 @@ def show_running(bootstrap: str, resource: str, *, json: bool) -> None:
 
 
 def change(bootstrap: str, resource: str, values: Mapping[str, str | None], *, json: bool) -> None:
-    """Set settings at run time, or return those with None to what the broker was started with."""
+    """Change settings of running brokers; None restores the value from the start of the broker."""
     _alter(bootstrap, resource, values)
     if json:
         print_json({"broker": resource or "all", "changed": sorted(values)})

@@ -1,4 +1,4 @@
-"""The cluster as the commands for topics, records and groups see it, once a broker is known to respond."""
+"""Cluster access for the topic, record and group commands, after a check that a broker responds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NAME_ANOTHER = "Name another with --bootstrap HOST:PORT or PENSTOCK_BOOTSTRAP."
 
 @dataclass(frozen=True, slots=True)
 class PartitionRange:
-    """The offsets a partition holds: from `start` up to and without `end`."""
+    """Offsets that a partition holds: from `start` (inclusive) to `end` (exclusive)."""
 
     partition: int
     start: int
@@ -33,7 +33,7 @@ class PartitionRange:
 
     @property
     def offsets(self) -> int:
-        """How many offsets the partition holds; compaction and transaction markers leave fewer records than that."""
+        """Number of offsets; compaction and transaction markers leave fewer records than offsets."""
         return self.end - self.start
 
 
@@ -43,7 +43,7 @@ class Cluster:
         self.bootstrap = bootstrap
 
     def run(self, work: Callable[[InternalClient], Awaitable[T]], subject: str = "") -> T:
-        """Do some work with an internal client; `subject` names what a refusal is about."""
+        """Run `work` with an internal client; `subject` is named when a broker refuses a request."""
         return run_admin(self.bootstrap, work, subject)
 
     def topics(self) -> dict[str, TopicRoute]:
@@ -52,18 +52,21 @@ class Cluster:
         return {topic.name: topic for topic in found}
 
     def partitions(self, topic: str) -> list[int]:
-        """Return the numbers of the topic's partitions; a Failure where there is no such topic."""
+        """Return the partition numbers of a topic; Failure if the topic does not exist."""
         return list(range(len(self.topic(topic).partitions)))
 
     def topic(self, name: str) -> TopicRoute:
-        """Return one topic; a Failure where there is no such topic."""
+        """Return a topic; Failure if it does not exist."""
         found = self.run(lambda client: _find_topic(client, name), name)
         if found is None:
             raise Failure(f"there is no topic {name!r}", NO_TOPIC)
         return found
 
     def partitions_of(self, topic: str, wanted: list[int] | None) -> list[int]:
-        """Return the wanted partitions, which must exist; all of the topic where none is named."""
+        """Return the wanted partitions, or all partitions of the topic if none is given.
+
+        Raises Failure if a wanted partition does not exist.
+        """
         existing = self.partitions(topic)
         missing = sorted(set(wanted or ()) - set(existing))
         if missing:
@@ -77,12 +80,12 @@ class Cluster:
         return [PartitionRange(number, starts[number], ends[number]) for number in chosen]
 
     def offsets(self, topic: str, partitions: Iterable[int], time_ms: int) -> dict[int, int]:
-        """Return the first offset at or after a time, or EARLIEST, or LATEST; the end where all is older."""
+        """Return the first offset at or after a time (or EARLIEST, LATEST), else the log end."""
         found = self.offsets_of([(topic, number) for number in partitions], time_ms)
         return {number: offset for (_, number), offset in found.items()}
 
     def offsets_of(self, partitions: Iterable[tuple[str, int]], time_ms: int) -> dict[tuple[str, int], int]:
-        """Return offsets by topic and partition, over many topics at once."""
+        """Return offsets by topic and partition, for partitions of several topics."""
         by_topic: dict[str, list[int]] = {}
         for topic, number in partitions:
             by_topic.setdefault(topic, []).append(number)
@@ -103,7 +106,7 @@ class Cluster:
         return self.run(look_up, ", ".join(by_topic)) if by_topic else {}
 
     def count_offsets(self, topics: Iterable[TopicRoute]) -> dict[str, int]:
-        """Count the offsets that each topic holds, from its log starts to its ends."""
+        """Count the offsets of each topic, from the log starts to the log ends of its partitions."""
         counts = {topic.name: 0 for topic in topics}
         wanted = [(topic.name, number) for topic in topics for number in range(len(topic.partitions))]
         for which, sign in ((LATEST, 1), (EARLIEST, -1)):
@@ -122,12 +125,12 @@ async def _find_topic(client: InternalClient, name: str) -> TopicRoute | None:
 
 
 def client_config(bootstrap: str) -> dict[str, Any]:
-    """What every client here is made with; librdkafka's own log lines would only repeat our errors."""
+    """Return the librdkafka settings of all clients; its log lines are off because they repeat our errors."""
     return {"bootstrap.servers": bootstrap, "client.id": "penstock-cli", "log_level": 0}
 
 
 def _check_reachable(bootstrap: str) -> None:
-    """Try the addresses here: a Kafka client goes on trying for long and does not say why."""
+    """Raise Failure if no address responds; a Kafka client would retry for long without naming the reason."""
     problems: dict[Address, OSError] = {}
     for text in bootstrap.split(","):
         try:

@@ -1,4 +1,4 @@
-"""`penstock cluster adopt`: a broker that was alone becomes the first of a cluster, with all it has."""
+"""`penstock cluster adopt`: turn a standalone broker into the first broker of a cluster, with its data."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ def adopt(
     config: ConfigOption = None,
     settings: SetOption = None,
 ) -> None:
-    """Make a broker that was alone the first of a cluster: topics, ids, settings, offsets and data stay as they are."""
+    """Make a standalone broker the first broker of a cluster.
+
+    Topics, ids, settings, committed offsets and data stay as they are.
+    """
     loaded = load_broker_config(
         file=read_config_file(config), environment=os.environ, command_line=parse_assignments(settings or [])
     )
@@ -62,7 +65,7 @@ def adopt(
 
 
 def _lock(data_dir: Path) -> RealDisk:
-    """The directory of a broker that does not run, with a store of its own."""
+    """Lock the data directory of a standalone broker; Failure if the broker runs or has no store of its own."""
     if not (data_dir / STORE_FILE).exists():
         was_adopted = (data_dir / SET_ASIDE).exists()
         raise Failure(

@@ -1,4 +1,4 @@
-"""`penstock cluster`: a cluster on this machine (up, down, start, kill), how any is (status), and what moves in it."""
+"""`penstock cluster`: run a cluster on this machine (up, down, start, kill); show the status of any."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def up(
     settings: SetOption = None,
     detach: Annotated[bool, typer.Option("--detach", help="Return when all serve.")] = False,
 ) -> None:
-    """Start ZooKeeper and brokers on this machine; with a directory that holds a cluster, that one again."""
+    """Start ZooKeeper and brokers on this machine: a new cluster, or the one that the directory holds."""
     began = time.monotonic()
     file = ClusterFile(data_dir)
     options: dict[str, Any] = {
@@ -92,7 +92,7 @@ def up(
         _announce(cluster, began, f"Ctrl-C or `penstock cluster down --data-dir {data_dir}`")
         _look_after(file, start)
     except KeyboardInterrupt:
-        pass  # what we wait for
+        pass  # the expected end
     _stop(file)
 
 
@@ -104,7 +104,7 @@ def down(data_dir: DataDirOption) -> None:
 
 @app.command()
 def start(node_id: NodeArgument, data_dir: DataDirOption) -> None:
-    """Start a broker again: same data, same port, same settings."""
+    """Start a stopped broker again with the same data, ports and settings."""
     file = ClusterFile(data_dir)
     broker = file.load().broker(node_id)
     if broker.running is not None:
@@ -116,7 +116,7 @@ def start(node_id: NodeArgument, data_dir: DataDirOption) -> None:
 
 @app.command()
 def kill(node_id: NodeArgument, data_dir: DataDirOption) -> None:
-    """Kill a broker at once, as a crash would (SIGKILL)."""
+    """Kill a broker with SIGKILL, as a crash would."""
     process = ClusterFile(data_dir).load().broker(node_id).running
     if process is None:
         raise Failure(f"broker {node_id} does not run")
@@ -137,7 +137,7 @@ def status(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Show the brokers, who is the controller, and whether every partition is whole."""
+    """Show the brokers, the controller, and how many partitions are under-replicated or offline."""
     if data_dir is not None:
         found = status_of_local(ClusterFile(data_dir).load())
     elif bootstrap is not None:
@@ -155,7 +155,7 @@ def _where(broker: LocalBroker) -> str:
 
 
 def _check_same(form: Form, given: Mapping[str, Any]) -> None:
-    """A cluster that is there is what it was made as, and what was added and taken away since."""
+    """Raise Failure if an option differs from the one that the cluster was created with."""
     for option, value in given.items():
         made_with = getattr(form, option)
         if value != made_with:
@@ -175,7 +175,7 @@ def _announce(cluster: LocalCluster, began: float, how_to_stop: str) -> None:
 
 
 def _look_after(file: ClusterFile, started: ClusterStart) -> None:
-    """Until all brokers have ended, by another command."""
+    """Wait until other commands have stopped all brokers, and report each broker that ended."""
     running = {broker.node_id for broker in file.load().brokers}
     while running:
         time.sleep(LOOK_SECONDS)
@@ -188,8 +188,8 @@ def _look_after(file: ClusterFile, started: ClusterStart) -> None:
 
 
 def _stop(file: ClusterFile) -> None:
-    """In order; a signal meanwhile ends everything at once, which is safe, as any crash is."""
-    file.load()  # where there is none, nothing is made, not even a lock
+    """Stop the brokers, then ZooKeeper; a second signal kills all processes, which is as safe as a crash."""
+    file.load()  # fails before a lock file is created if there is no cluster
     with file.locked():
         cluster = file.load()
         brokers = [broker.running for broker in cluster.brokers if broker.running]

@@ -1,8 +1,12 @@
-"""What is known of a cluster on this machine: `cluster.json` in its directory, read and replaced as a whole.
+"""State of a cluster on this machine: `cluster.json` in its directory, read and replaced as a whole.
 
-DIR/cluster.json            LocalCluster DIR/cluster.lock            held while a command changes it
-DIR/zookeeper/              data and output of ZooKeeper, where it is ours DIR/broker-<N>/data/        the
-data directory of a broker DIR/broker-<N>/broker.log   what it says
+The directory of a cluster contains:
+
+    DIR/cluster.json            LocalCluster
+    DIR/cluster.lock            lock of the command that changes the cluster
+    DIR/zookeeper/              data and output of ZooKeeper, if the cluster runs its own
+    DIR/broker-<N>/data/        data directory of a broker
+    DIR/broker-<N>/broker.log   output of a broker
 """
 
 from __future__ import annotations
@@ -29,7 +33,7 @@ class LocalBroker(msgspec.Struct, frozen=True):
     port: int
     http_port: int
     process: ProcessId | None = None
-    """As it was started last; it may have ended since."""
+    """Process of the last start, which may have ended."""
 
     @property
     def running(self) -> ProcessId | None:
@@ -46,9 +50,9 @@ class LocalBroker(msgspec.Struct, frozen=True):
 
 class LocalZooKeeper(msgspec.Struct, frozen=True):
     hosts: str
-    """What brokers are given."""
+    """Connection string for brokers (zookeeper.connect)."""
     port: int | None = None
-    """None where it is not ours to start and stop."""
+    """Port of the cluster's own ZooKeeper; None for an external ZooKeeper."""
     process: ProcessId | None = None
 
     @property
@@ -57,13 +61,13 @@ class LocalZooKeeper(msgspec.Struct, frozen=True):
 
 
 class Form(msgspec.Struct, frozen=True):
-    """How a cluster was asked for when it was made; brokers may have come and gone since."""
+    """Options that the cluster was created with; brokers may have been added or removed since."""
 
     brokers: int = 3
     base_port: int = 19_092
     http_base_port: int = 18_080
     zookeeper: str | None = None
-    """None: one of its own."""
+    """Connection string of an external ZooKeeper; None starts one for the cluster."""
 
 
 class LocalCluster(msgspec.Struct, frozen=True):
@@ -71,7 +75,7 @@ class LocalCluster(msgspec.Struct, frozen=True):
     brokers: tuple[LocalBroker, ...]
     zookeeper: LocalZooKeeper
     settings: dict[str, str]
-    """Those that every broker is started with."""
+    """Settings that every broker is started with."""
 
     @property
     def bootstrap(self) -> str:
@@ -85,7 +89,7 @@ class LocalCluster(msgspec.Struct, frozen=True):
         raise Failure(f"there is no broker {node_id}; there are {present}", code=ExitCode.USAGE)
 
     def with_broker(self, changed: LocalBroker) -> LocalCluster:
-        """With a broker in place of the one of that number, or as a new one."""
+        """Return the cluster with a broker added, or replaced if its node id is known."""
         others = [broker for broker in self.brokers if broker.node_id != changed.node_id]
         brokers = sorted([*others, changed], key=lambda broker: broker.node_id)
         return msgspec.structs.replace(self, brokers=tuple(brokers))
@@ -115,7 +119,7 @@ class ClusterFile:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Alone among the commands that change the file."""
+        """Hold the lock that excludes other commands from changing the cluster."""
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self.directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

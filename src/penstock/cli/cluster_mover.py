@@ -1,4 +1,4 @@
-"""From a plan to its end: it is made from what the cluster is, shown, begun and seen through."""
+"""Reassignment of replicas from start to end: read the cluster, plan, show the plan, start it and wait."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock.model import BrokerId
 MAX_ROUNDS = 5
 
 Plan = Callable[[Situation, Assignment], Assignment]
-"""What shall be, of the partitions that can move."""
+"""Function from the situation and the assignment of the movable partitions to the target assignment."""
 
 
 def move(
@@ -31,9 +31,10 @@ def move(
     let_go: Callable[[], None] | None = None,
     again: str = "the same command",
 ) -> None:
-    """Have the cluster at an address as it is planned, with nothing left on the broker that is `leaving`.
+    """Reassign replicas of the cluster at an address until the plan has nothing left to change.
 
-    `let_go` ends that broker once it holds nothing; `again` is what goes on with the moves where they were broken off.
+    `leaving` is a broker that must hold no replica at the end, and `let_go` stops it once it holds none.
+    `again` is the command that waits for the reassignments after an interruption; the user is shown it.
     """
     try:
         with reported():
@@ -58,8 +59,7 @@ async def _move(
     leaving: int | None,
     let_go: Callable[[], None] | None,
 ) -> None:
-    """Again, until there is nothing left to move: topics are made and deleted meanwhile, and may be placed on a broker
-    until it is gone."""
+    """Plan and reassign in rounds, because topics may be created or deleted meanwhile."""
     async with admin_client(address) as client:
         moved = False
         for count in range(MAX_ROUNDS):
@@ -87,7 +87,7 @@ async def _move(
 
 
 def _movable(situation: Situation) -> Assignment:
-    """The partitions that somebody leads: only they can be copied."""
+    """Return the assignment of partitions with a live leader: only these can be replicated."""
     return {
         name: replicas
         for name, replicas in situation.assignment.items()

@@ -1,6 +1,6 @@
-"""Carrying out a plan: moves are begun all at once, and go on in the cluster whether or not somebody looks on.
+"""Execution of a reassignment plan: all reassignments start at once, and this process only watches them.
 
-Running a command again finds what is under way and waits for it.
+A command that is run again finds the reassignments in progress and waits for them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from penstock.model import BrokerId, TopicPartition
 
 LOOK_SECONDS = 0.5
 PAUSE_PER_LOOK = 10
-"""So many times as long as a look takes there is none: of many partitions it costs brokers something."""
+"""Pause between polls as a multiple of a poll's duration, which limits the load on the brokers."""
 MAX_LOOKS_WITHOUT_A_MOVE = 10
 
 THROTTLED_RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
@@ -44,7 +44,7 @@ class Move:
 
 
 def moves_of(situation: Situation, planned: Assignment) -> list[Move]:
-    """What is to be begun, and what is under way to the same end already."""
+    """Return the reassignments of the plan, both new ones and ones that are in progress."""
     changed = differences(situation.assignment, planned)
     under_way = {name: planned[name] for name in situation.moving if name in planned}
     return [
@@ -54,17 +54,17 @@ def moves_of(situation: Situation, planned: Assignment) -> list[Move]:
 
 
 async def carry_out(client: InternalClient, situation: Situation, moves: list[Move]) -> None:
-    """Begin the moves, see them through, and have the preferred replicas lead."""
+    """Start the reassignments, wait for their completion, then elect the preferred leaders."""
     begun = [move for move in moves if not _is_under_way(situation, move)]
     await client.reassignments.begin({move.name: move.after for move in begun})
     with moving_progress(sum(move.missing_bytes for move in moves), len(moves)) as progress:
         await _see_through(client, moves, progress)
-    # Where the preferred replica cannot lead now, the controller sees to it later.
+    # A preferred replica that cannot lead yet is elected by the controller later.
     await client.reassignments.elect_preferred(move.name for move in moves)
 
 
 async def set_throttle(client: InternalClient, bytes_per_second: int | None) -> None:
-    """How fast replicas that are not in sync may copy, for each broker; None is no limit."""
+    """Set the replication throttle of each broker, in bytes per second; None removes it."""
     values = dict.fromkeys(THROTTLED_RATES, str(bytes_per_second)) | dict.fromkeys(
         THROTTLED_REPLICAS, ALL_REPLICAS
     )
@@ -73,7 +73,10 @@ async def set_throttle(client: InternalClient, bytes_per_second: int | None) -> 
 
 
 async def require_two_in_sync(client: InternalClient, situation: Situation) -> list[str]:
-    """Have topics with three replicas ask for two in sync, as new ones do; those that say nothing of it themselves."""
+    """Set min.insync.replicas=2 on topics with three or more replicas that have no value of their own.
+
+    Returns the names of the changed topics.
+    """
     topics = sorted(
         {name.topic for name, replicas in situation.assignment.items() if len(replicas) >= COPIES_FOR_SAFETY}
     )
@@ -107,7 +110,7 @@ async def _see_through(client: InternalClient, moves: list[Move], progress: Movi
         progress.show(max(0, total_bytes - missing_bytes), len(moves) - len(left))
         if not left:
             return
-        # One look may be at a broker that has not heard of the moves yet.
+        # A single poll may reach a broker that does not know the reassignments yet.
         idle_looks = idle_looks + 1 if not any(move.name in situation.moving for move in left) else 0
         if idle_looks > MAX_LOOKS_WITHOUT_A_MOVE:
             raise Failure(f"the move of {left[0].name} was called off", "Somebody else has other plans.")
@@ -115,6 +118,6 @@ async def _see_through(client: InternalClient, moves: list[Move], progress: Movi
 
 
 def _has_arrived(situation: Situation, move: Move) -> bool:
-    """It has its replicas, or its topic is no more."""
+    """Check that a partition has its target replicas, or that its topic was deleted."""
     replicas = situation.assignment.get(move.name)
     return replicas is None or (move.name not in situation.moving and set(replicas) == set(move.after))

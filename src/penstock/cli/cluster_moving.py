@@ -1,4 +1,4 @@
-"""`penstock cluster add|drain|replace|balance`: brokers come and go, and replicas with them."""
+"""`penstock cluster add|drain|replace|balance`: add and remove brokers and reassign their replicas."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def balance(
     throttle: ThrottleOption = None,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Spread replicas and leaders evenly over the brokers that are there."""
+    """Spread replicas and leaders evenly over the live brokers."""
 
     def plan(situation: Situation, current: Assignment) -> Assignment:
         return plan_balance(current, situation.locations, replication_factor)
@@ -73,9 +73,9 @@ def add(
     throttle: ThrottleOption = None,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Start one more broker on this machine and give it its share.
+    """Start one more broker on this machine and reassign a fair share of the replicas to it.
 
-    Elsewhere start it with `penstock broker --zookeeper`, and run `penstock cluster balance`.
+    Elsewhere start a broker with `penstock broker --zookeeper`, then run `penstock cluster balance`.
     """
     newcomer = _newcomer(ClusterFile(data_dir), dry_run)
 
@@ -93,7 +93,7 @@ def drain(
     throttle: ThrottleOption = None,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Have other brokers hold all that a broker holds; one on this machine (--data-dir) is then stopped."""
+    """Reassign all replicas of a broker to other brokers; with --data-dir the broker is then stopped."""
 
     def plan(situation: Situation, current: Assignment) -> Assignment:
         return plan_drain(current, situation.locations, BrokerId(node_id))
@@ -118,7 +118,7 @@ def replace(
     throttle: ThrottleOption = None,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Give all that a broker holds, or held before it died, to another one."""
+    """Reassign all replicas of a broker, alive or dead, to another broker."""
     newcomer: dict[BrokerId, Location] = {}
     if new is None:
         if data_dir is None:
@@ -142,7 +142,7 @@ def replace(
 
 
 def _address(data_dir: Path | None, bootstrap: str | None, without: int | None = None) -> str:
-    """Where to ask; of a cluster on this machine not the broker that is to go."""
+    """Return the bootstrap addresses; of a cluster on this machine without the broker `without`."""
     if data_dir is None:
         if bootstrap is None:
             raise Failure("name a cluster with --data-dir or --bootstrap", code=ExitCode.USAGE)
@@ -155,7 +155,7 @@ def _address(data_dir: Path | None, bootstrap: str | None, without: int | None =
 
 
 def _newcomer(file: ClusterFile, dry_run: bool) -> dict[BrokerId, Location]:
-    """One more broker, started unless it is only thought of."""
+    """Start one more broker and return its location; with `dry_run` only return the location."""
     node_id = plan_broker(file.load()).node_id
     if not dry_run:
 
@@ -171,7 +171,7 @@ def _newcomer(file: ClusterFile, dry_run: bool) -> dict[BrokerId, Location]:
 
 
 def _ending(data_dir: Path | None, node_id: int) -> Callable[[], None] | None:
-    """What stops the broker, if it is one of ours."""
+    """Return a function that stops the broker; None if it is not in a cluster on this machine."""
     if data_dir is None:
         return None
     file = ClusterFile(data_dir)
@@ -185,7 +185,7 @@ def _ending(data_dir: Path | None, node_id: int) -> Callable[[], None] | None:
 
 
 def _forget(data_dir: Path | None, node_id: int) -> None:
-    """Nobody needs the broker any more."""
+    """Remove a drained broker from the cluster file, and tell the user that it holds no replicas."""
     if data_dir is None:
         typer.echo(
             f"broker {node_id} holds nothing and can be stopped; new topics may be placed on it until then"

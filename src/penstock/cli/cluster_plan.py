@@ -1,4 +1,4 @@
-"""Which brokers and ports a cluster on this machine has, and what is refused before anything is started."""
+"""Brokers and ports of a cluster on this machine, with checks before any process is started."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OF_ONE_BROKER = {"node.id", "port", "http.port", "log.dir", "zookeeper.connect"
 
 
 def plan_cluster(form: Form) -> LocalCluster:
-    """A new cluster; ZooKeeper, where none is named, gets the first free port below the brokers'."""
+    """Plan a new cluster; its own ZooKeeper gets the first free port below the ports of the brokers."""
     planned = tuple(
         LocalBroker(FIRST_NODE_ID + number, form.base_port + number, form.http_base_port + number)
         for number in range(form.brokers)
@@ -40,7 +40,7 @@ def plan_cluster(form: Form) -> LocalCluster:
 
 
 def plan_broker(cluster: LocalCluster) -> LocalBroker:
-    """One more for the cluster, with the ports after the others'."""
+    """Plan one more broker, with the ports after those of the other brokers."""
     return LocalBroker(
         max(broker.node_id for broker in cluster.brokers) + 1,
         max(broker.port for broker in cluster.brokers) + 1,
@@ -49,7 +49,7 @@ def plan_broker(cluster: LocalCluster) -> LocalBroker:
 
 
 def with_settings(cluster: LocalCluster, settings: Mapping[str, str]) -> LocalCluster:
-    """Those over the ones it has; ConfigError or Failure for what brokers would not start with."""
+    """Return the cluster with settings added; ConfigError or Failure if brokers would not start with them."""
     for name in sorted(_OF_ONE_BROKER & settings.keys()):
         raise Failure(f"{name} cannot be the same for all brokers", code=ExitCode.USAGE)
     merged = {**cluster.settings, **settings}
@@ -58,7 +58,7 @@ def with_settings(cluster: LocalCluster, settings: Mapping[str, str]) -> LocalCl
 
 
 def check_ports(cluster: LocalCluster, brokers: Iterable[LocalBroker], zookeeper_port: int | None) -> None:
-    """A Failure that names each port which cannot be had."""
+    """Raise Failure with all ports that are not free."""
     host = cluster.settings.get("host", LOCALHOST)
     wanted = [(host, port) for port in _ports_of(brokers)]
     if zookeeper_port is not None:
@@ -79,7 +79,7 @@ def _ports_of(brokers: Iterable[LocalBroker]) -> list[int]:
 
 
 def _problem_with(host: str, port: int) -> str | None:
-    """Why nothing can listen there."""
+    """Return the reason why a port cannot be listened on; None if it can."""
     try:
         [(family, *_, address), *_] = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         with socket.socket(family, socket.SOCK_STREAM) as probe:

@@ -1,6 +1,6 @@
-"""A process of a local cluster, as later commands find it again: by its number and the time it began.
+"""Process of a local cluster, identified across commands by its pid and start time.
 
-A number alone is not enough: the system gives it to somebody else once the process is gone.
+The pid alone is not enough: the system reuses it after the process has ended.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ ZOMBIE = "Z"
 class ProcessId(msgspec.Struct, frozen=True):
     pid: int
     began: str
-    """As the system tells it; only ever compared."""
+    """Start time in the system's format, used only for comparison."""
 
     @property
     def is_alive(self) -> bool:
         return _beginning(self.pid) == self.began
 
     def send(self, number: signal.Signals) -> None:
-        """Nothing happens where the process is gone."""
+        """Send a signal; do nothing if the process has ended."""
         if self.is_alive:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
 
 def identify(pid: int) -> ProcessId:
-    """Of a child that was just started."""
+    """Return the identity of a child that was just started."""
     return ProcessId(pid, _beginning(pid) or "it has ended")
 
 
 def end_all(processes: Iterable[ProcessId], number: signal.Signals, patience_seconds: float) -> bool:
-    """Send the signal to all and wait until they are gone; False where some had to be killed."""
+    """Send a signal to all processes and wait for their end; False if some had to be killed."""
     running = [process for process in processes if process.is_alive]
     for process in running:
         process.send(number)
@@ -62,7 +62,7 @@ def _wait_for_end(processes: list[ProcessId], patience_seconds: float) -> bool:
 
 
 def _beginning(pid: int) -> str | None:
-    """When the process began; None where there is none, or only what its parent has not collected."""
+    """Return the start time of a process; None if it does not exist or is a zombie."""
     if not os.path.isdir("/proc/self"):
         return _beginning_by_ps(pid)
     try:

@@ -1,4 +1,4 @@
-"""How far moves of replicas are: a bar on standard error, where that is a terminal."""
+"""Progress bar of reassignments on standard error, shown only on a terminal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Protocol
 
 class MovingProgress(Protocol):
     def show(self, copied_bytes: int, partitions: int) -> None:
-        """So many bytes are copied, and so many partitions have arrived."""
+        """Show the number of bytes copied and of partitions completed so far."""
         ...
 
 

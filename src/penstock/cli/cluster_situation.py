@@ -1,4 +1,4 @@
-"""Where every replica of a cluster is and shall be, and how large it is: what plans of moves are made from."""
+"""Replicas of a cluster with their sizes, present and target: the input of reassignment plans."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ Replicas = tuple[BrokerId, ...]
 class Situation:
     view: ClusterView
     present: Assignment
-    """The replicas of each partition without those that a move is adding."""
+    """Replicas of each partition without those that a reassignment is adding."""
     assignment: Assignment
-    """The replicas of each partition once the moves that are under way have come to their end."""
+    """Replicas of each partition after completion of the reassignments in progress."""
     moving: frozenset[TopicPartition]
     sizes: Mapping[TopicPartition, Mapping[BrokerId, int]]
-    """Bytes of each replica, as far as its broker answers."""
+    """Bytes of each replica; replicas of brokers that do not respond are missing."""
     leaders: Mapping[TopicPartition, int]
 
     @property
     def locations(self) -> dict[BrokerId, Location]:
-        """Of the brokers that are there. Those with the same advertised host are taken to share a machine."""
+        """Locations of the live brokers; the advertised host stands for the machine of a broker."""
         return {
             BrokerId(broker.node_id): Location(broker.address.host, broker.rack)
             for broker in self.view.brokers.values()
         }
 
     def size_of(self, name: TopicPartition) -> int:
-        """Of its largest replica: the others have as much to copy."""
+        """Return the bytes of the largest replica, which other replicas have to reach."""
         return max(self.sizes.get(name, {}).values(), default=0)
 
     def missing_bytes(self, name: TopicPartition, replicas: tuple[BrokerId, ...]) -> int:
-        """How much is still to be copied until all of these have the partition."""
+        """Return the bytes still to copy until all given replicas are complete."""
         held, size = self.sizes.get(name, {}), self.size_of(name)
         return sum(max(0, size - held.get(broker, 0)) for broker in replicas)
 

@@ -1,6 +1,6 @@
-"""Starting processes of a cluster on this machine: all at once, until they serve, or none is left running.
+"""Start of processes of a cluster on this machine: either all of them serve, or none is left running.
 
-The processes are in sessions of their own and outlive the command; `cluster.json` says how to find them.
+The processes run in their own sessions and outlive the command; `cluster.json` identifies them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LAST_LINES = 8
 
 
 class ClusterStart:
-    """One start: what it began, to be waited for, or taken back."""
+    """One start of processes, which are awaited, and killed if one of them fails."""
 
     def __init__(self, file: ClusterFile) -> None:
         self.children: list[subprocess.Popen[bytes]] = []
@@ -42,7 +42,7 @@ class ClusterStart:
     def run(
         self, change: Callable[[LocalCluster | None], LocalCluster], node_id: int | None = None
     ) -> LocalCluster:
-        """Start one broker, or all that do not run, of the cluster as `change` says it shall be."""
+        """Start one broker, or all stopped brokers, of the cluster that `change` returns."""
         try:
             with self._file.locked():
                 cluster = self._spawn(change(self._file.load_if_there()), node_id)
@@ -60,7 +60,7 @@ class ClusterStart:
         port = None if cluster.zookeeper.running else cluster.zookeeper.port
         check_ports(cluster, brokers, port)
         if port is not None:
-            check_installed()  # before the cluster is saved: the next `up` may name other ports and sizes
+            check_installed()  # before the cluster is saved, so that the next `up` may change it
         try:
             if port is not None:
                 cluster = cluster.with_zookeeper(self._spawn_zookeeper(port))
@@ -80,7 +80,7 @@ class ClusterStart:
         return identify(self._zookeeper.pid)
 
     async def _wait_until_serving(self) -> None:
-        """Each of them serves, and knows of all the others: so a topic can be placed on all of them at once."""
+        """Wait until each broker serves and knows all others, so that topics can be placed on all."""
         ids = frozenset(broker.node_id for broker, _ in self._brokers)
         await asyncio.gather(*(self._wait_for(broker, child, ids) for broker, child in self._brokers))
 
@@ -104,7 +104,7 @@ class ClusterStart:
 
 
 async def _knows(broker: LocalBroker, ids: frozenset[int]) -> bool:
-    """Whether it answers, and these brokers are in what it knows of the cluster."""
+    """Check that a broker responds and that its metadata contains the given brokers."""
     try:
         async with admin_client(broker.address) as client:
             return ids <= set(await client.brokers.ids())
@@ -149,5 +149,5 @@ def _spawn_broker(file: ClusterFile, cluster: LocalCluster, broker: LocalBroker)
 
 
 def _environment() -> dict[str, str]:
-    """Without settings: a broker has the same ones whoever starts it."""
+    """Return the environment without settings: a broker's settings do not depend on the user's shell."""
     return {name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT_PREFIX)}

@@ -1,4 +1,4 @@
-"""How a cluster is: its brokers, its controller, and how many partitions are not whole."""
+"""Status of a cluster: brokers, controller, and counts of under-replicated and offline partitions."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from penstock.cli.failures import Failure
 from penstock.cli.output import NONE, print_table
 
 ANSWER_SECONDS = 3.0
-"""Then another broker is asked: one may be paused."""
+"""Timeout of a response in seconds, after which another broker is asked."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerStatus:
     node_id: int
     pid: int | None
-    """None where it does not run, or not on this machine."""
+    """Process id; None if the broker does not run or is on another machine."""
     host: str
     port: int
     http_port: int | None
     alive: bool
-    """Its process runs; elsewhere, that the cluster counts it as a member."""
+    """True if the process runs; for a broker elsewhere, if it is a member of the cluster."""
     member: bool
     controller: bool
     leaders: int
@@ -38,14 +38,14 @@ class ZooKeeperStatus:
     hosts: str
     pid: int | None
     alive: bool | None
-    """None where it is not ours."""
+    """True if the process runs; None for an external ZooKeeper."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterStatus:
     bootstrap: str
     cluster_id: str | None
-    """None, as all that brokers would tell, where none answers."""
+    """Cluster id; None, like the other values from brokers, if no broker responds."""
     controller: int | None
     brokers: tuple[BrokerStatus, ...]
     zookeeper: ZooKeeperStatus | None
@@ -59,7 +59,7 @@ class ClusterStatus:
 
 
 def status_of_local(cluster: LocalCluster) -> ClusterStatus:
-    """Of a cluster on this machine, whether it runs or not."""
+    """Return the status of a cluster on this machine, running or not."""
     alive = [broker for broker in cluster.brokers if broker.running]
     view = _try_to_view(",".join(broker.address for broker in alive)) if alive else None
     brokers = [
@@ -84,7 +84,7 @@ def status_of_local(cluster: LocalCluster) -> ClusterStatus:
 
 
 def status_of_any(bootstrap: str) -> ClusterStatus:
-    """Of the cluster that has a broker at this address."""
+    """Return the status of the cluster that has a broker at this address."""
     view = _view(bootstrap)
     held = {replica for partition in view.partitions for replica in partition.replicas}
     brokers = []

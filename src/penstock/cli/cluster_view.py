@@ -1,4 +1,4 @@
-"""A cluster as one of its brokers shows it: the brokers that are there, and every partition with its replicas."""
+"""Cluster metadata of one broker: the live brokers, and every partition with its replicas."""
 
 from __future__ import annotations
 

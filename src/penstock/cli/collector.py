@@ -1,9 +1,9 @@
-"""Python's cyclic garbage collector, kept out of the clients' way.
+"""Tuning of Python's cyclic garbage collector for low latency.
 
-A collection walks through everything made since the one before that is still there: all of the broker in a full one,
-and with thousands of long polls under way tens of thousands of objects in a smaller one, while everybody waits. So the
-youngest objects are looked at many times a second, a few at a time, and older ones now and then only; nearly all of
-them are freed without the collector.
+A collection traverses all objects of a generation and blocks the event loop: a full collection traverses the
+whole broker, and thousands of long polls fill the younger generations with tens of thousands of objects. So
+the youngest generation is collected many times a second, in small portions, and the others every few minutes.
+Reference counts free nearly all objects without the collector.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _YOUNGEST, _ALL = 0, 2
 
 
 def tame_collector() -> None:
-    """What is there now is not looked at again; collections come on timers of the running loop."""
+    """Exclude all present objects from collection, and run collections on timers of the event loop."""
     gc.freeze()
     gc.set_threshold(gc.get_threshold()[_YOUNGEST], _NEVER, _NEVER)
     loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""The tree of commands. Only the module of the one asked for is loaded."""
+"""Command tree. Only the module of the requested command is imported."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COMMANDS = {
 
 
 def make_app(arguments: Sequence[str]) -> typer.Typer:
-    """The tree; of the commands only the first argument's where that is one."""
+    """Create the command tree; if the first argument is a command, the tree has only that command."""
     app = typer.Typer(
         help="A Kafka-compatible event log and message queue.",
         no_args_is_help=True,

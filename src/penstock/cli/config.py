@@ -1,4 +1,4 @@
-"""`penstock config`: the settings a broker would run with, and those of running brokers, shown and changed."""
+"""`penstock config`: show and change settings, those of a broker to be started or of running brokers."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def show(
 ) -> None:
     """Show the settings that `penstock broker` would run with here, or those of a running broker.
 
-    With --all: what was set for all brokers while they run.
+    With --all: the settings that were set for all brokers at run time.
     """
     if docs:
         _show_docs(json)
@@ -83,7 +83,7 @@ def set_settings(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     json: JsonOption = False,
 ) -> None:
-    """Change settings of running brokers; the change is kept over restarts."""
+    """Change settings of running brokers; the change survives restarts."""
     from penstock.cli.broker_settings import change, target
 
     change(bootstrap, target(broker, all_brokers), parse_assignments(assignments), json=json)
@@ -97,7 +97,7 @@ def unset(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     json: JsonOption = False,
 ) -> None:
-    """Return settings of running brokers to what the brokers were started with."""
+    """Restore settings of running brokers to the values that the brokers were started with."""
     from penstock.cli.broker_settings import change, target
 
     change(bootstrap, target(broker, all_brokers), dict.fromkeys(names), json=json)

@@ -1,4 +1,4 @@
-"""Reads the file that `--config` names."""
+"""Reader of the settings file that `--config` names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from penstock.cli.failures import ExitCode, Failure
 
 
 def read_config_file(name: str | None) -> tuple[str, str] | None:
-    """The name and content of a settings file."""
+    """Return the name and content of a settings file; None without a name."""
     if name is None:
         return None
     try:

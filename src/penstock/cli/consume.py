@@ -1,4 +1,4 @@
-"""`penstock consume`: records of a topic to standard output, alone or as a member of a consumer group."""
+"""`penstock consume`: print records of a topic, standalone or as a member of a consumer group."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def consume(
     json: Annotated[bool, typer.Option("--json", help="Print a JSON object on each line.")] = False,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Print the records of a topic, up to its present end or, with --follow, as they come."""
+    """Print the records of a topic up to its current end, or with --follow also new ones as they arrive."""
     form = _form(template, key_separator, json)
     if group is not None:
         reset = _reset(start, partition)
@@ -82,7 +82,7 @@ def consume(
 
 
 def _reset(start: str, partition: list[int] | None) -> str:
-    """Where a group that has no offsets begins."""
+    """Return the auto.offset.reset for a group without committed offsets; Failure if options conflict."""
     if partition:
         raise Failure("--partition and --group do not go together", code=ExitCode.USAGE)
     if start not in _RESETS:

@@ -1,4 +1,4 @@
-"""What the command line reports instead of a traceback: what went wrong, and what to do about it."""
+"""Errors that the command line reports without a traceback: a message and a hint."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from enum import IntEnum
 
 class ExitCode(IntEnum):
     FAILED = 1
-    """The command was understood and could not be carried out, or a check found problems."""
+    """The broker refused the command, it could not be completed, or a check found problems."""
     USAGE = 2
-    """The command or a setting is wrong."""
+    """The command line or a setting is invalid."""
 
 
 class Failure(Exception):
-    """Ends the command; `hint` says what the user can do."""
+    """Error that ends the command with a message; `hint` tells the user how to continue."""
 
     def __init__(self, message: str, hint: str = "", *, code: ExitCode = ExitCode.FAILED) -> None:
         super().__init__(message)

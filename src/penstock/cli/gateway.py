@@ -1,6 +1,6 @@
-"""`penstock gateway`: serve HTTP in front of a cluster, in a process of its own, or several on one port.
+"""`penstock gateway`: serve HTTP for a cluster from a separate process, or from several on one port.
 
-It keeps nothing but open connections, so any number of them may run and come and go.
+A gateway has no state except its open connections, so any number of them can start and stop at any time.
 """
 
 from __future__ import annotations

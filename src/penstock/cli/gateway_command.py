@@ -1,6 +1,6 @@
-"""`penstock gateway` in the tree of commands, for the list that `penstock --help` shows.
+"""Entry of `penstock gateway` in the command list of `penstock --help`.
 
-The command itself does not come this way: `main` calls `gateway.gateway`, which reads its options as a broker does.
+`main` runs the command by calling `gateway.gateway`, which does not load typer.
 """
 
 from __future__ import annotations

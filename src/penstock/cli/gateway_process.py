@@ -1,4 +1,4 @@
-"""The process of a gateway: from its settings to serving, until it is told to stop."""
+"""Gateway process: start from its settings, serve until a signal, stop."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ from penstock.observability.metrics import BrokerMetrics
 from penstock.threads import ThreadPools
 
 OPEN_FILES_BESIDES = 200
-"""For connections to brokers, and the standard streams."""
+"""Open files besides HTTP connections: connections to brokers and standard streams."""
 
 
 PARENT_SECONDS = 1.0
-"""How often a worker looks whether the process that looks after it is there."""
+"""Seconds between a worker's checks that its parent process is alive."""
 
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """What one of several processes on a port knows of the others."""
+    """Identity of one of several processes that share a port."""
 
     parent: int
     socket: Path
-    """Where it shows its metrics to them."""
+    """Path of the socket where this worker serves its metrics to the other workers."""
 
 
 def run_gateway(config: BrokerConfig, bootstrap: Sequence[Address], worker: Worker | None) -> None:
-    """Serve until SIGTERM or SIGINT, a worker also until its parent has ended; then stop cleanly."""
+    """Serve until SIGTERM or SIGINT, or until a worker's parent has ended; then stop cleanly."""
     log = open_logger(config, SystemClock(), sys.stderr, no_color=bool(os.environ.get("NO_COLOR")))
     take_over_library_logs(log)
     raise_limit_of_open_files(config[GATEWAY_MAX_CONNECTIONS] + OPEN_FILES_BESIDES, 0, log)
@@ -113,7 +113,7 @@ async def _serve(
 
 
 def _end_with_parent(parent: int, stop: asyncio.Event) -> None:
-    """Nobody would end a worker whose parent was killed, nor start one in its place."""
+    """Stop a worker whose parent was killed: it would have no process to stop or replace it."""
     if os.getppid() != parent:
         stop.set()
     else:

@@ -1,6 +1,6 @@
-"""The workers of one gateway, as their metrics show them: whichever is asked answers for all.
+"""Metrics of all workers of a gateway: the worker that gets the request merges them.
 
-Each worker shows its own on a socket in a directory that all of them know. Loop thread only.
+Each worker serves its own metrics on a socket in a directory that all workers know. Loop thread only.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from pathlib import Path
 from penstock.threads import Threads
 
 ANSWER_SECONDS = 2.0
-"""A worker that takes longer is left out."""
+"""Timeout of a worker's metrics in seconds; a slower worker is left out."""
 
 
 class Siblings:
     def __init__(self, socket: Path, own: Callable[[], Awaitable[bytes]], threads: Threads) -> None:
-        """`socket` is where this worker shows its metrics, which `own` tells."""
+        """`socket` is the path where this worker serves its metrics; `own` returns them."""
         self._socket = socket
         self._own = own
         self._threads = threads
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
-        self._socket.unlink(missing_ok=True)  # of the one whose place this worker has taken
+        self._socket.unlink(missing_ok=True)  # left by the worker that this one replaces
         self._server = await asyncio.start_unix_server(self._show, self._socket)
 
     def close(self) -> None:
@@ -40,7 +40,7 @@ class Siblings:
         return await self._threads.run("read", lambda: merge(texts))
 
     async def _ask(self, socket: Path) -> bytes:
-        """Nothing from one that has died and was not replaced yet."""
+        """Return a worker's metrics; empty if it has ended and is not replaced yet."""
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 reader, writer = await asyncio.open_unix_connection(socket)
@@ -56,6 +56,6 @@ class Siblings:
             writer.write(await self._own())
             await writer.drain()
         except OSError:
-            pass  # whoever asked has gone
+            pass  # the other worker closed the connection
         finally:
             writer.close()

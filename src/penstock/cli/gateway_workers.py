@@ -1,6 +1,6 @@
-"""Several gateway processes on one port: the kernel spreads connections among them, this one looks after them.
+"""Several gateway processes on one port: the kernel distributes connections, this process supervises.
 
-A worker that ends is replaced after a moment; a signal to end goes to all of them, and their end is waited for.
+A worker that ends is replaced after a second. SIGTERM and SIGINT stop all workers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ POLL_SECONDS = 0.2
 
 
 class _Ended(Exception):
-    """A signal asks for the end."""
+    """SIGTERM or SIGINT was received."""
 
 
 def run_workers(count: int, arguments: Sequence[str]) -> None:

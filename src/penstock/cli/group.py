@@ -44,7 +44,7 @@ def register(root: typer.Typer) -> None:
 
 @app.command("list")
 def list_groups(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, json: JsonOption = False) -> None:
-    """List the groups, with their members, topics, and how many records they are behind."""
+    """List the consumer groups with their type, state, members, topics and lag."""
     cluster = Cluster(bootstrap)
     groups = describe_groups(cluster, group_ids(cluster))
     if json:
@@ -69,7 +69,7 @@ def list_groups(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, json: JsonOption
 def describe(
     group: GroupArgument, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, json: JsonOption = False
 ) -> None:
-    """Show a group's members, what each partition has committed, its lag and its owner."""
+    """Show a group's members and, for each partition, the committed offset, the lag and the owner."""
     described = describe_group(Cluster(bootstrap), group)
     if json:
         print_json(described.as_json())
@@ -109,7 +109,7 @@ def reset(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     json: JsonOption = False,
 ) -> None:
-    """Move the committed offsets of a group that has no members. Shows what would change; --execute does it."""
+    """Reset the committed offsets of a group without members. --execute applies the shown changes."""
     if bool(topic) == all_topics:
         raise Failure("give either --topic or --all-topics", code=ExitCode.USAGE)
     aim = _aim(to_earliest, to_latest, offset, time, shift)
@@ -133,7 +133,7 @@ def delete(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     json: JsonOption = False,
 ) -> None:
-    """Delete groups that have no members, and their committed offsets."""
+    """Delete groups that have no members, with their committed offsets."""
     cluster = Cluster(bootstrap)
     unlisted = sorted(set(groups) - set(group_ids(cluster)))
     missing = [group for group in unlisted if not is_group_of_others(cluster, group)]

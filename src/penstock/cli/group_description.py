@@ -1,4 +1,4 @@
-"""Consumer groups as the command line shows them: members, committed offsets, and how far behind they are."""
+"""Consumer groups as the command line shows them: members, committed offsets and lag."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _STATES = {
     "PreparingRebalance": "preparing rebalance",
     "CompletingRebalance": "completing rebalance",
 }
-"""States that are shown with other words."""
+"""Group states that are shown under another name."""
 _MAX_AT_ONCE = 100
 _CONSUMERS = (CONSUMER, "")
-"""Protocol types of groups of consumers; the empty one is of groups that only commit offsets."""
+"""Protocol types of consumer groups; the empty type belongs to groups that only commit offsets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +51,12 @@ class GroupPartition:
     committed_offset: int | None
     start_offset: int | None
     end_offset: int | None
-    """The log start and end; None where the partition does not exist any more."""
+    """Log start and log end offset; None if the partition does not exist."""
     owner: str | None
 
     @property
     def lag(self) -> int | None:
-        """Offsets between the committed offset and the log end, or in the whole log without a committed offset."""
+        """Offsets from the committed offset, or the log start if there is none, to the log end."""
         if self.start_offset is None or self.end_offset is None:
             return None
         reached = self.start_offset if self.committed_offset is None else self.committed_offset
@@ -97,19 +97,19 @@ class Group:
 
 
 def group_ids(cluster: Cluster) -> list[str]:
-    """Return the ids of all groups of consumers, sorted."""
+    """Return the ids of all consumer groups, sorted."""
     listed = cluster.run(lambda client: client.groups.all(), "the groups")
     return [each.id for each in listed if each.protocol_type in _CONSUMERS]
 
 
 def is_group_of_others(cluster: Cluster, group: str) -> bool:
-    """Whether there is such a group, and it is not one of consumers."""
+    """Check that a group exists and is not a consumer group."""
     [found] = cluster.run(lambda client: _describe_all(client, [group]), group)
     return found is not None and found.summary.protocol_type not in _CONSUMERS
 
 
 def describe_groups(cluster: Cluster, groups: Sequence[str]) -> list[Group]:
-    """Describe those of the groups that exist."""
+    """Describe the groups that exist; Failure if one is not a consumer group."""
     if not groups:
         return []
     found = cluster.run(lambda client: _describe_all(client, groups), "the groups")

@@ -1,4 +1,4 @@
-"""Reads a topic as a member of a consumer group. A record's offset is committed only after it was handed on."""
+"""Reader of a topic as a group member; the offset of a record is committed after the record was consumed."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _ENDING = (signal.SIGINT, signal.SIGTERM)
 def read_group(
     cluster: Cluster, topic: str, group: str, *, reset: str, follow: bool, maximum: int | None
 ) -> Iterator[list[IncomingRecord]]:
-    """Records of the partitions this member is given, up to their ends or, with `follow`, for ever.
+    """Yield batches of the member's partitions up to their ends or, with `follow`, without end.
 
-    A batch counts as read when the next one is asked for; leaving commits and tells the group, so that others
-    take over at once.
+    Requesting the next batch marks the previous one as read. On exit the offsets are committed and the member
+    leaves the group, so that other members take over at once.
     """
     cluster.partitions(topic)
     consumer = Consumer(_config(cluster, group, reset))
@@ -49,7 +49,10 @@ def read_group(
 
 
 class _Interruption:
-    """A signal to end is kept back until what was handed on is committed and the group left; a second one is not."""
+    """Delay of the first SIGINT or SIGTERM until offsets are committed and the group is left.
+
+    A second signal takes effect at once.
+    """
 
     came: signal.Signals | None = None
 
@@ -72,7 +75,7 @@ class _Interruption:
 
 
 class _Progress:
-    """Which of the member's partitions have more than it has read."""
+    """Partitions of the member that have unread records."""
 
     def __init__(self) -> None:
         self._unfinished: set[int] | None = None
@@ -89,7 +92,7 @@ class _Progress:
             self._unfinished -= {place.partition for place in partitions}
 
     def take(self, message: Message) -> bool:
-        """Whether it is a record; else it tells of the end of a partition or of something wrong."""
+        """Check that a message is a record; otherwise handle the end of a partition or raise the error."""
         if message.error() is None:
             return True
         check_event(message)

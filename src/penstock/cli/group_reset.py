@@ -1,4 +1,4 @@
-"""Where `penstock group reset` moves a group's offsets: worked out first, then, if asked to, committed."""
+"""Offsets for `penstock group reset`: planned first, then committed with --execute."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.cli.group_description import Offsets, committed_offsets, describe_
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A partition's committed offset (None: it has none) and what it becomes."""
+    """Committed offset of a partition (None if there is none) and its new value."""
 
     topic: str
     partition: int
@@ -21,9 +21,9 @@ class Move:
 
 
 Target = Callable[[PartitionRange, int | None, int], int | None]
-"""From what a partition holds, its committed offset and the offset found by time, to the new one.
+"""Function from a partition's range, its committed offset and its offset at the given time to the new offset.
 
-None leaves the partition as it is. What does not exist is brought to the nearest that does by `plan_reset`.
+None leaves the partition unchanged. `plan_reset` limits the new offset to the range of the partition.
 """
 
 
@@ -50,7 +50,7 @@ def by_shift(count: int) -> Aim:
 
 
 def plan_reset(cluster: Cluster, group: str, topics: Sequence[str] | None, aim: Aim) -> list[Move]:
-    """What would change; None for the topics means those the group has offsets of."""
+    """Return the offsets to commit; `topics` None selects the topics with committed offsets of the group."""
     _check_has_no_members(cluster, group)
     committed = committed_offsets(cluster, [group])[group]
     chosen = _partitions(cluster, committed) if topics is None else _named_partitions(cluster, topics)
@@ -86,7 +86,7 @@ def _moves(cluster: Cluster, topic: str, numbers: Sequence[int], committed: Offs
 
 
 def _check_has_no_members(cluster: Cluster, group: str) -> None:
-    """Members would go on from where they are, and commit over what is reset."""
+    """Raise Failure if the group has members: they would overwrite the reset offsets with their commits."""
     for found in describe_groups(cluster, [group]):
         if found.members:
             names = ", ".join(f"{member.shown} at {member.host}" for member in found.members)
@@ -102,7 +102,7 @@ def _partitions(cluster: Cluster, committed: Offsets) -> dict[str, list[int]]:
 
 
 def _named_partitions(cluster: Cluster, names: Sequence[str]) -> dict[str, list[int]]:
-    """From TOPIC, TOPIC:0 and TOPIC:0,2."""
+    """Parse TOPIC, TOPIC:0 and TOPIC:0,2."""
     chosen: dict[str, set[int]] = {}
     for name in names:
         topic, colon, numbers = name.partition(":")

@@ -1,4 +1,4 @@
-"""What `penstock transaction` asks about transactions that are open in partitions while no coordinator knows them."""
+"""Hanging transactions: open in a partition, but unknown to every transaction coordinator."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _REASONS = {
 
 
 async def open_in(client: InternalClient, topic: str, partition: int) -> list[OpenInPartition]:
-    """List the transactions that are open in a partition."""
+    """Return the transactions that are open in a partition."""
     with reported(f"{topic}-{partition} could not be looked at"):
         return await client.transactions.open_in(topic, partition)
 
 
 async def describe_all(client: InternalClient, states: Sequence[str] = ()) -> list[TransactionDescription]:
-    """Describe all transactional ids, or those in some states; ids that are forgotten meanwhile are left out."""
+    """Describe all transactional ids, or those in the given states, except ids that expire meanwhile."""
     listed = await client.transactions.all(states)
     found = [await client.transactions.find(each.transactional_id) for each in listed]
     return [each for each in found if each is not None]
 
 
 async def find_hanging(client: InternalClient, topics: Iterable[str]) -> list[OpenInPartition]:
-    """Those of all partitions of these topics, or of all topics, that no coordinator knows."""
+    """Return the hanging transactions in all partitions of the given topics, or of all topics."""
     known_topics = {topic.name: topic for topic in await client.topics.all()}
     suspects: list[OpenInPartition] = []
     for name in sorted(set(topics) or known_topics):
@@ -52,7 +52,7 @@ async def find_hanging(client: InternalClient, topics: Iterable[str]) -> list[Op
         for partition in partitions
     }
     unknown = [each for each in suspects if (each.producer_id, each.topic, each.partition) not in known]
-    # One that has ended since was known when it was looked at.
+    # A transaction that ended after its partition was read is unknown to coordinators but does not hang.
     return [each for each in unknown if not await _has_ended(client, each)]
 
 
@@ -61,7 +61,7 @@ async def abort_hanging(client: InternalClient, hanging: OpenInPartition) -> Non
         await client.transactions.abort_hanging(hanging)
     except BrokerError as error:
         if await _has_ended(client, hanging):
-            return  # by an earlier try, or by itself
+            return  # by an earlier attempt, or by its producer
         reason = _REASONS.get(error.code, error.code.name)
         raise Failure(
             f"the transaction of producer {hanging.producer_id} in {hanging.topic}-{hanging.partition} was not aborted",

@@ -1,4 +1,4 @@
-"""Records from what is piped in or named: lines, JSON lines, or whole files."""
+"""Records from standard input or files: lines, JSON lines, or whole files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ def read_records(
     headers: Headers = (),
     empty_is_null: bool = False,
 ) -> Iterator[OutgoingRecord]:
-    """What `stream`, called `name`, holds; `key` is for records that bring none, `headers` are for all."""
+    """Yield the records of `stream`, which errors call `name`.
+
+    `key` applies to records without a key; `headers` are added to every record.
+    """
     if form is InputFormat.FILE:
         yield OutgoingRecord(key, _value(stream.read(), empty_is_null), headers)
         return

@@ -1,4 +1,4 @@
-"""`penstock log`: look into segment files and check them. Reads only."""
+"""`penstock log`: show and check segment files, without changing them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def show(
 
 @app.command("check")
 def check_all(paths: PathsArgument, json: JsonOption = False) -> None:
-    """Read segments whole and check sizes, CRCs, offsets, leader epochs and indexes. Code 1 if something is wrong."""
+    """Check sizes, CRCs, offsets, leader epochs and indexes of segments; exit code 1 means problems."""
     reports = _check(find_segments(paths))
     _show_reports(reports, json)
     problems = sum(len(report.problems) for report in reports)

@@ -1,4 +1,4 @@
-"""Segment files on disk, as `penstock log` reads them, wherever they lie."""
+"""Segment files on disk for `penstock log`, in any directory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock.storage.segment import LOG_SUFFIX
 
 @dataclass(frozen=True, slots=True)
 class BatchRow:
-    """A batch and where it starts, or the damage that is there instead."""
+    """Batch at a position of a segment, or the damage found there."""
 
     position: int
     found: BatchHeader | SegmentProblem
@@ -73,7 +73,7 @@ class BatchRow:
 
 
 def _sequence(header: BatchHeader) -> str:
-    """Where a batch stands among those of its producer; a marker ends a transaction and has no place."""
+    """Format the producer's sequence numbers of a batch; a control batch is shown as a marker."""
     if header.is_control:
         return "marker"
     numbers = f"{header.base_sequence} - {header.last_sequence}" if header.base_sequence >= 0 else "-"
@@ -81,7 +81,7 @@ def _sequence(header: BatchHeader) -> str:
 
 
 def find_segments(paths: Sequence[Path]) -> list[Path]:
-    """The segment files named, and those in the directories named, however deep."""
+    """Return the given segment files and all segment files below the given directories."""
     found: list[Path] = []
     for path in paths:
         if not path.exists():
@@ -99,7 +99,7 @@ def batch_rows(path: Path) -> Iterator[BatchRow]:
 
 
 def check(path: Path, advance: Callable[[int], None]) -> SegmentReport:
-    """The report of a segment, under the path it was named by; `advance` is told of the bytes done."""
+    """Check a segment and return its report with the given path; `advance` gets the number of bytes read."""
     done = 0
 
     def on_progress(position: int) -> None:

@@ -1,6 +1,6 @@
-"""Where the `penstock` process begins: the command line is carried out, and what goes wrong is said in a line.
+"""Entry point of the `penstock` process: run a command and report a failure in one line.
 
-Nothing heavy is imported here, and for `broker` and `gateway` no command-line library at all: they start quickly.
+Nothing heavy is imported here, and typer only for other commands, so `broker` and `gateway` start fast.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ INTERRUPTED = 130
 
 
 def main() -> None:
-    # kio loads hypothesis where it is installed, which costs a start a fifth of a second and gives nothing.
+    # kio imports hypothesis if it is installed, which is not needed here and delays the start by 0.2 s.
     sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
     sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Carry out a command line; the exit code."""
+    """Run a command line and return the exit code."""
     from penstock.cli.failures import ExitCode, Failure
     from penstock.errors import ConfigError
 
@@ -36,7 +36,7 @@ def run(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output has gone (`| head`): nothing to say, and nothing more to flush at exit.
+        # The reader of standard output has closed it (`| head`); the flush at exit must not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.FAILED
     return 0

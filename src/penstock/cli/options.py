@@ -24,7 +24,7 @@ TopicSettingsOption = Annotated[
     list[str] | None,
     typer.Option("--set", "--config", metavar="NAME=VALUE", help="A setting; repeat for several."),
 ]
-"""Settings of a topic; `--config` is the name that Kafka's tools have for it."""
+"""Settings of a topic; Kafka's tools call the option `--config`."""
 ConfigOption = Annotated[
     str | None,
     typer.Option("--config", metavar="FILE", help="A file of settings: TOML, or name=value lines."),

@@ -1,4 +1,4 @@
-"""What commands print: a table for people, JSON for programs."""
+"""Output of commands: tables for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.cli.failures import Failure
 
 MAX_TABLE_WIDTH = 2_000
 NONE = "-"
-"""A cell without a value."""
+"""Text of a cell without a value."""
 
 
 def print_json(value: Any) -> None:
@@ -21,7 +21,7 @@ def print_json(value: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str = "") -> None:
-    """Numbers to the right, the rest to the left; never cut, so that it can be copied."""
+    """Print a table, numbers right-aligned, without shortening cells, so that values can be copied."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -39,7 +39,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, tit
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask before something that cannot be undone, where there is somebody to ask."""
+    """Ask for confirmation of an irreversible action if standard input is a terminal."""
     if not yes and sys.stdin.isatty() and not typer.confirm(question):
         raise Failure("nothing was done")
 

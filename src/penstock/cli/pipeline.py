@@ -1,4 +1,4 @@
-"""`penstock pipeline`: archive, replay, compact, stats, query. Each command has its file."""
+"""`penstock pipeline`: archive, replay, compact, stats, query. Each command is in its own module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`penstock pipeline archive`: topics into a Delta table, once or for ever."""
+"""`penstock pipeline archive`: archive topics to a Delta table, once or continuously."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def archive(
     keep: KeepOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Archive topics to a Delta table, each record once; without --once it goes on as records come."""
+    """Archive topics to a Delta table, each record once; without --once archiving continues until Ctrl-C."""
     every_ms, grace_ms = parse_duration_ms(every), parse_duration_ms(grace)
     keep_ms = None if keep is None else parse_duration_ms(keep)
     with pipeline_session("penstock archive", master) as session:

@@ -1,4 +1,4 @@
-"""`penstock pipeline compact`: topics become a table with one row for each key."""
+"""`penstock pipeline compact`: write topics to a table with one row per key."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ def compact(
     once: OnceOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Write the last record of each key to a Delta table; with --by 'key, value' --keep first, duplicates go."""
+    """Write the last record of each key to a Delta table.
+
+    Duplicates are removed with --by 'key, value' --keep first.
+    """
     given = {"bootstrap": bootstrap, "subscribe": topics}
     if archive is not None:
         given["archive"] = archive
@@ -52,7 +55,7 @@ def compact(
         if keep not in (each.value for each in Keep):
             raise Failure(f"--keep is last or first, not {keep!r}", code=ExitCode.USAGE)
         options = parse(given)
-        plan_of(options)  # what is wrong with them is said before Spark starts
+        plan_of(options)  # invalid options fail before Spark starts
         with progress_of(session, "compacting"):
             rows = run(session.open(), CompactJob(options, to, by, Keep(keep)))
     if json:

@@ -1,4 +1,4 @@
-"""How far Spark is with its tasks, as a bar on standard error where that is a terminal."""
+"""Progress bar of Spark tasks on standard error, shown only on a terminal."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def progress_of(session: PipelineSession, what: str) -> Iterator[None]:
 
 
 def _tasks(session: PipelineSession) -> tuple[int, int] | None:
-    """How many of the tasks that Spark has at present are done, and how many these are."""
+    """Return the numbers of completed and of all tasks of the active stages; None if there are none."""
     current = session.current
     if current is None:
         return None

@@ -1,4 +1,4 @@
-"""`penstock pipeline query`: SQL over topics and their archive."""
+"""`penstock pipeline query`: run SQL over topics and their archive."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def query(
     limit: LimitOption = 100,
     json: JsonOption = False,
 ) -> None:
-    """Ask with SQL: select key, count(*) from orders group by key. Names with a dash go in `backticks`."""
+    """Run an SQL query: select key, count(*) from orders group by key. Names with a dash need `backticks`."""
     names = [name.strip() for name in topics.split(",") if name.strip()] if topics else []
     with pipeline_session("penstock query", master) as session:
         from penstock.pipeline.query import query as run

@@ -1,4 +1,4 @@
-"""`penstock pipeline replay`: records of topics and their archive, written to another topic."""
+"""`penstock pipeline replay`: write records of topics and their archive to another topic."""
 
 from __future__ import annotations
 
@@ -62,7 +62,10 @@ def replay(
     once: OnceOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Write the records of topics to another topic, each once; one that was interrupted goes on where it was."""
+    """Write the records of topics to another topic, each once.
+
+    An interrupted replay resumes when the command is run again.
+    """
     given = {"bootstrap": bootstrap, "subscribe": topics, "startingOffsetsByTimestampStrategy": "latest"}
     if archive is not None:
         given["archive"] = archive

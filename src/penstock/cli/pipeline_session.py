@@ -1,7 +1,6 @@
-"""A Spark session for the command line: started when there is work, silent, and what goes wrong in it in one line.
+"""Spark session for the command line: started on first use, silent, with errors reduced to one line.
 
-Java writes its warnings and stack traces to where standard error went when it was started: a file that is looked at
-only where Spark does not start at all.
+Java writes warnings and stack traces to a temporary file, which is read only if Spark does not start.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL = "local[*,4]"
-"""All cores; a task is tried four times, as on a cluster."""
+"""Master with all cores and, as on a cluster, four attempts per task."""
 _SETTINGS = {"spark.sql.execution.arrow.maxBytesPerBatch": "16m"}
-"""Rows of any size go to tasks in batches that fit."""
+"""Limit of an Arrow batch in bytes, so that batches of large rows fit in the memory of tasks."""
 _PYTHON_ERROR = re.compile(r"^(?:[\w.]*\.)?(\w+)(?:: (.*))?$")
 _JAVA_ERROR = re.compile(r"^: (?:[\w.$]*[.$])?(\w+)(?:: (.*))?$", re.MULTILINE)
 _CONDITION = re.compile(r"^\[[A-Z0-9_.]+\] |\s*SQLSTATE: \w+.*")
 
 
 class PipelineSession:
-    """Opened at the first `open`; the same from then on."""
+    """Spark session that the first call of `open` starts; later calls return the same session."""
 
     def __init__(self, name: str, master: str | None) -> None:
         self._name = name
@@ -50,7 +49,7 @@ class PipelineSession:
                     with _stderr_to(said.fileno()):
                         from penstock.pipeline.session import open_session
 
-                        # It tells of every wrong statement with all of Java's stack.
+                        # This logger prints each invalid SQL statement with Java's stack trace.
                         logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
                         self._session = open_session(self._name, self._master, _SETTINGS)
                 except Exception as error:
@@ -67,7 +66,7 @@ class PipelineSession:
 
 @contextmanager
 def pipeline_session(name: str, master: str | None) -> Iterator[PipelineSession]:
-    """Errors of Spark, of its tasks and of the pipeline become Failures."""
+    """Provide a session; errors of Spark, its tasks and the pipeline become Failures."""
     session = PipelineSession(name, master)
     try:
         import deltalake  # noqa: F401
@@ -90,7 +89,7 @@ def pipeline_session(name: str, master: str | None) -> Iterator[PipelineSession]
 
 
 def failure_of(error: Exception) -> Failure | None:
-    """None for what is a bug of ours."""
+    """Return the Failure for an error; None if the error is a bug of the pipeline."""
     from pyspark.errors import PySparkException
 
     if isinstance(error, BrokerError):
@@ -103,7 +102,7 @@ def failure_of(error: Exception) -> Failure | None:
 
 
 def cause_of(error: BaseException) -> str:
-    """What was wrong, without where in which program: of a task's traceback the last line."""
+    """Return the reason of an error without stack traces: of a failed task the last line of its traceback."""
     text = str(error)
     for line in reversed(_traceback_lines(text)):
         if found := _PYTHON_ERROR.match(line):
@@ -115,7 +114,7 @@ def cause_of(error: BaseException) -> str:
 
 
 def _traceback_lines(text: str) -> list[str]:
-    """The unindented lines after the last Python traceback, up to Java's or to what is known of a stream."""
+    """Return the unindented lines after the last Python traceback, up to a Java trace or section mark."""
     _, found, rest = text.rpartition("Traceback (most recent call last):")
     if not found:
         return []

@@ -1,4 +1,4 @@
-"""`penstock pipeline stats`: windows of topics into a Delta table and a topic, and charts of them."""
+"""`penstock pipeline stats`: windowed statistics of topics, in a Delta table, a topic and charts."""
 
 from __future__ import annotations
 
@@ -54,7 +54,10 @@ def stats(
     once: OnceOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Count records, bytes and keys of topics by time, and how late they come; a window when it is over."""
+    """Measure records, bytes, keys and latency of topics in time windows.
+
+    A window is written when it has ended.
+    """
     window_ms, delay_ms = parse_duration_ms(window), parse_duration_ms(delay)
     with pipeline_session("penstock stats", master) as session:
         from penstock.pipeline.offsets import topics_of
@@ -65,7 +68,7 @@ def stats(
         if to_topic is not None:
             topics_of(parse({"bootstrap": bootstrap, "subscribe": to_topic}))
         job = StatsJob(bootstrap, names, to, checkpoint, window_ms, delay_ms, to_topic)
-        job.checkpoint_location  # noqa: B018 - what is wrong with it is said before Spark starts
+        job.checkpoint_location  # noqa: B018 - an invalid location fails before Spark starts
         with progress_of(session, "counting"):
             start(session.open(), job, once=once).awaitTermination()
         _show(_windows(job.store), chart, json)

@@ -1,4 +1,4 @@
-"""`penstock produce`: records from a pipe or from files into a topic."""
+"""`penstock produce`: send records from standard input or files to a topic."""
 
 from __future__ import annotations
 

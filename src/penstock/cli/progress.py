@@ -1,4 +1,4 @@
-"""Progress bars on standard error, where that is a terminal; elsewhere nothing is shown nor loaded."""
+"""Progress bars on standard error, shown only on a terminal."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import BinaryIO, Protocol, cast
 
 class ReadingProgress(Protocol):
     def watch(self, stream: BinaryIO) -> BinaryIO:
-        """The same stream, with what is read from it shown."""
+        """Return a stream with the same content that advances the bar as it is read."""
         ...
 
     def advance(self, count: int) -> None:
-        """So many bytes more are done."""
+        """Advance the bar by a number of bytes."""
         ...
 
 
@@ -71,7 +71,7 @@ class _Counting(io.RawIOBase):
 
 @contextmanager
 def reading_progress(files: Sequence[Path]) -> Iterator[ReadingProgress]:
-    """A bar over the size of the files, or a running count for a pipe; silent where nobody watches."""
+    """Show a bar over the size of the files, or a byte count for a pipe; nothing without a terminal."""
     if not sys.stderr.isatty() or (sys.stdin.isatty() and not files):
         yield _Silent()
         return

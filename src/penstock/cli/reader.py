@@ -1,4 +1,4 @@
-"""Reads partitions from given offsets with a Kafka consumer that belongs to no group."""
+"""Reader of partitions from given offsets, with a Kafka consumer outside any group."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MESSAGES_PER_POLL = 1000
 def read_topic(
     cluster: Cluster, topic: str, begin: Mapping[int, int], *, follow: bool, maximum: int | None
 ) -> Iterator[IncomingRecord]:
-    """Records from the offsets on, up to the ends of this moment or, with `follow`, for ever."""
+    """Yield records from the given offsets to the current log ends or, with `follow`, without end."""
     ends = cluster.offsets(topic, begin, LATEST)
     unfinished = {number for number, offset in begin.items() if follow or offset < ends[number]}
     if not unfinished:
@@ -50,7 +50,10 @@ def read_topic(
 
 
 def next_messages(consumer: Consumer) -> list[Message]:
-    """What has come, after a moment's wait for the first; `consume` alone would wait for all it may take."""
+    """Return the messages that have arrived, after waiting for the first one.
+
+    `consume` alone would wait until it has the maximum number of messages.
+    """
     first = consumer.poll(POLL_SECONDS)
     return [] if first is None else [first, *consumer.consume(MESSAGES_PER_POLL, 0)]
 
@@ -67,7 +70,7 @@ def _consumer_config(cluster: Cluster) -> dict[str, object]:
 
 
 def check_event(message: Message) -> None:
-    """Raise for an event that ends reading: damaged records, or an error that the client does not recover from."""
+    """Raise for damaged records, or for an error that the client does not recover from."""
     damage = damage_of(message)
     if damage is not None:
         raise Failure(

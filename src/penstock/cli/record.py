@@ -1,6 +1,6 @@
-"""A record on the command line, and its JSON form, which `consume --json` writes and `produce` reads.
+"""Record on the command line, and its JSON form, which `consume --json` writes and `produce` reads.
 
-Keys, values and header values are text where they are UTF-8 and `{"base64": "..."}` where they are not.
+Keys, values and header values are strings if they are valid UTF-8, otherwise `{"base64": "..."}`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def to_json(record: IncomingRecord) -> dict[str, Any]:
 
 
 def from_json(text: bytes, place: str) -> OutgoingRecord:
-    """One line; `place` says where it stands. `topic`, `offset`, `size` and `crc` are ignored."""
+    """Parse one line; `place` is its position for errors. `topic`, `offset`, `size` and `crc` are ignored."""
     try:
         fields = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -86,7 +86,7 @@ def _show(content: bytes | None) -> str | dict[str, str] | None:
 
 
 def _read(value: Any, place: str) -> bytes | None:
-    """Text as it is, base64 decoded, and any other JSON as its text."""
+    """Return a string as UTF-8, base64 decoded, and any other JSON value as its text."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -100,7 +100,7 @@ def _read(value: Any, place: str) -> bytes | None:
 
 
 def _read_headers(headers: Any, place: str) -> Iterator[tuple[str, bytes | None]]:
-    """A list of `{"name": ..., "value": ...}`, or an object where no name repeats."""
+    """Yield headers from a list of `{"name": ..., "value": ...}` or from an object of names and values."""
     if isinstance(headers, dict):
         headers = [{"name": name, "value": value} for name, value in headers.items()]
     for header in headers if isinstance(headers, list | tuple) else [headers]:

@@ -1,6 +1,6 @@
-"""How `penstock consume` writes a record: its value, a template of the user's, or JSON.
+"""Output formats of `penstock consume`: the value, a template, or JSON.
 
-On a terminal what is not printable is escaped, so that a record cannot drive the terminal.
+Unprintable characters are escaped on a terminal, so that a record cannot control the terminal.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def value_form(*, escape: bool) -> Form:
 
 
 def template_form(template: str, *, escape: bool) -> Form:
-    """A form that fills a template; a Failure when it names a field that does not exist."""
+    """Return a format that fills a template; Failure if the template names an unknown field."""
     pieces: list[bytes | Callable[[IncomingRecord], bytes]] = []
     position = 0
     for match in _PIECE.finditer(template):

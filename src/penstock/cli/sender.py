@@ -1,4 +1,4 @@
-"""Sends records with a Kafka producer and keeps count of what became of them."""
+"""Sender of records with a Kafka producer, which counts acknowledged and failed records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.cli.record import OutgoingRecord
 
 FULL_QUEUE_POLL_SECONDS = 0.5
 NOTICE_SECONDS = 3.0
-"""Records that wait for longer than this may be told why."""
+"""Seconds after which the user learns why unacknowledged records wait, if the reason is known."""
 _WITHOUT_A_REASON = (KafkaError._MSG_TIMED_OUT, KafkaError.KAFKA_STORAGE_ERROR)
 ANY_PARTITION = -1
 BY_CLOCK = 0
@@ -23,7 +23,7 @@ BY_CLOCK = 0
 
 @dataclass(slots=True)
 class Sent:
-    """What has been acknowledged so far."""
+    """Counts and next offsets of the acknowledged records."""
 
     records: int = 0
     bytes: int = 0
@@ -32,7 +32,7 @@ class Sent:
 
 class Sender:
     def __init__(self, topic: str, config: dict[str, Any], full_disk: Callable[[], str]) -> None:
-        """`full_disk` asks the brokers whether a full disk is the reason why they take no records."""
+        """`full_disk` returns a sentence about a broker with a full disk, or an empty string."""
         self.sent = Sent()
         self._full_disk = full_disk
         self._topic = topic
@@ -44,7 +44,7 @@ class Sender:
             raise Failure(f"these options do not go together: {error.args[0].str()}") from None
 
     def send(self, record: OutgoingRecord, partition: int | None) -> None:
-        """Hand over one record; stops early when the first ones were refused."""
+        """Enqueue a record; if an earlier record has failed, stop as `finish` does."""
         if self._first_error is not None:
             self.finish()
         chosen = record.partition if record.partition is not None else partition
@@ -68,7 +68,7 @@ class Sender:
                 return
 
     def finish(self) -> None:
-        """Wait for every acknowledgement; a Failure when records were not stored."""
+        """Wait for all acknowledgements; Failure if records were not stored."""
         if self._producer.flush(NOTICE_SECONDS) and (reason := self._full_disk()):
             typer.echo(f"waiting: {reason}", err=True)
         self._producer.flush()

@@ -1,4 +1,4 @@
-"""Where `penstock consume --from` begins: the beginning, the end, an offset, the last few, or a time."""
+"""Start position of `penstock consume --from`: beginning, end, an offset, the last N records, or a time."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from penstock.clock import SystemClock
 from penstock.internal_client.records import EARLIEST, LATEST
 
 Start = Callable[[Cluster, str, list[int]], dict[int, int]]
-"""From the topic and its partitions to the offset to begin at in each."""
+"""Function from a cluster, a topic and its partitions to the first offset of each partition."""
 
 _MOST_OFFSET_DIGITS = 10
 
 
 def parse_start(text: str) -> Start:
-    """A number of 11 digits or more is a time in milliseconds; a shorter one is an offset."""
+    """Parse a start position; numbers of 11 digits or more are milliseconds, shorter ones offsets."""
     if text == "beginning":
         return lambda cluster, topic, partitions: cluster.offsets(topic, partitions, EARLIEST)
     if text == "end":
@@ -28,7 +28,7 @@ def parse_start(text: str) -> Start:
 
 
 def _from_offset(offset: int) -> Start:
-    """At the offset, or as near to it as there are records."""
+    """Start at an offset, limited to the range that each partition holds."""
     return lambda cluster, topic, partitions: {
         held.partition: min(max(offset, held.start), held.end) for held in cluster.ranges(topic, partitions)
     }

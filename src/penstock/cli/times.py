@@ -1,4 +1,4 @@
-"""Times as people write them on a command line, and as tables show them."""
+"""Times on the command line: parsing of what users write, and the form in tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LEAST_EPOCH_MS_DIGITS = 11
 
 
 def parse_time_ms(text: str, now_ms: int) -> int:
-    """`2026-03-01`, `2026-03-01T12:00:00Z`, milliseconds since 1970 (11 digits or more), or `90m` ago."""
+    """Parse `2026-03-01`, `2026-03-01T12:00:00Z`, epoch milliseconds (11 or more digits), or `90m` ago."""
     if ago := _AGO.fullmatch(text):
         return now_ms - int(ago[1]) * _UNITS_MS[ago[2]]
     if text.isascii() and text.isdigit() and len(text) >= _LEAST_EPOCH_MS_DIGITS:
@@ -30,7 +30,7 @@ def parse_time_ms(text: str, now_ms: int) -> int:
 
 
 def parse_duration_ms(text: str) -> int:
-    """`30s`, `15m`, `2h`, `7d`, `4w`."""
+    """Parse a duration such as `30s`, `15m`, `2h`, `7d` or `4w`."""
     found = _AGO.fullmatch(text)
     if not found:
         raise Failure(f"{text!r} is not a duration", "Write 30s, 15m, 2h, 7d or 4w.", code=ExitCode.USAGE)
@@ -38,7 +38,7 @@ def parse_duration_ms(text: str) -> int:
 
 
 def show_time(timestamp_ms: int) -> str:
-    """ISO 8601 in UTC; a dash where there is none."""
+    """Format a time as ISO 8601 in UTC; a dash if there is none."""
     if timestamp_ms < 0:
         return "-"
     try:

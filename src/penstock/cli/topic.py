@@ -72,9 +72,9 @@ def list_topics(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     json: JsonOption = False,
 ) -> None:
-    """List the topics, with their partitions and how many offsets they hold.
+    """List the topics with their numbers of partitions and offsets.
 
-    Compaction and the markers of transactions leave fewer records than offsets.
+    Compaction and transaction markers leave fewer records than offsets.
     """
     cluster = Cluster(bootstrap)
     topics = [topic for name, topic in cluster.topics().items() if internal or not is_internal(name)]
@@ -147,7 +147,7 @@ def truncate(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     json: JsonOption = False,
 ) -> None:
-    """Remove the oldest records of a topic, up to an offset or a time. They cannot be brought back."""
+    """Delete the oldest records of a topic, up to an offset or a time. They cannot be restored."""
     if (before_offset is None) == (before_time is None):
         raise Failure("give either --before-offset or --before-time", code=ExitCode.USAGE)
     cluster = Cluster(bootstrap)
@@ -175,7 +175,7 @@ def delete(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     json: JsonOption = False,
 ) -> None:
-    """Delete a topic and everything in it."""
+    """Delete a topic and all its records."""
     cluster = Cluster(bootstrap)
     cluster.partitions(topic)
     confirm(f"Delete topic {topic} and all its records?", yes=yes)
@@ -187,7 +187,7 @@ def delete(
 
 
 async def _create(client: InternalClient, wanted: NewTopic) -> int:
-    """Create a topic, and return its number of partitions once a broker knows it."""
+    """Create a topic, and return its number of partitions once a broker knows the topic."""
     await client.topics.create(wanted)
 
     async def look_up() -> int:
@@ -196,7 +196,7 @@ async def _create(client: InternalClient, wanted: NewTopic) -> int:
         except BrokerError as error:
             if error.code is not ErrorCode.unknown_topic_or_partition:
                 raise
-            # The broker may not have heard of the new topic yet.
+            # Metadata of the broker may not contain the new topic yet.
             raise BrokerError(ErrorCode.leader_not_available, f"{wanted.name} is not known yet") from error
 
     return await retry(look_up, RETRY_SECONDS)

@@ -1,4 +1,4 @@
-"""What `penstock topic describe` shows of a topic."""
+"""Description of a topic for `penstock topic describe`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SOURCES = {
     4: "static broker",
     _DEFAULT: "default",
 }
-"""Kafka's sources of settings by their codes, as `penstock topic describe` shows them."""
+"""Names of Kafka's config source codes in the output of `penstock topic describe`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,5 +102,5 @@ def _settings(cluster: Cluster, topic: str) -> tuple[Setting, ...]:
 
 
 def _shown_id(topic_id: UUID) -> str:
-    """Return a topic id in the base64 form that Kafka's tools show."""
+    """Return a topic id in base64, as Kafka's tools show it."""
     return b64encode(topic_id.bytes).decode().rstrip("=")

