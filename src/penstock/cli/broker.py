@@ -15,13 +15,18 @@ from penstock.config.loading import load_broker_config, parse_assignments
 
 # Option of the command, setting, metavar, help text.
 _SHORTHANDS = (
-    ("--data-dir", "log.dir", "DIR", "where everything is stored"),
+    ("--data-dir", "log.dir", "DIR", "the data directory"),
     ("--port", "port", "PORT", "the port for Kafka clients"),
     ("--http-port", "http.port", "PORT", "the port for HTTP: gateway, /metrics and /health; -1 for none"),
     ("--host", "host", "HOST", "the address to listen on"),
-    ("--advertised", "advertised.listeners", "HOST:PORT", "the address clients are told to use"),
-    ("--node-id", "node.id", "N", "the broker's number"),
-    ("--zookeeper", "zookeeper.connect", "HOST:PORT[/CHROOT]", "the ZooKeeper of the broker's cluster"),
+    ("--advertised", "advertised.listeners", "HOST:PORT", "the address that clients connect to"),
+    ("--node-id", "node.id", "N", "the broker id"),
+    (
+        "--zookeeper",
+        "zookeeper.connect",
+        "HOST:PORT[/CHROOT]",
+        "the ZooKeeper of the cluster; standalone without it",
+    ),
 )
 
 
@@ -42,14 +47,14 @@ def broker(arguments: Sequence[str]) -> None:
 def _parser() -> ArgumentParser:
     parser = ArgumentParser(
         "penstock broker",
-        description="Run a broker. Settings come from the file, over it the environment, over it the options here.",
+        description="Run a broker. Options override the environment, which overrides the settings file.",
         epilog="`penstock config show --docs` explains every setting.",
         allow_abbrev=False,
     )
     for option, setting, metavar, purpose in _SHORTHANDS:
         parser.add_argument(option, dest=setting, metavar=metavar, help=f"{purpose} ({setting})")
-    parser.add_argument("--config", metavar="FILE", help="a file of settings: TOML, or name=value lines")
+    parser.add_argument("--config", metavar="FILE", help="a settings file: TOML, or name=value lines")
     parser.add_argument(
-        "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting; repeat for several"
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting; repeatable"
     )
     return parser

@@ -31,11 +31,11 @@ def add_to(app: typer.Typer) -> None:
 
 
 def adopt(
-    data_dir: Annotated[Path, typer.Option(metavar="DIR", help="The data directory of the broker, stopped.")],
+    data_dir: Annotated[Path, typer.Option(metavar="DIR", help="The data directory of the stopped broker.")],
     zookeeper: Annotated[
         str,
         typer.Option(
-            metavar="HOST:PORT[/CHROOT]", help="The ZooKeeper of the cluster to be; an empty chroot."
+            metavar="HOST:PORT[/CHROOT]", help="The ZooKeeper of the new cluster; its chroot must be empty."
         ),
     ],
     config: ConfigOption = None,

@@ -27,13 +27,13 @@ LOOK_SECONDS = 0.5
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 app = typer.Typer(
-    help="Run a cluster on this machine; look at, grow and heal any cluster.", no_args_is_help=True
+    help="Run a cluster on this machine; inspect, extend and repair any cluster.", no_args_is_help=True
 )
 
 DataDirOption = Annotated[
-    Path, typer.Option("--data-dir", metavar="DIR", help="Where the cluster on this machine is kept.")
+    Path, typer.Option("--data-dir", metavar="DIR", help="The directory of the cluster on this machine.")
 ]
-NodeArgument = Annotated[int, typer.Argument(metavar="N", help="The broker's number.")]
+NodeArgument = Annotated[int, typer.Argument(metavar="N", help="The broker id.")]
 
 
 def register(root: typer.Typer) -> None:
@@ -46,22 +46,29 @@ def register(root: typer.Typer) -> None:
 def up(
     data_dir: DataDirOption,
     brokers: Annotated[
-        int | None, typer.Option(min=1, help=f"How many brokers; else {DEFAULT.brokers}.")
+        int | None, typer.Option(min=1, help=f"Number of brokers; {DEFAULT.brokers} by default.")
     ] = None,
     base_port: Annotated[
         int | None,
-        typer.Option(min=2, help=f"The first broker's port, the others follow; else {DEFAULT.base_port}."),
+        typer.Option(
+            min=2, help=f"Port of the first broker, followed by the others; {DEFAULT.base_port} by default."
+        ),
     ] = None,
     http_base_port: Annotated[
         int | None,
-        typer.Option(min=1, help=f"The same for /metrics and /health; else {DEFAULT.http_base_port}."),
+        typer.Option(
+            min=1,
+            help=f"HTTP port of the first broker, followed by the others; {DEFAULT.http_base_port} by default.",
+        ),
     ] = None,
     zookeeper: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT[/CHROOT]", help="A ZooKeeper that is there; else one is started."),
+        typer.Option(metavar="HOST:PORT[/CHROOT]", help="An existing ZooKeeper; by default one is started."),
     ] = None,
     settings: SetOption = None,
-    detach: Annotated[bool, typer.Option("--detach", help="Return when all serve.")] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Return once all brokers serve, and leave them running.")
+    ] = False,
 ) -> None:
     """Start ZooKeeper and brokers on this machine: a new cluster, or the one that the directory holds."""
     began = time.monotonic()
@@ -127,12 +134,17 @@ def kill(node_id: NodeArgument, data_dir: DataDirOption) -> None:
 @app.command()
 def status(
     data_dir: Annotated[
-        Path | None, typer.Option("--data-dir", metavar="DIR", help="Of a cluster on this machine.")
+        Path | None,
+        typer.Option("--data-dir", metavar="DIR", help="The directory of a cluster on this machine."),
     ] = None,
     bootstrap: Annotated[
         str | None,
         typer.Option(
-            "--bootstrap", "-b", envvar="PENSTOCK_BOOTSTRAP", metavar="HOST:PORT", help="Of any cluster."
+            "--bootstrap",
+            "-b",
+            envvar="PENSTOCK_BOOTSTRAP",
+            metavar="HOST:PORT",
+            help="A broker of any cluster.",
         ),
     ] = None,
     json: JsonOption = False,

@@ -26,20 +26,22 @@ from penstock.model import BrokerId
 STOP_SECONDS = 30.0
 
 LocalOption = Annotated[
-    Path | None, typer.Option("--data-dir", metavar="DIR", help="Of a cluster on this machine.")
+    Path | None, typer.Option("--data-dir", metavar="DIR", help="The directory of a cluster on this machine.")
 ]
 ClusterOption = Annotated[
     str | None,
     typer.Option(
-        "--bootstrap", "-b", envvar="PENSTOCK_BOOTSTRAP", metavar="HOST:PORT", help="Of any cluster."
+        "--bootstrap", "-b", envvar="PENSTOCK_BOOTSTRAP", metavar="HOST:PORT", help="A broker of any cluster."
     ),
 ]
 ThrottleOption = Annotated[
     int | None,
-    typer.Option(min=1, metavar="BYTES", help="How much each broker may give to copies in a second."),
+    typer.Option(min=1, metavar="BYTES", help="Replication limit of each broker, in bytes per second."),
 ]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would move, and move nothing.")]
-NodeArgument = Annotated[int, typer.Argument(metavar="N", help="The broker's number.")]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Show the reassignments without starting them.")
+]
+NodeArgument = Annotated[int, typer.Argument(metavar="N", help="The broker id.")]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -49,7 +51,7 @@ def add_to(app: typer.Typer) -> None:
 
 def balance(
     replication_factor: Annotated[
-        int, typer.Option(min=1, help="Also give every partition at least so many replicas.")
+        int, typer.Option(min=1, help="Also raise every partition to at least this number of replicas.")
     ] = 1,
     data_dir: LocalOption = None,
     bootstrap: ClusterOption = None,
@@ -69,7 +71,9 @@ def balance(
 
 
 def add(
-    data_dir: Annotated[Path, typer.Option(metavar="DIR", help="Of a cluster on this machine.")],
+    data_dir: Annotated[
+        Path, typer.Option(metavar="DIR", help="The directory of a cluster on this machine.")
+    ],
     throttle: ThrottleOption = None,
     dry_run: DryRunOption = False,
 ) -> None:
@@ -110,7 +114,7 @@ def replace(
     new: Annotated[
         int | None,
         typer.Option(
-            "--with", metavar="N", help="The broker that takes its place; with --data-dir else one more."
+            "--with", metavar="N", help="The new broker; with --data-dir one is started by default."
         ),
     ] = None,
     data_dir: LocalOption = None,

@@ -23,7 +23,7 @@ HIDDEN = "(hidden)"
 
 app = typer.Typer(help="Show and change settings.", no_args_is_help=True)
 BrokerOption = Annotated[
-    int | None, typer.Option("--broker", metavar="N", help="A running broker, by its id.")
+    int | None, typer.Option("--broker", metavar="N", help="The id of a running broker.")
 ]
 AllOption = Annotated[bool, typer.Option("--all", help="All running brokers.")]
 
@@ -77,7 +77,9 @@ def show(
 
 @app.command("set")
 def set_settings(
-    assignments: Annotated[list[str], typer.Argument(metavar="NAME=VALUE...", help="The settings.")],
+    assignments: Annotated[
+        list[str], typer.Argument(metavar="NAME=VALUE...", help="Settings and their new values.")
+    ],
     broker: BrokerOption = None,
     all_brokers: AllOption = False,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
@@ -91,7 +93,7 @@ def set_settings(
 
 @app.command()
 def unset(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="The settings.")],
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Names of settings.")],
     broker: BrokerOption = None,
     all_brokers: AllOption = False,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,

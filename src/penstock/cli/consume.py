@@ -29,29 +29,31 @@ def consume(
         typer.Option(
             "--from",
             metavar="WHERE",
-            help="beginning, end, an offset, -N for the last N of each partition, or a time (2h ago: 2h).",
+            help="beginning, end, an offset, -N for the last N of each partition, a time, or an age such as 2h.",
         ),
     ] = "beginning",
     partition: Annotated[
         list[int] | None, typer.Option(min=0, help="Only this partition; repeatable.")
     ] = None,
-    maximum: Annotated[int | None, typer.Option("--max", min=1, help="Stop after so many records.")] = None,
+    maximum: Annotated[
+        int | None, typer.Option("--max", min=1, help="Stop after this number of records.")
+    ] = None,
     group: Annotated[
         str | None,
         typer.Option(
             metavar="GROUP",
-            help="Read as a member of this group, from where it was; --from says where a new group begins.",
+            help="Read as a member of this group, from its committed offsets; --from applies to a new group.",
         ),
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with what arrives; stop with Ctrl-C.")
+        bool, typer.Option("--follow", "-f", help="Keep printing new records until Ctrl-C.")
     ] = False,
     template: Annotated[
         str | None,
         typer.Option(
             "--format",
             metavar="TEMPLATE",
-            help="What to print: {topic} {partition} {offset} {time} {timestamp} {key} {value} {headers} "
+            help="Output template: {topic} {partition} {offset} {time} {timestamp} {key} {value} {headers} "
             "and \\t, \\n.",
         ),
     ] = None,

@@ -47,8 +47,8 @@ def gateway(arguments: Sequence[str]) -> None:
 def _parser() -> ArgumentParser:
     parser = ArgumentParser(
         "penstock gateway",
-        description="Serve HTTP in front of a cluster. Settings come from the file, over it the environment, over it "
-        "the options here.",
+        description="Serve HTTP in front of a cluster. Options override the environment, which overrides the "
+        "settings file.",
         epilog="`penstock config show --docs` explains every setting.",
         allow_abbrev=False,
     )
@@ -61,12 +61,16 @@ def _parser() -> ArgumentParser:
     parser.add_argument("--http-port", metavar="PORT", help="the port to serve HTTP on (http.port)")
     parser.add_argument("--host", metavar="HOST", help="the address to listen on (host)")
     parser.add_argument(
-        "--workers", metavar="N", type=int, default=1, help="processes that share the port, one for each core"
+        "--workers",
+        metavar="N",
+        type=int,
+        default=1,
+        help="number of processes that share the port; one per core is a good choice",
     )
     parser.add_argument("--worker-of", metavar="PID", type=int, help=SUPPRESS)
     parser.add_argument("--worker-socket", metavar="PATH", type=Path, help=SUPPRESS)
-    parser.add_argument("--config", metavar="FILE", help="a file of settings: TOML, or name=value lines")
+    parser.add_argument("--config", metavar="FILE", help="a settings file: TOML, or name=value lines")
     parser.add_argument(
-        "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting; repeat for several"
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting; repeatable"
     )
     return parser

@@ -33,9 +33,11 @@ from penstock.cli.output import NONE, confirm, print_json, print_table
 from penstock.cli.times import parse_time_ms
 from penstock.clock import SystemClock
 
-GroupArgument = Annotated[str, typer.Argument(help="The group's name.")]
+GroupArgument = Annotated[str, typer.Argument(help="The group id.")]
 
-app = typer.Typer(help="Look at consumer groups, their lag, and move their offsets.", no_args_is_help=True)
+app = typer.Typer(
+    help="Inspect consumer groups and their lag, and reset their offsets.", no_args_is_help=True
+)
 
 
 def register(root: typer.Typer) -> None:
@@ -87,25 +89,27 @@ def reset(
         ),
     ] = None,
     all_topics: Annotated[
-        bool, typer.Option("--all-topics", help="Every topic the group has offsets of.")
+        bool, typer.Option("--all-topics", help="All topics with committed offsets of the group.")
     ] = False,
-    to_earliest: Annotated[
-        bool, typer.Option("--to-earliest", help="To the oldest record there is.")
-    ] = False,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the log start.")] = False,
     to_latest: Annotated[
-        bool, typer.Option("--to-latest", help="To the end: only what comes from now on.")
+        bool, typer.Option("--to-latest", help="To the log end: only new records are read.")
     ] = False,
     offset: Annotated[int | None, typer.Option("--to-offset", min=0, help="To this offset.")] = None,
     time: Annotated[
         str | None,
         typer.Option(
-            "--to-time", metavar="TIME", help="To the first at or after 2026-03-01T12:00:00Z, or 2h ago."
+            "--to-time",
+            metavar="TIME",
+            help="To the first record at or after 2026-03-01T12:00:00Z, or 2h ago.",
         ),
     ] = None,
     shift: Annotated[
-        int | None, typer.Option("--shift", metavar="N", help="By so many records: 10 forward, -10 back.")
+        int | None, typer.Option("--shift", metavar="N", help="By N offsets: 10 forward, -10 back.")
     ] = None,
-    execute: Annotated[bool, typer.Option("--execute", help="Do it; else it is only shown.")] = False,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Apply the changes; by default they are only shown.")
+    ] = False,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     json: JsonOption = False,
 ) -> None:
@@ -128,7 +132,7 @@ def reset(
 
 @app.command()
 def delete(
-    groups: Annotated[list[str], typer.Argument(metavar="GROUP...", help="The groups' names.")],
+    groups: Annotated[list[str], typer.Argument(metavar="GROUP...", help="The group ids.")],
     yes: YesOption = False,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     json: JsonOption = False,

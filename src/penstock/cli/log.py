@@ -18,10 +18,10 @@ from penstock.storage.inspection import SegmentReport
 
 SHOWN_PROBLEMS = 100
 
-app = typer.Typer(help="Look into segment files and check them.", no_args_is_help=True)
+app = typer.Typer(help="Show and check segment files.", no_args_is_help=True)
 
 PathsArgument = Annotated[
-    list[Path], typer.Argument(metavar="PATH...", help="Segment files, or directories with some in them.")
+    list[Path], typer.Argument(metavar="PATH...", help="Segment files, or directories that contain them.")
 ]
 
 
@@ -31,8 +31,8 @@ def register(root: typer.Typer) -> None:
 
 @app.command()
 def show(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="A segment file, or a directory with some.")],
-    maximum: Annotated[int, typer.Option("--max", min=1, help="The most batches to show.")] = 100,
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="A segment file, or a directory of them.")],
+    maximum: Annotated[int, typer.Option("--max", min=1, help="Maximum number of batches to show.")] = 100,
     json: JsonOption = False,
 ) -> None:
     """Show the batches of a segment file, or the segments of a directory."""

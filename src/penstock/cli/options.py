@@ -16,20 +16,20 @@ BootstrapOption = Annotated[
         help="The broker to connect to.",
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text for people.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 SetOption = Annotated[
-    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting; repeat for several.")
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting; repeatable.")
 ]
 TopicSettingsOption = Annotated[
     list[str] | None,
-    typer.Option("--set", "--config", metavar="NAME=VALUE", help="A setting; repeat for several."),
+    typer.Option("--set", "--config", metavar="NAME=VALUE", help="A setting; repeatable."),
 ]
 """Settings of a topic; Kafka's tools call the option `--config`."""
 ConfigOption = Annotated[
     str | None,
-    typer.Option("--config", metavar="FILE", help="A file of settings: TOML, or name=value lines."),
+    typer.Option("--config", metavar="FILE", help="A settings file: TOML, or name=value lines."),
 ]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
-TopicArgument = Annotated[str, typer.Argument(help="The topic's name.")]
+TopicArgument = Annotated[str, typer.Argument(help="The topic name.")]
 
 DEFAULT_BOOTSTRAP = "localhost:9092"

@@ -9,7 +9,7 @@ import typer
 COMMANDS = ("archive", "replay", "compact", "stats", "query")
 
 app = typer.Typer(
-    help="Archive, replay, compact, measure and query topics with Spark, on this machine or on a cluster.",
+    help="Archive, replay, compact, measure and query topics with Spark, locally or on a Spark cluster.",
     no_args_is_help=True,
 )
 

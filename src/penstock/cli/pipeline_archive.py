@@ -19,18 +19,20 @@ from penstock.clock import SystemClock
 ToOption = Annotated[
     str,
     typer.Option(
-        "--to", metavar="DIR", help="Where the archive is, or shall be: a directory, or s3://bucket/path."
+        "--to", metavar="DIR", help="The archive, new or existing: a directory, or s3://bucket/path."
     ),
 ]
 TruncateOption = Annotated[
-    bool, typer.Option("--truncate", help="Delete from the topics what is archived, after the grace time.")
+    bool, typer.Option("--truncate", help="Delete archived records from the topics after the grace time.")
 ]
 GraceOption = Annotated[
-    str, typer.Option("--grace", metavar="TIME", help="How long archived records stay in a truncated topic.")
+    str, typer.Option("--grace", metavar="TIME", help="Time that archived records stay in a truncated topic.")
 ]
 KeepOption = Annotated[
     str | None,
-    typer.Option("--keep", metavar="TIME", help="Drop days from the archive that are older: 365d."),
+    typer.Option(
+        "--keep", metavar="TIME", help="Delete days from the archive that are older than this: 365d."
+    ),
 ]
 
 

@@ -15,13 +15,18 @@ from penstock.cli.pipeline_session import pipeline_session
 
 ToOption = Annotated[
     str,
-    typer.Option("--to", metavar="DIR", help="The Delta table: made, or replaced at once when all is there."),
+    typer.Option("--to", metavar="DIR", help="The Delta table, created or atomically replaced."),
 ]
 ByOption = Annotated[
-    str, typer.Option("--by", metavar="SQL", help="What makes records one: key, or such as: key, value.")
+    str,
+    typer.Option("--by", metavar="SQL", help="Columns that identify a row: key, or for example key, value."),
 ]
-KeepOption = Annotated[str, typer.Option("--keep", metavar="last|first", help="Which of them is kept.")]
-OnceOption = Annotated[bool, typer.Option("--once", help="It always ends; for the other commands' sake.")]
+KeepOption = Annotated[
+    str, typer.Option("--keep", metavar="last|first", help="The record to keep for each row.")
+]
+OnceOption = Annotated[
+    bool, typer.Option("--once", help="Accepted for consistency with other commands; compact always ends.")
+]
 
 
 def register(app: typer.Typer) -> None:

@@ -14,14 +14,15 @@ MasterOption = Annotated[
     typer.Option(
         "--master",
         metavar="URL",
-        help="The Spark master, such as spark://host:7077; this machine if left out.",
+        help="The Spark master, such as spark://host:7077; this machine by default.",
     ),
 ]
-OnceOption = Annotated[bool, typer.Option("--once", help="Do what there is to do now, and end.")]
+OnceOption = Annotated[bool, typer.Option("--once", help="Process the records present now, then end.")]
 ArchiveOption = Annotated[
     str | None,
-    typer.Option("--archive", metavar="DIR", help="An archive of the topics: read together with their logs."),
+    typer.Option("--archive", metavar="DIR", help="An archive of the topics, read together with their logs."),
 ]
 EveryOption = Annotated[
-    str, typer.Option("--every", metavar="TIME", help="How often to look for more: 30s, 15m, 1h.")
+    str,
+    typer.Option("--every", metavar="TIME", help="Interval between checks for new records: 30s, 15m, 1h."),
 ]

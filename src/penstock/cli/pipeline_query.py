@@ -12,14 +12,14 @@ from penstock.cli.pipeline_options import ArchiveOption, MasterOption
 from penstock.cli.pipeline_progress import progress_of
 from penstock.cli.pipeline_session import pipeline_session
 
-SqlArgument = Annotated[str, typer.Argument(metavar="SQL", help="With topics as tables.")]
+SqlArgument = Annotated[str, typer.Argument(metavar="SQL", help="A query with topics as tables.")]
 TopicsOption = Annotated[
     str | None,
     typer.Option(
-        "--topics", "-t", metavar="NAME[,NAME]", help="The topics; those that the SQL names if left out."
+        "--topics", "-t", metavar="NAME[,NAME]", help="The topics; by default those named in the SQL."
     ),
 ]
-LimitOption = Annotated[int, typer.Option("--limit", min=1, help="Show at most so many rows.")]
+LimitOption = Annotated[int, typer.Option("--limit", min=1, help="Maximum number of rows to show.")]
 
 
 def register(app: typer.Typer) -> None:

@@ -18,29 +18,30 @@ from penstock.clock import SystemClock
 
 _MOST_OFFSET_DIGITS = 10
 
-ToOption = Annotated[str, typer.Option("--to", metavar="TOPIC", help="The topic that they are written to.")]
+ToOption = Annotated[str, typer.Option("--to", metavar="TOPIC", help="The topic to write to.")]
 FromOption = Annotated[
     str | None,
-    typer.Option("--from", metavar="TIME|OFFSET", help="Where to begin; at the beginning if left out."),
+    typer.Option("--from", metavar="TIME|OFFSET", help="Start position; the beginning by default."),
 ]
 UntilOption = Annotated[
-    str | None, typer.Option("--until", metavar="TIME|OFFSET", help="Where to end; at the end if left out.")
+    str | None, typer.Option("--until", metavar="TIME|OFFSET", help="End position; the end by default.")
 ]
 WhereOption = Annotated[
     str | None,
-    typer.Option("--where", metavar="SQL", help="Which records: key = 'eu' and value like '%paid%'."),
+    typer.Option("--where", metavar="SQL", help="Filter of records: key = 'eu' and value like '%paid%'."),
 ]
 RateOption = Annotated[
-    float | None, typer.Option("--rate", min=0.001, metavar="N", help="At most so many records a second.")
+    float | None, typer.Option("--rate", min=0.001, metavar="N", help="Maximum number of records per second.")
 ]
 NameOption = Annotated[
     str | None,
     typer.Option(
-        "--name", help="Of this replay. One of the same name goes on; by default what it does names it."
+        "--name",
+        help="Name of the replay, which resumes one of the same name; derived from the options by default.",
     ),
 ]
 OnceOption = Annotated[
-    bool, typer.Option("--once", help="A replay always ends; for the other commands' sake.")
+    bool, typer.Option("--once", help="Accepted for consistency with other commands; replay always ends.")
 ]
 
 

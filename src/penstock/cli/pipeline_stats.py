@@ -20,17 +20,18 @@ ToOption = Annotated[
     str, typer.Option("--to", metavar="DIR", help="The Delta table that windows are added to.")
 ]
 ToTopicOption = Annotated[
-    str | None, typer.Option("--to-topic", metavar="TOPIC", help="A topic that gets them too, as JSON.")
+    str | None,
+    typer.Option("--to-topic", metavar="TOPIC", help="A topic that windows are also written to, as JSON."),
 ]
 CheckpointOption = Annotated[
     str | None,
     typer.Option(
-        "--checkpoint", metavar="DIR", help="Where Spark notes how far it is; beside the table if left out."
+        "--checkpoint", metavar="DIR", help="Spark's checkpoint directory; beside the table by default."
     ),
 ]
-WindowOption = Annotated[str, typer.Option("--window", metavar="TIME", help="How long a window is.")]
+WindowOption = Annotated[str, typer.Option("--window", metavar="TIME", help="Length of a window.")]
 DelayOption = Annotated[
-    str, typer.Option("--delay", metavar="TIME", help="How late records may come and still be counted.")
+    str, typer.Option("--delay", metavar="TIME", help="Maximum delay of records that are still counted.")
 ]
 ChartOption = Annotated[
     str | None, typer.Option("--chart", metavar="FILE", help="Draw a PNG of the windows.")

@@ -45,7 +45,7 @@ def register(root: typer.Typer) -> None:
 def produce(
     topic: TopicArgument,
     files: Annotated[
-        list[str] | None, typer.Argument(metavar="[FILE]...", help="Files; else standard input.")
+        list[str] | None, typer.Argument(metavar="[FILE]...", help="Files; standard input by default.")
     ] = None,
     form: Annotated[
         InputFormat,
@@ -54,20 +54,24 @@ def produce(
     key_separator: Annotated[
         str | None, typer.Option(metavar="TEXT", help="A line is a key, this text, and a value.")
     ] = None,
-    key: Annotated[str | None, typer.Option(help="The key of records that bring none.")] = None,
+    key: Annotated[str | None, typer.Option(help="The key of records without a key.")] = None,
     header: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="A header for every record; repeatable.")
     ] = None,
-    tombstones: Annotated[bool, typer.Option(help="An empty value is no value: it deletes the key.")] = False,
+    tombstones: Annotated[
+        bool, typer.Option(help="Send an empty value as null, a tombstone that deletes the key.")
+    ] = False,
     partition: Annotated[
-        int | None, typer.Option(min=0, help="The partition; else the key picks it.")
+        int | None, typer.Option(min=0, help="The partition; chosen by the key by default.")
     ] = None,
     acks: Annotated[
-        Acks, typer.Option(help="Who must have a record: all in-sync replicas, 1, 0.")
+        Acks, typer.Option(help="Acknowledgements to wait for: all in-sync replicas, 1 (leader), 0.")
     ] = Acks.ALL,
-    compression: Annotated[Compression, typer.Option(help="How batches are compressed.")] = Compression.NONE,
+    compression: Annotated[Compression, typer.Option(help="Compression of batches.")] = Compression.NONE,
     idempotent: Annotated[bool, typer.Option(help="No duplicates from retries; needs --acks all.")] = False,
-    timeout: Annotated[float, typer.Option(min=0.001, help="Seconds to try each record for.")] = 30.0,
+    timeout: Annotated[
+        float, typer.Option(min=0.001, help="Delivery timeout of a record, in seconds.")
+    ] = 30.0,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     json: JsonOption = False,
 ) -> None:

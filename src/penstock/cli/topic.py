@@ -31,7 +31,7 @@ from penstock.internal_client.topics import NewTopic
 
 BROKERS_DEFAULT = -1
 
-app = typer.Typer(help="Create, look at and change topics.", no_args_is_help=True)
+app = typer.Typer(help="Create, inspect and change topics.", no_args_is_help=True)
 
 
 def register(root: typer.Typer) -> None:
@@ -42,10 +42,11 @@ def register(root: typer.Typer) -> None:
 def create(
     topic: TopicArgument,
     partitions: Annotated[
-        int | None, typer.Option(min=1, help="How many; else the broker's num.partitions.")
+        int | None, typer.Option(min=1, help="Number of partitions; the broker's num.partitions by default.")
     ] = None,
     replication_factor: Annotated[
-        int | None, typer.Option(min=1, help="How many copies; else the broker's default.replication.factor.")
+        int | None,
+        typer.Option(min=1, help="Number of replicas; the broker's default.replication.factor by default."),
     ] = None,
     settings: TopicSettingsOption = None,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
@@ -68,7 +69,7 @@ def create(
 
 @app.command("list")
 def list_topics(
-    internal: Annotated[bool, typer.Option(help="Also those that the cluster keeps for itself.")] = False,
+    internal: Annotated[bool, typer.Option(help="Also list internal topics.")] = False,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     json: JsonOption = False,
 ) -> None:
@@ -109,7 +110,9 @@ def alter(
     settings: TopicSettingsOption = None,
     unset: Annotated[
         list[str] | None,
-        typer.Option("--unset", metavar="NAME", help="Take a setting back to the broker's default."),
+        typer.Option(
+            "--unset", metavar="NAME", help="Restore a setting to the broker's default; repeatable."
+        ),
     ] = None,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     json: JsonOption = False,
@@ -134,11 +137,11 @@ def alter(
 def truncate(
     topic: TopicArgument,
     before_offset: Annotated[
-        int | None, typer.Option(min=0, help="Remove the records before this offset.")
+        int | None, typer.Option(min=0, help="Delete the records before this offset.")
     ] = None,
     before_time: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Remove the records before 2026-03-01T12:00:00Z, or 7d ago."),
+        typer.Option(metavar="TIME", help="Delete the records before 2026-03-01T12:00:00Z, or 7d ago."),
     ] = None,
     partition: Annotated[
         list[int] | None, typer.Option(min=0, help="Only this partition; repeatable.")

@@ -19,17 +19,19 @@ from penstock.internal_client.transactions import ONGOING, OpenInPartition, Tran
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The transactional id.")]
 MaybeIdArgument = Annotated[str | None, typer.Argument(metavar="[ID]", help="The transactional id.")]
-TopicOption = Annotated[str | None, typer.Option("--topic", help="The topic of one that hangs.")]
-TopicsOption = Annotated[
-    list[str] | None, typer.Option("--topic", help="Only in this topic; may be repeated.")
-]
+TopicOption = Annotated[str | None, typer.Option("--topic", help="The topic of a hanging transaction.")]
+TopicsOption = Annotated[list[str] | None, typer.Option("--topic", help="Only in this topic; repeatable.")]
 HELD = "held"
 
-PartitionOption = Annotated[int | None, typer.Option("--partition", min=0, help="Its partition.")]
-ProducerIdOption = Annotated[int | None, typer.Option("--producer-id", min=0, help="Its producer.")]
-OpenOption = Annotated[bool, typer.Option("--open", help="Only those with an open transaction.")]
+PartitionOption = Annotated[
+    int | None, typer.Option("--partition", min=0, help="The partition of a hanging transaction.")
+]
+ProducerIdOption = Annotated[
+    int | None, typer.Option("--producer-id", min=0, help="The producer id of a hanging transaction.")
+]
+OpenOption = Annotated[bool, typer.Option("--open", help="Only ids with an open transaction.")]
 
-app = typer.Typer(help="Look at transactions, and abort one that is in the way.", no_args_is_help=True)
+app = typer.Typer(help="Inspect transactions, and abort one that blocks consumers.", no_args_is_help=True)
 
 
 def register(root: typer.Typer) -> None:
