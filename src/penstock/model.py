@@ -1,4 +1,4 @@
-"""Values that all layers share: offsets, epochs, ids and the name of a partition.
+"""Values that all layers share: offsets, epochs, ids, addresses and the name of a partition.
 
 Plain data without behaviour. Any module may import this one; it imports nothing of Penstock.
 """
@@ -29,3 +29,20 @@ class TopicPartition:
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+WILDCARD_HOSTS = frozenset({"", "0.0.0.0", "::", "*"})
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_wildcard(self) -> bool:
+        """Whether the host is a wildcard for all addresses of the machine, to which no client can connect."""
+        return self.host in WILDCARD_HOSTS

@@ -11,7 +11,7 @@ import pytest
 from penstock.cli.admin_client import admin_client, reported
 from penstock.cli.failures import Failure
 from penstock.internal_client.client import InternalClient
-from penstock.internal_client.errors import Unreachable
+from penstock.unreachable import Unreachable
 from penstock.wire.headers import RequestHeader
 from penstock.wire.messages import encode_response_frame
 

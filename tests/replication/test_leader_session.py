@@ -8,8 +8,9 @@ from typing import Any, cast
 import pytest
 
 from penstock.errors import BrokerError, ErrorCode
-from penstock.net.broker_connection import BrokerConnection, ConnectionLost
+from penstock.net.broker_connection import BrokerConnection
 from penstock.replication.leader_session import FETCH_VERSION, LeaderSession
+from penstock.unreachable import ConnectionLost
 from penstock.wire.fetch import FetchRequest, encode_fetch_response
 from penstock.wire.fetch_client import FetchResponse
 

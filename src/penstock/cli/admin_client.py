@@ -10,7 +10,8 @@ from penstock.cli.failures import ExitCode, Failure
 from penstock.errors import BrokerError, ErrorCode, ProtocolError
 from penstock.internal_client.api import RESPONSE_SECONDS
 from penstock.internal_client.client import InternalClient, run
-from penstock.internal_client.errors import OutcomeUnknown, Unreachable
+from penstock.internal_client.errors import OutcomeUnknown
+from penstock.unreachable import Unreachable
 
 T = TypeVar("T")
 

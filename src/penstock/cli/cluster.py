@@ -13,9 +13,9 @@ from penstock.client.probe import probe
 from penstock.config import Address, parse_address
 from penstock.errors import BrokerError, ErrorCode
 from penstock.internal_client.client import InternalClient
-from penstock.internal_client.errors import Unreachable
 from penstock.internal_client.records import EARLIEST, LATEST
 from penstock.internal_client.routes import TopicRoute
+from penstock.unreachable import Unreachable
 
 T = TypeVar("T")
 

@@ -16,8 +16,8 @@ from confluent_kafka import KafkaError
 
 from penstock.client.errors import BrokerUnreachable, InvalidSetting, from_kafka
 from penstock.client.probe import is_plaintext, probe
-from penstock.config import Address
-from penstock.internal_client.errors import Unreachable
+from penstock.model import Address
+from penstock.unreachable import Unreachable
 
 DEFAULT_BOOTSTRAP = "localhost:9092"
 VARIABLE = "PENSTOCK_BOOTSTRAP"

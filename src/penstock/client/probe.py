@@ -11,7 +11,7 @@ import socket
 import struct
 import time
 
-from penstock.net.broker_connection import NotKafka
+from penstock.unreachable import NotKafka
 from penstock.wire.apis import API_VERSIONS
 from penstock.wire.foreign_protocol import OTHER, TLS, foreign_protocol, tls_client_hello
 

@@ -2,24 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from penstock.model import Address as Address
 
-WILDCARDS = frozenset({"", "0.0.0.0", "::", "*"})
 PROTOCOL = "PLAINTEXT://"
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-    @property
-    def is_wildcard(self) -> bool:
-        """Whether the host is a wildcard for all addresses of the machine, to which no client can connect."""
-        return self.host in WILDCARDS
 
 
 def parse_address(text: str) -> Address:

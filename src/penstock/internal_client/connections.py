@@ -11,9 +11,9 @@ from contextlib import suppress
 from typing import TypeVar
 
 from penstock.config import Address
-from penstock.internal_client.errors import Unreachable
-from penstock.net.broker_connection import BrokerConnection, ConnectionLost, NotKafka
+from penstock.net.broker_connection import BrokerConnection
 from penstock.net.network import Network
+from penstock.unreachable import ConnectionLost, NotKafka, Unreachable
 from penstock.wire.foreign_protocol import TLS, foreign_protocol, tls_client_hello
 
 T = TypeVar("T")

@@ -17,8 +17,9 @@ from penstock.internal_client.connections import CONNECT_SECONDS
 from penstock.internal_client.retries import retry
 from penstock.internal_client.routes import Routes
 from penstock.model import TopicId
-from penstock.net.broker_connection import BrokerConnection, ConnectionLost
+from penstock.net.broker_connection import BrokerConnection
 from penstock.net.network import Network
+from penstock.unreachable import ConnectionLost
 from penstock.wire.fetch_by_key import (
     FetchByKeyRequest,
     KeyLookup,

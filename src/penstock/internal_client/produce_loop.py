@@ -10,13 +10,14 @@ from collections.abc import Iterator, Sequence
 
 from penstock.errors import BrokerError, DiskFull, ErrorCode
 from penstock.internal_client.api import check_error
-from penstock.internal_client.errors import OutcomeUnknown, reason_of
+from penstock.internal_client.errors import OutcomeUnknown
 from penstock.internal_client.retries import MAX_RETRY_SECONDS, MOVED, RETRY_SECONDS, is_retriable
 from penstock.internal_client.routes import Routes
 from penstock.internal_client.transactions import ProducerIdentity, init_producer_id
 from penstock.net.broker_connection import BrokerConnection
 from penstock.records.building import NewRecord, build_batch
 from penstock.records.compression import Codec
+from penstock.unreachable import reason_of
 from penstock.wire.produce import ProducePartition, ProduceRequest, ProduceResult, ProduceTopic
 from penstock.wire.produce_client import decode_produce_response, encode_produce_request
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from penstock.errors import BrokerError, ErrorCode, ProtocolError
-from penstock.internal_client.errors import Unreachable
+from penstock.unreachable import Unreachable
 
 T = TypeVar("T")
 

@@ -16,11 +16,12 @@ from penstock.config import Address
 from penstock.errors import BrokerError, ErrorCode
 from penstock.internal_client.api import RESPONSE_SECONDS, Api, check_error
 from penstock.internal_client.connections import BrokerConnections, Request
-from penstock.internal_client.errors import OutcomeUnknown, Unreachable, reason_of
+from penstock.internal_client.errors import OutcomeUnknown
 from penstock.internal_client.retries import retry
 from penstock.model import BrokerId, TopicId
 from penstock.net.broker_connection import BrokerConnection
 from penstock.net.network import Network
+from penstock.unreachable import Unreachable, reason_of
 
 T = TypeVar("T")
 

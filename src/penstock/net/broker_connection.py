@@ -13,19 +13,12 @@ from typing import Any, Protocol
 
 from penstock.errors import ProtocolError
 from penstock.net.network import Network, Socket
+from penstock.unreachable import ConnectionLost, NotKafka
 from penstock.wire.foreign_protocol import PREFIX_BYTES, foreign_protocol
 from penstock.wire.framing import FrameReader
 from penstock.wire.messages import decode_response_frame, encode_request_frame
 
 _MAX_FRAME_BYTES = 2**31 - 1
-
-
-class ConnectionLost(ConnectionError):
-    """The connection has ended; a request in flight may or may not have been served."""
-
-
-class NotKafka(ConnectionLost):
-    """The port belongs to another protocol. The message says which, and what to give instead."""
 
 
 class ResponseReceiver(Protocol):

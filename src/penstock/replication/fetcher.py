@@ -23,7 +23,7 @@ from penstock.config import (
 )
 from penstock.errors import BrokerError, ErrorCode, PenstockError, StorageError
 from penstock.model import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
-from penstock.net.broker_connection import BrokerConnection, ConnectionLost
+from penstock.net.broker_connection import BrokerConnection
 from penstock.observability.alarms import AlarmKind
 from penstock.records.batch import HEADER_SIZE, read_header
 from penstock.replication.authentication import prove
@@ -31,6 +31,7 @@ from penstock.replication.context import ReplicationContext
 from penstock.replication.leader_session import LeaderSession
 from penstock.replication.replica import Replica
 from penstock.replication.truncation import truncation_offset
+from penstock.unreachable import ConnectionLost
 from penstock.wire.fetch import FetchPartition, FetchRequest, FetchResult, FetchTopic, ForgottenTopic
 from penstock.wire.fetch_client import FetchResponse
 

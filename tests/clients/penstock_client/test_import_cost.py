@@ -38,7 +38,14 @@ def test_the_client_does_not_load_the_broker() -> None:
         "client",
         "model",
         "records",
+        "unreachable",
+        "wire",
     }
+    assert {name for name in loaded if name.startswith("penstock.wire.")} == {
+        "penstock.wire.apis",
+        "penstock.wire.foreign_protocol",
+    }
+    assert not any(name.startswith("kio") for name in loaded)
 
 
 def test_the_pytest_plugin_loads_nothing_until_it_is_used() -> None:

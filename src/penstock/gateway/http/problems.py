@@ -11,8 +11,9 @@ from http import HTTPStatus
 from typing import Any
 
 from penstock.errors import BrokerError, DiskFull, ErrorCode, PenstockError, ProtocolError
-from penstock.internal_client.errors import OutcomeUnknown, Unreachable
+from penstock.internal_client.errors import OutcomeUnknown
 from penstock.internal_client.retries import RETRIABLE
+from penstock.unreachable import Unreachable
 
 CONTENT_TYPE = "application/problem+json"
 
