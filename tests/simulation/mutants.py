@@ -24,7 +24,7 @@ from penstock.simulation.models.history import InvariantViolated
 NOTICED: Mapping[str, int] = {
     "a_new_topic_inherits_the_producers_of_the_old_one": 12,
     "alone_without_fsync": 46,
-    "answered_before_it_is_recorded": 220,
+    "answered_before_it_is_recorded": 247,
     "assignment_is_not_kept": 4,
     "batches_behind_a_refused_one_are_judged_alone": 40,
     "boot_id_alone_proves_the_disk": 108,
@@ -32,7 +32,7 @@ NOTICED: Mapping[str, int] = {
     "closed_segments_are_not_checked": 19,
     "commits_of_an_old_generation_are_taken": 23,
     "coordinators_ignore_min_insync_replicas": 41,
-    "cut_too_little": 6,
+    "cut_too_little": 9,
     "deleted_offsets_come_back": 4,
     "emptied_disk_stays_in_sync": 168,
     "flushed_up_to_where_the_log_ends_now": 17,
