@@ -141,15 +141,6 @@ def test_send_and_receive_take_json_without_content_type(http: httpx.Client, top
     assert http.post("/v1/topics", content=b'{"name": "bare"}').status_code == 415
 
 
-def test_send_takes_json_that_curl_labels_as_a_form(http: httpx.Client, topic_name: str) -> None:
-    body = json.dumps({"from_user": "ann", "to_user": topic_name, "message": "form"}).encode()
-    form = {"content-type": "application/x-www-form-urlencoded"}
-    assert http.post("/send", content=body, headers=form).status_code == 200
-    refused = http.post("/send", content=body, headers=form | {"origin": "http://other.example"})
-    assert refused.status_code == 403
-    assert http.post("/v1/topics", content=b'{"name": "bare"}', headers=form).status_code == 415
-
-
 def test_null_beside_a_value_is_the_same_as_absent(http: httpx.Client, topic: str) -> None:
     messages = [
         {"key": None, "key_base64": "a2V5", "value": None, "value_base64": "dGV4dA==", "partition": 0},

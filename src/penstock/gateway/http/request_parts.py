@@ -22,9 +22,6 @@ MAX_QUERY_PARAMETERS = 32
 Headers = Mapping[bytes, bytes]
 """Headers by lower-case name; a repeated header has all its values with commas between, as HTTP reads them."""
 
-_FORM = "application/x-www-form-urlencoded"
-"""The media type that `curl -d` sends."""
-
 
 class ClientGone(Exception):
     """The client has disconnected, so no response is possible."""
@@ -81,15 +78,15 @@ def is_absent_when_empty(parameter: Parameter) -> bool:
 def content_type_of(endpoint: Endpoint, headers: Headers, *, is_foreign: bool) -> str:
     """Return the media type of a request's body; a Problem unless the endpoint accepts it.
 
-    `is_foreign` marks a request of a web page of another origin. Browsers let such a page send a body without a
-    Content-Type or as a form, so these mean JSON only for other requests. `curl -d` sends JSON as a form.
+    `is_foreign` marks a request of a web page of another origin. Browsers let such a page send a body without
+    a Content-Type, so a missing Content-Type means JSON only for other requests.
     """
     if not endpoint.bodies:
         raise _invalid(f"{endpoint.method} takes no body at this path")
     if (_header(headers, "content-encoding") or "identity").lower() != "identity":
         raise Problem(415, "send the body as it is, without Content-Encoding", error="INVALID_REQUEST")
     given = _header(headers, "content-type") or ""
-    if given.lower() in ("", _FORM) and endpoint.assumes_json and not is_foreign:
+    if not given and endpoint.assumes_json and not is_foreign:
         return JSON
     media_type, _, rest = given.partition(";")
     media_type = media_type.strip().lower()
