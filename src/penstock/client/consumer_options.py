@@ -27,7 +27,7 @@ class ConsumerOptions(TypedDict, total=False):
     bootstrap: str | None
     """`host:port`, several separated by commas; PENSTOCK_BOOTSTRAP or localhost:9092 by default."""
     start: Literal["earliest", "latest"]
-    """Where to start without a committed offset; earliest by default."""
+    """Start position without a committed offset; earliest by default."""
     key_deserializer: Format | Deserializer
     value_deserializer: Format | Deserializer
     delivery: Literal["at-most-once", "at-least-once", "exactly-once"]

@@ -65,7 +65,7 @@ class _Proposal:
 
     @property
     def is_current(self) -> bool:
-        """True when the leader epoch of the proposal goes on."""
+        """True if the proposal still belongs to the current leader epoch."""
         partition = self.replica.partition
         return partition.is_leader and partition.in_sync is self.in_sync
 

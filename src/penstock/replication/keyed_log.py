@@ -122,7 +122,7 @@ class KeyedLog:
         self._forget(wait)
 
     def check_size(self, header: BatchHeader) -> None:
-        """Check the number of records in a batch; InvalidBatch when a segment may not have so many."""
+        """Check the number of records in a batch; InvalidBatch if it is above the limit of a segment."""
         if header.record_count > KEYED_SEGMENT_RECORDS:
             raise InvalidBatch(
                 ErrorCode.invalid_record,

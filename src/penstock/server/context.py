@@ -65,7 +65,7 @@ class BrokerContext:
         return self.metadata.image
 
     async def write_checkpoints(self, *, both: bool = False) -> None:
-        """Write log start offsets and high watermarks durably; goes on when the caller is cancelled."""
+        """Write log start offsets and high watermarks durably; a cancelled caller does not stop the write."""
 
         async def write() -> None:
             async with self.replicas.writing_checkpoints:

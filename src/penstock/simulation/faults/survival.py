@@ -1,4 +1,4 @@
-"""What a cluster promises to survive: whether a process, the memory of a machine or a replica may be lost
+"""The faults that a cluster promises to survive: whether a process, the memory of a machine or a replica may be lost
 now.
 
 A replica is lost when its disk was emptied, restored to an earlier copy or damaged; every partition keeps

@@ -163,7 +163,7 @@ class ClassicMembership(Membership):
 
     @staticmethod
     def _assign(joined: Sequence[Any], partitions: Mapping[str, int]) -> dict[str, bytes]:
-        """Assign ranges of partitions to all members, which read the same topics. Only the leader is told the
+        """Assign ranges of partitions to all members, which read the same topics. Only the leader knows the
         members.
         """
         members = sorted(

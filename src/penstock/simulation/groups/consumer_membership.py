@@ -1,4 +1,4 @@
-"""A member of the consumer group protocol (KIP-848): it reports what it owns, and is told its target
+"""A member of the consumer group protocol (KIP-848): it reports its partitions and receives its target
 assignment.
 """
 

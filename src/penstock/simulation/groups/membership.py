@@ -1,6 +1,6 @@
-"""What members of both group protocols do: report in time, take and give up partitions, and leave.
+"""Common behaviour of members of both group protocols: report in time, take and give up partitions, leave.
 
-`held` are the partitions that were assigned and not given up; the model is told of every change first.
+`held` are the partitions that were assigned and not given up; the model learns of every change first.
 """
 
 from __future__ import annotations

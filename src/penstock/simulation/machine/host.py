@@ -20,7 +20,7 @@ from penstock.simulation.machine.trace import Trace
 
 
 class SimulatedWorld:
-    """What all machines share: time, the network, the trace, and the seed that everything is drawn from."""
+    """The state that all machines share: time, the network, the trace, and the seed of all random numbers."""
 
     def __init__(self, seed: int, loop: SimulationLoop, trace: Trace) -> None:
         self.seed = seed

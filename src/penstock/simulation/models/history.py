@@ -1,4 +1,4 @@
-"""What clients have sent, and the responses: the facts by which the models judge a broker.
+"""The requests that clients sent, and the responses: the facts by which the models judge a broker.
 
 Every record has a unique value that says where it was sent, so that each record can be traced to the one
 write that may have stored it.

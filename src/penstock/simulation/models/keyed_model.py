@@ -1,4 +1,4 @@
-"""What reads by key must return: of a range of offsets all records of the key, in order, and no others.
+"""The expected result of reads by key: of a range of offsets all records of the key, in order, and no others.
 
 Every read is kept as a claim about its range, and all claims are compared with the whole log in the end.
 """

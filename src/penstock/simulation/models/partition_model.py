@@ -23,7 +23,7 @@ from penstock.simulation.models.history import (
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What was certain about a partition when a request was sent; its response may not say less."""
+    """The facts that were certain about a partition when a request was sent; its response may not say less."""
 
     log_start: int
     visible_end: int

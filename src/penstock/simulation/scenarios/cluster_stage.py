@@ -1,4 +1,4 @@
-"""What all actors of a simulated cluster share: its brokers, the coordination store and the topics.
+"""The state that all actors of a simulated cluster share: its brokers, the coordination store and the topics.
 
 The clock of the clients is right; the clocks of the brokers' machines may jump.
 """

@@ -30,7 +30,7 @@ START_SECONDS = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a seed that passed has done."""
+    """The work that a passed seed has done."""
 
     seed: int
     digest: str
@@ -54,7 +54,7 @@ class Scenario(ABC):
     @property
     @abstractmethod
     def traits(self) -> frozenset[str]:
-        """What can happen in this seed: its faults, its settings and its kinds of clients."""
+        """The traits of a seed: its faults, its settings and its kinds of clients."""
 
     @abstractmethod
     async def run(self) -> Report:
@@ -115,7 +115,7 @@ class Scenario(ABC):
         """The mean pause between two steps of the actor."""
 
     def _is_over(self, actor: Actor) -> bool:
-        """Whether the actor takes no more steps."""
+        """Whether the actor has stopped taking steps."""
         return False
 
     def _check_answer(self, actor: Actor, error: NoAnswer | BrokerError) -> None:

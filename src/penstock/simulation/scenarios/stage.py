@@ -1,4 +1,4 @@
-"""What all actors of a simulation share: the world, the broker, its topics, and the gate at which clients
+"""The state that all actors of a simulation share: the world, the broker, its topics, and the gate at which clients
 wait.
 
 The gate of a broker alone is closed from the end of its process until the next one was audited.
