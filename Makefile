@@ -40,7 +40,7 @@ run: $(VENV)/.broker  ## Start a broker with its data in ./data (PORT, HTTP_PORT
 # stay in build/test-failures.
 test: $(VENV)/.dev  ## Run all tests
 	rm -rf build/test-failures
-	$(BIN)/python -m pytest -n 2 --dist worksteal --cache-clear --first-failures build/test-failures $(ARGS) || $(BIN)/python -m pytest --last-failed --last-failed-no-failures none --second-run-of build/test-failures
+	$(BIN)/python -m pytest -n 2 --dist worksteal --cache-clear --first-failures=build/test-failures $(ARGS) || $(BIN)/python -m pytest --last-failed --last-failed-no-failures none --second-run-of=build/test-failures
 
 test-fast: $(VENV)/.dev  ## Run the tests that start no processes, with few examples of each property, in a minute
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not process and not slow" --hypothesis-profile fast $(ARGS)
