@@ -58,7 +58,7 @@ NOTICED: Mapping[str, int] = {
     "scrub_finds_nothing": 2,
     "shrink_counts_before_it_is_recorded": 39,
     "sole_in_sync_replica_leads_after_it_lost_data": 6,
-    "timeouts_are_forgotten": 39,
+    "timeouts_are_forgotten": 32,
     "too_few_in_sync_are_enough": 68,
     "torn_tail_is_kept": 2,
     "unclean_restart_stays_in_sync": 42,

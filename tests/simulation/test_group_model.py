@@ -55,10 +55,10 @@ def test_partition_has_one_owner_in_a_generation() -> None:
 def test_generations_do_not_decrease_while_the_group_has_offsets() -> None:
     group = make()
     group.on_generation(5, "one", [])
-    group.on_generation(1, "one", [])  # no commit is known: the coordinator may have forgotten the group
+    group.on_generation(2, "one", [])  # no commit is known: the coordinator may have forgotten the group
     group.begin_commit(PLACE, 3, "one/1").confirm(group.now())
     with pytest.raises(InvariantViolated, match="generation"):
-        group.on_generation(4, "one", [])
+        group.on_generation(1, "one", [])
 
 
 def test_generations_begin_anew_when_the_group_was_deleted() -> None:
@@ -66,7 +66,8 @@ def test_generations_begin_anew_when_the_group_was_deleted() -> None:
     group.begin_commit(PLACE, 3, "one/1").confirm(group.now())
     group.on_generation(5, "one", [])
     group.end_deletion(group.begin_deletion("admin"), done=True)
-    group.on_generation(1, "one", [])
+    group.on_generation(1, "two", [PLACE])
+    assert group.generation == 1, "commits of the new generation are compared with it"
 
 
 def test_member_epochs_do_not_decrease() -> None:

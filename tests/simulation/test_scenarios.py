@@ -78,8 +78,8 @@ def test_seed_with_a_leader_of_a_deleted_topic_passes() -> None:
     assert run_cluster_seed(185).operations > 0
 
 
-@pytest.mark.parametrize("seed", [1004, 1206])
-def test_seed_that_asked_for_a_loading_group_passes(seed: int) -> None:
+@pytest.mark.parametrize("seed", [1004, 1206, 506155, 8950618])
+def test_seed_that_a_checker_of_groups_failed_passes(seed: int) -> None:
     assert run_seed(seed).operations > 0
 
 

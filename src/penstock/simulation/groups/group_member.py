@@ -84,6 +84,11 @@ class GroupMember(Reader):
             and all(place in self._progress and self._progress[place].is_done for place in self.held)
         )
 
+    @property
+    def committed_offsets(self) -> int:
+        """The sum of the committed offsets of its partitions: it grows while the member makes progress."""
+        return sum(self._progress[place].committed or 0 for place in self.held if place in self._progress)
+
     async def step(self) -> None:
         if self._membership is None:
             if not self._stage.is_at_rest and self._random.random() < 0.1:

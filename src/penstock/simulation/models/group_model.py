@@ -155,10 +155,12 @@ class GroupModel:
             raise self._violation("fencing", message)
 
     def _move_to(self, generation: int, owner: str) -> None:
-        if generation < self.generation and self.knows_anything:
-            message = f"{owner} is in generation {generation}, {self.generation} had begun"
-            raise self._violation("generation", message)
-        self.generation = max(self.generation, generation)
+        if generation < self.generation:
+            if self.knows_anything:
+                message = f"{owner} is in generation {generation}, {self.generation} had begun"
+                raise self._violation("generation", message)
+            self._owners.clear()  # nothing of the group was durable, so it has begun anew
+        self.generation = generation
 
     # --- restarting
 
