@@ -2,8 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Runs a program under tests/, which imports the package tests/support; pytest has the same path in pyproject.toml.
-PROGRAM := PYTHONPATH=$(CURDIR)/tests:$$PYTHONPATH $(BIN)/python
+# Runs a program under tests/, which imports tests/support and simulation; pytest has the same path in pyproject.toml.
+PROGRAM := PYTHONPATH=$(CURDIR):$(CURDIR)/tests:$$PYTHONPATH $(BIN)/python
+COMPILED_PATH = $(shell $(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/00-penstock-compiled.pth
 DATA_DIR ?= data
 PORT ?= 9092
 HTTP_PORT ?= 8080
@@ -13,8 +14,9 @@ MESSAGES ?= 100000
 KILLS ?= 30
 BROKERS ?= 1
 SEEDS ?= 1000
+SELECTION = --draw-by-commit
 
-.PHONY: help setup run test test-fast lint format bench test-cluster clients faults pipeline-crashes kill-cycles rolling-restarts copy-cycles job-cycles spark-cluster simulate mutants fuzz lock clean
+.PHONY: help setup run compile pure test test-all test-compiled test-fast lint format bench test-cluster clients faults pipeline-crashes kill-cycles queue-cycles rolling-restarts copy-cycles job-cycles spark-cluster simulate mutants fuzz screenshots lock clean
 .DEFAULT_GOAL := help
 
 help:  ## Show these verbs
@@ -35,25 +37,48 @@ setup: $(VENV)/.dev  ## Install everything for development into .venv
 run: $(VENV)/.broker  ## Start a broker with its data in ./data (PORT, HTTP_PORT, DATA_DIR, ARGS)
 	$(BIN)/penstock broker --data-dir $(DATA_DIR) --port $(PORT) --http-port $(HTTP_PORT) $(ARGS)
 
+$(VENV)/.compile: $(VENV)/.broker requirements/compile.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/compile.txt
+	touch $@
+
+# build/compiled is a copy of the sources with the compiled modules beside them; the .pth file puts it before the
+# checkout. The digest of the sources comes first: a source that changes during the build makes the copy stale.
+compile: $(VENV)/.compile  ## Compile the hot modules with mypyc for this environment; needs a C compiler, see docs/operating.md
+	rm -f $(COMPILED_PATH)
+	mkdir -p build/compiled/penstock
+	find build/compiled -name '*.py' -delete
+	PYTHONPATH=src $(BIN)/python -c "from penstock.build import write_record; write_record('build/compiled/penstock', 'src/penstock')"
+	PENSTOCK_COMPILE=1 $(BIN)/python setup.py --quiet build_py --build-lib build/compiled build_ext --build-lib build/compiled --parallel 2
+	echo $(CURDIR)/build/compiled > $(COMPILED_PATH)
+
+pure:  ## Remove the compiled modules from this environment
+	rm -rf $(COMPILED_PATH) build/compiled
+
 # A failed test that starts processes runs once more, alone, since processes on a busy machine are late at times; the
 # tests that needed it are listed. Tests that judge data or start no process do not run again. Logs of first failures
 # stay in build/test-failures.
-test: $(VENV)/.dev  ## Run all tests
+test: $(VENV)/.dev  ## Run the tests, of some large families a third that depends on the commit
 	rm -rf build/test-failures
-	$(BIN)/python -m pytest -n 2 --dist worksteal --cache-clear --first-failures=build/test-failures $(ARGS) || $(BIN)/python -m pytest --last-failed --last-failed-no-failures none --second-run-of=build/test-failures
+	$(BIN)/python -m pytest -n 2 --dist worksteal --cache-clear --first-failures=build/test-failures $(SELECTION) $(ARGS) || $(BIN)/python -m pytest --last-failed --last-failed-no-failures none --second-run-of=build/test-failures
+
+test-all: SELECTION =
+test-all: test  ## Run all tests
+
+test-compiled: SELECTION =
+test-compiled: compile test  ## Run all tests on the compiled build; `make pure` removes it
 
 test-fast: $(VENV)/.dev  ## Run the tests that start no processes, with few examples of each property, in a minute
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not process and not slow" --hypothesis-profile fast $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not process and not slow" --hypothesis-profile fast --draw-by-commit $(ARGS)
 
 lint: $(VENV)/.dev  ## Check format, lint, types and import layers
-	$(BIN)/ruff format --check src tests bench
-	$(BIN)/ruff check src tests bench
+	$(BIN)/ruff format --check src simulation tests bench
+	$(BIN)/ruff check src simulation tests bench
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 format: $(VENV)/.dev  ## Format the code, apply lint fixes, write docs/configuration.md
-	$(BIN)/ruff format src tests bench
-	$(BIN)/ruff check --fix src tests bench
+	$(BIN)/ruff format src simulation tests bench
+	$(BIN)/ruff check --fix src simulation tests bench
 	$(BIN)/python -m penstock.config.reference > docs/configuration.md
 
 bench: $(VENV)/.dev  ## Measure beside Apache Kafka (ARGS="--quick --only produce-1k"; see bench/README.md)
@@ -75,6 +100,9 @@ pipeline-crashes: $(VENV)/.dev  ## Kill drivers, tasks and brokers under the str
 kill-cycles: $(VENV)/.dev  ## kill -9 under load at random moments, CYCLES times (200), resumable; BROKERS=3 is a cluster
 	$(PROGRAM) tests/faults/kill_cycles.py --cycles $(CYCLES) --brokers $(BROKERS) $(ARGS)
 
+queue-cycles: $(VENV)/.dev  ## kill -9 brokers and consumers of a share group, CYCLES times (200), resumable; BROKERS=3 is a cluster
+	$(PROGRAM) tests/faults/share_cycles.py --cycles $(CYCLES) --brokers $(BROKERS) $(ARGS)
+
 rolling-restarts: CYCLES = 100
 rolling-restarts: $(VENV)/.dev  ## Restart the brokers of a cluster in turn under idempotent and transactional load, CYCLES times (100), resumable
 	$(PROGRAM) tests/faults/rolling_restarts.py --cycles $(CYCLES) $(ARGS)
@@ -89,14 +117,17 @@ spark-cluster: $(VENV)/.dev  ## Run the pipeline's jobs on a standalone Spark wi
 	$(PROGRAM) tests/pipeline/standalone_cluster.py
 
 simulate: $(VENV)/.dev  ## Run brokers and whole clusters in virtual time, from SEEDS seeds each (1000), resumable
-	$(BIN)/python -m penstock.simulation --seeds $(SEEDS) --progress build/simulation $(ARGS)
+	$(BIN)/python -m simulation --seeds $(SEEDS) --progress build/simulation $(ARGS)
 
 mutants: $(VENV)/.dev  ## Plant known bugs one by one; the simulation, or a scenario, must catch each
 	$(PROGRAM) tests/simulation/mutants.py $(ARGS)
-	$(BIN)/python -m pytest -k is_noticed tests/simulation tests/cluster tests/server/test_planted_damage.py tests/storage/test_follower_segments.py tests/replication/test_refused_truncation.py
+	$(BIN)/python -m pytest -k is_noticed tests/simulation tests/cluster tests/server tests/storage/test_follower_segments.py tests/replication/test_refused_truncation.py tests/queues tests/replication/test_projected_log.py tests/storage/test_planted_projections.py
 
 fuzz: $(VENV)/.dev  ## Fuzz every parser, FUZZ_SECONDS each (60)
 	FUZZ_SECONDS=$(or $(FUZZ_SECONDS),60) $(BIN)/python -m pytest -n 2 --timeout=0 tests/fuzz $(ARGS)
+
+screenshots: $(VENV)/.dev  ## Take the pictures of docs/console.md (needs Chromium and `pip install playwright`)
+	$(PROGRAM) tests/console/screenshots.py docs/images
 
 lock: $(VENV)/.dev  ## Pin the newest versions of all dependencies
 	$(BIN)/python -m pip install --quiet uv
@@ -104,6 +135,7 @@ lock: $(VENV)/.dev  ## Pin the newest versions of all dependencies
 	$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-header --no-annotate --extra cluster pyproject.toml -o requirements/cluster.txt
 	$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-header --no-annotate --extra pipeline pyproject.toml -o requirements/pipeline.txt
 	$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-header --no-annotate --extra dev pyproject.toml -o requirements/dev.txt
+	$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-header --no-annotate --constraint requirements/dev.txt --extra compile pyproject.toml -o requirements/compile.txt
 
 clean:  ## Remove the environment, caches and build output (not ./data)
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache src/*.egg-info

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from bench import interpreter
 from bench.comparison import DEFAULT, KAFKA
 from bench.kafka_install import BUILD, ROOT
 from bench.ports import free_port_range, free_ports
@@ -110,9 +111,16 @@ class PenstockCluster(Cluster):
         self._pids = {broker["node_id"]: broker["pid"] for broker in told["brokers"] if broker["alive"]}
 
     def _run(self, verb: str, *options: str) -> str:
-        command = (sys.executable, "-m", "penstock.cli.main", "cluster", verb, *options)
+        command = interpreter.program("penstock.cli.main", "cluster", verb, *options)
         place = ("--data-dir", str(self._directory / "data"))
-        done = subprocess.run([*command, *place], cwd=ROOT, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [*command, *place],
+            cwd=ROOT,
+            env=interpreter.environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         if done.returncode:
             raise RuntimeError(f"penstock cluster {verb} failed: {done.stderr.strip()}")
         return done.stdout

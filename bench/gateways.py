@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 import time
 import urllib.request
 from collections.abc import Sequence
 
+from bench import interpreter
 from bench.ports import NotReady
 from bench.servers import START_TIMEOUT_S, Server
 from bench.target import Target
@@ -30,7 +30,7 @@ class Gateway(Server):
     def command(self) -> Sequence[str]:
         places = ("--bootstrap", self._target.bootstrap, "--http-port", str(self.port))
         chosen = [part for setting in LIMITS for part in ("--set", setting)]
-        program = (sys.executable, "-m", "penstock.cli.main", "gateway")
+        program = interpreter.program("penstock.cli.main", "gateway")
         return (*program, *places, "--workers", str(self._workers), *chosen)
 
     def wait(self) -> None:

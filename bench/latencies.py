@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable
+from math import inf
 
 from bench.measure import percentile
 
@@ -26,11 +27,13 @@ class Latencies:
             self._by_second.setdefault(second, array("f")).append((now_ns - stamp_ns) / 1e6)
 
     def percentile_ms(self, share: float, from_s: int, to_s: int) -> float:
-        """Latencies of messages due in the seconds `from_s` to `to_s`, without the last."""
+        """Latencies of messages due in the seconds `from_s` to `to_s`, without the last; infinite where none
+        came.
+        """
         chosen: array[float] = array("f")
         for second in range(from_s, to_s):
             chosen.extend(self._by_second.get(second, array("f")))
-        return percentile(chosen, share)
+        return percentile(chosen, share) if chosen else inf
 
     def settled_s(self, from_s: int, to_s: int, limit_ms: float) -> float:
         """Seconds after `from_s` until the p99 of every later second is below the limit; `to_s - from_s` if

@@ -9,8 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from bench import interpreter
 from bench.comparison import Bar, Row
 from bench.measure import Spread
+from penstock.build import current_build
 
 HEADINGS = ("scenario", "figure", "Penstock", "Kafka 4.3.1", "ratio", "bar", "")
 DEFAULT_HEADING = "default durability"
@@ -29,7 +31,7 @@ def markdown(rows: Sequence[Row]) -> str:
 
 def machine() -> str:
     memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
-    system = f"{platform.system()} {platform.release()}, Python {platform.python_version()}"
+    system = f"{platform.system()} {platform.release()}, {interpreter.describe()}, {current_build()} build"
     return f"{os.cpu_count()} cores, {memory_gb:.0f} GB, {system}"
 
 

@@ -18,6 +18,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from bench import interpreter
 from bench.kafka_install import BUILD, ROOT, kafka_libs
 from bench.ports import free_ports, wait_for_answer
 from bench.target import Target
@@ -67,15 +68,13 @@ class Server(Target):
         self.start_s = time.monotonic() - began
 
     def spawn(self) -> None:
-        # Installed programs have compiled files, which a development shell may forbid to write.
-        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         with (self.directory / "server.log").open("ab") as log:
             self.process = subprocess.Popen(
                 self.command(),
                 cwd=ROOT,
                 stdout=log,
                 stderr=log,
-                env=environment,
+                env=interpreter.environment(),
                 preexec_fn=_limit_open_files,
             )
 
@@ -117,7 +116,7 @@ class Penstock(Server):
         super().__init__()
         self.http_port = free_ports(1)[0]
         self.settings = (f"durability={durability}", *settings)
-        self.program = program or (sys.executable, "-m", "penstock.cli.main", "broker")
+        self.program = program or interpreter.program("penstock.cli.main", "broker")
 
     def command(self) -> Sequence[str]:
         places = ("--data-dir", str(self.directory / "data"), "--port", str(self.port))

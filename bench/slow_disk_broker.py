@@ -12,7 +12,7 @@ import time
 from penstock.cli import broker_process
 from penstock.cli.main import main
 from penstock.config import LOG_DIR, BrokerConfig
-from penstock.server.environment import Environment, real_environment
+from penstock.server.environment import Environment, MachineShare, real_environment
 from penstock.storage.disk import RealDisk, RealFile
 
 
@@ -41,8 +41,8 @@ class SlowDisk(RealDisk):
         return super().sync_all()
 
 
-def slow_environment(config: BrokerConfig) -> Environment:
-    return dataclasses.replace(real_environment(config), disk=SlowDisk(config[LOG_DIR]))
+def slow_environment(config: BrokerConfig, share: MachineShare | None = None) -> Environment:
+    return dataclasses.replace(real_environment(config, share), disk=SlowDisk(config[LOG_DIR]))
 
 
 if __name__ == "__main__":

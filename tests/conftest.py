@@ -18,20 +18,23 @@ from typing import Any
 
 import pytest
 
-from support import commit_seeds, fast_profile, first_failures, process_marks
+from support import commit_draw, commit_seeds, compiled_build, fast_profile, first_failures, process_marks
 from support.broker_process import Address, StartBroker
 from support.cluster_processes import serving
 
 EXTERNAL_BOOTSTRAP = os.environ.get("PENSTOCK_TEST_BOOTSTRAP")
+SERVERS = ["external"] if EXTERNAL_BOOTSTRAP else ["uvloop", pytest.param("asyncio", marks=pytest.mark.drawn)]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     first_failures.add_options(parser)
+    commit_draw.add_options(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     first_failures.configure(config)
     process_marks.watch()
+    compiled_build.watch()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -41,6 +44,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     process_marks.apply(items)
+    commit_draw.select(config, items)
     fast_profile.shorten(config, items)
     first_failures.mark_verdicts(items, Path(__file__).parent)
 
@@ -64,7 +68,7 @@ def starts_clusters() -> None:
     """Mark of a test that starts a cluster of processes."""
 
 
-@pytest.fixture(scope="session", params=["external"] if EXTERNAL_BOOTSTRAP else ["uvloop", "asyncio"])
+@pytest.fixture(scope="session", params=SERVERS)
 def broker(
     starts_processes: None, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Address]:

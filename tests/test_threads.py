@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from functools import partial
 
 import pytest
 
@@ -41,7 +42,7 @@ async def test_as_much_runs_at_once_as_the_pool_has_threads_and_no_more() -> Non
             all_run.wait(10)
             may_end.wait(10)
 
-    futures = [threads.run("background", lambda number=number: work(number)) for number in range(size + 1)]
+    futures = [threads.run("background", partial(work, number)) for number in range(size + 1)]
     await asyncio.to_thread(all_run.wait, 10)
     assert sorted(started) == list(range(size))
     may_end.set()
@@ -70,7 +71,7 @@ async def test_pools_do_not_wait_for_each_other() -> None:
 async def test_close_waits_for_submitted_work_and_accepts_no_more() -> None:
     threads = ThreadPools()
     done: list[int] = []
-    futures = [threads.run("background", lambda number=number: done.append(number)) for number in range(20)]
+    futures = [threads.run("background", partial(done.append, number)) for number in range(20)]
     threads.close()
     assert sorted(done) == list(range(20))
     with pytest.raises(RuntimeError):

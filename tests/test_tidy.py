@@ -20,7 +20,7 @@ from kio.schema.index import api_key_map
 
 ROOT = Path(__file__).resolve().parents[1]
 EXCEPTIONS = ROOT / "tests" / "tidy_exceptions.txt"
-CHECKED = ("src", "tests", "bench")
+CHECKED = ("src", "simulation", "tests", "bench")
 MOST_LINES_OF_A_FILE = 400
 MOST_LINES_OF_A_FUNCTION = 40
 MOST_CHARACTERS_OF_A_TEST_NAME = 80

@@ -21,6 +21,7 @@ from bench.scenarios import (
     consume,
     durability,
     gateway,
+    gateway_capacity,
     groups,
     heartbeats,
     isolation,
@@ -92,7 +93,8 @@ _CLUSTERS_ALONE: Alone = {
     "cluster-kill": cluster_failover.killed,
     "cluster-silence": cluster_failover.silent,
     "cluster-costs": cluster_costs.small_things,
-    "cluster-gateway": gateway.seed,
+    "cluster-gateway": gateway_capacity.seed,
+    "cluster-gateway-surge": gateway_capacity.surge,
 }
 ONE_BROKER = Scenarios(_PAIRED, _ALONE, Bar("ratio", "at most", 0.15))
 THREE_BROKERS = Scenarios(_CLUSTERS, _CLUSTERS_ALONE, Bar("ratio", "at most", 0.3))

@@ -6,8 +6,7 @@ same time, each waiting for its acknowledgement; batched means one producer for 
 
 from __future__ import annotations
 
-import sys
-
+from bench import interpreter
 from bench.comparison import Row
 from bench.context import Context
 from bench.driver import run_driver
@@ -24,7 +23,7 @@ DELAYS_MS = (0, 1, 5, 10)
 def default_durability(context: Context) -> list[Row]:
     rows: list[Row] = []
     for delay_ms in DELAYS_MS:
-        program = (sys.executable, "-m", "bench.slow_disk_broker", str(delay_ms), "broker")
+        program = interpreter.program("bench.slow_disk_broker", str(delay_ms), "broker")
         with Penstock(durability="auto", program=program) as server:
             for partitions in ACTIVE_PARTITIONS:
                 rows += _measure(context, server, partitions, delay_ms)

@@ -1,8 +1,7 @@
 """The HTTP gateway: sends to users and long polls, batches, and connections that wait for events.
 
-One broker and one gateway process, with durability=os and with the default; and the target rate over ten
-million user ids on three brokers. Load generator, gateways and brokers share the machine, so the load of the
-gateway's core is reported beside the latencies.
+One broker and one gateway process, with durability=os and with the default. Load generator, gateway and broker
+share the machine, so the load of the gateway's core is reported beside the latencies.
 """
 
 from __future__ import annotations
@@ -11,22 +10,19 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bench.clusters import DefaultPenstockCluster, PenstockCluster
 from bench.comparison import Bar, Row
 from bench.context import Context
 from bench.driver import Figures, finish_driver, run_driver, start_driver
 from bench.gateways import LIMITS, Gateway
+from bench.mailbox_load import MailboxLoad, run_load
 from bench.measure import Spread, rss_mb
 from bench.scenarios.isolation import LOWEST, victims
 from bench.servers import Penstock
-from bench.target import settle_disk
 from bench.topics import create_topic
 
 SIZE = 1_024
 POLLS = 1_000
 RATE = 5_000
-SEED_RATE = 11_574
-SEED_USER_IDS = 10_000_000
 WARM_UP_S = 5
 EVENT_CONNECTIONS = 10_000
 BATCH = 1_000
@@ -38,31 +34,22 @@ Shown = Sequence[tuple[str, str, str, Bar | None]]
 
 
 def mailboxes(context: Context) -> list[Row]:
-    load = {"rate": RATE, "user_ids": POLLS, "watched": 1.0, "seconds": context.scaled(30, 10)}
+    end_s = WARM_UP_S + context.scaled(30, 10)
+    load = MailboxLoad(
+        [(end_s, RATE)], {"paced": (WARM_UP_S, end_s)}, user_ids=POLLS, watched=1.0, polls=POLLS
+    )
     shown: Shown = (
-        ("arrival_p50_ms", "end to end, p50", "ms", None),
-        ("arrival_p99_ms", "end to end, p99", "ms", Bar("value", "at most", 50.0)),
-        *_SENDING,
+        ("paced_arrival_p50_ms", "end to end, p50", "ms", None),
+        ("paced_arrival_p99_ms", "end to end, p99", "ms", Bar("value", "at most", 50.0)),
+        *SENDING,
     )
     name = f"HTTP: {RATE:,} x 1 KB/s to {POLLS:,} users with long polls"
-    return _rows(context, name, shown, lambda durability: _on_one_broker(durability, load))
 
+    def measure(durability: str) -> Figures:
+        with Penstock(durability) as broker, Gateway(broker) as gateway:
+            return run_load(load, gateway, broker)
 
-def seed(context: Context) -> list[Row]:
-    """One round, because the measurement is long."""
-    load = {
-        "rate": SEED_RATE,
-        "user_ids": SEED_USER_IDS,
-        "watched": 0.1,
-        "seconds": context.scaled(600, 20),
-    }
-    shown: Shown = (
-        ("arrival_p50_ms", "end to end of the users who wait, p50", "ms", None),
-        ("arrival_p99_ms", "end to end of the users who wait, p99", "ms", Bar("value", "at most", 100.0)),
-        *_SENDING,
-    )
-    name = f"HTTP, 3 brokers: {SEED_RATE:,} x 1 KB/s over {SEED_USER_IDS:,} users"
-    return _rows(context, name, shown, lambda durability: _on_a_cluster(durability, load), rounds=1)
+    return rows_of(context, name, shown, measure)
 
 
 def batches(context: Context) -> list[Row]:
@@ -77,7 +64,7 @@ def batches(context: Context) -> list[Row]:
             create_topic(broker, "t", 4)
             return _measured(gateway, "http_batches", load | {"topic": "t"})
 
-    return _rows(context, "HTTP: batch produce", shown, measure)
+    return rows_of(context, "HTTP: batch produce", shown, measure)
 
 
 def idle_events(context: Context) -> list[Row]:
@@ -130,32 +117,17 @@ def slow_clients(context: Context) -> list[Row]:
     ]
 
 
-_SENDING: Shown = (
-    ("ack_p50_ms", "acknowledged, p50", "ms", None),
-    ("ack_p99_ms", "acknowledged, p99", "ms", None),
-    ("messages_per_s", "acknowledged", "messages/s", None),
+SENDING: Shown = (
+    ("paced_ack_p50_ms", "acknowledged, p50", "ms", None),
+    ("paced_ack_p99_ms", "acknowledged, p99", "ms", None),
+    ("paced_messages_per_s", "acknowledged", "messages/s", None),
     ("unsent", "not acknowledged after 10 s", "messages", Bar("value", "at most", 0.0)),
     ("errors", "errors", "", Bar("value", "at most", 0.0)),
-    ("gateway_cores", "CPU of the gateway", "cores", None),
-    ("messages_per_core_s", "sent and received by a core of the gateway", "messages/s", None),
+    ("lost", "acknowledged, but not received", "messages", Bar("value", "at most", 0.0)),
+    ("paced_gateway_cores", "CPU of the gateway", "cores", None),
+    ("paced_gateway_us", "CPU of the gateway for a message", "us", None),
+    ("paced_brokers_us", "CPU of the brokers for a message", "us", None),
 )
-
-
-def _on_one_broker(durability: str, load: dict[str, Any]) -> Figures:
-    with Penstock(durability) as broker, Gateway(broker) as gateway:
-        return _mailboxes(gateway, load)
-
-
-def _on_a_cluster(durability: str, load: dict[str, Any]) -> Figures:
-    make = PenstockCluster if durability == "os" else DefaultPenstockCluster
-    with make() as cluster, Gateway(cluster, workers=2) as gateway:
-        return _mailboxes(gateway, load)
-
-
-def _mailboxes(gateway: Gateway, load: dict[str, Any]) -> Figures:
-    settle_disk()
-    figures = _measured(gateway, "mailboxes", load | {"polls": POLLS, "size": SIZE, "warm_up_s": WARM_UP_S})
-    return figures | {"messages_per_core_s": figures["messages_per_s"] / figures["gateway_cores"]}
 
 
 def _measured(gateway: Gateway, driver: str, load: dict[str, Any]) -> Figures:
@@ -165,7 +137,7 @@ def _measured(gateway: Gateway, driver: str, load: dict[str, Any]) -> Figures:
     return figures | {"gateway_cores": (gateway.cpu_seconds() - before) / (time.monotonic() - began)}
 
 
-def _rows(
+def rows_of(
     context: Context, name: str, shown: Shown, measure: Callable[[str], Figures], rounds: int = 0
 ) -> list[Row]:
     """Rounds with durability=os and with the default durability in turn."""

@@ -5,6 +5,8 @@ Client classes are imported on first use, so that a broker starts without them.
 
 from importlib import import_module
 
+from penstock.build import check_sources
+
 # Type checkers know this name. Importing `typing` for it would cost more than the rest of this module.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
     from penstock.model import TopicPartition as TopicPartition
 
 __version__ = "0.1.0"
+
+check_sources()
 
 _MODULES = {
     "Admin": "client.admin",

@@ -5,8 +5,9 @@ Plain data without behaviour. Any module may import this one; it imports nothing
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from dataclasses import dataclass
-from typing import NewType
+from typing import NamedTuple, NewType
 from uuid import UUID
 
 Offset = NewType("Offset", int)
@@ -29,6 +30,20 @@ class TopicPartition:
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+class ShareKey(NamedTuple):
+    """Name of a share-partition: what a share group has done with a partition."""
+
+    group_id: str
+    topic_id: TopicId
+    partition: int
+
+    @property
+    def name(self) -> str:
+        """Text that decides the partition of `__share_group_state`, as in Kafka."""
+        topic_id = urlsafe_b64encode(self.topic_id.bytes).rstrip(b"=").decode()
+        return f"{self.group_id}:{topic_id}:{self.partition}"
 
 
 WILDCARD_HOSTS = frozenset({"", "0.0.0.0", "::", "*"})

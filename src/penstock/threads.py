@@ -1,9 +1,9 @@
 """Thread pools: the only way for blocking work (fsyncs, cold reads, background rewrites) to leave the event
 loop.
 
-Three pools, so that a disk read never waits for an fsync, nor either of them for a compaction. They are
-implemented here because every acknowledgement that waits for an fsync passes through one: a job costs one
-queue and one call to the loop.
+Four pools, so that a disk read never waits for an fsync, nor either of them for a compaction, nor any of them for
+checks of passwords, which clients can cause. They are implemented here because every acknowledgement that waits
+for an fsync passes through one: a job costs one queue and one call to the loop.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from threading import Thread
 from typing import Any, Literal, Protocol, TypeVar
 
 T = TypeVar("T")
-Pool = Literal["flush", "read", "background"]
+Pool = Literal["flush", "read", "background", "passwords"]
 
-POOL_SIZES: dict[Pool, int] = {"flush": 8, "read": 4, "background": 2}
+POOL_SIZES: dict[Pool, int] = {"flush": 8, "read": 4, "background": 2, "passwords": 2}
 
 
 class Threads(Protocol):
@@ -27,7 +27,7 @@ class Threads(Protocol):
         ...
 
     def close(self) -> None:
-        """Wait for running work and accept no more."""
+        """Wait for running work, and refuse new work."""
         ...
 
 

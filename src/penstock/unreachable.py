@@ -19,16 +19,20 @@ class NotKafka(ConnectionLost):
     """The port belongs to another protocol. The message says which, and what to give instead."""
 
 
+class LoginRefused(ConnectionError):
+    """The broker refused the user of this client. The message says why."""
+
+
 class Unreachable(ConnectionError):
     """No broker responded at any of the addresses.
 
-    `problems` has the failure of each address. `is_wrong_port` says that a port belongs to another protocol,
-    which no retry can change; `timed_out` says that a broker was too slow.
+    `problems` has the failure of each address. `is_wrong_port` says that a port belongs to another protocol or that
+    a broker refused the user, which no retry can change; `timed_out` says that a broker was too slow.
     """
 
     def __init__(self, problems: Mapping[Address, OSError]) -> None:
         self.problems = dict(problems)
-        self.is_wrong_port = any(isinstance(error, NotKafka) for error in problems.values())
+        self.is_wrong_port = any(isinstance(error, NotKafka | LoginRefused) for error in problems.values())
         self.timed_out = any(isinstance(error, TimeoutError) for error in problems.values())
         super().__init__(unreachable_text(self.problems))
 

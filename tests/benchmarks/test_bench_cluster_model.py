@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from bench.cluster_model import Costs, Model, table
 
 COSTS = Costs(

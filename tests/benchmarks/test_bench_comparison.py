@@ -6,6 +6,7 @@ from bench.comparison import Bar, Metric, Row, compare
 from bench.measure import Spread, percentile
 from bench.report import markdown
 from bench.servers import Server
+from bench.target import Target
 
 
 class Fake(Server):
@@ -14,7 +15,7 @@ class Fake(Server):
         self.figures = figures
 
 
-def measure(server: Server) -> dict[str, float]:
+def measure(server: Target) -> dict[str, float]:
     assert isinstance(server, Fake)
     return {"rate": server.figures.pop(0)}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 
 from bench.frames import api_versions_request, one_record_batch, produce_request, read_fetch, read_produce
-
 from penstock.records.iteration import iterate
 from penstock.records.validation import check_batch
 from penstock.wire.headers import decode_request_header

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+
 from bench.group_frames import (
     commit_request,
     find_coordinator_request,
@@ -16,7 +17,6 @@ from bench.group_frames import (
     read_sync,
     sync_request,
 )
-
 from penstock.wire.headers import RequestHeader, decode_request_header
 from penstock.wire.messages import decode_request, encode_response_frame
 

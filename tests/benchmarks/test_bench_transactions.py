@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bench.driver import run_driver
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from bench.driver import run_driver
 from support.broker_process import Address
 from support.cluster_processes import BROKERS
 

@@ -69,7 +69,7 @@ def test_a_taken_port_is_named(option: str, tmp_path: Path) -> None:
         ended = run_broker(*places(tmp_path / "data", *ports))
     assert ended.returncode == 2
     assert f"error: cannot listen on 127.0.0.1:{number}: Address already in use" in ended.stderr
-    assert f"Choose another with {option}" in ended.stderr
+    assert f"Choose another address with {option}" in ended.stderr
     assert "Traceback" not in ended.stderr
 
 
@@ -92,7 +92,7 @@ def test_a_data_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("starts_processes")
-def test_listening_on_all_addresses_without_authentication_is_logged(tmp_path: Path) -> None:
+def test_listening_on_all_addresses_without_authentication_must_be_accepted(tmp_path: Path) -> None:
     port, http_port = free_ports(2)
     command = [
         sys.executable,
@@ -102,6 +102,10 @@ def test_listening_on_all_addresses_without_authentication_is_logged(tmp_path: P
         *places(tmp_path / "data", port, http_port),
     ]
     command += ["--host", "0.0.0.0"]
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=START_SECONDS, check=False)
+    assert refused.returncode == 2
+    assert "--insecure" in refused.stderr
+    command += ["--insecure"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         process.stdout.readline()

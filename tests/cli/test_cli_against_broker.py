@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,7 +69,7 @@ def test_topic_settings_may_be_given_as_in_kafkas_tools(penstock: Penstock, topi
 
 def test_records_survive_the_way_through_json_and_back(penstock: Penstock, topic_name: str) -> None:
     penstock("topic", "create", topic_name)
-    records = [
+    records: list[dict[str, Any]] = [
         {"key": "k", "value": "v", "headers": [{"name": "h", "value": "1"}, {"name": "h", "value": None}]},
         {"key": None, "value": {"base64": "AP8="}, "headers": []},
         {"key": {"base64": "/w=="}, "value": None, "headers": [], "timestamp": 1_700_000_000_123},
@@ -185,3 +186,25 @@ def test_a_tombstone_has_no_value(penstock: Penstock, topic_name: str) -> None:
     penstock("produce", topic_name, "--key-separator", ":", "--tombstones", piped=b"k:\n")
     [record] = [json.loads(line) for line in penstock("consume", topic_name, "--json").splitlines()]
     assert (record["key"], record["value"]) == ("k", None)
+
+
+def test_a_view_is_created_described_tested_and_deleted(penstock: Penstock, topic_name: str) -> None:
+    view = f"{topic_name}.view"
+    penstock("topic", "create", topic_name, "--partitions", "2")
+    penstock("produce", topic_name, "--key-separator", ":", piped=b"a:1\nb:2\na:3\n")
+    wanted = ("--of", topic_name, "--filter", 'key == "a"')
+    tried = json.loads(penstock("view", "test", *wanted, "-n", "1", "--json"))
+    assert (tried["records"], tried["matched"], tried["failed"], len(tried["samples"])) == (3, 2, 0, 1)
+    assert json.loads(penstock("view", "create", view, *wanted, "--json"))["of"] == topic_name
+    described = json.loads(penstock("view", "describe", view, "--json"))
+    assert (described["of"], described["filter"], len(described["partitions"])) == (
+        topic_name,
+        'key == "a"',
+        2,
+    )
+    assert penstock("consume", view, "--format", "{value} ").split() == [b"1", b"3"]
+    assert view in penstock("view", "list").decode()
+    assert b"has views" in penstock("topic", "delete", topic_name, "--yes", code=1)
+    assert b"not a view" in penstock("view", "describe", topic_name, code=1)
+    penstock("view", "delete", view, "--yes")
+    penstock("topic", "delete", topic_name, "--yes")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.cluster_adopt import SET_ASIDE
+from penstock.cli.cluster.adopt import SET_ASIDE
 from penstock.cli.main import run
 from penstock.server.environment import STORE_FILE
 from penstock.storage.disk import RealDisk
@@ -20,10 +20,10 @@ def adopt(directory: Path) -> int:
 
 def test_a_directory_without_a_store_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert adopt(tmp_path) == 2
-    assert "is not that of a broker that is alone" in capsys.readouterr().err
+    assert "is not the data directory of a standalone broker" in capsys.readouterr().err
     (tmp_path / SET_ASIDE).touch()
     assert adopt(tmp_path) == 2
-    assert "has been adopted already" in capsys.readouterr().err
+    assert "is already part of a cluster" in capsys.readouterr().err
 
 
 def test_a_broker_that_runs_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -31,7 +31,7 @@ def test_a_broker_that_runs_is_left_alone(tmp_path: Path, capsys: pytest.Capture
     broker = RealDisk(str(tmp_path))
     assert broker.lock()
     assert adopt(tmp_path) == 1
-    assert "a broker runs in" in capsys.readouterr().err
+    assert "a broker is running in" in capsys.readouterr().err
 
 
 def test_a_damaged_store_is_refused_and_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from penstock.cli import zookeeper_process
-from penstock.cli.cluster_file import ClusterFile, Form, LocalBroker, LocalCluster, LocalZooKeeper
-from penstock.cli.cluster_plan import plan_broker, plan_cluster, with_settings
-from penstock.cli.cluster_process import ProcessId, end_all, identify
-from penstock.cli.cluster_start import ClusterStart
+from penstock.cli.cluster import zookeeper_process
+from penstock.cli.cluster.local_cluster import ClusterFile, Form, LocalBroker, LocalCluster, LocalZooKeeper
+from penstock.cli.cluster.local_plan import plan_broker, plan_cluster, with_settings
+from penstock.cli.cluster.start import ClusterStart
+from penstock.cli.cluster.zookeeper_process import find_jars, find_java
 from penstock.cli.failures import Failure
 from penstock.cli.main import run
-from penstock.cli.zookeeper_process import find_jars, find_java
+from penstock.cli.processes.process_id import ProcessId, end_all, identify
 from penstock.errors import ConfigError
 from penstock.extras import how_to_install
 from support.eventually import eventually
@@ -123,14 +123,14 @@ def test_cluster_survives_kill_start_down_and_up(cluster: Cluster) -> None:
     )
     command = cluster.command_line_of(2)
     cluster.penstock("cluster", "kill", "2")
-    assert "broker 2 does not run" in cluster.penstock("cluster", "kill", "2", code=1)
+    assert "broker 2 is not running" in cluster.penstock("cluster", "kill", "2", code=1)
     [killed] = [broker for broker in cluster.status()["brokers"] if not broker["alive"]]
     assert (killed["node_id"], killed["pid"]) == (2, None)
     cluster.penstock("cluster", "start", "2")
     assert cluster.command_line_of(2) == command
-    assert "runs already" in cluster.penstock("cluster", "start", "2")
+    assert "is already running" in cluster.penstock("cluster", "start", "2")
     assert [broker["alive"] for broker in cluster.status()["brokers"]] == [True] * 3
-    assert "there is no broker 7; there are 1, 2, 3" in cluster.penstock("cluster", "kill", "7", code=2)
+    assert "there is no broker 7\nBroker ids are 1, 2, 3." in cluster.penstock("cluster", "kill", "7", code=2)
 
     cluster.penstock("cluster", "down")
     assert cluster.nothing_runs()
@@ -139,7 +139,7 @@ def test_cluster_survives_kill_start_down_and_up(cluster: Cluster) -> None:
     assert (stopped["controller"], stopped["offline_partitions"]) == (None, None)
 
     refusal = cluster.penstock("cluster", "up", "--brokers", "5", code=2)
-    assert "was made with --brokers 3, not 5" in refusal
+    assert "was created with --brokers 3, not 5" in refusal
     cluster.penstock(*cluster.up_command("--detach"))
     again = cluster.status()
     assert (again["cluster_id"], again["partitions"]) == (status["cluster_id"], 3)
@@ -160,7 +160,7 @@ def test_in_the_foreground_a_signal_stops_everything(small_cluster: Cluster, num
         small_cluster.command(*small_cluster.up_command()), stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
-        assert any("all serve after" in line for line in process.stdout)
+        assert any("all brokers serve after" in line for line in process.stdout)
         assert all(each.is_alive for each in small_cluster.processes())
         process.send_signal(number)
         rest, _ = process.communicate(timeout=COMMAND_SECONDS)
@@ -191,11 +191,11 @@ def test_the_foreground_ends_when_another_command_stops_the_cluster(small_cluste
         text=True,
     ) as process:
         assert process.stdout is not None
-        assert any("all serve after" in line for line in process.stdout)
+        assert any("all brokers serve after" in line for line in process.stdout)
         small_cluster.penstock("cluster", "down")
         _, complaint = process.communicate(timeout=COMMAND_SECONDS)
     assert process.returncode == 0
-    assert "broker 1 has ended" in complaint
+    assert "broker 1 ended" in complaint
 
 
 def test_a_taken_port_is_named_and_nothing_is_started(small_cluster: Cluster) -> None:
@@ -213,7 +213,7 @@ def test_without_the_extra_its_command_is_named_and_no_cluster_is_saved(
     monkeypatch.delenv("ZOOKEEPER_HOME", raising=False)
     file = ClusterFile(tmp_path / "cluster")
     port, http_port = free_port_ranges(1)
-    with pytest.raises(Failure, match="there are no ZooKeeper jars") as raised:
+    with pytest.raises(Failure, match="no ZooKeeper jars were found in") as raised:
         ClusterStart(file).run(lambda _: plan_cluster(Form(1, port, http_port)))
     assert how_to_install("cluster") in str(raised.value.hint)
     assert file.load_if_there() is None
@@ -226,7 +226,7 @@ def test_failed_broker_start_shows_its_log_and_leaves_no_process(
     directory.mkdir(parents=True)
     (directory / "data").touch()
     complaint = small_cluster.penstock(*small_cluster.up_command("--detach"), code=1)
-    assert "broker 1 does not start: it ended with code 2" in complaint
+    assert "broker 1 did not start: the process ended with exit code 2" in complaint
     assert "cannot use the data directory" in complaint
     assert len(small_cluster.processes()) == 2
     assert small_cluster.nothing_runs()
@@ -241,7 +241,7 @@ def test_failed_zookeeper_start_is_reported_and_leaves_no_process(
     java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
     complaint = small_cluster.penstock(*small_cluster.up_command("--detach"), code=1)
-    assert "ZooKeeper does not start at port" in complaint
+    assert "ZooKeeper did not start at port" in complaint
     assert "no memory" in complaint
     assert small_cluster.nothing_runs()
 
@@ -293,7 +293,7 @@ def test_settings_of_a_single_broker_and_wrong_ones_are_refused() -> None:
         "durability": "os",
         "num.partitions": "3",
     }
-    with pytest.raises(Failure, match="cannot be the same for all brokers"):
+    with pytest.raises(Failure, match="cannot be set for all brokers"):
         with_settings(cluster, {"node.id": "1"})
     with pytest.raises(ConfigError):
         with_settings(cluster, {"durability": "never"})
@@ -305,7 +305,7 @@ def test_a_cluster_is_read_back_as_it_was_saved(tmp_path: Path) -> None:
     cluster = LocalCluster(Form(), (broker,), LocalZooKeeper("zk:2181", 2181), {"durability": "os"})
     file.save(cluster)
     assert file.load() == cluster
-    with pytest.raises(Failure, match="holds no cluster"):
+    with pytest.raises(Failure, match="contains no cluster"):
         ClusterFile(tmp_path / "elsewhere").load()
 
 
@@ -314,7 +314,7 @@ def test_a_status_needs_to_know_of_which_cluster(
 ) -> None:
     monkeypatch.delenv("PENSTOCK_BOOTSTRAP", raising=False)
     assert run(["cluster", "status"]) == 2
-    assert "--data-dir or --bootstrap" in capsys.readouterr().err
+    assert "no cluster is named" in capsys.readouterr().err
     assert run(["cluster", "status", "--bootstrap", "127.0.0.1:1"]) == 1
     assert "cannot reach a broker at 127.0.0.1:1" in capsys.readouterr().err
 
@@ -324,5 +324,5 @@ def test_without_a_cluster_nothing_is_stopped_or_created(
 ) -> None:
     for command in (["down"], ["start", "1"], ["kill", "1"], ["status"]):
         assert run(["cluster", *command, "--data-dir", str(tmp_path / "elsewhere")]) == 2
-        assert "holds no cluster" in capsys.readouterr().err
+        assert "contains no cluster" in capsys.readouterr().err
     assert not (tmp_path / "elsewhere").exists()

@@ -25,7 +25,10 @@ def test_an_unknown_command_is_a_usage_error() -> None:
 
 def test_a_wrong_setting_is_refused_with_code_2_and_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["broker", "--set", "durability=never"]) == 2
-    assert capsys.readouterr().err == "error: command line: durability='never': give auto, os or fsync\n"
+    assert capsys.readouterr().err == (
+        "error: command line: durability='never': give auto, os or fsync\n"
+        "Correct the setting and run the command again.\n"
+    )
 
 
 def test_a_wrong_port_is_refused_by_the_name_of_its_setting(capsys: pytest.CaptureFixture[str]) -> None:
@@ -53,12 +56,12 @@ def test_a_bootstrap_that_is_no_address_is_a_usage_error(capsys: pytest.CaptureF
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["topic", "alter", "t"], "nothing to alter"),
-        (["topic", "truncate", "t"], "give either --before-offset or --before-time"),
-        (["topic", "truncate", "t", "--before-offset", "1", "--before-time", "1h"], "give either"),
+        (["topic", "alter", "t"], "no change to topic t is given"),
+        (["topic", "truncate", "t"], "Give either --before-offset or --before-time"),
+        (["topic", "truncate", "t", "--before-offset", "1", "--before-time", "1h"], "Give either"),
         (["produce", "t", "--idempotent", "--acks", "1"], "--idempotent needs --acks all"),
         (["produce", "t", "--header", "novalue"], "'novalue' is not NAME=VALUE"),
-        (["consume", "t", "--json", "--format", "{key}"], "give only one of"),
+        (["consume", "t", "--json", "--format", "{key}"], "Give only one of"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused_before_anything_is_sent(

@@ -32,7 +32,9 @@ def test_settings_of_running_brokers_are_shown_set_and_unset(penstock) -> None: 
 
     before = shown("--broker", "1")
     assert before["from"] == "default"
-    assert penstock("config", "show", "--all") == "no settings are set for all brokers\n"
+    assert penstock("config", "show", "--all") == (
+        "no settings are set for all brokers; `penstock config set NAME=VALUE --all` sets one\n"
+    )
     assert penstock("config", "set", f"{SETTING}=7000", "--all") == f"set {SETTING} on all brokers\n"
     assert shown("--broker", "1") == {"value": "7000", "from": "set on all brokers"}
     assert shown("--all") == {"value": "7000", "from": "set on all brokers"}
@@ -44,11 +46,11 @@ def test_settings_of_running_brokers_are_shown_set_and_unset(penstock) -> None: 
 
 
 def test_errors_say_what_to_do(penstock) -> None:  # type: ignore[no-untyped-def]
-    assert "--broker N, or all with --all" in penstock("config", "set", f"{SETTING}=1", code=2)
-    assert "--broker N, or all with --all" in penstock(
+    assert "no broker is named" in penstock("config", "set", f"{SETTING}=1", code=2)
+    assert "--broker 1 and --all exclude each other" in penstock(
         "config", "set", f"{SETTING}=1", "--all", "--broker", "1", code=2
     )
-    assert "These are: 1." in penstock("config", "show", "--broker", "7", code=1)
+    assert "Running brokers: 1." in penstock("config", "show", "--broker", "7", code=1)
     assert "did you mean" in penstock("config", "set", "log.retention.mss=1", "--all", code=1)
     assert "cannot be changed while the broker runs" in penstock(
         "config", "set", "log.dir=/x", "--broker", "1", code=1

@@ -227,8 +227,8 @@ def test_a_group_in_use_is_neither_reset_nor_deleted(
         read_lines(process, 1)
         (only,) = penstock.json("group", "describe", group)["members"]
         complaint = penstock.refused("group", "reset", group, "--all-topics", "--to-latest", "--execute")
-        assert f"is being used by {only['member_id']}" in complaint
-        assert "Stop its members first" in penstock.refused("group", "delete", group)
+        assert f"has members: {only['member_id']}" in complaint
+        assert "Stop the members of the group first" in penstock.refused("group", "delete", group)
 
 
 def test_groups_are_deleted_with_their_offsets(penstock: Penstock, topic: str, group: str) -> None:
@@ -245,7 +245,7 @@ def test_group_of_another_protocol_type_is_listed_and_deleted(
     penstock: Penstock, broker: Address, group: str
 ) -> None:
     asyncio.run(work_and_leave(broker, group))
-    assert f"'{group}' is not a group of consumers" in penstock.refused("group", "describe", group)
+    assert f"'{group}' is not a consumer group" in penstock.refused("group", "describe", group)
     assert penstock("group", "delete", group) == f"deleted group {group}\n"
     assert f"there is no group '{group}'" in penstock.refused("group", "delete", group)
 
@@ -292,19 +292,19 @@ def test_unknown_names_are_reported(penstock: Penstock, arguments: tuple[str, ..
 
 def test_there_is_nothing_to_shift_without_an_offset(penstock: Penstock, topic: str, group: str) -> None:
     complaint = penstock.refused("group", "reset", group, "--topic", topic, "--shift", "-1")
-    assert "has no offset there that could be shifted" in complaint
+    assert "has no committed offset to shift" in complaint
 
 
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (("group", "reset", "g", "--to-latest"), "give either --topic or --all-topics"),
-        (("group", "reset", "g", "--topic", "t", "--all-topics", "--to-latest"), "give either"),
-        (("group", "reset", "g", "--topic", "t"), "give one of --to-earliest"),
-        (("group", "reset", "g", "--topic", "t", "--to-latest", "--shift", "1"), "give one of"),
+        (("group", "reset", "g", "--to-latest"), "no topics are named"),
+        (("group", "reset", "g", "--topic", "t", "--all-topics", "--to-latest"), "exclude each other"),
+        (("group", "reset", "g", "--topic", "t"), "Give one of --to-earliest"),
+        (("group", "reset", "g", "--topic", "t", "--to-latest", "--shift", "1"), "Give one of"),
         (("group", "reset", "g", "--topic", "t:x", "--to-latest"), "is not TOPIC or TOPIC:PARTITION"),
-        (("consume", "t", "--group", "g", "--from", "7"), "--from is beginning or end"),
-        (("consume", "t", "--group", "g", "--partition", "1"), "do not go together"),
+        (("consume", "t", "--group", "g", "--from", "7"), "--from 7 is not possible with --group"),
+        (("consume", "t", "--group", "g", "--partition", "1"), "exclude each other"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(

@@ -16,7 +16,7 @@ FIRST_SEGMENT = "00000000000000000000.log"
 
 def batch(base_offset: int, *values: bytes) -> bytes:
     content = build_batch([NewRecord(None, value, timestamp=1_700_000_000_000) for value in values])
-    assign(memoryview(content), base_offset, 3)
+    assign(memoryview(content), Offset(base_offset), LeaderEpoch(3))
     return bytes(content)
 
 
@@ -38,8 +38,9 @@ def test_show_lists_the_batches_of_a_segment(directory: Path, capsys: pytest.Cap
 def test_show_tells_transactions_and_their_markers(
     directory: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    producer = {"producer_id": 7, "producer_epoch": 1}
-    data = build_batch([NewRecord(None, b"a", 1_000)], base_sequence=4, transactional=True, **producer)
+    data = build_batch(
+        [NewRecord(None, b"a", 1_000)], producer_id=7, producer_epoch=1, base_sequence=4, transactional=True
+    )
     marker = build_marker(7, 1, True, 0, 1_000)
     assign(memoryview(marker), Offset(1), LeaderEpoch(0))
     (directory / FIRST_SEGMENT).write_bytes(data + marker)
@@ -98,7 +99,7 @@ def test_reading_changes_nothing(directory: Path, capsys: pytest.CaptureFixture[
 
 def test_path_without_segments_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["log", "check", str(tmp_path)]) == 1
-    assert f"no segment files in {tmp_path}" in capsys.readouterr().err
+    assert f"no segment files (*.log) in {tmp_path}" in capsys.readouterr().err
     assert run(["log", "show", str(tmp_path / "nothing")]) == 2
     assert not (tmp_path / "nothing").exists()
 

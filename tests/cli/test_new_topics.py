@@ -10,7 +10,7 @@ import pytest
 from penstock.cli import topic
 from penstock.errors import BrokerError, ErrorCode
 from penstock.internal_client.client import InternalClient
-from penstock.internal_client.routes import PartitionRoute, TopicRoute
+from penstock.internal_client.topic_routes import PartitionRoute, TopicRoute
 from penstock.internal_client.topics import NewTopic
 from penstock.model import BrokerId, TopicId
 

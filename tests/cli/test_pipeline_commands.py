@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.cli.main import run
-from penstock.cli.pipeline_session import cause_of, failure_of
+from penstock.cli.pipeline.session import cause_of, failure_of
 from penstock.errors import BrokerError, ErrorCode
 from penstock.pipeline.options import OptionError
 from penstock.testing.process import BrokerProcess
@@ -67,7 +67,10 @@ def test_cause_of_a_spark_error_is_printed(text: str, cause: str | None) -> None
 
 def test_user_errors_are_one_line_and_bugs_have_a_traceback() -> None:
     assert str(failure_of(OptionError("give topics"))) == "give topics"
-    assert "the cluster says" in str(failure_of(BrokerError(ErrorCode.policy_violation, "no")))
+    refused = failure_of(BrokerError(ErrorCode.policy_violation, "no"))
+    assert str(refused) == "the cluster refused a request: no (POLICY_VIOLATION)"
+    assert refused is not None
+    assert "penstock cluster status" in refused.hint
     assert failure_of(AttributeError("x")) is None
 
 
@@ -103,7 +106,7 @@ def test_an_archive_of_nothing_new_is_made_without_spark(
         (["archive", "--topics", "a", "--to", "{place}", "--every", "soon"], "'soon' is not a duration"),
         (["replay", "--topics", "missing", "--to", "copy"], "there is no topic 'missing'"),
         (["compact", "--topics", "missing", "--to", "{place}"], "there is no topic 'missing'"),
-        (["compact", "--topics", "missing", "--to", "{place}", "--keep", "best"], "--keep is last or first"),
+        (["compact", "--topics", "missing", "--to", "{place}", "--keep", "best"], "unknown --keep 'best'"),
         (["stats", "--topics", "missing", "--to", "{place}"], "there is no topic 'missing'"),
     ],
 )

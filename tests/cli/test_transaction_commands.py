@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from test_group_commands import PATIENCE_S, Penstock
 
-from penstock.internal_client.transactions import Transactions, TransactionSummary
+from penstock.internal_client.transactions import TransactionCalls, TransactionSummary
 from support.broker_process import Address, BrokerProcess, StartBroker
 
 
@@ -49,13 +49,13 @@ def _open(bootstrap: str, penstock: Penstock, topic_name: str, transactional_id:
 def test_id_that_is_forgotten_while_they_are_listed_is_left_out(
     penstock: Penstock, producer: Producer, transactional_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    listed = Transactions.all
+    listed = TransactionCalls.all
 
-    async def with_one_more(self: Transactions, states: Sequence[str] = ()) -> list[TransactionSummary]:
+    async def with_one_more(self: TransactionCalls, states: Sequence[str] = ()) -> list[TransactionSummary]:
         forgotten = TransactionSummary(f"{transactional_id}-forgotten", 1, "Ongoing")
         return [forgotten, *await listed(self, states)]
 
-    monkeypatch.setattr(Transactions, "all", with_one_more)
+    monkeypatch.setattr(TransactionCalls, "all", with_one_more)
     shown = [each["transactional_id"] for each in penstock.json("transaction", "list")]
     assert transactional_id in shown
     assert f"{transactional_id}-forgotten" not in shown
@@ -117,10 +117,12 @@ def test_transaction_whose_coordinator_has_lost_it_is_found_and_aborted(
     monkeypatch.setenv("PENSTOCK_BOOTSTRAP", broker.bootstrap)
     penstock = Penstock(capfdbinary)
     producer = _open(broker.bootstrap, penstock, topic_name, transactional_id)
-    assert penstock("transaction", "find-hanging") == "No transaction hangs.\n"
+    assert penstock("transaction", "find-hanging") == "There are no hanging transactions.\n"
     (known,) = penstock.json("transaction", "list", "--open")
     place = ["--topic", topic_name, "--partition", "1", "--producer-id", str(known["producer_id"])]
-    assert "its coordinator knows it" in penstock.refused("transaction", "abort", *place, "--yes")
+    assert "Its coordinator knows the transaction" in penstock.refused(
+        "transaction", "abort", *place, "--yes"
+    )
     del producer
     lose_coordinators(broker)
     found = penstock.json("transaction", "find-hanging", "--topic", topic_name)
@@ -132,9 +134,9 @@ def test_transaction_whose_coordinator_has_lost_it_is_found_and_aborted(
     assert "is aborted" in penstock("transaction", "abort", *place, "--yes")
     (left,) = penstock.json("transaction", "find-hanging")
     assert left["partition"] == 0
-    assert "no transaction open" in penstock.refused("transaction", "abort", *place, "--yes")
+    assert "has no open transaction" in penstock.refused("transaction", "abort", *place, "--yes")
 
 
 @pytest.mark.parametrize("arguments", [(), ("mine", "--topic", "a"), ("--topic", "a", "--partition", "0")])
 def test_transaction_to_abort_is_named_in_one_way(penstock: Penstock, arguments: tuple[str, ...]) -> None:
-    assert "Give its transactional id" in penstock.refused("transaction", "abort", *arguments, code=2)
+    assert "Give a transactional id" in penstock.refused("transaction", "abort", *arguments, code=2)

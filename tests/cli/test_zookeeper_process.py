@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli import zookeeper_process
-from penstock.cli.failures import Failure
-from penstock.cli.zookeeper_process import (
-    Member,
+from penstock.cli.cluster import zookeeper_process
+from penstock.cli.cluster.zookeeper_process import (
+    EnsembleMember,
     ZooKeeperEnsemble,
     ZooKeeperProcess,
     find_jars,
     find_java,
     server_mode,
 )
+from penstock.cli.failures import Failure
 from penstock.extras import how_to_install
 from support.broker_process import free_ports
 
@@ -28,7 +28,7 @@ def server(starts_processes: None, tmp_path: Path) -> Iterator[ZooKeeperProcess]
         find_jars()
     except Failure as missing:
         pytest.skip(f"{missing} (penstock[cluster] brings both)")
-    made = ZooKeeperProcess(str(tmp_path), [Member(free_ports(1)[0], 0, 0)])
+    made = ZooKeeperProcess(str(tmp_path), [EnsembleMember(free_ports(1)[0], 0, 0)])
     yield made
     made.kill()
 
@@ -57,7 +57,7 @@ def test_port_in_use_is_reported_and_leaves_no_process(server: ZooKeeperProcess,
 def test_an_ensemble_has_one_leader(tmp_path: Path) -> None:
     ports = free_ports(9)
     ensemble = ZooKeeperEnsemble(
-        str(tmp_path / "ensemble"), [Member(*ports[start : start + 3]) for start in (0, 3, 6)]
+        str(tmp_path / "ensemble"), [EnsembleMember(*ports[start : start + 3]) for start in (0, 3, 6)]
     )
     ensemble.start()
     try:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock.cli.cluster.zookeeper_process import EnsembleMember, ZooKeeperProcess, find_jars, find_java
 from penstock.cli.failures import Failure
-from penstock.cli.zookeeper_process import Member, ZooKeeperProcess, find_jars, find_java
 from support.broker_process import free_ports
 
 
@@ -54,7 +54,7 @@ def own_zookeeper(
 
 def running_server(directory: Path) -> Iterator[ZooKeeperProcess]:
     [port] = free_ports(1)
-    server = ZooKeeperProcess(str(directory), [Member(port, 0, 0)])
+    server = ZooKeeperProcess(str(directory), [EnsembleMember(port, 0, 0)])
     server.start()
     yield server
     server.kill()

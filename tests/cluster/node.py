@@ -10,8 +10,8 @@ from penstock.cluster.administration import Administration
 from penstock.cluster.change_list import ChangeList
 from penstock.cluster.change_maker import ChangeMaker
 from penstock.cluster.controller import Controller
+from penstock.cluster.controller_election import initialize_store
 from penstock.cluster.coordination import CoordinationStore
-from penstock.cluster.election import initialize_store
 from penstock.cluster.membership import BrokerIdentity, Membership
 from penstock.cluster.metadata import ClusterMetadata
 from penstock.cluster.partition_admin import PartitionAdministration

@@ -10,12 +10,7 @@ import pytest
 from node import NODE, ClusterNode
 
 from penstock.cluster import change_list, controller, topic_writes, znodes
-from penstock.cluster.config_changes import (
-    ConfigAlteration,
-    ConfigChange,
-    ConfigOperation,
-    ConfigResourceType,
-)
+from penstock.cluster.config_changes import ConfigAlteration, ConfigChange
 from penstock.cluster.coordination import CoordinationStore, Node, Operation
 from penstock.cluster.embedded import EmbeddedStore
 from penstock.cluster.image import ImageChange, TopicImage
@@ -23,6 +18,7 @@ from penstock.cluster.loading import load_image
 from penstock.cluster.memory import Faults, MemoryEnsemble, MemoryStore
 from penstock.cluster.topics import CreatableTopic, NewPartitions
 from penstock.config import NUM_PARTITIONS, BrokerConfig
+from penstock.config.resources import ConfigOperation, ConfigResourceType
 from penstock.errors import BrokerError, ErrorCode, StorageError, UnknownOutcome
 from penstock.model import BrokerId
 from penstock.threads import ThreadPools
@@ -446,7 +442,7 @@ def test_disk_error_is_a_storage_error_for_the_client(error: Exception, tmp_path
             raise error
 
         assert store._file is not None
-        store._file.write = refuse  # type: ignore[method-assign]
+        store._file.write = refuse  # type: ignore[assignment, method-assign]
         for call in (
             made.administration.create_topics([CreatableTopic("a")]),
             made.administration.allocate_producer_ids(),
@@ -528,7 +524,7 @@ def test_a_stopped_broker_without_replicas_is_unregistered() -> None:
         other = BrokerId(2)
         with pytest.raises(BrokerError, match="is running"):
             await first.administration.unregister_broker(other)
-        [topic] = await first.administration.create_topics([CreatableTopic("a", assignment={0: (other,)})])
+        [topic] = await first.administration.create_topics([CreatableTopic("a", assignment=[(0, (other,))])])
         assert isinstance(topic, TopicImage)
         await second.stop()
         await second.store.close()

@@ -8,8 +8,8 @@ import pytest
 
 from penstock.cluster import adoption, znodes
 from penstock.cluster.adoption import ADOPTING, AdoptionFailed, adopt
+from penstock.cluster.controller_election import initialize_store
 from penstock.cluster.coordination import Create
-from penstock.cluster.election import initialize_store
 from penstock.cluster.memory import Faults, MemoryEnsemble, MemoryStore
 from penstock.model import BrokerId
 

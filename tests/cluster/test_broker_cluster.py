@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,14 @@ def admin_of(broker: BrokerProcess) -> AdminClient:
 
 def metadata_of(broker: BrokerProcess) -> ClusterMetadata:
     return admin_of(broker).list_topics(timeout=PATIENCE_SECONDS)
+
+
+def knows(broker: BrokerProcess, *topics: str) -> bool:
+    return set(topics) <= set(metadata_of(broker).topics)
+
+
+def has_other_controller(broker: BrokerProcess, victim: int) -> bool:
+    return metadata_of(broker).controller_id not in (victim, -1)
 
 
 def create(broker: BrokerProcess, topic: str, partitions: int, replication_factor: int = 1) -> None:
@@ -110,13 +119,12 @@ def consume(bootstrap: str, topic: str, values: int) -> set[int]:
 
 
 def test_topics_are_spread_over_registered_brokers(brokers: dict[int, BrokerProcess]) -> None:
-    for broker in brokers.values():
-        eventually(lambda broker=broker: set(metadata_of(broker).brokers) == {1, 2})
+    eventually(lambda: all(set(metadata_of(broker).brokers) == {1, 2} for broker in brokers.values()))
     assert {metadata_of(broker).controller_id for broker in brokers.values()} == {1}
     for number, broker in brokers.items():
         create(broker, f"from-{number}", 4)
     for broker in brokers.values():
-        eventually(lambda broker=broker: {"from-1", "from-2"} <= set(metadata_of(broker).topics))
+        eventually(partial(knows, broker, "from-1", "from-2"))
         for number in brokers:
             partitions = metadata_of(broker).topics[f"from-{number}"].partitions.values()
             assert sorted(partition.leader for partition in partitions) == [1, 1, 2, 2]
@@ -198,7 +206,7 @@ def test_topic_survives_the_death_of_each_broker_in_turn(
     for victim in brokers:
         brokers[victim].kill()
         other = brokers[victim % 3 + 1]
-        eventually(lambda other=other, victim=victim: metadata_of(other).controller_id not in (victim, -1))
+        eventually(partial(has_other_controller, other, victim))
         create(other, f"made-without-{victim}", 3, replication_factor=3)
         produce(bootstrap, f"made-without-{victim}", 3, 30)
         produce(bootstrap, "orders", 3, 300)

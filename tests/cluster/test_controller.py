@@ -15,8 +15,8 @@ from node import ClusterNode
 
 from penstock.cluster import znodes
 from penstock.cluster.change_list import ChangeList, Scope
+from penstock.cluster.controller_election import become_controller
 from penstock.cluster.coordination import Check, Node, Set
-from penstock.cluster.election import become_controller
 from penstock.cluster.image import NO_LEADER, PartitionState
 from penstock.cluster.loading import encode_partition, load_image
 from penstock.cluster.memory import MemoryEnsemble, MemoryStore

@@ -103,6 +103,7 @@ def read_all(bootstrap: str, count: int) -> set[int]:
     return found
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("victim", ["leader", "controller", "follower"])
 def test_writes_resume_soon_after_a_kill(cluster: ClusterProcesses, victim: str) -> None:
     producer = SteadyProducer(cluster.bootstrap, {})

@@ -22,7 +22,7 @@ from penstock.model import BrokerId
 
 LARGE = 11
 
-Change = Callable[[ClusterNode], Awaitable[object]]
+Change = Callable[[ClusterNode], Awaitable[Sequence[object]]]
 CHANGES: dict[str, Change] = {
     "create": lambda node: node.administration.create_topics([CreatableTopic("new", LARGE)]),
     "grow": lambda node: node.administration.create_partitions([NewPartitions("small", 1 + LARGE)]),
@@ -175,7 +175,7 @@ def test_unknown_outcomes_of_large_topics_are_resolved(seed: int) -> None:
         node, store = await prepared(ensemble)
         store.faults = Faults(Random(seed), unknown_not_applied=0.05, unknown_applied=0.05)
         for name in ("create", "grow", "delete"):
-            [result] = await CHANGES[name](node)  # type: ignore[misc]
+            [result] = await CHANGES[name](node)
             assert isinstance(result, TopicImage)
         assert shape(node.metadata.image) == {"small": 1 + LARGE, "new": LARGE}
         assert node.metadata.image == await load_image(store)

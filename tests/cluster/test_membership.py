@@ -58,7 +58,8 @@ def run(scenario: Scenario) -> None:
 
 async def states(node: ClusterNode) -> tuple[PartitionState, PartitionState, PartitionState]:
     image = await load_image(node.store)
-    return (*image.topics["both"].partitions, image.topics["alone"].partitions[0])
+    first, second = image.topics["both"].partitions
+    return first, second, image.topics["alone"].partitions[0]
 
 
 def test_clean_stop_keeps_in_sync_sets() -> None:

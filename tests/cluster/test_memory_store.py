@@ -10,7 +10,7 @@ import pytest
 from penstock.cluster.coordination import NoNode, SessionExpired, SessionState, StoreUnreachable
 from penstock.cluster.memory import Faults, MemoryEnsemble
 from penstock.errors import UnknownOutcome
-from penstock.simulation.machine.loop import SimulationLoop
+from simulation.machine.loop import new_loop
 
 
 def test_clients_share_one_tree_and_watch_each_other() -> None:
@@ -113,7 +113,7 @@ def test_write_in_flight_at_session_end_is_not_applied() -> None:
 
 
 def in_virtual_time(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    loop = SimulationLoop()
+    loop = new_loop()
     try:
         loop.run_until_complete(scenario())
         assert loop.unhandled == []
@@ -215,7 +215,7 @@ def test_lagging_server_returns_older_state_until_it_catches_up() -> None:
         assert (await two.get("/a")).data == b"new"
         assert heard == ["two"]
 
-    SimulationLoop().run_until_complete(scenario())
+    new_loop().run_until_complete(scenario())
 
 
 def test_lagging_server_catches_up_on_own_write_and_never_goes_back() -> None:
@@ -237,7 +237,7 @@ def test_lagging_server_catches_up_on_own_write_and_never_goes_back() -> None:
         assert shown == sorted(shown)
         assert shown != list(range(1, 20))
 
-    SimulationLoop().run_until_complete(scenario())
+    new_loop().run_until_complete(scenario())
 
 
 def test_reads_on_another_server_follow_a_sync() -> None:
@@ -251,4 +251,4 @@ def test_reads_on_another_server_follow_a_sync() -> None:
         two.reconnect()
         assert (await two.get("/a")).data == b"0"
 
-    SimulationLoop().run_until_complete(scenario())
+    new_loop().run_until_complete(scenario())

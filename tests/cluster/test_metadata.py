@@ -33,7 +33,8 @@ def run(scenario: Callable[[ClusterNode, ClusterNode, MemoryEnsemble], Awaitable
             store = ensemble.client()
             await store.start()
             nodes.append(await ClusterNode(store, BrokerId(number), seed=number).start())
-        await scenario(*nodes, ensemble)
+        first, second = nodes
+        await scenario(first, second, ensemble)
         for node in nodes:
             await node.stop()
 

@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, ElectionType, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 from test_broker_cluster import PATIENCE_SECONDS, SESSION_TIMEOUT_MS, admin_of, consume, metadata_of
 
-from penstock.cli.zookeeper_process import ZooKeeperProcess
+from penstock.cli.cluster.zookeeper_process import ZooKeeperProcess
 from support.broker_process import BrokerProcess
 from support.eventually import eventually
 
@@ -50,8 +50,7 @@ def brokers(
     try:
         for broker in made.values():
             broker.start()
-        for broker in made.values():
-            eventually(lambda broker=broker: set(metadata_of(broker).brokers) == set(RACKS))
+        eventually(lambda: all(set(metadata_of(broker).brokers) == set(RACKS) for broker in made.values()))
         yield made
         for broker in made.values():
             broker.stop()

@@ -26,11 +26,11 @@ from penstock.cluster.peers import PING_SECONDS, PeerContext, Peers, peers_of
 from penstock.cluster.topics import CreatableTopic
 from penstock.model import BrokerEpoch, BrokerId
 from penstock.net.network import Listener, Socket
-from penstock.simulation.machine.clock import SimulatedClock
-from penstock.simulation.machine.loop import SimulationLoop
-from penstock.simulation.machine.network import SimulatedNetwork
-from penstock.simulation.machine.process import SimulatedProcess
-from penstock.simulation.machine.trace import Trace
+from simulation.machine.clock import SimulatedClock
+from simulation.machine.loop import SimulationLoop, new_loop
+from simulation.machine.network import SimulatedNetwork
+from simulation.machine.process import SimulatedProcess
+from simulation.machine.trace import Trace
 from support.eventually import eventually_async
 
 PORT = 9092
@@ -143,7 +143,7 @@ def run(scenario: Callable[[World], Awaitable[None]], seed: int = 1) -> None:
         await asyncio.sleep(1)
         await scenario(world)
 
-    loop = SimulationLoop()
+    loop = new_loop()
     try:
         loop.run_until_complete(body())
         assert loop.unhandled == []

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from penstock.cluster import leaders, reassignment
+from penstock.cluster import leader_election, reassignment
 from penstock.cluster.coordination import Node
 from penstock.cluster.image import NO_LEADER, ClusterImage, PartitionState, RegisteredBroker, TopicImage
 from penstock.cluster.loading import decode_partition, encode_partition
@@ -309,7 +309,7 @@ def test_a_partition_settles_within_a_few_steps(image: ClusterImage, before: Par
         state = after
     assert rule(image, NAME, state) is None
     assert finished(image, state) is None
-    assert leaders.elect(image, NAME, state) is None
+    assert leader_election.elect(image, NAME, state) is None
 
 
 @given(partitions())

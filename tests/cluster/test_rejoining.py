@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_leaders import BROKERS, NAME, images, partitions
+from test_leader_election import BROKERS, NAME, images, partitions
 
-from penstock.cluster import leaders
+from penstock.cluster import leader_election
 from penstock.cluster.eligible import keeping_eligible, with_members
 from penstock.cluster.image import NO_LEADER, ClusterImage, PartitionState, RegisteredBroker, TopicImage
 from penstock.cluster.rejoining import LogCondition, rejoin_rule
@@ -37,10 +38,10 @@ def resume_leadership(
     return rule(with_topic(image, before, **configs), NAME, before) or before
 
 
-def alone(**changes: object) -> PartitionState:
+def alone(**changes: Any) -> PartitionState:
     """Broker 3 was the last in-sync replica of three and stopped uncleanly."""
     state = PartitionState(NO_LEADER, LeaderEpoch(7), (ONE, TWO, THREE), (THREE,), 0)
-    return replace(state, **changes)  # type: ignore[arg-type]
+    return replace(state, **changes)
 
 
 @given(images(), partitions(), st.sampled_from(BROKERS), st.sampled_from(LogCondition), st.integers(1, 3))
@@ -94,7 +95,7 @@ def test_sole_member_without_eligible_leader_keeps_its_log(copy: LogCondition) -
     """With a single replica, a restored or moved directory serves what it has."""
     before = alone(replicas=(THREE,))
     assert resume_leadership(alive(), THREE, copy, before) == before
-    back = leaders.resume_leadership(THREE)(alive(THREE), NAME, before)
+    back = leader_election.resume_leadership(THREE)(alive(THREE), NAME, before)
     assert back is not None
     assert (back.leader, back.isr) == (THREE, (THREE,))
 
@@ -102,7 +103,7 @@ def test_sole_member_without_eligible_leader_keeps_its_log(copy: LogCondition) -
 def test_new_disk_leads_nothing_until_an_operator_decides() -> None:
     after = resume_leadership(alive(), THREE, LogCondition.MISSING, alone())
     assert (after.leader, after.isr) == (NO_LEADER, ())
-    chosen = leaders.elect_any(alive(TWO), after)
+    chosen = leader_election.elect_any(alive(TWO), after)
     assert chosen is not None
     assert (chosen.leader, chosen.unclean_epoch) == (TWO, chosen.leader_epoch)
 
@@ -150,7 +151,7 @@ def test_last_resort_leads_when_others_return_without_logs() -> None:
 
 def test_eligible_leader_is_elected_when_no_in_sync_replica_is_alive() -> None:
     before = alone(leader=THREE, eligible=(ONE, TWO))
-    after = leaders.elect(alive(TWO), NAME, before)
+    after = leader_election.elect(alive(TWO), NAME, before)
     assert after is not None
     assert (after.leader, after.isr, after.eligible) == (TWO, (ONE, TWO, THREE), ())
     assert after.unclean_epoch == before.unclean_epoch
@@ -166,7 +167,7 @@ def test_stopping_member_stays_eligible_below_min_in_sync(
         [replace(broker, is_stopping=broker.node_id == THREE) for broker in image.brokers.values()], NO_LEADER
     )
     image = with_topic(image, before, min_insync_replicas=str(min_in_sync))
-    after = keeping_eligible(leaders.elect, BrokerConfig())(image, NAME, before)
+    after = keeping_eligible(leader_election.elect, BrokerConfig())(image, NAME, before)
     assert after is not None
     assert (after.isr, after.eligible) == ((ONE, TWO), eligible)
 

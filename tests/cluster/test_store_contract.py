@@ -1,4 +1,4 @@
-"""Contract of all coordination stores: SQLite, a real ZooKeeper and the store in memory."""
+"""Contract of all coordination stores: SQLite, SQLite behind a socket, a real ZooKeeper, and in memory."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from served_store import served_store
 
 from penstock.cluster.coordination import (
     BadVersion,
@@ -27,11 +28,11 @@ from penstock.cluster.memory import MemoryEnsemble
 from penstock.cluster.zookeeper import ZooKeeperStore
 from penstock.threads import ThreadPools
 
-Scenario = Callable[[CoordinationStore], Awaitable[None]]
+Scenario = Callable[[CoordinationStore], Awaitable[object]]
 Run = Callable[[Scenario], None]
 
 
-@pytest.fixture(params=["embedded", "memory", pytest.param("zookeeper", marks=pytest.mark.process)])
+@pytest.fixture(params=["embedded", "socket", "memory", pytest.param("zookeeper", marks=pytest.mark.process)])
 def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
     """Run a scenario on a started store. Each call is a new session on the same tree."""
     ensemble = MemoryEnsemble()
@@ -43,6 +44,13 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
         await scenario(store)
         await store.close()
         threads.close()
+
+    async def on_socket(scenario: Scenario) -> None:
+        async with served_store(tmp_path) as client:
+            store = client()
+            await store.start()
+            await scenario(store)
+            await store.close()
 
     async def on_memory(scenario: Scenario) -> None:
         store = ensemble.client()
@@ -58,8 +66,13 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
         await store.close()
         threads.close()
 
-    runner = {"embedded": on_embedded, "memory": on_memory, "zookeeper": on_zookeeper}[request.param]
-    return lambda scenario: asyncio.run(runner(scenario))
+    runners = {
+        "embedded": on_embedded,
+        "socket": on_socket,
+        "memory": on_memory,
+        "zookeeper": on_zookeeper,
+    }
+    return lambda scenario: asyncio.run(runners[request.param](scenario))
 
 
 async def settled(store: CoordinationStore) -> None:
@@ -352,16 +365,19 @@ def test_concurrent_writes_are_serialized(run: Run) -> None:
 def test_connected_session_is_reported(tmp_path: Path, zookeeper: str) -> None:
     async def scenario() -> None:
         threads = ThreadPools()
-        for store in (
-            EmbeddedStore(str(tmp_path / "m.sqlite"), threads),
-            MemoryEnsemble().client(),
-            ZooKeeperStore(zookeeper, threads),
-        ):
-            states: list[SessionState] = []
-            store.on_session(states.append)
-            await store.start()
-            assert states == [SessionState.CONNECTED]
-            await store.close()
+        async with served_store(tmp_path) as client:
+            for store in (
+                EmbeddedStore(str(tmp_path / "m.sqlite"), threads),
+                client(),
+                MemoryEnsemble().client(),
+                ZooKeeperStore(zookeeper, threads),
+            ):
+                states: list[SessionState] = []
+                store.on_session(states.append)
+                await store.start()
+                assert states == [SessionState.CONNECTED]
+                await store.close()
+                assert states == [SessionState.CONNECTED]
         threads.close()
 
     asyncio.run(scenario())

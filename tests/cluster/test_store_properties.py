@@ -6,11 +6,13 @@ import asyncio
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from served_store import served_store
 
-from penstock.cli.zookeeper_process import ZooKeeperProcess
+from penstock.cli.cluster.zookeeper_process import ZooKeeperProcess
 from penstock.cluster.coordination import (
     BadVersion,
     Check,
@@ -158,6 +160,17 @@ def test_stores_and_model_agree(steps: list[list[Operation] | str]) -> None:
         embedded = opening(lambda: EmbeddedStore(f"{directory}/metadata.sqlite", threads))
         asyncio.run(compare([embedded, opening(ensemble.client)], steps))
     threads.close()
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(steps, max_size=12))
+def test_store_behind_a_socket_and_model_agree(steps: list[list[Operation] | str]) -> None:
+    async def scenario() -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            async with served_store(Path(directory)) as client:
+                await compare([opening(client), opening(MemoryEnsemble().client)], steps)
+
+    asyncio.run(scenario())
 
 
 @settings(max_examples=40, deadline=None)

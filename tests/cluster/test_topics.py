@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -206,3 +207,39 @@ def test_ids_are_version_4_and_never_begin_with_a_dash() -> None:
             return next(self.answers)
 
     assert draw_uuid(Dash()).bytes[0] >> 2 == 5
+
+
+def siblings_image(groups: list[tuple[int, ...]], cordoned: frozenset[int] = frozenset()) -> ClusterImage:
+    """Image of machines with several broker processes each."""
+    image = image_of(sum(map(len, groups)))
+    siblings = {each: tuple(map(BrokerId, group)) for group in groups for each in group}
+    brokers = [
+        replace(broker, siblings=siblings[node_id], is_cordoned=node_id in cordoned)
+        for node_id, broker in image.brokers.items()
+    ]
+    return image.with_members(brokers, image.controller_id)
+
+
+@pytest.mark.parametrize(
+    ("groups", "factor"), [([(1, 2, 3, 4)], 1), ([(1, 2), (3, 4)], 1), ([(1, 2), (3, 4), (5, 6)], 3)]
+)
+def test_default_replication_factor_counts_machines(groups: list[tuple[int, ...]], factor: int) -> None:
+    planned = TopicPlanner(siblings_image(groups), BrokerConfig({}), Random(1))
+    made = planned.plan_topic(CreatableTopic("t", 12))
+    assert {len(partition.replicas) for partition in made.partitions} == {factor}
+    assert {partition.leader for partition in made.partitions} == {each for group in groups for each in group}
+
+
+def test_offline_siblings_count_as_one_machine() -> None:
+    image = siblings_image([(1, 2, 3, 4)])
+    spread = TopicPlanner(image, BrokerConfig({}), Random(1)).plan_topic(CreatableTopic("old", 4))
+    alone = image.with_topics([spread]).with_members([image.brokers[BrokerId(1)]], BrokerId(1))
+    made = TopicPlanner(alone, BrokerConfig({}), Random(1)).plan_topic(CreatableTopic("t", 2))
+    assert {partition.replicas for partition in made.partitions} == {(1,)}
+
+
+def test_cordoned_brokers_get_no_new_replicas() -> None:
+    image = siblings_image([(1, 2, 3)], frozenset({2, 3}))
+    planned = TopicPlanner(image, BrokerConfig({}), Random(1))
+    assert {each.replicas for each in planned.plan_topic(CreatableTopic("t", 6)).partitions} == {(1,)}
+    assert refusal(planned, CreatableTopic("two", 1, 2)) is ErrorCode.invalid_replication_factor

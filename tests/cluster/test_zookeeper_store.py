@@ -8,12 +8,18 @@ import sys
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 from cutting_proxy import GET_DATA, MULTI, SYNC, Cut, CuttingProxy
 
-from penstock.cli.zookeeper_process import Member, ZooKeeperEnsemble, ZooKeeperProcess, server_mode
+from penstock.cli.cluster.zookeeper_process import (
+    EnsembleMember,
+    ZooKeeperEnsemble,
+    ZooKeeperProcess,
+    server_mode,
+)
 from penstock.cluster.coordination import (
     BadVersion,
     Create,
@@ -234,7 +240,7 @@ def test_watches_report_changes_during_disconnection(zookeeper: str) -> None:
                 await store.create(path)
             heard: set[str] = set()
             for path in ("/changed", "/same", "/parent", "/made"):
-                store.watch(path, lambda path=path: heard.add(path))
+                store.watch(path, partial(heard.add, path))
             await store.get("/")
             states = States(store)
             proxy.cut()
@@ -334,7 +340,7 @@ def test_writes_and_session_survive_kill_and_restart(own_zookeeper: ZooKeeperPro
 async def kill_and_restart(server: ZooKeeperProcess, done: Callable[[], int]) -> None:
     for _ in range(3):
         goal = done() + 50
-        await eventually_async(lambda goal=goal: reached(done, goal))
+        await eventually_async(partial(reached, done, goal))
         await asyncio.to_thread(server.kill)
         await asyncio.to_thread(server.start)
 
@@ -424,7 +430,7 @@ def test_sessions_see_each_other_but_not_beyond_their_chroot(zookeeper: str) -> 
 @pytest.mark.usefixtures("zookeeper_parts")
 def test_ensemble_survives_killed_leader(tmp_path: Path) -> None:
     ports = free_ports(9)
-    members = [Member(*ports[start : start + 3]) for start in (0, 3, 6)]
+    members = [EnsembleMember(*ports[start : start + 3]) for start in (0, 3, 6)]
     ensemble = ZooKeeperEnsemble(str(tmp_path), members)
 
     async def scenario() -> None:

@@ -13,6 +13,7 @@ from penstock.config import (
     RETENTION_MS,
     SEGMENT_MS,
     Address,
+    Endpoint,
     TopicConfig,
 )
 from penstock.config.loading import Loaded, load_broker_config
@@ -56,7 +57,7 @@ def test_kafkas_default_file_is_accepted() -> None:
     config = loaded.config
     assert (config[NODE_ID], config[LOG_DIR]) == (1, "/tmp/kraft-combined-logs")
     assert (config[HOST], config[PORT]) == ("0.0.0.0", 9092)
-    assert config[ADVERTISED_LISTENERS] == Address("localhost", 9092)
+    assert config[ADVERTISED_LISTENERS] == (Endpoint("PLAINTEXT", Address("localhost", 9092)),)
     assert TopicConfig(config)[RETENTION_MS] == 168 * 3_600_000
     assert {"num.io.threads", "process.roles", "socket.send.buffer.bytes"} <= loaded.ignored.keys()
 
@@ -85,7 +86,7 @@ def test_command_line_overrides_a_translated_option() -> None:
 def test_all_problems_are_named_at_once() -> None:
     content = """
     log.dirs=/a,/b
-    listeners=PLAINTEXT://:9092,SSL://:9093
+    listeners=PLAINTEXT://:9092,PLAINTEXT://:9093
     log.retention.hours=many
     num.partitions=none
     no.such.setting=1

@@ -11,12 +11,14 @@ from penstock.config import (
     CLEANUP_POLICY,
     DURABILITY,
     GROUP_CONSUMER_ASSIGNORS,
+    LISTENERS,
     MIN_CLEANABLE_DIRTY_RATIO,
     RETENTION_MS,
     TOPIC_OPTIONS,
     Address,
     CleanupPolicy,
     Durability,
+    Endpoint,
     Kind,
     Option,
 )
@@ -93,6 +95,7 @@ def test_tiered_storage_is_refused_and_the_archive_is_named(name: str, text: str
 
 def test_every_topic_option_has_a_broker_default_of_the_same_type_and_value() -> None:
     for option in TOPIC_OPTIONS.values():
+        assert option.synonym is not None
         assert option.synonym is BROKER_OPTIONS[option.synonym.name]
         assert (option.synonym.type, option.synonym.default) == (option.type, option.default)
 
@@ -106,8 +109,12 @@ def test_every_topic_option_has_a_broker_default_of_the_same_type_and_value() ->
         (CLEANUP_POLICY, "compact, delete", (CleanupPolicy.COMPACT, CleanupPolicy.DELETE)),
         (DURABILITY, "fsync", Durability.FSYNC),
         (MIN_CLEANABLE_DIRTY_RATIO, "0.25", 0.25),
-        (ADVERTISED_LISTENERS, "PLAINTEXT://broker.example:9093", Address("broker.example", 9093)),
-        (ADVERTISED_LISTENERS, "[::1]:9092", Address("::1", 9092)),
+        (
+            ADVERTISED_LISTENERS,
+            "PLAINTEXT://broker.example:9093",
+            (Endpoint("PLAINTEXT", Address("broker.example", 9093)),),
+        ),
+        (ADVERTISED_LISTENERS, "[::1]:9092", (Endpoint("", Address("::1", 9092)),)),
         (ADVERTISED_LISTENERS, "", None),
         (CLEANUP_POLICY, "", ()),
     ],
@@ -133,7 +140,11 @@ def test_parses_text_into_the_typed_value(option: Option[Any], text: str, value:
         (ADVERTISED_LISTENERS, "broker.example:0"),
         (ADVERTISED_LISTENERS, "broker.example:70000"),
         (ADVERTISED_LISTENERS, "::1:9092"),
-        (ADVERTISED_LISTENERS, "SSL://broker.example:9092"),
+        (ADVERTISED_LISTENERS, "a:1,b:2"),
+        (ADVERTISED_LISTENERS, "A://a:1,a://b:2"),
+        (LISTENERS, "broker.example:9092"),
+        (LISTENERS, "A B://broker.example:9092"),
+        (LISTENERS, "A://broker.example"),
         (ADVERTISED_LISTENERS, "two words:9092"),
     ],
 )

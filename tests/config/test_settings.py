@@ -102,7 +102,8 @@ def test_min_compaction_lag_cannot_exceed_max() -> None:
     ],
 )
 def test_clients_are_told_an_address_they_can_reach(settings: dict[str, str], address: Address) -> None:
-    assert BrokerConfig(settings).advertised_address(5000) == address
+    plan = BrokerConfig(settings).listeners
+    assert plan.advertised_address(plan.inter_broker, 5000) == address
 
 
 def test_ipv6_address_is_written_in_brackets() -> None:

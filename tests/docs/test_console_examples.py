@@ -37,7 +37,14 @@ def run(example: Example, broker: BrokerProcess) -> str:
 
 @pytest.mark.parametrize(
     "document",
-    ["README.md", "docs/topics-and-cli.md", "docs/groups.md", "docs/transactions.md", "docs/http.md"],
+    [
+        "README.md",
+        "docs/topics-and-cli.md",
+        "docs/groups.md",
+        "docs/views.md",
+        "docs/transactions.md",
+        "docs/http.md",
+    ],
 )
 def test_the_examples_of_a_document_do_what_it_says(document: str, start_broker: StartBroker) -> None:
     found = examples(ROOT / document)

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from example_load import Load
 
-from penstock.cli.cluster_file import ClusterFile
-from penstock.cli.cluster_process import end_all, identify
+from penstock.cli.cluster.local_cluster import ClusterFile
+from penstock.cli.cluster.zookeeper_process import find_jars, find_java
 from penstock.cli.failures import Failure
-from penstock.cli.zookeeper_process import find_jars, find_java
+from penstock.cli.processes.process_id import end_all, identify
 from support.console_examples import Example, examples
 from support.ports import free_range
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from linked_cluster import LinkedCluster, StartCluster
 
+from penstock.cli.cluster.zookeeper_process import find_jars, find_java
 from penstock.cli.failures import Failure
-from penstock.cli.zookeeper_process import find_jars, find_java
 from support.cluster_processes import ClusterProcesses
 
 ALL_FAULTS = bool(os.environ.get("PENSTOCK_ALL_FAULTS"))

@@ -35,8 +35,18 @@ RunBlock = Callable[[Path, int, int, Callable[[str], None]], BlockResult]
 """Function that runs a block: directory, seed, number of cycles, and a function that prints progress."""
 
 
-def run_blocks(run: RunBlock, state: Path, cycles: int, cycles_a_block: int, seed: int, what: str) -> int:
-    """Run blocks up to this number of cycles; returns 1 if a block has violations, and keeps its data."""
+def run_blocks(
+    run: RunBlock,
+    state: Path,
+    cycles: int,
+    cycles_a_block: int,
+    seed: int,
+    what: str,
+    kept: str = "nothing lost, nothing twice, order kept",
+) -> int:
+    """Run blocks up to this number of cycles; returns 1 if a block has violations, and keeps its data. `kept` is what
+    the blocks have shown.
+    """
     state.mkdir(parents=True, exist_ok=True)
     progress = state / "progress.json"
     done: list[dict[str, int]] = json.loads(progress.read_text()) if progress.exists() else []
@@ -57,7 +67,7 @@ def run_blocks(run: RunBlock, state: Path, cycles: int, cycles_a_block: int, see
         done.append({"seed": of_block, "cycles": result.cycles, "acknowledged": result.acknowledged})
         progress.write_text(json.dumps(done))
     acknowledged = sum(block["acknowledged"] for block in done)
-    print(f"{finished} {what}, {acknowledged:,} acknowledged: nothing lost, nothing twice, order kept")
+    print(f"{finished} {what}, {acknowledged:,} acknowledged: {kept}")
     progress.unlink()
     return 0
 

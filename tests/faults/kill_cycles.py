@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from cluster_kills import run_cluster_block
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic
 from kill_block import SETTINGS, BlockResult, run_blocks
 from writers import Writer, read_all
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -19,6 +20,11 @@ CLIENTS = "clients"
 ZOOKEEPER = "zookeeper"
 
 
+def _named(end: int, _port: int) -> int:
+    """The end of a link, whatever port connects."""
+    return end
+
+
 class LinkedCluster(ClusterProcesses):
     def __init__(self, directory: Path, size: int = 3, settings: Sequence[str] = ()) -> None:
         super().__init__(directory, size, settings)
@@ -26,7 +32,7 @@ class LinkedCluster(ClusterProcesses):
         self.addresses: dict[int, str] = {}
         for number, broker in self.brokers.items():
             port = self.links.listen(number, broker.port, self._who_connects)
-            store = self.links.listen(ZOOKEEPER, self.zookeeper.port, lambda _, number=number: number)
+            store = self.links.listen(ZOOKEEPER, self.zookeeper.port, partial(_named, number))
             self.addresses[number] = f"127.0.0.1:{port}"
             kept = [each for each in broker.settings if not each.startswith("zookeeper.connect=")]
             broker.settings = (

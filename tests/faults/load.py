@@ -51,11 +51,15 @@ class Load:
         self._readers = [Reader(cluster.bootstrap, GROUP, topic) for _ in range(2)]
 
     @property
+    def _workers(self) -> list[Writer | Reader]:
+        return [*self.writers, *self._readers]
+
+    @property
     def acknowledged(self) -> int:
         return sum(len(writer.history.acknowledged) for writer in self.writers)
 
     def start(self) -> None:
-        for each in (*self.writers, *self._readers):
+        for each in self._workers:
             each.start()
 
     def wait_for_more(self, count: int = 100, within_s: float = PATIENCE_S) -> float:
@@ -90,7 +94,7 @@ class Load:
 
     def abandon(self) -> None:
         """End the threads without waiting for brokers that may be down."""
-        for each in (*self.writers, *self._readers):
+        for each in self._workers:
             each.abandon()
 
     def expect_all_kept(self) -> None:
@@ -146,8 +150,10 @@ def under_load(
 def create(cluster: ClusterProcesses, topic: NewTopic) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
     admin.create_topics([topic], operation_timeout=10)[topic.topic].result(PATIENCE_S)
-    for number in cluster.running:
-        cluster.until(lambda number=number: topic.topic in cluster.metadata(number).topics, "topic is known")
+    cluster.until(
+        lambda: all(topic.topic in cluster.metadata(number).topics for number in cluster.running),
+        "topic is known",
+    )
 
 
 def high_watermarks(bootstrap: str, topic: str, partitions: int) -> list[int]:

@@ -195,7 +195,8 @@ def test_lookup_by_key_never_passes_over_a_damaged_record(broker: BrokerProcess,
     fill(broker)
     damage(broker, what)
     with http(broker) as client:
-        path, wanted = f"/v1/topics/{TOPIC}/messages", {"partition": 0, "key": f"key-{DAMAGED};"}
+        path = f"/v1/topics/{TOPIC}/messages"
+        wanted: dict[str, str | int] = {"partition": 0, "key": f"key-{DAMAGED};"}
         refused = client.get(path, params=wanted)
         other = client.get(path, params=wanted | {"key": "key-3;"})
         behind = client.get(path, params=wanted | {"key": "key-15;", "offset": DAMAGED + 1})

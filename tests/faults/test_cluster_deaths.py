@@ -93,8 +93,10 @@ def test_emptied_disk_with_the_only_complete_replica_does_not_lead(start_cluster
             lambda: cluster.metadata(rest[0]).controller_id in rest, "the session of the dead has ended"
         )
         cluster.start_brokers([sole])
-        for number in cluster.brokers:
-            cluster.until(lambda number=number: cluster.leader(TOPIC, seen_by=number) == -1, "nobody leads")
+        cluster.until(
+            lambda: all(cluster.leader(TOPIC, seen_by=number) == -1 for number in cluster.brokers),
+            "nobody leads",
+        )
         assert {number: stored_bytes(cluster, number) for number in rest} == kept
 
 

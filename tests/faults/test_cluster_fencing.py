@@ -129,7 +129,7 @@ def test_a_coordinator_that_was_replaced_shows_no_stable_offsets(start_cluster: 
         return any(commit_offset(cluster.brokers[other].port, 2) == 0 for other in others)
 
     cluster.until(another_has_taken_it, "another coordinates")
-    assert fetch_stable_offset(port) == (ErrorCode.not_coordinator, None)
+    assert fetch_stable_offset(port) == (ErrorCode.not_coordinator, -1)
     cluster.links.heal()
     cluster.wait_until_healed()
     now = cluster.brokers[cluster.leader("__consumer_offsets")].port

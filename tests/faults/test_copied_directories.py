@@ -28,11 +28,14 @@ def write(bootstrap: str, topic: str, first: int, count: int) -> None:
     """Write records, and return when all of them are acknowledged by all in-sync replicas."""
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0})
     failed: list[object] = []
+
+    def delivered(error: object, _: object) -> None:
+        if error:
+            failed.append(error)
+
     for number in range(first, first + count):
         key = value = b"%d" % number
-        producer.produce(
-            topic, value, key, partition=0, on_delivery=lambda error, _: error and failed.append(error)
-        )
+        producer.produce(topic, value, key, partition=0, on_delivery=delivered)
     assert producer.flush(PATIENCE_S) == 0
     assert not failed
 

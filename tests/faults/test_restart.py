@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
@@ -48,12 +49,16 @@ def test_clean_stop_under_load_loses_and_duplicates_nothing(start_broker: StartB
         assert [*writer.history.refused, *writer.history.violations(mine)] == []
 
 
+def has_acknowledged(writer: Writer, count: int) -> bool:
+    return len(writer.history.acknowledged) >= count
+
+
 def wait_for_more(writers: list[Writer], count: int) -> None:
     """Wait until every writer has this many more acknowledgements."""
     wanted = [len(writer.history.acknowledged) + count for writer in writers]
     for writer, goal in zip(writers, wanted, strict=True):
         eventually(
-            lambda writer=writer, goal=goal: len(writer.history.acknowledged) >= goal,
+            partial(has_acknowledged, writer, goal),
             "writes are acknowledged",
             within_s=PATIENCE_S,
         )

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.cluster_file import ClusterFile
-from penstock.cli.cluster_process import end_all
+from penstock.cli.cluster.local_cluster import ClusterFile
+from penstock.cli.processes.process_id import end_all
 from support.broker_process import BrokerProcess, free_ports
 from support.console_examples import ANYTHING, Example, examples, programs
 from support.eventually import eventually
@@ -182,7 +182,7 @@ def connect_to_the_http_port(shell: Shell) -> None:
     shell.expect(
         "penstock topic list --bootstrap $HTTP",
         f"error: there is no Kafka broker at {shell.http} (this port speaks HTTP, not the Kafka protocol; ...)",
-        "Name another with --bootstrap HOST:PORT or PENSTOCK_BOOTSTRAP.",
+        "Name a broker with --bootstrap HOST:PORT or PENSTOCK_BOOTSTRAP.",
         code=1,
     )
 
@@ -192,7 +192,7 @@ def mistype_a_command(shell: Shell) -> None:
     shell.expect(
         "penstock consume missing",
         "error: there is no topic 'missing'",
-        "`penstock topic list` shows the topics, `penstock topic create` makes one.",
+        "`penstock topic list` shows the topics, `penstock topic create` creates one.",
         code=1,
     )
 
@@ -215,12 +215,13 @@ def test_server_properties_of_kafka_start_a_broker_and_all_problems_are_named(tm
     port, http_port = free_ports(2)
     shell = Shell(tmp_path, f"127.0.0.1:{port}")
     file = tmp_path / "server.properties"
-    file.write_text("log.dirs=/a,/b\nlisteners=PLAINTEXT://:1,SSL://:2\nlog.retention.mss=3\n")
+    file.write_text("log.dirs=/a,/b\nlisteners=PLAINTEXT://:1,PLAINTEXT://:2\nlog.retention.mss=3\n")
     shell.expect(
         "penstock broker --config server.properties",
         "error: server.properties: log.dirs: a broker has one data directory; give one path",
-        "server.properties: listeners='PLAINTEXT://:1,SSL://:2': give one listener, as in ...",
+        "server.properties: listeners='PLAINTEXT://:1,PLAINTEXT://:2': give NAME://HOST:PORT, separated by ...",
         "server.properties: 'log.retention.mss' is not a broker setting; did you mean log.retention.ms?",
+        "Correct the setting and run the command again.",
         code=2,
     )
     file.write_text(
@@ -278,7 +279,7 @@ def test_full_disk_is_named_and_truncation_makes_space(small_disk: Path) -> None
         fill = "head -c 40000000 /dev/urandom | base64 -w 1000 | penstock produce big --timeout 8"
         said = shell.run(fill, code=1)
         assert "were not stored in big: the disk of broker 1 is full: " in said
-        assert "Make space with `penstock topic truncate`" in said
+        assert "Free space with `penstock topic truncate`" in said
         refused = shell.run(f"curl -s $HTTP/send {JSON} -d '{GREETING}'")
         assert '"status":507' in refused
         assert "nothing was stored: disk full" in refused
@@ -309,7 +310,7 @@ def test_cluster_of_three_survives_the_loss_of_a_broker(tmp_path: Path) -> None:
                 for number in (1, 2, 3)
             ),
             "bootstrap servers: " + ",".join(f"127.0.0.1:{first + number}" for number in range(3)),
-            "all serve after ... s; `penstock cluster down --data-dir c` stops them",
+            "all brokers serve after ... s; `penstock cluster down --data-dir c` stops them",
         )
         shell.expect(
             "penstock topic create orders --replication-factor 3", "created topic orders with 1 partition"

@@ -15,6 +15,7 @@ from penstock.records.building import NewRecord, build_batch
 from penstock.records.compression import Codec, compress, decompress
 from penstock.records.iteration import iterate, read_batches, walk
 from penstock.records.validation import check_batch, check_records
+from penstock.records.walking import LAYOUT, lay_out, lay_out_in_python
 
 LIMIT = 2**20
 
@@ -85,6 +86,25 @@ def test_walk() -> None:
             list(walk(drawn[0], drawn[1]))
 
     fuzz(target, st.tuples(st.binary(max_size=200), st.integers(-(2**31), 2**31 - 1)))
+
+
+def test_layouts_are_equal_and_inside_the_body() -> None:
+    def target(drawn: tuple[bytes, int]) -> None:
+        found = []
+        for implementation in {lay_out, lay_out_in_python}:
+            try:
+                packed = implementation(drawn[0], 0, drawn[1])
+            except ValueError:
+                packed = b""
+            found.append(packed)
+            for layout in LAYOUT.iter_unpack(packed):
+                start, end, _, _, *places = layout
+                assert 0 <= start < end <= len(drawn[0])
+                assert all(place <= end for place in places)
+        assert len(set(found)) == 1
+
+    bodies = records.map(lambda drawn: bytes(build_batch(drawn)[61:]))
+    fuzz(target, st.tuples(st.binary(max_size=100) | mutations(bodies), st.integers(0, 12)))
 
 
 def test_read_batches() -> None:

@@ -76,9 +76,12 @@ def test_request_header() -> None:
             _, position = decode_request_header(memoryview(data))
             assert 10 <= position <= len(data)
 
+    def header(api: tuple[int, int], name: str | None) -> bytes:
+        return encode_request_header(RequestHeader(*api, 1, name))
+
     names = st.none() | st.text(max_size=30)
     api = st.sampled_from(ALL_VERSIONS)
-    good = st.builds(lambda api, name: encode_request_header(RequestHeader(*api, 1, name)), api, names)
+    good = st.builds(header, api, names)
     fuzz(target, mutations(good) | st.binary(max_size=60))
 
 
@@ -91,6 +94,7 @@ def test_response_header() -> None:
     fuzz(target, st.binary(max_size=60))
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("api_key", SERVED_API_KEYS)
 def test_request_of_a_served_api(api_key: int) -> None:
     def target(drawn: tuple[int, bytes]) -> None:

@@ -5,19 +5,21 @@ come late.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
 from penstock.config import BrokerConfig, ConfigSource
 from penstock.config.resources import ConfigResourceType
 from penstock.errors import BrokerError, ErrorCode
-from penstock.gateway.mailbox import Mailbox
+from penstock.gateway.mailbox import Mailbox, MailboxMessage
 from penstock.gateway.records import KeyPage, Limits
 from penstock.internal_client.configs import ConfigEntry
-from penstock.internal_client.keyed_reads import RecordDamaged
+from penstock.internal_client.keyed_reads import KeyedRead, KeyReceiver, RecordDamaged
 from penstock.internal_client.partitioner import partition_for
-from penstock.internal_client.routes import PartitionRoute, TopicRoute
+from penstock.internal_client.producer import OffsetReceiver
+from penstock.internal_client.topic_routes import PartitionRoute, TopicRoute
 from penstock.internal_client.topics import NewTopic
 from penstock.model import BrokerId, TopicId
 from penstock.records.building import NewRecord
@@ -94,9 +96,31 @@ class MemoryTopic:
             await self.held.wait()
         return len(log) - 1
 
+    def submit(
+        self, topic: str, partition: int, record: NewRecord, offset: OffsetReceiver, *, is_alone: bool = False
+    ) -> None:
+        producing = asyncio.ensure_future(self.produce(topic, partition, record, is_alone=is_alone))
+        producing.add_done_callback(lambda done: offset.set_result(done.result()))
+
     async def read_key(
         self, topic: str, partition: int, key: bytes, from_offset: int, limits: Limits, wait_ms: int = 0
     ) -> KeyPage:
+        if wait_ms:
+            await asyncio.sleep(0)
+        return self._read_key(partition, key, from_offset, limits)
+
+    def begin_read_key(self, wanted: KeyedRead, receiver: KeyReceiver) -> Callable[[], None]:
+        found: Any = None
+        with suppress(RecordDamaged):
+            limits = Limits(wanted.max_records, wanted.max_bytes)
+            found = self._read_key(wanted.partition, wanted.key, wanted.from_offset, limits)
+        asyncio.get_running_loop().call_soon(receiver.set_result, found)
+        return lambda: None
+
+    def take_key(self, wanted: KeyedRead, found: KeyPage | None) -> KeyPage | None:
+        return found
+
+    def _read_key(self, partition: int, key: bytes, from_offset: int, limits: Limits) -> KeyPage:
         start = max(from_offset, self.log_start)
         matching = [each for each in self.partitions[partition][start:] if each.key == key]
         if matching and matching[0].offset == self.damaged:
@@ -143,5 +167,9 @@ class Stage:
         await self.received("nobody")
 
     async def received(self, user: str, last: str | None = None, limit: int = 1_000) -> list[str]:
-        found = await self.mailbox.receive(user, last, Limits(limit, 1 << 20), 0)
+        limits = Limits(limit, 1 << 20)
+        found = await self.mailbox.receive(user, last, limits, 0)
+        reply: asyncio.Future[list[MailboxMessage]] = asyncio.get_running_loop().create_future()
+        if self.mailbox.begin_receive(user, last, limits, 0, reply) is not None:
+            assert await reply == found, "without a task too"
         return [each.message for each in found]

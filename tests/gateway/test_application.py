@@ -39,7 +39,7 @@ class Stage:
         self.metrics = BrokerMetrics({}, 1)
         log = Logger(SystemClock(), self.lines.append, json_line)
         gateway = EndpointContext(
-            backend, BrokerConfig({}), SystemClock(), ThreadPools(), log, backend, allowed
+            backend, BrokerConfig({}), SystemClock(), ThreadPools(), log, backend, backend, allowed
         )
         self.application = GatewayApplication(gateway, endpoints, [], self.metrics, "test")
         transport = httpx.ASGITransport(self.application, raise_app_exceptions=False)
@@ -62,11 +62,14 @@ async def test_unauthorized_request_never_reaches_the_cluster(declared: Endpoint
         return False
 
     path = declared.path.replace("{broker}", "1").replace("{topic}", "t").replace("{group}", "t")
-    path = path.replace("{transactional_id}", "t")
+    path = path.replace("{transactional_id}", "t").replace("{connection}", "1-1").replace("{member}", "m")
+    asks = {each.name: "text" for each in declared.parameters if each.place == "query" and each.required}
     schema = declared.bodies.get(JSON)
     body = None if schema is None else json.dumps(example(schema))
     headers = {} if body is None else {"content-type": JSON}
-    answer = await Stage(allowed=deny).http.request(declared.method, path, content=body, headers=headers)
+    answer = await Stage(allowed=deny).http.request(
+        declared.method, path, params=asks, content=body, headers=headers
+    )
     assert answer.status_code == 403, answer.text
     assert answer.json()["error"].endswith("_AUTHORIZATION_FAILED")
     [(_, _, _, name)] = asked
@@ -76,7 +79,7 @@ async def test_unauthorized_request_never_reaches_the_cluster(declared: Endpoint
 async def test_lists_show_only_what_the_client_may_describe() -> None:
     from uuid import UUID
 
-    from penstock.internal_client.routes import PartitionRoute, TopicRoute
+    from penstock.internal_client.topic_routes import PartitionRoute, TopicRoute
     from penstock.model import BrokerId, TopicId
 
     class Topics:
@@ -86,8 +89,17 @@ async def test_lists_show_only_what_the_client_may_describe() -> None:
                 TopicRoute(name, TopicId(UUID(int=1)), False, (partition,)) for name in ("mine", "theirs")
             ]
 
+    class NoView:
+        """The view of a cluster whose brokers tell the gateway no figures."""
+
+        has_topics = False
+
+        async def refresh(self) -> None:
+            """Do nothing."""
+
     class Backend:
         topics = Topics()
+        view = NoView()
 
     stage = Stage(allowed=lambda host, operation, kind, name: name == "mine", backend=Backend())
     listed = (await stage.http.get("/v1/topics")).json()["topics"]

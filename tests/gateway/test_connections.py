@@ -278,7 +278,12 @@ def test_flood_of_control_frames_closes_the_connection(tmp_path: Path, storm: st
         await stormy.reader.readuntil(b"\r\n\r\n")
         protocol = stage.connections[0].conn
         receive_data = protocol.receive_data
-        protocol.receive_data = lambda data: (parsed.append(len(data)), receive_data(data))
+
+        def counted(data: bytes) -> None:
+            parsed.append(len(data))
+            receive_data(data)
+
+        protocol.receive_data = counted
         stormy.writer.write(STORMS[storm])
         with suppress(ConnectionError):
             async with asyncio.timeout(20):

@@ -57,11 +57,11 @@ def test_full_disk_gets_507_at_once(http: httpx.Client) -> None:
         response = http.post("/send", json=MESSAGE)
         return None if response.status_code == 507 else response
 
-    answer = eventually(sent, "there is space again")
-    assert answer is not None
-    assert answer.status_code == 200, answer.text
+    stored = eventually(sent, "there is space again")
+    assert stored is not None
+    assert stored.status_code == 200, stored.text
     received = http.get("/receive", params={"user_id": "bob"}).json()["messages"]
-    assert [each["message_id"] for each in received] == [answer.json()["message_id"]]
+    assert [each["message_id"] for each in received] == [stored.json()["message_id"]]
     assert http.get("/v1/topics/orders/messages").json()["messages"] == []
 
 
@@ -73,7 +73,7 @@ def test_command_line_names_broker_with_full_disk(
     arguments = ["produce", "orders", str(file), "--timeout", "4", "--bootstrap", full.bootstrap]
     assert run(arguments) == 1
     told = capsys.readouterr().err
-    assert "waiting: the disk of broker 1 is full" in told
+    assert "waiting for acknowledgements: the disk of broker 1 is full" in told
     assert "2 of 2 records were not stored in orders: the disk of broker 1 is full" in told
     assert FLOOR in told
     assert "penstock topic truncate" in told

@@ -5,6 +5,7 @@ No acknowledged message is lost, and a reader that passes on the last id gets ev
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -44,7 +45,7 @@ def _kill_leaders(cluster: ClusterProcesses, traffic: Traffic) -> None:
         victim = cluster.leader("mailbox", partition)
         cluster.kill_brokers([victim])
         since = traffic.counts()
-        cluster.until(lambda since=since: traffic.flows(since), "messages flow again")
+        cluster.until(partial(traffic.flows, since), "messages flow again")
         cluster.start_brokers([victim])
         cluster.wait_until_healed()
 

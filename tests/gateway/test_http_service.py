@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 from starlette.types import Receive, Scope, Send
 
+from penstock.build import current_build
 from penstock.gateway.health import BrokerState, Health, PartitionDamage
 from penstock.gateway.http.connection import HttpConnection
 from penstock.gateway.http.server import MAX_CONNECTIONS, HttpServer
@@ -80,6 +81,7 @@ def test_health_shows_whether_the_broker_serves(health: Health, status: int) -> 
         assert answer.status == status
         assert json.loads(answer.body) == {
             "status": str(health.state),
+            "build": current_build(),
             "failed_logs": list(health.failed_logs),
             "failed_log_count": len(health.failed_logs),
             "disk_full": health.is_disk_full,
@@ -231,7 +233,12 @@ def test_response_in_progress_is_not_interrupted(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("penstock.gateway.http.server.SWEEP_SECONDS", 0.02)
     given_up = asyncio.Event()
     give_up = HttpConnection.give_up
-    monkeypatch.setattr(HttpConnection, "give_up", lambda *given: (give_up(*given), given_up.set()))
+
+    def noted(connection: HttpConnection, detail: str) -> None:
+        give_up(connection, detail)
+        given_up.set()
+
+    monkeypatch.setattr(HttpConnection, "give_up", noted)
 
     async def stream(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})

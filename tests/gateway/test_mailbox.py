@@ -9,6 +9,7 @@ from mailbox_stage import Stage
 
 from penstock.errors import BrokerError
 from penstock.gateway.http.problems import Problem
+from penstock.gateway.mailbox import MailboxMessage
 from penstock.gateway.records import Limits
 from penstock.internal_client.errors import OutcomeUnknown
 from penstock.internal_client.partitioner import partition_for
@@ -203,3 +204,60 @@ async def test_messages_of_kafka_producers_are_received() -> None:
     assert (second.from_user, second.message) == ("", "\ufffd")
     await stage.grow(9)
     assert [each.id for each in await stage.mailbox.receive("bob", None, ALL, 0)] == [first.id, second.id]
+
+
+async def sent_without_task(stage: Stage, user: str, message: str, key: str | None = None) -> str | None:
+    """Return the id of a message that was sent without a task; None where a task has to send it."""
+    reply: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    return await reply if stage.mailbox.begin_send("ann", user, message, key, reply) else None
+
+
+async def test_send_without_task_gives_the_same_id() -> None:
+    stage = Stage()
+    assert await sent_without_task(stage, "bob", "too early") is None
+    first = await stage.mailbox.send("ann", "bob", "first", "key-1")
+    assert await sent_without_task(stage, "bob", "first", "key-1") == first
+    second = await sent_without_task(stage, "bob", "second")
+    assert second is not None
+    assert await stage.received("bob", first) == ["second"]
+    assert await stage.received("bob", second) == []
+
+
+async def test_send_without_task_waits_for_new_partitions() -> None:
+    stage = Stage(partitions=1)
+    await stage.mailbox.send("ann", "bob", "first", None)
+    await stage.grow(4)
+    assert await sent_without_task(stage, "bob", "second", "key-1") is None
+    assert await sent_without_task(stage, "bob", "second") is not None
+    assert await stage.received("bob") == ["first", "second"]
+
+
+async def test_late_acknowledgement_without_task_is_unknown_outcome() -> None:
+    stage = Stage(partitions=1)
+    await stage.mailbox.send("ann", "bob", "first", None)
+    stage.topic.held = asyncio.Event()
+    replies = [asyncio.get_running_loop().create_future() for _ in range(2)]
+    assert stage.mailbox.begin_send("ann", "bob", "late", None, replies[0])
+    await asyncio.sleep(0)
+    await stage.grow(4)
+    assert stage.mailbox.begin_send("ann", "bob", "lost", None, replies[1])
+    stage.topic.is_away = True
+    stage.clock.advance(6)
+    stage.topic.held.set()
+    for reply in replies:
+        with pytest.raises(OutcomeUnknown):
+            await reply
+
+
+async def test_long_poll_without_task_goes_on_in_a_task() -> None:
+    stage = Stage()
+    await stage.mailbox.send("ann", "bob", "first", None)
+    reply: asyncio.Future[list[MailboxMessage]] = asyncio.get_running_loop().create_future()
+    awaited = stage.mailbox.begin_receive("carol", None, Limits(10, 1 << 20), 5_000, reply)
+    assert awaited is not None
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not reply.done()
+    await stage.mailbox.send("ann", "carol", "second", None)
+    stage.clock.advance(1)
+    assert [each.message for each in await reply] == ["second"]

@@ -60,7 +60,7 @@ class Reader(threading.Thread):
             with suppress(httpx.HTTPError):
                 for event_id, message in self._events(headers):
                     last_id = event_id
-                    self.seen.append(message.get("value", message.get("message")))
+                    self.seen.append(message["value"] if "value" in message else message["message"])
                     if self._is_over.is_set():
                         return
             self._gateways.go_on()

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.config import Address
 from penstock.errors import BrokerError, ErrorCode
-from penstock.gateway.push.group_member import GroupMember
+from penstock.gateway.push.group_member import StreamMember
 from penstock.internal_client.routes import CoordinatorKind, Routes
 from penstock.net.broker_connection import BrokerConnection
 from penstock.net.network import TcpNetwork
@@ -37,7 +37,7 @@ class Reading:
         self.positions: dict[int, int] = {}
         self.given_up: list[frozenset[int]] = []
         self.losses = 0
-        self.member: GroupMember | None = None
+        self.member: StreamMember | None = None
 
     async def start_offsets(self, partitions: frozenset[int]) -> Mapping[int, int]:
         return dict.fromkeys(partitions, 0)
@@ -63,7 +63,7 @@ def routes_to(brokers: Brokers) -> Routes:
 @asynccontextmanager
 async def member(routes: Routes, member_id: str, group: str = READERS) -> AsyncIterator[Reading]:
     reading = Reading()
-    reading.member = member = GroupMember(routes, group, await routes.topic(ORDERS), member_id, reading)
+    reading.member = member = StreamMember(routes, group, await routes.topic(ORDERS), member_id, reading)
     await member.join()
     task = asyncio.create_task(member.run())
     try:
@@ -181,7 +181,7 @@ def test_members_survive_change_of_coordinator(tmp_path: Path) -> None:
     run(tmp_path, scenario, **QUICK)
 
 
-async def commit_in_the_end(member: GroupMember, positions: Mapping[int, int]) -> None:
+async def commit_in_the_end(member: StreamMember, positions: Mapping[int, int]) -> None:
     async with asyncio.timeout(20):
         while True:
             with suppress(BrokerError, OSError):

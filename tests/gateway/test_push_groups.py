@@ -15,7 +15,7 @@ from support.whole_brokers import Brokers
 ACKNOWLEDGE = f"/v1/groups/readers/topics/{ORDERS}/acknowledgements"
 
 
-async def committed(stage: Stage) -> dict[int, int]:
+async def committed(stage: Stage) -> dict[int, int | None]:
     found = await stage.backend.groups.describe("readers")
     return {each.partition: each.committed for each in found.offsets}
 
@@ -153,7 +153,7 @@ def test_group_stream_continues_at_offsets_of_kafka_consumer(tmp_path: Path) -> 
 def test_invalid_stream_request_fails_before_the_stream(tmp_path: Path) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
         await create(brokers)
-        for path, parameters, status in (
+        cases: list[tuple[str, dict[str, str | int], int]] = [
             ("/v1/topics/nowhere/events", {}, 404),
             ("/v1/topics/nowhere/events", {"group": "readers"}, 404),
             (EVENTS, {"group": "readers", "partition": 0}, 400),
@@ -162,7 +162,8 @@ def test_invalid_stream_request_fails_before_the_stream(tmp_path: Path) -> None:
             (EVENTS, {"from": "somewhere"}, 400),
             (EVENTS, {"window": 0, "group": "readers"}, 400),
             (EVENTS, {"last_event_id": "AAAA"}, 400),
-        ):
+        ]
+        for path, parameters, status in cases:
             answer = await stage.http.get(path, params=parameters)
             assert answer.status_code == status, (parameters, answer.text)
             assert answer.headers["content-type"] == "application/problem+json"

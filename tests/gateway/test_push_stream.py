@@ -17,7 +17,7 @@ from penstock.gateway.push.position import decode_positions
 from penstock.gateway.push.stream import PushStream
 from penstock.gateway.records import Limits, Page
 from penstock.internal_client.records import EARLIEST
-from penstock.internal_client.routes import PartitionRoute, TopicRoute
+from penstock.internal_client.topic_routes import PartitionRoute, TopicRoute
 from penstock.model import BrokerId, TopicId
 from penstock.records.iteration import Record
 from support.eventually import eventually_async
@@ -58,7 +58,8 @@ class Records:
 
 def feeds_of(records: Any) -> Feeds:
     return Feeds(
-        records, lambda topic, partition, record: b"%d/%d" % (partition, record.offset) + record.value
+        records,
+        lambda topic, partition, record: b"%d/%d" % (partition, record.offset) + (record.value or b""),
     )
 
 

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.gateway.http import strict_json
 from penstock.gateway.http.problems import Problem
 from penstock.gateway.http.strict_json import MAX_DEPTH, parse
 
@@ -24,6 +26,51 @@ values = st.recursive(
 @given(values, st.booleans())
 def test_valid_json_round_trips(value: object, ascii_only: bool) -> None:
     assert parse(json.dumps(value, ensure_ascii=ascii_only).encode()) == value
+
+
+near_texts = st.lists(
+    st.sampled_from(
+        [
+            '"a"',
+            '"b"',
+            '""',
+            ":",
+            ",",
+            "{",
+            "}",
+            " ",
+            "\n",
+            '"é"',
+            '"\x7f"',
+            '"\x01"',
+            "1",
+            "null",
+            "\\",
+            '"\\n"',
+            "[",
+        ]
+    ),
+    max_size=12,
+).map("".join)
+objects_of_texts = st.lists(st.tuples(st.sampled_from("abcé"), st.text(max_size=5)), max_size=3).map(
+    lambda pairs: (
+        "{" + ",".join(f"{json.dumps(a)}: {json.dumps(b, ensure_ascii=False)}" for a, b in pairs) + "}"
+    )
+)
+
+
+def outcome(body: bytes) -> object:
+    try:
+        return parse(body)
+    except Problem as problem:
+        return problem.detail
+
+
+@given((near_texts | objects_of_texts).map(str.encode) | st.binary(max_size=20))
+def test_objects_of_texts_are_read_as_all_others(body: bytes) -> None:
+    quick = outcome(body)
+    with patch.object(strict_json, "_parse_texts", lambda _: None):
+        assert outcome(body) == quick
 
 
 @given(st.binary(max_size=100))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
+from penstock.cluster.image import ClusterImage
 from penstock.config import BrokerConfig
 from penstock.errors import BrokerError, ErrorCode
 from penstock.groups.classic.group import ClassicGroup
@@ -20,7 +21,7 @@ from penstock.groups.group import (
     SyncRequest,
     SyncResult,
 )
-from penstock.groups.records import ClassicGroupKey, ClassicGroupValue
+from penstock.groups.records import ClassicGroupKey, ClassicGroupValue, GroupRecord
 from penstock.groups.settings import GroupSettings
 
 SESSION_MS = 10_000
@@ -166,7 +167,9 @@ class Driver:
 
     def restart(self) -> None:
         """Restore the group from its last record, as another coordinator does; sessions and tickets are gone."""
-        self.group = ClassicGroup.restore("g", self.records[-1], self.settings, self.wall_ms, self.now_ms)
+        self.group = ClassicGroup("g", self.settings, self.wall_ms)
+        self.group.apply(GroupRecord(ClassicGroupKey("g"), self.records[-1]))
+        self.group.loaded(ClusterImage(""), self.now_ms)
 
     def stable(self, members: int = 1, **options: Any) -> list[str]:
         """Members after one generation; the first is the leader, and each has its member id as assignment."""

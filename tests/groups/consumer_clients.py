@@ -22,7 +22,7 @@ from penstock.groups.group import (
     SyncRequest,
     SyncResult,
 )
-from penstock.groups.records import Assignment, GroupRecord
+from penstock.groups.records import Assignment
 from penstock.model import TopicId
 
 if TYPE_CHECKING:
@@ -42,35 +42,20 @@ def assignment_of(owned: Pairs) -> Assignment:
 
 
 class World(Driver):
-    """A driver that keeps every response until its client takes it, and only the newest record of each key."""
+    """A driver that keeps every response until its client takes it."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.numbers = count(100)
         self.answers: dict[object, Any] = {}
-        self.newest: dict[object, GroupRecord] = {}
-        self.undo: dict[object, GroupRecord] = {}
 
     def take(self, step: Step) -> dict[object, Any]:
-        self.log = []
-        checked, self.replayed = self.replayed, lambda: self.group  # type: ignore[method-assign]
-        try:
-            answers = super().take(step)
-        finally:
-            self.replayed = checked  # type: ignore[method-assign]
-        self.undo = dict(self.newest)
-        for record in self.log:
-            self.newest.pop(record.key, None)
-            self.newest[record.key] = record
-        self.log = list(self.newest.values())
+        answers = super().take(step)
         self.answers.update(answers)
         return answers
 
-    def lose_last(self) -> None:
-        """Crash the coordinator before its last step is committed."""
-        self.newest = dict(self.undo)
-        self.log = list(self.newest.values())
-        self.restart()
+    def compact(self, end: int, *, keeps_tombstones: bool) -> None:
+        self.log.compact(end, keeps_tombstones=keeps_tombstones)
 
     def restart(self) -> None:
         self.answers.clear()
@@ -184,8 +169,8 @@ class NewClient:
 
 
 class OldClient:
-    """A client of the classic protocol: revokes everything before it joins (eager), or what it is told to
-    (cooperative).
+    """A client of the classic protocol: revokes all its partitions before it joins (eager), or only those
+    that it loses (cooperative).
     """
 
     def __init__(self, world: World, topics: frozenset[str], is_eager: bool) -> None:
@@ -197,6 +182,7 @@ class OldClient:
         self.is_joined = False
         """Whether the client has a generation and only sends heartbeats."""
         self.generation = self.newest_generation = -1
+        self._group_number = world.replacements
         self._is_eager = is_eager
         self._has_news = False
         self._joined: JoinResult | None = None
@@ -211,7 +197,7 @@ class OldClient:
         self._has_news = True
 
     def give_up(self) -> None:
-        """Revocations happen when the client is told."""
+        """Revoke nothing here: a classic client revokes when a response asks for it."""
 
     def send(self) -> None:
         if self.is_joined and not self._has_news:
@@ -284,6 +270,8 @@ class OldClient:
         if answer.error is not ErrorCode.none:
             self._heard(answer.error)
         elif isinstance(answer, JoinResult):
+            if self._group_number != self.world.replacements:
+                self._group_number, self.newest_generation = self.world.replacements, -1
             assert answer.generation >= self.newest_generation, "a generation went back"
             self.newest_generation = answer.generation
             self.member_id, self.generation, self._joined = answer.member_id, answer.generation, answer

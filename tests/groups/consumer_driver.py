@@ -6,16 +6,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import count
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
+
+from group_log import GROUP, GroupLog
 
 from penstock.cluster.image import ClusterImage, PartitionState, TopicImage
 from penstock.config import BrokerConfig
 from penstock.errors import BrokerError, ErrorCode
-from penstock.groups import conversion
 from penstock.groups.classic.group import ClassicGroup
 from penstock.groups.consumer.group import ConsumerGroup
 from penstock.groups.consumer_protocol import Subscription, decode_assignment, encode_subscription
+from penstock.groups.context import GroupContext
 from penstock.groups.group import (
     ConsumerHeartbeat,
     ConsumerHeartbeatResult,
@@ -27,15 +29,15 @@ from penstock.groups.group import (
     SyncRequest,
     SyncResult,
 )
-from penstock.groups.records import Assignment, ClassicGroupKey, ClassicGroupValue, GroupRecord
+from penstock.groups.records import Assignment, GroupRecord
 from penstock.groups.settings import GroupSettings
+from penstock.groups.shard_groups import ShardGroups
 from penstock.model import BrokerId, LeaderEpoch, TopicId
 
 SESSION_MS = 45_000
 REBALANCE_MS = 60_000
 CLASSIC_SESSION_MS = 10_000
 WALL_OFFSET_MS = 1_700_000_000_000
-GROUP = "g"
 
 _PARTITION = PartitionState(BrokerId(1), LeaderEpoch(0), (BrokerId(1),), (BrokerId(1),), 0)
 _NEXT_ID = count(1)
@@ -56,26 +58,31 @@ def settings_of(**options: object) -> GroupSettings:
     )
 
 
-def durable(group: ConsumerGroup) -> object:
-    """State that must survive a restart."""
-    kept = group.remembered
-    members = {
-        member_id: (member.value, member.current) for member_id, member in sorted(kept.members.items())
-    }
-    return kept.epoch, kept.assignment_epoch, members, kept.targets, kept._metadata_hash
-
-
 class Driver:
     def __init__(self, image: ClusterImage | None = None, **options: object) -> None:
         self.now_ms = 1_000
         self.settings = settings_of(**options)
         self.image = image or image_of(foo=6)
-        self.log: list[GroupRecord] = []
+        self.log = GroupLog(self)
         self.last: list[GroupRecord] = []
-        self.group: ConsumerGroup | ClassicGroup = ConsumerGroup(GROUP, self.settings, self.wall_ms)
+        self.replacements = 0
+        self.groups = ShardGroups(cast(GroupContext, self))
+        self.groups[GROUP] = ConsumerGroup(GROUP, self.settings, self.wall_ms)
 
     def wall_ms(self) -> int:
         return WALL_OFFSET_MS + self.now_ms
+
+    @property
+    def group(self) -> ConsumerGroup | ClassicGroup:
+        group = self.groups[GROUP]
+        assert isinstance(group, (ConsumerGroup, ClassicGroup))
+        return group
+
+    def _note_replacement(self, kind: type[ConsumerGroup | ClassicGroup]) -> None:
+        """Count the groups: a member of the other protocol replaces an empty group, and its generations begin anew."""
+        group = self.groups.get(GROUP)
+        if isinstance(group, kind) and group.is_empty:
+            self.replacements += 1
 
     @property
     def consumer(self) -> ConsumerGroup:
@@ -116,22 +123,12 @@ class Driver:
         return self.heartbeat(request)
 
     def heartbeat(self, request: ConsumerHeartbeat) -> ConsumerHeartbeatResult:
-        before: list[GroupRecord] = []
-        given_up: list[tuple[object, Any]] = []
-        if isinstance(self.group, ClassicGroup):
-            if request.member_epoch != 0:
-                return ConsumerHeartbeatResult(ErrorCode.group_id_not_found)
-            try:
-                upgraded, before = conversion.upgrade(
-                    self.group, self.image, self.settings, self.wall_ms, self.now_ms
-                )
-            except BrokerError as error:
-                return ConsumerHeartbeatResult(error.code, str(error))
-            given_up = self.group.give_up(ErrorCode.rebalance_in_progress).answers
-            self.group = upgraded
-        step = self.consumer.consumer_heartbeat(request, self.image, "ticket", self.now_ms)
-        step.records[:0] = before
-        step.answers += given_up
+        try:
+            self._note_replacement(ClassicGroup)
+            group, step = self.groups.for_consumer_heartbeat(GROUP, request, self.now_ms)
+        except BrokerError as error:
+            return ConsumerHeartbeatResult(error.code, str(error))
+        step += group.consumer_heartbeat(request, self.image, "ticket", self.now_ms)
         result = self.take(step)["ticket"]
         assert isinstance(result, ConsumerHeartbeatResult)
         return result
@@ -172,7 +169,9 @@ class Driver:
             requires_known_member_id=requires_known_member_id,
             supports_skipping_assignment=False,
         )
-        step = self.group.join(request, ticket or object(), self.now_ms)
+        self._note_replacement(ConsumerGroup)
+        group, step = self.groups.for_join(GROUP)
+        step += group.join(request, ticket or object(), self.now_ms)
         return step, self.take(step)
 
     def classic_join(self, member_id: str = "", *topics: str, **options: Any) -> JoinResult:
@@ -225,38 +224,20 @@ class Driver:
         self.see(self.image.with_topics([topic(name, partitions, self.image.topics[name].id)]))
 
     def restart(self) -> None:
-        self.group = self.replayed()
-
-    def replayed(self) -> ConsumerGroup | ClassicGroup:
-        """Restore the group from its log."""
-        classic: ClassicGroupValue | None = None
-        group = ConsumerGroup(GROUP, self.settings, self.wall_ms)
-        for record in self.log:
-            if isinstance(record.key, ClassicGroupKey):
-                assert record.value is None or isinstance(record.value, ClassicGroupValue)
-                classic = record.value
-            else:
-                group.apply(record)
-        if classic is not None:
-            assert not group.remembered.members
-            return ClassicGroup.restore(GROUP, classic, self.settings, self.wall_ms, self.now_ms)
-        group.loaded(self.image, self.now_ms)
-        return group
+        """Restore the group from its log; a group without records is an empty classic group."""
+        restored = self.log.restart(self.now_ms)
+        if restored is None:
+            self.groups.add_classic(GROUP)
+        else:
+            self.groups[GROUP] = restored
 
     def take(self, step: Step) -> dict[object, Any]:
-        if isinstance(self.group, ConsumerGroup) and self.group.must_downgrade:
-            self.group, further = conversion.downgrade(self.group, self.settings, self.wall_ms, self.now_ms)
-            step.records += further.records
-            step.answers += further.answers
+        step += self.groups.downgrade_if_due(GROUP, self.now_ms)
         self.last = step.records
-        self.log += step.records
+        self.log.append(step.records)
         answers = dict(step.answers)
         assert len(answers) == len(step.answers), "answered twice"
-        if isinstance(self.group, ConsumerGroup) and step.records:
-            replayed = self.replayed()
-            assert isinstance(replayed, ConsumerGroup)
-            if self.group.remembered.members or replayed.remembered.members:
-                assert durable(replayed) == durable(self.group)
+        self.log.check(self.group, self.now_ms)
         return answers
 
     # Names and ids

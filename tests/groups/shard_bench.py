@@ -6,22 +6,25 @@ import asyncio
 import errno
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from uuid import UUID
 
 from penstock.cluster.image import ClusterImage, PartitionState, TopicImage
 from penstock.config import BrokerConfig, Durability
-from penstock.groups.context import Counts, ShardState
+from penstock.groups.context import GroupCounts, ShareStates
 from penstock.groups.group import JoinRequest, SyncRequest
 from penstock.groups.loading import Loading
 from penstock.groups.offsets import CommittedOffset, OffsetCommit
 from penstock.groups.record_codec import encode_record
+from penstock.groups.records import OffsetKey
 from penstock.groups.settings import GroupSettings
 from penstock.groups.shard import GroupShard
+from penstock.groups.shard_state import ShardState
 from penstock.model import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from penstock.records.iteration import read_batches
 from penstock.replication.flusher import Flusher
 from penstock.replication.in_sync import InSync
+from penstock.replication.projected_log import ScanSlots
 from penstock.replication.refused_batches import RefusedBatches
 from penstock.replication.replica import Replica, ReplicaContext
 from penstock.state_log.appender import Appender
@@ -33,6 +36,7 @@ from penstock.storage.log import Log
 from penstock.storage.log_config import LogConfig
 from penstock.storage.log_state import StorageContext
 from penstock.threads import Pool
+from support.group_commits import committing
 from support.manual_clock import START_MS, ManualClock
 
 T = TypeVar("T")
@@ -92,15 +96,19 @@ class Bench:
         self.config = BrokerConfig({name.replace("_", "."): value for name, value in settings.items()})
         self.settings = GroupSettings(self.config, {})
         self.timers = Timers(self.clock, lambda key: None)
-        self.counts = Counts()
+        self.counts = GroupCounts()
+        self.share_states: ShareStates = cast(ShareStates, None)
         self.image = ClusterImage("c").with_topics([topic("orders", ORDERS)])
         self.lost_shards: list[Shard[Any]] = []
         self.storage = StorageContext(self.disk, FileCache(self.disk, 100))
         self.replica = self._make_replica()
-        self.shard = self._make_shard(ShardState())
+        self.shard = self._make_shard(ShardState(self))
 
     def wall_ms(self) -> int:
         return self.clock.now_ms()
+
+    async def confirm_image(self) -> None:
+        """The image has no delay: every recorded change is applied."""
 
     def lost(self, shard: Shard[Any]) -> None:
         self.lost_shards.append(shard)
@@ -109,7 +117,8 @@ class Bench:
         name = TopicPartition("__consumer_offsets", 0)
         log = Log.create(self.storage, "logs/offsets-0", name, ORDERS, LogConfig())
         flusher = Flusher(self.disk, self.threads, self.clock, lambda seconds: None)
-        context = ReplicaContext(flusher, self.threads, RefusedBatches(self.clock), {}, lambda: None)
+        slots, refused = ScanSlots(self.threads, self.clock), RefusedBatches(self.clock)
+        context = ReplicaContext(flusher, self.threads, refused, {}, lambda: None, slots)
         replica = Replica(log, Durability.FSYNC, context)
         alone = InSync(ME, (ME,), frozenset((ME,)), 0, Offset(0), {}, START_MS)
         replica.become_leader(LeaderEpoch(0), alone)
@@ -136,7 +145,7 @@ class Bench:
         return await task
 
     async def commit(self, offset: int, group: str = "g", partition: TopicPartition = P0) -> None:
-        await self.shard.commit(group, outside(offset, partition, at_ms=self.wall_ms()))
+        await committing(self.shard, outside(offset, partition, at_ms=self.wall_ms(), group=group))
 
     async def join_group(self, group: str = "g", member_id: str = "m1") -> int:
         """Join as the only member of a group, and sync; returns the generation."""
@@ -157,13 +166,18 @@ def topic(name: str, topic_id: TopicId, partitions: int = 2) -> TopicImage:
 
 
 def outside(
-    offset: int, partition: TopicPartition = P0, topic_id: TopicId = ORDERS, at_ms: int = 1
+    offset: int,
+    partition: TopicPartition = P0,
+    topic_id: TopicId = ORDERS,
+    at_ms: int = 1,
+    group: str = "g",
 ) -> OffsetCommit:
     """A commit by a client outside of any group."""
-    return OffsetCommit("", None, -1, {partition: CommittedOffset(offset, -1, "", topic_id, at_ms)})
+    key = OffsetKey(group, partition.topic, partition.partition)
+    return OffsetCommit(group, "", None, -1, {key: CommittedOffset(offset, -1, "", topic_id, at_ms)})
 
 
-def join_request(member_id: str = "", new_member_id: str = "m1", **changes: object) -> JoinRequest:
+def join_request(member_id: str = "", new_member_id: str = "m1", **changes: Any) -> JoinRequest:
     fields = {
         "member_id": member_id,
         "instance_id": None,
@@ -177,10 +191,10 @@ def join_request(member_id: str = "", new_member_id: str = "m1", **changes: obje
         "requires_known_member_id": False,
         "supports_skipping_assignment": True,
     }
-    return JoinRequest(**{**fields, **changes})  # type: ignore[arg-type]
+    return JoinRequest(**{**fields, **changes})
 
 
 async def turns() -> None:
-    """Run the loop until no more callbacks are scheduled."""
+    """Run the loop until all scheduled callbacks have run."""
     for _ in range(20):
         await asyncio.sleep(0)

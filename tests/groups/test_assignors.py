@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.groups.consumer.assignors import Assign, Reader, assign_range, assign_uniform
+from penstock.groups.consumer.assignors import Assign, SubscribedMember, assign_range, assign_uniform
 from penstock.groups.records import Assignment
 from penstock.model import TopicId
 
@@ -21,18 +21,18 @@ instances = st.none() | st.sampled_from(["i0", "i1", "i2"])
 
 
 @st.composite
-def alike(draw: st.DrawFn) -> dict[str, Reader]:
+def alike(draw: st.DrawFn) -> dict[str, SubscribedMember]:
     topics = draw(some_topics)
-    return {f"m{number}": Reader(None, topics) for number in range(draw(st.integers(1, 8)))}
+    return {f"m{number}": SubscribedMember(None, topics) for number in range(draw(st.integers(1, 8)))}
 
 
 @st.composite
-def mixed(draw: st.DrawFn) -> dict[str, Reader]:
+def mixed(draw: st.DrawFn) -> dict[str, SubscribedMember]:
     subscriptions = draw(st.lists(some_topics, min_size=1, max_size=8))
-    return {f"m{number}": Reader(None, topics) for number, topics in enumerate(subscriptions)}
+    return {f"m{number}": SubscribedMember(None, topics) for number, topics in enumerate(subscriptions)}
 
 
-def read(readers: dict[str, Reader], partition_counts: dict[TopicId, int]) -> dict[TopicId, int]:
+def read(readers: dict[str, SubscribedMember], partition_counts: dict[TopicId, int]) -> dict[TopicId, int]:
     topics = frozenset().union(*(reader.topics for reader in readers.values()))
     return {topic: count for topic, count in partition_counts.items() if topic in topics}
 
@@ -42,7 +42,9 @@ def pairs(assignment: Assignment) -> set[tuple[TopicId, int]]:
 
 
 def check_complete(
-    assigned: dict[str, Assignment], readers: dict[str, Reader], partition_counts: dict[TopicId, int]
+    assigned: dict[str, Assignment],
+    readers: dict[str, SubscribedMember],
+    partition_counts: dict[TopicId, int],
 ) -> None:
     assert assigned.keys() == readers.keys()
     given_out = [pair for assignment in assigned.values() for pair in pairs(assignment)]
@@ -67,14 +69,14 @@ def moved(before: dict[str, Assignment], after: dict[str, Assignment]) -> int:
 @pytest.mark.parametrize("assign", [assign_uniform, assign_range])
 @given(readers=mixed(), partition_counts=counts)
 def test_every_partition_goes_to_exactly_one_subscriber(
-    assign: Assign, readers: dict[str, Reader], partition_counts: dict[TopicId, int]
+    assign: Assign, readers: dict[str, SubscribedMember], partition_counts: dict[TopicId, int]
 ) -> None:
     check_complete(assign(readers, read(readers, partition_counts), {}), readers, partition_counts)
 
 
 @given(readers=alike(), partition_counts=counts)
 def test_uniform_balances_equal_subscriptions_within_one(
-    readers: dict[str, Reader], partition_counts: dict[TopicId, int]
+    readers: dict[str, SubscribedMember], partition_counts: dict[TopicId, int]
 ) -> None:
     loads = sizes(assign_uniform(readers, read(readers, partition_counts), {})).values()
     assert max(loads) - min(loads) <= 1
@@ -82,8 +84,8 @@ def test_uniform_balances_equal_subscriptions_within_one(
 
 @given(before=mixed(), after=mixed(), counts_before=counts, counts_after=counts)
 def test_uniform_is_complete_and_level_after_any_change(
-    before: dict[str, Reader],
-    after: dict[str, Reader],
+    before: dict[str, SubscribedMember],
+    after: dict[str, SubscribedMember],
     counts_before: dict[TopicId, int],
     counts_after: dict[TopicId, int],
 ) -> None:
@@ -100,7 +102,7 @@ def test_uniform_is_complete_and_level_after_any_change(
 
 @given(readers=mixed(), partition_counts=counts)
 def test_uniform_moves_nothing_when_nothing_changed(
-    readers: dict[str, Reader], partition_counts: dict[TopicId, int]
+    readers: dict[str, SubscribedMember], partition_counts: dict[TopicId, int]
 ) -> None:
     counts_read = read(readers, partition_counts)
     first = assign_uniform(readers, counts_read, {})
@@ -109,7 +111,7 @@ def test_uniform_moves_nothing_when_nothing_changed(
 
 @given(readers=alike(), partition_counts=counts, data=st.data())
 def test_uniform_moves_no_more_partitions_than_balance_needs(
-    readers: dict[str, Reader], partition_counts: dict[TopicId, int], data: st.DataObject
+    readers: dict[str, SubscribedMember], partition_counts: dict[TopicId, int], data: st.DataObject
 ) -> None:
     counts_read = read(readers, partition_counts)
     first = assign_uniform(readers, counts_read, {})
@@ -117,7 +119,7 @@ def test_uniform_moves_no_more_partitions_than_balance_needs(
     gone = data.draw(st.sets(st.sampled_from(sorted(readers)), max_size=len(readers) - 1))
     new = data.draw(st.integers(0, 4))
     changed = {member_id: reader for member_id, reader in readers.items() if member_id not in gone}
-    changed |= {f"n{number}": Reader(None, topics) for number in range(new)}
+    changed |= {f"n{number}": SubscribedMember(None, topics) for number in range(new)}
     second = assign_uniform(changed, counts_read, first)
     check_complete(second, changed, partition_counts)
     quota, extra = divmod(sum(counts_read.values()), len(changed))
@@ -129,7 +131,7 @@ def test_uniform_moves_no_more_partitions_than_balance_needs(
 
 @given(before=mixed(), data=st.data(), partition_counts=counts)
 def test_uniform_reassigns_partitions_of_a_departed_member_with_few_moves(
-    before: dict[str, Reader], data: st.DataObject, partition_counts: dict[TopicId, int]
+    before: dict[str, SubscribedMember], data: st.DataObject, partition_counts: dict[TopicId, int]
 ) -> None:
     first = assign_uniform(before, read(before, partition_counts), {})
     gone = data.draw(st.sampled_from(sorted(before)))
@@ -144,7 +146,7 @@ def test_range_gives_contiguous_ranges_of_nearly_equal_size(
     topics: frozenset[TopicId], partition_counts: dict[TopicId, int], members: list[str | None]
 ) -> None:
     named = [instance if instance not in members[:place] else None for place, instance in enumerate(members)]
-    readers = {f"m{place}": Reader(instance, topics) for place, instance in enumerate(named)}
+    readers = {f"m{place}": SubscribedMember(instance, topics) for place, instance in enumerate(named)}
     assigned = assign_range(readers, read(readers, partition_counts), {})
     for topic in topics:
         lengths = []
@@ -156,7 +158,7 @@ def test_range_gives_contiguous_ranges_of_nearly_equal_size(
 
 
 def test_range_gives_the_same_partitions_of_topics_that_are_alike() -> None:
-    readers = {f"m{number}": Reader(None, frozenset(TOPICS[:3])) for number in range(3)}
+    readers = {f"m{number}": SubscribedMember(None, frozenset(TOPICS[:3])) for number in range(3)}
     assigned = assign_range(readers, dict.fromkeys(TOPICS[:3], 8), {})
     for assignment in assigned.values():
         assert len(set(assignment.values())) == 1
@@ -165,21 +167,28 @@ def test_range_gives_the_same_partitions_of_topics_that_are_alike() -> None:
 def test_range_keeps_a_static_member_in_its_place() -> None:
     topics = frozenset(TOPICS[:1])
     partition_counts = {TOPICS[0]: 6}
-    before = assign_range({"z": Reader("i1", topics), "b": Reader("i2", topics)}, partition_counts, {})
-    after = assign_range({"y": Reader("i2", topics), "a": Reader("i1", topics)}, partition_counts, {})
+    before = assign_range(
+        {"z": SubscribedMember("i1", topics), "b": SubscribedMember("i2", topics)}, partition_counts, {}
+    )
+    after = assign_range(
+        {"y": SubscribedMember("i2", topics), "a": SubscribedMember("i1", topics)}, partition_counts, {}
+    )
     assert (before["z"], before["b"]) == (after["a"], after["y"])
     assert before["z"] == {TOPICS[0]: frozenset({0, 1, 2})}
 
 
 def test_uniform_spreads_the_partitions_of_a_topic() -> None:
-    readers = {f"m{number}": Reader(None, frozenset(TOPICS[:2])) for number in range(3)}
+    readers = {f"m{number}": SubscribedMember(None, frozenset(TOPICS[:2])) for number in range(3)}
     assigned = assign_uniform(readers, dict.fromkeys(TOPICS[:2], 3), {})
     for assignment in assigned.values():
         assert {topic: len(numbers) for topic, numbers in assignment.items()} == dict.fromkeys(TOPICS[:2], 1)
 
 
 def test_uniform_assigns_exclusive_topics_to_their_only_subscribers() -> None:
-    readers = {"a": Reader(None, frozenset(TOPICS[:2])), "b": Reader(None, frozenset(TOPICS[:1]))}
+    readers = {
+        "a": SubscribedMember(None, frozenset(TOPICS[:2])),
+        "b": SubscribedMember(None, frozenset(TOPICS[:1])),
+    }
     assigned = assign_uniform(readers, dict.fromkeys(TOPICS[:2], 4), {})
     assert sizes(assigned) == {"a": 4, "b": 4}
 
@@ -195,13 +204,13 @@ def test_large_groups_are_assigned_quickly(
 ) -> None:
     ids = [TopicId(UUID(int=number)) for number in range(topics)]
     readers = {
-        f"m{number}": Reader(None, frozenset(ids[number % 2 :: 2] if is_mixed else ids))
+        f"m{number}": SubscribedMember(None, frozenset(ids[number % 2 :: 2] if is_mixed else ids))
         for number in range(members)
     }
     partition_counts = dict.fromkeys(ids, partitions)
     first = assign(readers, partition_counts, {})
     del readers["m0"]
-    readers["new"] = Reader(None, frozenset(ids))
+    readers["new"] = SubscribedMember(None, frozenset(ids))
     durations = []
     for _ in range(3):
         start = perf_counter()

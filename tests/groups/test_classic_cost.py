@@ -8,7 +8,7 @@ import pytest
 from classic_driver import DELAY_MS, Driver
 
 from penstock.errors import ErrorCode
-from penstock.groups.classic.members import ClassicMembers, Member
+from penstock.groups.classic.members import ClassicGroupMember, ClassicMembers
 from penstock.groups.group import GroupState
 
 MEMBERS = 300
@@ -20,7 +20,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     walks: list[int] = []
     walk = ClassicMembers.__iter__
 
-    def counted(members: ClassicMembers) -> Iterator[Member]:
+    def counted(members: ClassicMembers) -> Iterator[ClassicGroupMember]:
         walks.append(len(members))
         return walk(members)
 

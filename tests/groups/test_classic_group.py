@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from classic_driver import DELAY_MS, REBALANCE_MS, SESSION_MS, Driver
@@ -230,7 +231,7 @@ def test_a_group_reads_the_topics_its_members_are_subscribed_to() -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"protocol_type": "connect"}])
-def test_a_group_whose_members_cannot_be_understood_may_read_anything(options: dict[str, str]) -> None:
+def test_a_group_whose_members_cannot_be_understood_may_read_anything(options: dict[str, Any]) -> None:
     group = Driver()
     [member] = group.stable(**options)
     assert group.group.reads("a")

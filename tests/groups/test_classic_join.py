@@ -15,7 +15,8 @@ def test_the_first_member_waits_for_the_initial_delay_and_leads() -> None:
     ticket = group.ask_join()
     group.advance(DELAY_MS - 1)
     assert group.waits(ticket)
-    assert group.state is GroupState.PREPARING_REBALANCE
+    before = group.state
+    assert before is GroupState.PREPARING_REBALANCE
     group.advance(1)
     result = group.joined(ticket)
     assert (result.error, result.generation, result.leader) == (ErrorCode.none, 1, result.member_id)
@@ -265,7 +266,8 @@ def test_after_its_first_generation_a_new_member_has_its_own_session_timeout() -
     group = Driver()
     group.stable()
     group.advance(SESSION_MS - 1)
-    assert group.state is GroupState.STABLE
+    before = group.state
+    assert before is GroupState.STABLE
     group.advance(1)
     assert group.state is GroupState.EMPTY
 
@@ -276,7 +278,8 @@ def test_a_rebalance_timeout_that_is_none_neither_hangs_nor_spins(rebalance_ms: 
     [member] = group.stable_static("i", rebalance_ms=rebalance_ms)
     group.take(group.group.prepare_rebalance(group.now_ms))
     group.advance(100)
-    assert group.state is GroupState.PREPARING_REBALANCE
+    before = group.state
+    assert before is GroupState.PREPARING_REBALANCE
     group.advance(SESSION_MS)
     assert group.state is GroupState.EMPTY
     assert member not in {described.member_id for described in group.group.describe().members}

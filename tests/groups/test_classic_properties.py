@@ -13,6 +13,8 @@ time, its members are exactly the living clients, and each has the assignment of
 5. Totals equal a recount; every member that the group could wait for has a deadline, and removed members
 have none.
 6. DescribeGroups shows what the members were told.
+7. After every step, a replay of the records restores the last recorded generation, which is the present
+state of a Stable or Empty group.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from itertools import count
 from typing import Any
 
 from classic_driver import settings as group_settings
+from group_log import GroupLog, check_totals
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -36,6 +39,7 @@ from hypothesis.stateful import (
     rule,
 )
 
+from penstock.cluster.image import ClusterImage
 from penstock.errors import BrokerError, ErrorCode
 from penstock.groups.classic.group import ClassicGroup
 from penstock.groups.group import (
@@ -104,7 +108,9 @@ class ClassicGroupMachine(RuleBasedStateMachine):
             group_max_size=MAX_SIZE,
             group_min_session_timeout_ms=1_000,
         )
-        self.group = self.made(None)
+        self.image = ClusterImage("")
+        self.log = GroupLog(self)
+        self.group = self.made()
         self.durable: ClassicGroupValue | None = None
         self.refuses_append = False
         self.all: list[Client] = []
@@ -124,10 +130,16 @@ class ClassicGroupMachine(RuleBasedStateMachine):
             self.advance(1_000)
         return multiple(*first)
 
-    def made(self, value: ClassicGroupValue | None) -> ClassicGroup:
-        if value is None:
-            return ClassicGroup("g", self.settings, lambda: self.now_ms)
-        return ClassicGroup.restore("g", value, self.settings, lambda: self.now_ms, self.now_ms)
+    def made(self) -> ClassicGroup:
+        """Return the group of a coordinator that starts now."""
+        restored = self.log.restart(self.now_ms)
+        if restored is None:
+            return ClassicGroup("g", self.settings, self.wall_ms)
+        assert isinstance(restored, ClassicGroup)
+        return restored
+
+    def wall_ms(self) -> int:
+        return self.now_ms
 
     @property
     def living(self) -> int:
@@ -298,7 +310,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
 
     def restart(self, farewell: Step) -> None:
         self.answered_generation = self.assigned_generation
-        self.group = self.made(self.durable)
+        self.group = self.made()
         for ticket, answer in farewell.answers:
             self.deliver(ticket, answer)
 
@@ -350,6 +362,8 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         for record in step.records:
             assert isinstance(record.value, ClassicGroupValue)
             self.durable = record.value
+        self.log.append(step.records)
+        self.log.check(self.group, self.now_ms)
         for ticket, answer in step.answers:
             self.deliver(ticket, answer)
 
@@ -416,11 +430,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
     def counts_are_true(self) -> None:
         members = self.group._members
         assert members.joining == sum(member.join_ticket is not None for member in members)
-        assert members._supporters == Counter(name for member in members for name, _ in member.protocols)
-        assert members.held_bytes == sum(member.described_bytes for member in members) + sum(
-            map(len, members._pending)
-        )
-        assert members._by_instance == {m.instance_id: m for m in members if m.instance_id is not None}
+        check_totals(members)
         assert not members._pending & set(members._by_id)
         assert members.size <= MAX_SIZE
 

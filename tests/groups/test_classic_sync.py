@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from classic_driver import DELAY_MS, REBALANCE_MS, SESSION_MS, Driver, Ticket
 
 from penstock.errors import ErrorCode
 from penstock.groups.group import GroupState
 
 
-def joined(group: Driver, members: int, **options: object) -> list[str]:
+def joined(group: Driver, members: int, **options: Any) -> list[str]:
     """Members that have joined and not synced; the first is the leader."""
-    tickets = [group.ask_join(**options) for _ in range(members)]  # type: ignore[arg-type]
+    tickets = [group.ask_join(**options) for _ in range(members)]
     group.advance(members * DELAY_MS)
     assert group.state is GroupState.COMPLETING_REBALANCE
     return [group.joined(ticket).member_id for ticket in tickets]

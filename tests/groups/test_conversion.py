@@ -30,12 +30,13 @@ def driver() -> Driver:
 
 def classic(driver: Driver, *assignments: dict[str, set[int]], **options: Any) -> list[str]:
     """A stable classic group with these members and assignments."""
-    driver.group = ClassicGroup("g", driver.settings, driver.wall_ms)
+    driver.groups.add_classic("g")
     member_ids = [f"c{number}" for number in range(len(assignments))]
     for member_id in member_ids:
         driver.ask_classic_join("", new_member_id=member_id, **options)
     for member_id in member_ids[:-1]:  # all rejoin for the newest member
         driver.ask_classic_join(member_id, **options)
+    assert isinstance(driver.group, ClassicGroup)
     saved = driver.group.saved()
     assert saved.leader is not None
     encoded = {

@@ -22,12 +22,13 @@ from penstock.config import BrokerConfig
 from penstock.errors import BrokerError, ErrorCode, StorageError
 from penstock.groups import coordinator
 from penstock.groups.consumer_protocol import Subscription, encode_subscription
-from penstock.groups.context import ShardState
 from penstock.groups.coordinator import GroupCoordinator
 from penstock.groups.group import ConsumerHeartbeat, JoinResult, LeavingMember, SyncRequest
 from penstock.groups.loading import Loading
 from penstock.groups.offsets import CommittedOffset, OffsetCommit
+from penstock.groups.records import Assignment, OffsetKey
 from penstock.groups.shard import GroupShard
+from penstock.groups.shard_state import ShardState
 from penstock.model import BrokerId, TopicPartition
 from penstock.observability.exposition import render, take_snapshot
 from penstock.observability.logs import Logger
@@ -38,6 +39,7 @@ from penstock.server.environment import real_environment
 from penstock.state_log import shards
 from penstock.state_log.partitioning import partition_of
 from support.eventually import eventually_async
+from support.group_commits import committing
 from support.harness import Harness, new_topic
 
 P0 = TopicPartition("orders", 0)
@@ -89,14 +91,17 @@ def reload(groups: GroupCoordinator, index: int) -> None:
     groups._shards.follow_leadership()
 
 
-def commit_of(harness: Harness, offset: int, member_id: str = "", generation: int = -1) -> OffsetCommit:
+def commit_of(
+    harness: Harness, offset: int, member_id: str = "", generation: int = -1, group: str = "g"
+) -> OffsetCommit:
     topic = harness.context.image.topic("orders")
     assert topic is not None
-    return OffsetCommit(member_id, None, generation, {P0: CommittedOffset(offset, -1, "", topic.id, 1)})
+    value = CommittedOffset(offset, -1, "", topic.id, 1)
+    return OffsetCommit(group, member_id, None, generation, {OffsetKey(group, "orders", 0): value})
 
 
 async def commit(harness: Harness, offset: int, group: str = "g") -> None:
-    await (await shard_of(harness, group)).commit(group, commit_of(harness, offset))
+    await committing(await shard_of(harness, group), commit_of(harness, offset, group=group))
 
 
 async def committed(harness: Harness, group: str = "g") -> int | None:
@@ -131,7 +136,7 @@ async def test_groups_and_offsets_survive_a_restart(tmp_path: Path) -> None:
         joined = await join_group(harness)
         await commit(harness, 5, "simple")
         mine = commit_of(harness, 7, joined.member_id, joined.generation)
-        await (await shard_of(harness)).commit("g", mine)
+        await committing(await shard_of(harness), mine)
         before = (await shard_of(harness)).describe("g")
     async with serving(tmp_path) as harness:
         shard = await shard_of(harness)
@@ -144,7 +149,7 @@ async def test_groups_and_offsets_survive_a_restart(tmp_path: Path) -> None:
 async def test_member_of_the_new_protocol_does_not_notice_a_restart(tmp_path: Path) -> None:
     def heartbeat(epoch: int) -> ConsumerHeartbeat:
         topics = frozenset({"orders"}) if epoch == 0 else None
-        owned = {} if epoch == 0 else None
+        owned: Assignment | None = {} if epoch == 0 else None
         return ConsumerHeartbeat("m1", epoch, None, None, "c", "/h", 10_000, topics, None, None, owned)
 
     async with serving(tmp_path) as harness:
@@ -329,7 +334,7 @@ async def test_sweep_comes_round(tmp_path: Path) -> None:
         shard = await shard_of(harness)
         await shard.join("g", join_request(requires_known_member_id=True, session_timeout_ms=6_000))
         assert "g" in shard.groups
-        await shard.commit("h", commit_of(harness, 5))
+        await committing(shard, commit_of(harness, 5, group="h"))
         await shard.delete_offsets("h", [P0])
         await eventually_async(lambda: "h" not in shard.groups)
         assert "g" in shard.groups
@@ -346,7 +351,7 @@ async def test_metrics_tell_states_members_commits_and_lag(tmp_path: Path) -> No
         await harness.append("orders", *[b"v"] * 10)
         joined = await join_group(harness)
         mine = commit_of(harness, 4, joined.member_id, joined.generation)
-        await (await shard_of(harness)).commit("g", mine)
+        await committing(await shard_of(harness), mine)
         await commit(harness, 4, "later by name")
         snapshot = take_snapshot(harness.context.metrics)
         assert snapshot.group_lags == [GroupLag("g", "orders", 0, 6)]

@@ -20,6 +20,7 @@ from penstock.groups.records import (
     ConsumerGroupValue,
     ConsumerMemberKey,
     GroupRecord,
+    Key,
     OffsetKey,
 )
 from penstock.records.batch import read_header
@@ -127,7 +128,7 @@ def test_group_without_a_record_of_its_own_is_there_for_its_offsets(run: Run) ->
 
 def test_tombstones_of_an_unknown_group_create_no_group(run: Run) -> None:
     async def scenario(bench: Bench) -> None:
-        gone = [ConsumerMemberKey("g", "m"), ConsumerGroupKey("g"), ClassicGroupKey("g")]
+        gone: list[Key] = [ConsumerMemberKey("g", "m"), ConsumerGroupKey("g"), ClassicGroupKey("g")]
         write(bench, *(encode_record(GroupRecord(key, None)) for key in gone))
         await load(bench)
         assert not bench.shard.groups

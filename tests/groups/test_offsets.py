@@ -6,6 +6,7 @@ from collections.abc import Callable
 from uuid import UUID
 
 import pytest
+from shard_bench import outside
 
 from penstock.cluster.image import ClusterImage, TopicImage
 from penstock.config import BrokerConfig
@@ -90,27 +91,27 @@ def test_deleted_topic_takes_its_offsets_with_it_and_a_new_one_keeps_its_own() -
 
 
 def test_pending_offset_is_invisible_but_keeps_the_group() -> None:
-    offsets = Offsets()
-    offsets.begin("g", [P0])
+    offsets, commit = Offsets(), outside(5)
+    offsets.begin(commit)
     assert offsets.has("g")
     assert offsets.fetch("g", None, image()) == {}
-    offsets.end("g", [P0])
+    offsets.end(commit)
     assert not offsets.has("g")
 
 
 def test_two_pending_commits_of_a_partition_end_one_by_one() -> None:
-    offsets = Offsets()
-    offsets.begin("g", [P0])
-    offsets.begin("g", [P0])
-    offsets.end("g", [P0])
+    offsets, first, second = Offsets(), outside(5), outside(5)
+    offsets.begin(first)
+    offsets.begin(second)
+    offsets.end(first)
     assert offsets.has("g")
-    offsets.end("g", [P0])
+    offsets.end(second)
     assert not offsets.has("g")
 
 
 def test_tombstones_of_a_group_cover_pending_offsets() -> None:
     offsets = committed()
-    offsets.begin("g", [P1])
+    offsets.begin(outside(5, P1))
     assert keys(offsets.tombstones("g")) == [OffsetKey("g", "orders", 0), OffsetKey("g", "orders", 1)]
 
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -18,6 +19,7 @@ from penstock.groups.offsets import OffsetCommit
 from penstock.groups.shard import GroupShard
 from penstock.model import TopicId, TopicPartition
 from penstock.replication.in_sync import InSync
+from support.group_commits import committing
 
 Scenario = Callable[[Bench], Awaitable[None]]
 Run = Callable[[Scenario], None]
@@ -154,8 +156,8 @@ def test_late_commit_times_out_and_is_visible_when_it_is_durable(run: Run) -> No
 
 def test_commit_from_outside_makes_a_group_and_one_of_a_member_does_not(run: Run) -> None:
     async def scenario(bench: Bench) -> None:
-        member = OffsetCommit("m1", None, 3, outside(5).offsets)
-        assert await refused(bench.shard.commit("g", member)) is ErrorCode.illegal_generation
+        member = OffsetCommit("g", "m1", None, 3, outside(5).offsets)
+        assert await refused(committing(bench.shard, member)) is ErrorCode.illegal_generation
         assert "g" not in bench.shard.groups
         await bench.flushed(bench.commit(5))
         assert bench.shard.groups["g"].state is GroupState.EMPTY
@@ -171,8 +173,8 @@ def test_commit_with_member_id_but_no_generation_is_from_outside(run: Run) -> No
     async def scenario(bench: Bench) -> None:
         assert bench.shard.fetch_offsets("g", "m1", -1, [P0]) == {}
         for offset in (5, 6):
-            mine = OffsetCommit("m1", None, -1, outside(offset).offsets)
-            await bench.flushed(bench.shard.commit("g", mine))
+            mine = OffsetCommit("g", "m1", None, -1, outside(offset).offsets)
+            await bench.flushed(committing(bench.shard, mine))
         assert committed(bench.shard) == {P0: 6}
 
     run(scenario)
@@ -195,10 +197,10 @@ def test_member_joins_commits_and_leaves(run: Run) -> None:
     async def scenario(bench: Bench) -> None:
         generation = await bench.join_group()
         assert bench.shard.heartbeat("g", "m1", None, generation) is ErrorCode.none
-        mine = OffsetCommit("m1", None, generation, outside(5).offsets)
-        await bench.flushed(bench.shard.commit("g", mine))
-        stale = OffsetCommit("m1", None, generation - 1, outside(6).offsets)
-        assert await refused(bench.shard.commit("g", stale)) is ErrorCode.illegal_generation
+        mine = OffsetCommit("g", "m1", None, generation, outside(5).offsets)
+        await bench.flushed(committing(bench.shard, mine))
+        stale = OffsetCommit("g", "m1", None, generation - 1, outside(6).offsets)
+        assert await refused(committing(bench.shard, stale)) is ErrorCode.illegal_generation
         left = await bench.flushed(bench.shard.leave("g", [LeavingMember("m1", None)]))
         assert left.errors == (ErrorCode.none,)
         assert bench.shard.describe("g").state is GroupState.EMPTY
@@ -223,14 +225,15 @@ def test_silent_member_is_removed_when_its_session_expires(run: Run) -> None:
 @pytest.mark.parametrize("field", ["member_id", "protocol_type", "client_id"])
 def test_name_longer_than_the_log_can_hold_is_refused(run: Run, field: str) -> None:
     async def scenario(bench: Bench) -> None:
-        request = replace(join_request(), **{field: "x" * 10_000})
+        change: dict[str, Any] = {field: "x" * 10_000}
+        request = replace(join_request(), **change)
         assert await refused(bench.shard.join("g", request)) is ErrorCode.invalid_request
 
     run(scenario)
 
 
 @pytest.mark.parametrize("change", [{"member_id": "stranger"}, {"session_timeout_ms": 1}])
-def test_refused_join_leaves_no_group_behind(run: Run, change: dict[str, object]) -> None:
+def test_refused_join_leaves_no_group_behind(run: Run, change: dict[str, Any]) -> None:
     async def scenario(bench: Bench) -> None:
         refusal = await bench.shard.join("g", join_request(**change))
         assert refusal.error is not ErrorCode.none
@@ -257,7 +260,8 @@ def test_empty_group_becomes_one_of_the_other_kind_and_keeps_its_offsets(run: Ru
         await bench.flushed(bench.shard.leave("g", [LeavingMember("m1", None)]))
         await bench.flushed(bench.commit(5))
         await bench.flushed(bench.shard.consumer_heartbeat("g", consumer_heartbeat(0)))
-        assert bench.shard.groups["g"].kind is GroupKind.CONSUMER
+        before = bench.shard.groups["g"].kind
+        assert before is GroupKind.CONSUMER
         await bench.flushed(bench.shard.consumer_heartbeat("g", consumer_heartbeat(-1)))
         await bench.join_group()
         assert bench.shard.groups["g"].kind is GroupKind.CLASSIC
@@ -408,9 +412,13 @@ def test_offsets_of_a_topic_that_is_read_are_not_deleted(run: Run) -> None:
         other = TopicPartition("payments", 0)
         bench.image = bench.image.with_topics([topic("payments", TopicId(UUID(int=2)))])
         commit = OffsetCommit(
-            "m1", None, generation, {**outside(5).offsets, **outside(6, other, TopicId(UUID(int=2))).offsets}
+            "g",
+            "m1",
+            None,
+            generation,
+            {**outside(5).offsets, **outside(6, other, TopicId(UUID(int=2))).offsets},
         )
-        await bench.flushed(bench.shard.commit("g", commit))
+        await bench.flushed(committing(bench.shard, commit))
         errors = await bench.flushed(bench.shard.delete_offsets("g", [P0, other]))
         assert errors == {P0: ErrorCode.group_subscribed_to_topic, other: ErrorCode.none}
         assert committed(bench.shard) == {P0: 5}

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -19,6 +20,7 @@ from penstock.groups.offsets import OffsetCommit, Offsets
 from penstock.groups.records import OffsetKey, OffsetValue
 from penstock.model import LeaderEpoch, ProducerEpoch, ProducerId, TopicPartition
 from penstock.records.control import Marker
+from support.group_commits import committing
 
 
 class Stage:
@@ -43,16 +45,15 @@ class Stage:
         connection: int = 1,
     ) -> asyncio.Future[None]:
         return self.bench.shard.transactional.commit(
-            group,
-            commit or outside(offset, partition),
+            commit or outside(offset, partition, group=group),
             ProducerId(producer_id),
             ProducerEpoch(epoch),
             connection,
             self.verify,
         )
 
-    async def commit(self, offset: int, **options: object) -> None:
-        await self.bench.flushed(self.send(offset, **options))  # type: ignore[arg-type]
+    async def commit(self, offset: int, **options: Any) -> None:
+        await self.bench.flushed(self.send(offset, **options))
 
     async def refusal(self, offset: int, **options: object) -> ErrorCode:
         with pytest.raises(BrokerError) as refused:
@@ -154,13 +155,13 @@ def test_a_member_of_an_older_generation_commits_no_offsets(tmp_path: Path) -> N
     async def scenario(stage: Stage) -> None:
         generation = await stage.bench.join_group()
         offsets = outside(7).offsets
-        await stage.commit(7, commit=OffsetCommit("m1", None, generation, offsets))
-        old = OffsetCommit("m1", None, generation - 1, offsets)
+        await stage.commit(7, commit=OffsetCommit("g", "m1", None, generation, offsets))
+        old = OffsetCommit("g", "m1", None, generation - 1, offsets)
         assert await stage.refusal(7, commit=old) is ErrorCode.illegal_generation
-        stranger = OffsetCommit("m2", None, generation, offsets)
+        stranger = OffsetCommit("g", "m2", None, generation, offsets)
         assert await stage.refusal(7, commit=stranger) is ErrorCode.unknown_member_id
-        nobody = OffsetCommit("m1", None, generation, offsets)
-        assert await stage.refusal(7, commit=nobody, group="other") is ErrorCode.illegal_generation
+        nobody = OffsetCommit("other", "m1", None, generation, outside(7, group="other").offsets)
+        assert await stage.refusal(7, commit=nobody) is ErrorCode.illegal_generation
 
     run(scenario, tmp_path)
 
@@ -185,8 +186,8 @@ def test_member_is_checked_after_the_verification(tmp_path: Path) -> None:
         async def verify() -> ErrorCode:
             return await answer
 
-        mine = OffsetCommit("m1", None, generation, outside(7).offsets)
-        sent = stage.bench.shard.transactional.commit("g", mine, ProducerId(1), ProducerEpoch(0), 1, verify)
+        mine = OffsetCommit("g", "m1", None, generation, outside(7).offsets)
+        sent = stage.bench.shard.transactional.commit(mine, ProducerId(1), ProducerEpoch(0), 1, verify)
         await turns()
         await stage.bench.flushed(stage.bench.shard.leave("g", [LeavingMember("m1", None)]))
         answer.set_result(ErrorCode.none)
@@ -297,7 +298,7 @@ def test_records_of_groups_are_not_overtaken(tmp_path: Path) -> None:
 
     async def scenario(stage: Stage) -> None:
         await stage.commit(1)
-        plain = stage.bench.shard.commit("g", outside(5))
+        plain = committing(stage.bench.shard, outside(5))
         stage.send(6)
         await stage.bench.threads.flush()
         await plain

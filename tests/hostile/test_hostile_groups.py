@@ -53,7 +53,7 @@ def join(client: raw.RawClient, group: str, member_id: str = "", **changed: Any)
     return client.call(raw.JOIN_GROUP, 3, **joining(group, member_id, **changed))
 
 
-def sync(client: raw.RawClient, group: str, member_id: str, generation: int, **assignments: bytes) -> Any:
+def sync(client: raw.RawClient, group: str, member_id: str, generation: int, /, **assignments: bytes) -> Any:
     given = [{"member_id": name, "assignment": content} for name, content in assignments.items()]
     return client.call(
         raw.SYNC_GROUP, 1, group_id=group, generation_id=generation, member_id=member_id, assignments=given
@@ -141,7 +141,7 @@ def test_absurd_rebalance_timeouts(watch: Watch, rebalance_ms: int) -> None:
 def test_describe_of_a_hundred_thousand_members(watch: Watch) -> None:
     asked = 100_000
     with watch.client(60) as client:
-        sender = send_all(client, raw.request(raw.JOIN_GROUP, 4, **joining("many", session_ms=500)) * asked)
+        sender = send_all(client, raw.request(raw.JOIN_GROUP, 4, **joining("many", session_ms=5_000)) * asked)
         codes = Counter(
             int(raw.decode_response(raw.JOIN_GROUP, 4, client.read_frame()).error_code) for _ in range(asked)
         )

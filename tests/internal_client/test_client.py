@@ -16,7 +16,7 @@ from penstock.wire.headers import RequestHeader
 from penstock.wire.messages import encode_response_frame
 
 LIST_REASSIGNMENTS = 46
-NONE_MOVES = {"throttle_time": 0, "error_code": 0, "error_message": None, "topics": []}
+NONE_MOVES: dict[str, object] = {"throttle_time": 0, "error_code": 0, "error_message": None, "topics": []}
 RESPONSE_SECONDS = 0.1
 
 

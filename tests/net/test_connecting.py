@@ -61,7 +61,12 @@ def test_broker_connection_notices_its_end(closes: str) -> None:
     async def body() -> None:
         accepted: list[Socket] = []
         network = TcpNetwork()
-        listener = await network.listen("127.0.0.1", 0, lambda new: accepted.append(new) or True)  # type: ignore[func-returns-value]
+
+        def accept(new: Socket) -> bool:
+            accepted.append(new)
+            return True
+
+        listener = await network.listen("127.0.0.1", 0, accept)
         client = await BrokerConnection.connect(network, "127.0.0.1", listener.port)
         waiting = [asyncio.ensure_future(client.until_lost()) for _ in range(2)]
         async with asyncio.timeout(10):

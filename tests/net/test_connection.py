@@ -27,7 +27,7 @@ class ScriptedSocket:
         self.room = 1 << 30
         self.readable: Callable[[], None] | None = None
         self.writable: Callable[[], None] | None = None
-        self.closed = False
+        self.sends, self.closed = 0, False
 
     def recv_into(self, buffer: memoryview) -> int:
         if not self.incoming:
@@ -45,6 +45,7 @@ class ScriptedSocket:
             raise BlockingIOError
         self.room -= len(data)
         self.sent += data
+        self.sends += 1
         return len(data)
 
     def sendfile(self, file: SliceFile, position: int, length: int) -> int:
@@ -92,14 +93,14 @@ class Server:
         self.clock = SteppingClock()
         self.connection = Connection(
             self.socket,
-            self._handle,
+            self.handle,
             lambda _, error: self.errors.append(error),
             limits=ConnectionLimits(1_000, max_in_flight, max_unsent),
             threads=ThreadPools(),
             traffic=Traffic(self.memory, self.clock),
         )
 
-    def _handle(self, request: memoryview) -> Answer:
+    def handle(self, request: memoryview) -> Answer:
         body = bytes(request)
         self.handled.append(body)
         answer = self.answers.get(body, [body])

@@ -110,7 +110,7 @@ def test_texts_of_processes_are_merged_with_worker_label() -> None:
         metrics.observe_request(0, seconds)
         metrics.produce_errors[ErrorCode.message_too_large] = 3
         texts[name] = render(take_snapshot(metrics))
-    merged = merge({**texts, "gone": b""})
+    merged = merge({**texts, "gone": b""}, "worker")
     samples = samples_of(merged)
     assert samples["penstock_request_seconds_sum", ("Produce", "0")] == pytest.approx(0.1)
     assert samples["penstock_request_seconds_sum", ("Produce", "1")] == pytest.approx(0.2)

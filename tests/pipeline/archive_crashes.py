@@ -16,6 +16,7 @@ from functools import wraps
 from typing import Any
 
 from archive_helpers import job, produce
+from deltalake import DeltaTable
 from in_process import InProcess
 
 from penstock.pipeline.archive import archiver, maintenance, table
@@ -29,7 +30,7 @@ STEPS: list[tuple[Any, str, int]] = [
     (archiver, "_write_range", 2),
     (Store, "make_durable", 1),
     (table.ArchiveTable, "commit", 1),
-    (table.DeltaTable, "create_write_transaction", 1),
+    (DeltaTable, "create_write_transaction", 1),
     (archiver, "note_archived", 1),
     (archiver, "truncate", 1),
     (maintenance, "_write_merged", 1),

@@ -76,7 +76,7 @@ def main() -> None:
             pid = os.fork()
             if pid == 0:
                 Dying.name, Dying.call, Dying.is_after = name, call, is_after
-                replay_writer.Producer = Dying
+                vars(replay_writer)["Producer"] = Dying
                 _run(bootstrap, source, target)
             _, status = os.waitpid(pid, 0)
             died = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL

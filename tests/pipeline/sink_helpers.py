@@ -90,7 +90,8 @@ def committed(bootstrap: str, topic: str) -> list[str]:
             each.partition: consumer.get_watermark_offsets(each, 30, cached=False)[1]
             for each in consumer.assignment()
         }
-        found, patience = [], EMPTY_POLLS
+        found: list[str] = []
+        patience = EMPTY_POLLS
         while patience:
             positions = {each.partition: each.offset for each in consumer.position(consumer.assignment())}
             if all(max(positions[number], 0) >= end for number, end in ends.items()):

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pyspark
@@ -74,7 +75,7 @@ def _try_out(bootstrap: str, place: Path, master: str) -> int:
     )
     for written in (RECORDS, 2 * RECORDS):
         eventually(
-            lambda written=written: _archived(place) == written,
+            partial(_has_archived, place, written),
             f"{written} records are archived",
             within_s=WAIT_SECONDS,
         )
@@ -105,6 +106,10 @@ def _try_out(bootstrap: str, place: Path, master: str) -> int:
 def _start(*arguments: str, is_read: bool = False) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "penstock.cli.main", "pipeline", *arguments]
     return subprocess.Popen(command, stdout=subprocess.PIPE if is_read else None, text=True)
+
+
+def _has_archived(place: Path, count: int) -> bool:
+    return _archived(place) == count
 
 
 def _archived(place: Path) -> int:

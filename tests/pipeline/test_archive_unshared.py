@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from in_process import InProcess, _Work
 from pyspark.sql import SparkSession
 
-from penstock.pipeline import delta_writer
+from penstock.clock import SystemClock
 from penstock.pipeline.archive.archiver import ArchiveJob, Archiver
 from penstock.pipeline.archive.maintenance import maintain
 from penstock.pipeline.archive.table import ArchiveTable, FilesMissing
@@ -165,13 +165,13 @@ def test_table_file_the_driver_does_not_see_replaces_nothing(
     place = tmp_path / "table"
     assert overwrite(spark.range(10).toDF("number"), store_at(str(place))) == 10
     before = set(place.glob("*.parquet"))
-    now_ms = delta_writer.SystemClock.now_ms
+    now_ms = SystemClock.now_ms
 
     def damaged(clock: Any) -> int:
         damage(min(set(place.glob("*.parquet")) - before))
         return now_ms(clock)
 
-    monkeypatch.setattr(delta_writer.SystemClock, "now_ms", damaged)
+    monkeypatch.setattr(SystemClock, "now_ms", damaged)
     with pytest.raises(TableRefused, match=f"do not share {place}"):
         overwrite(spark.range(10, 30).toDF("number"), store_at(str(place)))
     assert sorted(row["number"] for row in rows_of(place)) == list(range(10))

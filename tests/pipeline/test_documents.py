@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.cli import pipeline_session
 from penstock.cli.main import run
+from penstock.cli.pipeline.session import PipelineSession
 from penstock.testing.process import BrokerProcess
 from support.console_examples import Example, examples, programs
 
@@ -47,7 +47,7 @@ def test_documented_examples(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PENSTOCK_BOOTSTRAP", broker.bootstrap)
-    monkeypatch.setattr(pipeline_session.PipelineSession, "open", lambda self: spark)
+    monkeypatch.setattr(PipelineSession, "open", lambda self: spark)
     for example in examples(DOCUMENT):
         output = carry_out(example)
         assert example.matches(output), f"$ {example.command}\n{output}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from archive_helpers import START_MS, archive, delete_records, job, make, produce, read_topic
@@ -21,10 +22,10 @@ def bootstrap(penstock_session_broker: BrokerProcess) -> str:
     return penstock_session_broker.bootstrap
 
 
-def run(spark: SparkSession, bootstrap: str, source: dict[str, str], target: str, **settings: object) -> int:
+def run(spark: SparkSession, bootstrap: str, source: dict[str, str], target: str, **settings: Any) -> int:
     """Run a replay. Returns the number of records written."""
     options = parse({"bootstrap": bootstrap, **source})
-    *_, done = replay(ReplayJob(options, target, **settings), lambda: spark)  # type: ignore[arg-type]
+    *_, done = replay(ReplayJob(options, target, **settings), lambda: spark)
     return done.written
 
 

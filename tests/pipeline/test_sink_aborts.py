@@ -6,18 +6,20 @@ import itertools
 import json
 import os
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import pytest
 from deaths import Death, Killed
 from sink_helpers import Query, committed, new_topic
 
-from penstock.internal_client.transactions import Transactions
+from penstock.internal_client.routes import Routes
+from penstock.internal_client.transactions import TransactionCalls
 from penstock.pipeline.offsets import run
-from penstock.pipeline.sink import outcomes, stream_writer
+from penstock.pipeline.sink import stream_writer
 from penstock.pipeline.sink.decisions import DecisionLog, SinkDecision
-from penstock.pipeline.sink.held_transactions import claim, take_over
-from penstock.pipeline.sink.outcomes import BatchUndone, RowsLost
+from penstock.pipeline.sink.held_transactions import claim, commit, open_under, take_over
+from penstock.pipeline.sink.outcomes import BatchUndone, RowsLost, carry_out
 from penstock.pipeline.sink.stream_writer import Overtaken, TaskResult
 from penstock.testing.process import BrokerProcess
 
@@ -43,16 +45,19 @@ def query(bootstrap: str, topic: str, monkeypatch: pytest.MonkeyPatch) -> Query:
     return query
 
 
+async def _abort(transactional_id: str, routes: Routes) -> None:
+    await TransactionCalls(routes).abort(transactional_id)
+
+
 def operator_aborts(bootstrap: str, transactional_ids: Sequence[str]) -> None:
     """Abort as `penstock transaction abort` does."""
     for each in transactional_ids:
-        run(bootstrap, lambda routes, name=each: Transactions(routes).abort(name))  # type: ignore[misc]
+        run(bootstrap, partial(_abort, each))
 
 
 def decided(query: Query, patch: pytest.MonkeyPatch, commits: int = 0) -> list[TaskResult]:
     """Decide batch 1, and let the driver die after it has committed this many of the transactions."""
     messages = query.run(1, SECOND)
-    carry_out = stream_writer.carry_out
 
     def dying(bootstrap: str, decision: Any, left_open: Any) -> None:
         if commits:
@@ -160,7 +165,6 @@ def test_fenced_driver_cannot_undo_batch_of_its_successor(
 ) -> None:
     """The old driver continues after the new one has undone its decision and written the batch again."""
     messages = query.run(1, SECOND)
-    carry_out = stream_writer.carry_out
 
     def late(*arguments: Any) -> None:
         monkeypatch.setattr(stream_writer, "carry_out", carry_out)
@@ -183,11 +187,10 @@ def test_new_driver_sees_commit_of_old_driver_before_undoing(
     decided(query, monkeypatch)
     aborted, kept = query.open_ids
     operator_aborts(bootstrap, [aborted])
-    listed = stream_writer.open_under
 
     async def then_the_old_one_commits(routes: Any, prefix: str) -> Any:
-        found = await listed(routes, prefix)
-        await outcomes.commit(routes, [each for each in found if each.transactional_id == kept])
+        found = await open_under(routes, prefix)
+        await commit(routes, [each for each in found if each.transactional_id == kept])
         return found
 
     monkeypatch.setattr(stream_writer, "open_under", then_the_old_one_commits)

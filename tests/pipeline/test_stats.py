@@ -145,6 +145,7 @@ def test_terminal_chart_has_a_line_for_each_topic() -> None:
     ]
 
 
+@pytest.mark.usefixtures("starts_processes")  # matplotlib starts fc-list when it has no font cache
 def test_chart_is_a_png(tmp_path: Path) -> None:
     to_png(ROWS, str(tmp_path / "chart.png"))
     assert (tmp_path / "chart.png").read_bytes().startswith(b"\x89PNG")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -21,9 +22,9 @@ from penstock.records.compression import Codec
 from penstock.records.iteration import iterate
 
 
-def batch(**options: object) -> memoryview:
+def batch(**options: Any) -> memoryview:
     records = [NewRecord(b"k", b"v", 1_000 + i) for i in range(3)]
-    return memoryview(build_batch(records, **options))  # type: ignore[arg-type]
+    return memoryview(build_batch(records, **options))
 
 
 def test_header_fields_are_read_from_their_places() -> None:

@@ -23,6 +23,20 @@ def test_a_marker_is_read_as_it_was_built(commit: bool) -> None:
     assert read_marker(batch, header) == Marker(7, 3, commit, 12)
 
 
+@pytest.mark.parametrize(
+    "record",
+    [
+        NewRecord(b"\0\0\0\1", b"\0\0\0\0\0\x0c\0", 0),
+        NewRecord(b"\0\0\0\1", b"\0\0\0\0\0\x0c", 0, (("h", b"v"),)),
+    ],
+)
+def test_marker_of_another_layout_is_read(record: NewRecord) -> None:
+    batch = memoryview(
+        build_batch([record], producer_id=7, producer_epoch=3, control=True, transactional=True)
+    )
+    assert read_marker(batch, read_header(batch)) == Marker(7, 3, True, 12)
+
+
 @pytest.mark.parametrize("commit", [True, False])
 def test_other_clients_read_our_markers(commit: bool) -> None:
     batch = DefaultRecordBatch(bytearray(build_marker(7, 3, commit, 12, 1_000)))

@@ -12,15 +12,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
 
 from penstock.clock import SystemClock
 from penstock.cluster.eligible import with_members
 from penstock.cluster.image import ClusterImage, ImageChange, PartitionState, RegisteredBroker, TopicImage
-from penstock.config import BrokerConfig
+from penstock.config import Address, BrokerConfig, Listener, SecurityProtocol
 from penstock.model import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
 from penstock.net.network import TcpNetwork
+from penstock.net.tls_socket import HandshakeTurns
 from penstock.observability.alarms import Alarms
 from penstock.observability.logs import Logger
 from penstock.observability.metrics import BrokerMetrics
@@ -35,10 +37,12 @@ from penstock.server.acceptor import Acceptor
 from penstock.server.connection_numbers import ConnectionNumbers
 from penstock.server.context import BrokerContext
 from penstock.server.dispatch import Dispatcher
+from penstock.server.door import Door
 from penstock.server.fetch_sessions import FetchSessions
 from penstock.server.handlers import all_apis
 from penstock.server.long_polls import LongPolls
 from penstock.server.security import AllowAll
+from penstock.server.share_sessions import ShareSessions
 from penstock.storage.disk import RealDisk
 from penstock.storage.log_manager import LogManager
 from penstock.threads import ThreadPools
@@ -89,10 +93,10 @@ class Node:
         apis = all_apis()
         metrics = BrokerMetrics({api.key: api_name(api.key) for api in apis}, 10)
         self.alarms = Alarms(clock, self.log, metrics)
-        context = ReplicationContext(
+        replication = ReplicationContext(
             self.id, self.logs, self.flusher, self.threads, clock, network, random, self.log, self.alarms
         )
-        self.replicas = ReplicaManager(context, self.config)
+        self.replicas = ReplicaManager(replication, self.config)
         self.metadata = Metadata(self.cluster.image)
         context = BrokerContext(
             node_id=self.id,
@@ -107,6 +111,7 @@ class Node:
             replicas=self.replicas,
             groups=cast(Any, None),
             transactions=cast(Any, None),
+            share=cast(Any, SimpleNamespace(sessions=ShareSessions(cast(Any, None)))),
             verifier=cast(Any, None),
             marker_writer=cast(Any, None),
             hanging_transactions=cast(Any, None),
@@ -120,7 +125,8 @@ class Node:
             random=random,
         )
         self.acceptor = Acceptor(context, Dispatcher(context, apis), self.log)
-        self.port = await self.acceptor.listen(network, "127.0.0.1", 0)
+        listener = Listener("PLAINTEXT", SecurityProtocol.PLAINTEXT, Address("127.0.0.1", 0))
+        self.port = await self.acceptor.listen(network, Door(listener, context, self.log, HandshakeTurns()))
         self.acceptor.open()
         self.writer = InSyncWriter(self.replicas, self.cluster, clock, self.log)
 

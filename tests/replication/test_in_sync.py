@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.config import Durability
-from penstock.model import BrokerEpoch, BrokerId, LeaderEpoch, Offset
+from penstock.model import NO_LEADER_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch, Offset
 from penstock.replication.in_sync import InSync, InSyncChange
 from penstock.replication.partition import ReplicatedPartition
 
@@ -48,14 +49,14 @@ def propose(
     log_end: int = 10,
     flushed: int = 10,
     now_ms: int = 1,
-    **options: object,
+    **options: Any,
 ) -> InSyncChange | None:
     return leader.propose(
         Offset(high_watermark),
         Offset(log_end),
         Offset(flushed),
-        options.get("durability", Durability.AUTO),  # type: ignore[arg-type]
-        options.get("alive", ALIVE),  # type: ignore[arg-type]
+        options.get("durability", Durability.AUTO),
+        options.get("alive", ALIVE),
         LAG_MS,
         now_ms,
     )
@@ -234,7 +235,7 @@ def test_leader_flushes_before_the_last_follower_leaves() -> None:
     leader.set_leaving(frozenset({B}))
     change = propose(leader, high_watermark=10, flushed=4)
     assert change is not None
-    assert (change.members, change.flush_to) == ({A}, 10)
+    assert (change.members, change.flush_to) == (frozenset({A}), 10)
 
 
 def test_members_on_one_machine_count_by_their_flushed_offset() -> None:
@@ -263,6 +264,7 @@ class Offsets:
     log_end_offset: Offset = START
     flushed_offset: Offset = START
     high_watermark: Offset = START
+    committed_epoch: LeaderEpoch = NO_LEADER_EPOCH
 
 
 @dataclass

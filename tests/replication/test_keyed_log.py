@@ -8,15 +8,19 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
+import pytest
+
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import LeaderEpoch, Offset, TopicId, TopicPartition
 from penstock.records.batch import read_header
 from penstock.records.building import NewRecord, build_batch
+from penstock.replication import keyed_log
+from penstock.replication.held_appends import HeldAppend, HeldAppends
 from penstock.replication.keyed_log import KeyedLog, Outcome
 from penstock.storage.disk import RealDisk
 from penstock.storage.file_cache import FileCache
 from penstock.storage.keys.lookup import KeyQuery, KeyRecords
-from penstock.storage.log import Log
+from penstock.storage.log import AppendInfo, Log
 from penstock.storage.log_config import LogConfig
 from penstock.storage.log_state import StorageContext
 from penstock.threads import Pool
@@ -137,3 +141,89 @@ async def test_abandoned_lookup_is_not_called_back(tmp_path: Path) -> None:
     bench.append(b"ann")
     await bench.threads.finish()
     assert called == []
+
+
+# --- back-pressure
+
+
+class Producer:
+    """Appends as the admission of a replica makes them."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.appended: list[bytes] = []
+        self.results: list[object] = []
+        self._bench = bench
+        self.held = HeldAppends(bench.log, bench.threads, self._append)
+        self.held.keyed = bench.keyed
+
+    def produce(self, *keys: bytes) -> None:
+        batch = memoryview(build_batch([NewRecord(key, b"value", NOW_MS) for key in keys]))
+        append = HeldAppend(batch, read_header(batch), NOW_MS, self.results.append)
+        if self.held.must_hold:
+            self.held.hold(append)
+        else:
+            self.results.append(self._append(append))
+
+    def _append(self, held: HeldAppend) -> AppendInfo:
+        return self._bench.log.append(held.batch, held.header, LeaderEpoch(1), held.now_ms)
+
+
+async def test_producer_waits_while_the_index_is_far_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keyed_log, "MAX_LAG_RECORDS", 4)
+    bench = Bench(tmp_path)
+    producer = Producer(bench)
+    for _ in range(5):
+        producer.produce(b"k")
+    assert len(producer.results) == 5
+    assert len(bench.threads.jobs) == 1, "the index starts to catch up before a producer has to wait"
+    for _ in range(3):
+        producer.produce(b"k")
+    assert (len(producer.results), bench.log.log_end_offset) == (5, 5)
+    await bench.threads.finish()
+    offsets = [each.base_offset for each in producer.results if isinstance(each, AppendInfo)]
+    assert offsets == list(range(8)), "held batches are appended in order"
+
+
+async def test_producer_does_not_wait_for_records_before_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keyed_log, "MAX_LAG_RECORDS", 4)
+    bench = Bench(tmp_path)
+    bench.append(*[b"k"] * 100)
+    bench.keyed = KeyedLog(bench.log, bench.threads)
+    producer = Producer(bench)
+    producer.produce(b"k")
+    assert len(producer.results) == 1
+
+
+async def test_producer_goes_on_when_the_index_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keyed_log, "MAX_LAG_RECORDS", 4)
+    bench = Bench(tmp_path)
+    producer = Producer(bench)
+    producer.produce(*[b"k"] * 10)
+    producer.produce(b"k")
+    assert len(producer.results) == 1
+    [(job, _)] = bench.threads.jobs
+    bench.threads.jobs.clear()
+    job.set_exception(OSError("the disk cannot be read"))
+    await asyncio.sleep(0)
+    assert len(producer.results) == 2
+
+
+async def test_refused_batch_is_not_appended_when_the_index_has_caught_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keyed_log, "MAX_LAG_RECORDS", 4)
+    bench = Bench(tmp_path)
+    producer = Producer(bench)
+    producer.produce(*[b"k"] * 10)
+    producer.produce(b"k")
+    refusal = BrokerError(ErrorCode.not_leader_or_follower)
+    producer.held.give_up(refusal)
+    await bench.threads.finish()
+    assert producer.results[1:] == [refusal]
+    assert bench.log.log_end_offset == 10

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.config import Durability
-from penstock.model import BrokerEpoch, BrokerId, LeaderEpoch, Offset
+from penstock.model import NO_LEADER_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch, Offset
 from penstock.replication.in_sync import InSync
 from penstock.replication.partition import ReplicatedPartition
 
@@ -21,13 +21,16 @@ class Log:
     log_end_offset: Offset = START
     flushed_offset: Offset = START
     high_watermark: Offset = START
+    committed_epoch: LeaderEpoch = NO_LEADER_EPOCH
 
 
 class Replica:
     """Offsets of a log and the role of its replica."""
 
-    def __init__(self, durability: Durability, *offsets: int) -> None:
-        self.log = Log(*map(Offset, offsets))
+    def __init__(
+        self, durability: Durability, log_end: int = 0, flushed: int = 0, high_watermark: int = 0
+    ) -> None:
+        self.log = Log(Offset(log_end), Offset(flushed), Offset(high_watermark))
         self.partition = ReplicatedPartition(durability, self.log)
 
     def append(self, log_end: int) -> bool:

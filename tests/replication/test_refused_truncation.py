@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from replication_cluster import TOPIC, Cluster
@@ -11,11 +12,13 @@ from test_replication import run
 
 from penstock.cluster.image import NO_LEADER
 from penstock.config import Durability
-from penstock.model import BrokerId, LeaderEpoch, Offset, TopicPartition
+from penstock.model import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset, TopicPartition
 from penstock.observability.alarms import AlarmKind
 from penstock.replication import fetcher
 from penstock.replication.replica import Replica
 from penstock.replication.truncation import gives_up_committed
+from penstock.storage import recovery_result
+from penstock.storage.log_state import LogState
 from support.eventually import eventually_async
 
 NAME = TopicPartition(TOPIC, 0)
@@ -92,6 +95,50 @@ def test_restarted_follower_refuses_by_the_high_watermark_it_has_kept(tmp_path: 
         assert cluster.nodes[BrokerId(1)].replica().log.log_end_offset == 3
 
     run(Cluster(tmp_path), scenario)
+
+
+async def keep_committed_records_after_an_unclean_election(cluster: Cluster) -> None:
+    """No record tells of the epoch of the unclean election; the followers have agreed with its leader since."""
+    for value in VALUES:
+        await cluster.produce(value)
+    await cluster.same()
+    node = cluster.nodes[BrokerId(1)]
+    await eventually_async(lambda: node.replica().log.high_watermark == 3, "records are committed")
+    node.replicas.changed.clear()
+    epoch = LeaderEpoch(cluster.state().leader_epoch + 1)
+    cluster.record(0, leader=BrokerId(2), leader_epoch=epoch, unclean_epoch=epoch)
+    await eventually_async(lambda: node.replica().log.committed_epoch == epoch, "it follows")
+    assert node.replica() in node.replicas.changed, "the next checkpoint has the epoch"
+    await cluster.remove(2)
+    await cluster.remove(3)
+    shutil.rmtree(cluster.directory / "3")
+    cluster.record(0, leader=NO_LEADER, leader_epoch=LeaderEpoch(epoch + 1), isr=(BrokerId(3),))
+    await cluster.settled()
+    await cluster.remove(1)
+    await cluster.add(1)
+    await cluster.add(3)
+    await cluster.elect(3)
+    cluster.append(b"other")
+    log = cluster.nodes[BrokerId(1)].replica().log
+    await eventually_async(lambda: refused(cluster, 1) or log.log_end_offset < 3, "it has decided")
+    assert log.log_end_offset == 3, "committed records are kept"
+
+
+def test_restarted_follower_refuses_after_an_unclean_election_without_records(tmp_path: Path) -> None:
+    run(Cluster(tmp_path), keep_committed_records_after_an_unclean_election)
+
+
+def test_restart_that_forgets_the_epoch_of_the_high_watermark_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the restart, the epoch is the one of the last committed record."""
+
+    def state_without_epoch(*arguments: Any, **fields: Any) -> LogState:
+        return LogState(*arguments, **fields | {"committed_epoch": NO_LEADER_EPOCH})
+
+    monkeypatch.setattr(recovery_result, "LogState", state_without_epoch)
+    with pytest.raises(AssertionError, match="committed records are kept"):
+        run(Cluster(tmp_path), keep_committed_records_after_an_unclean_election)
 
 
 def test_recorded_unclean_election_lets_followers_truncate(

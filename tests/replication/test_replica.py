@@ -4,7 +4,7 @@ import asyncio
 import errno
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 import pytest
@@ -19,11 +19,11 @@ from penstock.records.control import Marker
 from penstock.replication.admission import ACKS_ALL, ACKS_LEADER
 from penstock.replication.flusher import Flusher
 from penstock.replication.in_sync import InSync
+from penstock.replication.projected_log import ScanSlots
 from penstock.replication.refused_batches import RefusedBatches
 from penstock.replication.replica import Replica, ReplicaContext
-from penstock.storage.disk import RealDisk
+from penstock.storage.disk import SYNC_ALL_ABOVE, RealDisk
 from penstock.storage.file_cache import FileCache
-from penstock.storage.jobs import SYNC_ALL_ABOVE
 from penstock.storage.log import AppendInfo, Log
 from penstock.storage.log_config import LogConfig
 from penstock.storage.log_state import StorageContext
@@ -81,21 +81,22 @@ class FailingDisk(RealDisk):
 
 
 class Bench:
-    def __init__(self, directory: Path, durability: Durability = Durability.AUTO, **settings: object) -> None:
+    def __init__(self, directory: Path, durability: Durability = Durability.AUTO, **settings: Any) -> None:
         self.disk = FailingDisk(str(directory))
         self.threads = ManualThreads()
         self.rounds: list[float] = []
         self.flusher = Flusher(self.disk, self.threads, SystemClock(), self.rounds.append)
         self._context = StorageContext(self.disk, FileCache(self.disk, 100))
         self._durability = durability
-        self._config = LogConfig(**settings)  # type: ignore[arg-type]
+        self._config = LogConfig(**settings)
         self.changed: dict[Replica, None] = {}
         self.refused = RefusedBatches(SystemClock())
 
     def replica(self, index: int = 0) -> Replica:
         name = TopicPartition("orders", index)
         log = Log.create(self._context, f"logs/orders-{index}", name, ID, self._config)
-        context = ReplicaContext(self.flusher, self.threads, self.refused, self.changed, lambda: None)
+        slots = ScanSlots(self.threads, SystemClock())
+        context = ReplicaContext(self.flusher, self.threads, self.refused, self.changed, lambda: None, slots)
         replica = Replica(log, self._durability, context)
         replica.become_leader(
             LeaderEpoch(1), InSync(ME, (ME,), frozenset((ME,)), 0, log.log_end_offset, {}, NOW_MS)
@@ -117,7 +118,8 @@ def append(replica: Replica, *keys: bytes | None) -> AppendInfo:
 
 
 async def test_an_append_is_committed_when_its_flush_is_done(tmp_path: Path) -> None:
-    bench, outcomes = Bench(tmp_path), []
+    bench = Bench(tmp_path)
+    outcomes: list[Any] = []
     replica = bench.replica()
     assert not replica.when_committed(append(replica), outcomes.append)
     await bench.threads.settle()
@@ -127,7 +129,8 @@ async def test_an_append_is_committed_when_its_flush_is_done(tmp_path: Path) -> 
 
 
 async def test_appends_during_a_flush_share_the_next_one(tmp_path: Path) -> None:
-    bench, outcomes = Bench(tmp_path), []
+    bench = Bench(tmp_path)
+    outcomes: list[Any] = []
     replica = bench.replica()
     append(replica)
     await bench.threads.settle()
@@ -154,7 +157,8 @@ async def test_many_dirty_logs_share_one_sync_of_the_disk(tmp_path: Path) -> Non
 async def test_failed_sync_commits_no_record_and_fails_every_log_of_the_round(
     tmp_path: Path,
 ) -> None:
-    bench, outcomes = Bench(tmp_path), []
+    bench = Bench(tmp_path)
+    outcomes: list[Any] = []
     replicas = [bench.replica(index) for index in range(SYNC_ALL_ABOVE + 1)]
     for replica in replicas:
         replica.when_committed(append(replica), outcomes.append)
@@ -169,16 +173,21 @@ async def test_failed_sync_commits_no_record_and_fails_every_log_of_the_round(
             append(replica)
 
 
+def never_called(error: BrokerError | None) -> None:
+    pytest.fail(f"called back with {error}")
+
+
 async def test_page_cache_durability_waits_for_nothing(tmp_path: Path) -> None:
     bench = Bench(tmp_path, Durability.OS)
     replica = bench.replica()
-    assert replica.when_committed(append(replica), pytest.fail)
+    assert replica.when_committed(append(replica), never_called)
     await bench.threads.settle()
     assert bench.threads.waiting == 0
 
 
 async def test_a_retry_waits_for_its_original_to_be_committed(tmp_path: Path) -> None:
-    bench, outcomes = Bench(tmp_path), []
+    bench = Bench(tmp_path)
+    outcomes: list[Any] = []
     replica = bench.replica()
     replica.append_as_leader(*batch(None, producer_id=9, sequence=0), NOW_MS)
     retried = replica.append_as_leader(*batch(None, producer_id=9, sequence=0), NOW_MS)
@@ -195,7 +204,8 @@ def compacted(directory: Path) -> Bench:
 
 async def test_a_held_batch_is_not_overtaken(tmp_path: Path) -> None:
     """A producer's second batch must not be appended before its first, whose records are still being checked."""
-    bench, outcomes = compacted(tmp_path), []
+    bench = compacted(tmp_path)
+    outcomes: list[Any] = []
     replica = bench.replica()
     assert replica.append(batch(b"a", producer_id=9, sequence=0)[0], NOW_MS, outcomes.append) is None
     replica.append(batch(b"b", producer_id=9, sequence=1)[0], NOW_MS, outcomes.append)
@@ -207,7 +217,8 @@ async def test_a_held_batch_is_not_overtaken(tmp_path: Path) -> None:
 
 
 async def test_a_batch_with_bad_records_is_refused_and_the_next_goes_on(tmp_path: Path) -> None:
-    bench, outcomes = compacted(tmp_path), []
+    bench = compacted(tmp_path)
+    outcomes: list[Any] = []
     replica = bench.replica()
     replica.append(batch(None)[0], NOW_MS, outcomes.append)
     replica.append(batch(b"key")[0], NOW_MS, outcomes.append)
@@ -219,7 +230,8 @@ async def test_a_batch_with_bad_records_is_refused_and_the_next_goes_on(tmp_path
 
 @pytest.mark.parametrize("acks", [ACKS_ALL, ACKS_LEADER])
 async def test_min_insync_replicas_applies_when_a_held_batch_is_appended(tmp_path: Path, acks: int) -> None:
-    bench, outcomes = compacted(tmp_path), []
+    bench = compacted(tmp_path)
+    outcomes: list[Any] = []
     replica = bench.replica()
     assert replica.append(batch(b"a")[0], NOW_MS, outcomes.append, acks=acks) is None
     replica.min_insync_replicas = 2
@@ -232,7 +244,9 @@ async def test_min_insync_replicas_applies_when_a_held_batch_is_appended(tmp_pat
 
 
 async def test_waiting_requests_fail_when_the_partition_is_removed(tmp_path: Path) -> None:
-    bench, outcomes, woken = Bench(tmp_path), [], []
+    bench = Bench(tmp_path)
+    outcomes: list[Any] = []
+    woken: list[bool] = []
     replica = bench.replica()
     replica.when_committed(append(replica), outcomes.append)
     replica.data_waiters.add(lambda: woken.append(True))
@@ -258,7 +272,8 @@ def test_clients_with_another_leader_epoch_are_refused(
 
 
 async def test_held_batch_is_not_appended_after_the_log_closed(tmp_path: Path) -> None:
-    bench, outcomes = compacted(tmp_path), []
+    bench = compacted(tmp_path)
+    outcomes: list[Any] = []
     replica = bench.replica()
     replica.append(batch(b"a")[0], NOW_MS, outcomes.append)
     replica.append(batch(b"b")[0], NOW_MS, outcomes.append)
@@ -273,7 +288,9 @@ async def test_held_batch_is_not_appended_after_the_log_closed(tmp_path: Path) -
 async def test_check_that_raises_delays_no_other_append(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench, outcomes, problems = compacted(tmp_path), [], []
+    bench = compacted(tmp_path)
+    outcomes: list[Any] = []
+    problems: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context["exception"]))
     replica = bench.replica()
 
@@ -294,7 +311,8 @@ async def test_check_that_raises_delays_no_other_append(
 async def test_flush_waiters_fail_when_a_write_fails_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench, outcomes = Bench(tmp_path), []
+    bench = Bench(tmp_path)
+    outcomes: list[Any] = []
     replica = bench.replica()
     replica.when_committed(append(replica), outcomes.append)
 
@@ -356,7 +374,8 @@ async def test_marker_that_is_in_the_log_still_refuses_held_batches(tmp_path: Pa
 
 async def test_flush_waiter_of_truncated_records_waits_for_the_remaining_ones(tmp_path: Path) -> None:
     """A follower without a callback would never fetch again."""
-    bench, outcomes = Bench(tmp_path), []
+    bench = Bench(tmp_path)
+    outcomes: list[Any] = []
     replica = bench.replica()
     for _ in range(3):
         append(replica)

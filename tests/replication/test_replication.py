@@ -91,7 +91,7 @@ def test_waiting_requests_fail_when_the_broker_stops_leading(tmp_path: Path) -> 
 
 
 def test_old_leader_commits_no_record_and_is_truncated(tmp_path: Path) -> None:
-    """The old leader has stale metadata and goes on taking writes; its followers follow another broker."""
+    """The old leader has stale metadata and still accepts writes; its followers follow another broker."""
 
     async def scenario(cluster: Cluster) -> None:
         await cluster.produce(b"committed")
@@ -274,8 +274,9 @@ def test_follower_behind_the_log_start_restarts_at_it(tmp_path: Path) -> None:
         await cluster.remove(3)
         for turn in range(1, 5):
             await cluster.produce(b"%d" % turn)
-        for node in cluster.nodes.values():
-            await eventually_async(lambda node=node: node.replica().log.high_watermark == 5)
+        await eventually_async(
+            lambda: all(node.replica().log.high_watermark == 5 for node in cluster.nodes.values())
+        )
         cluster.leader().log.advance_log_start(cluster.leader().log.log_end_offset)
         await cluster.add(3)
         await eventually_async(lambda: cluster.nodes[BrokerId(3)].replica().log.log_start_offset == 5)
@@ -312,6 +313,29 @@ def test_in_sync_set_under_min_isr_is_noticed_before_and_after_an_append(tmp_pat
         assert await waiting is None
 
     run(Cluster(tmp_path, topic_settings={"min.insync.replicas": "2"}), scenario)
+
+
+def test_single_replica_is_known_while_a_reassignment_adds_replicas(tmp_path: Path) -> None:
+    """On a single replica acks=1 waits until the record can be read."""
+
+    async def scenario(cluster: Cluster) -> None:
+        one, two = BrokerId(1), BrokerId(2)
+        await cluster.elect(1, isr=[1])
+        cluster.record(0, replicas=(one,), isr=(one,))
+        await cluster.settled()
+        assert cluster.leader().is_only_replica
+        cluster.record(0, replicas=(one, two), adding_replicas=(two,), target_replicas=(two,))
+        await cluster.settled()
+        assert cluster.leader().is_only_replica
+        await eventually_async(lambda: two in cluster.state().isr, "the added replica is in sync")
+        assert cluster.leader().is_only_replica
+        await cluster.elect(2)
+        assert cluster.leader().is_only_replica
+        cluster.record(0, adding_replicas=(), target_replicas=())
+        await cluster.settled()
+        assert not cluster.leader().is_only_replica, "it has two replicas for good"
+
+    run(Cluster(tmp_path), scenario)
 
 
 def test_topic_deleted_during_replication_leaves_no_files(tmp_path: Path) -> None:

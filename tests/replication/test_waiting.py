@@ -1,14 +1,21 @@
 from __future__ import annotations
 
+from functools import partial
+
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import Offset
 from penstock.replication.waiting import CommitWaiters, DataWaiters
 
 
 def test_commit_waiters_are_called_in_order_up_to_the_high_watermark() -> None:
-    waiters, called = CommitWaiters(), []
+    waiters = CommitWaiters()
+    called: list[tuple[int, BrokerError | None]] = []
+
+    def note(offset: int, error: BrokerError | None) -> None:
+        called.append((offset, error))
+
     for offset in (2, 4, 6):
-        waiters.add(Offset(offset), lambda error, offset=offset: called.append((offset, error)))
+        waiters.add(Offset(offset), partial(note, offset))
     waiters.committed(Offset(4))
     assert called == [(2, None), (4, None)]
     assert len(waiters) == 1
@@ -25,7 +32,8 @@ def test_retried_batch_is_called_back_with_later_offsets_before_it() -> None:
 
 
 def test_fail_calls_each_waiter_once() -> None:
-    waiters, called = CommitWaiters(), []
+    waiters = CommitWaiters()
+    called: list[BrokerError | None] = []
     error = BrokerError(ErrorCode.kafka_storage_error)
     waiters.add(Offset(1), called.append)
     waiters.fail(error)

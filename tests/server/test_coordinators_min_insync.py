@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -62,8 +63,9 @@ def is_committed(broker: Harness, topic: str) -> bool:
     return all(replica.log.high_watermark == replica.log.log_end_offset for replica in replicas)
 
 
-def in_sync(broker: Harness, topic: str) -> set[int]:
-    return {len(state.isr) for state in broker.context.image.topics[topic].partitions}
+def has_in_sync(broker: Harness, topic: str, count: int) -> bool:
+    """True when each partition of the topic has this many in-sync replicas."""
+    return {len(state.isr) for state in broker.context.image.topics[topic].partitions} == {count}
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -75,15 +77,16 @@ def test_offsets_and_transactions_wait_for_replicas_and_then_go_on(tmp_path: Pat
         await cluster.write(producer, b"value")
         left = producer.broker
         [number] = [key for key, broker in cluster.at.items() if broker is left]
-        assert producer.group_coordinator is not None
-        assert await settled(lambda: commit_offset(producer.group_coordinator, 5)) is ErrorCode.none
+        coordinator = producer.group_coordinator
+        assert coordinator is not None
+        assert await settled(partial(commit_offset, coordinator, 5)) is ErrorCode.none
         for topic in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC):
-            await eventually_async(lambda topic=topic: is_committed(left, topic))
+            await eventually_async(partial(is_committed, left, topic))
         gone = [other for other in (1, 2, 3) if other != number]
         for other in gone:
             await cluster.brokers.stop(other)
         for topic in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC, ORDERS):
-            await eventually_async(lambda topic=topic: in_sync(left, topic) == {1})
+            await eventually_async(partial(has_in_sync, left, topic, 1))
 
         assert await settled(lambda: commit_offset(left, 6)) is ErrorCode.coordinator_not_available
         assert await settled(lambda: producer.end(commit=True)) is ErrorCode.coordinator_not_available
@@ -97,7 +100,7 @@ def test_offsets_and_transactions_wait_for_replicas_and_then_go_on(tmp_path: Pat
         for other in gone:
             cluster.at[other] = await cluster.brokers.start(other)
         for topic in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC, ORDERS):
-            await eventually_async(lambda topic=topic: in_sync(left, topic) == {3})
+            await eventually_async(partial(has_in_sync, left, topic, 3))
         for ask in (lambda: commit_offset(left, 6), lambda: producer.end(commit=True)):
             async with asyncio.timeout(20):
                 while (code := await settled(ask)) is ErrorCode.coordinator_not_available:
@@ -132,7 +135,7 @@ def test_coordinator_elected_under_min_isr_waits_for_its_uncommitted_records(
         gone = [next(other for other in (1, 2, 3) if other not in (number, coordinator)), coordinator]
         for other in gone:
             await cluster.brokers.stop(other)
-        await eventually_async(lambda: in_sync(left, OFFSETS_TOPIC) == {1})
+        await eventually_async(lambda: has_in_sync(left, OFFSETS_TOPIC, 1))
 
         assert await settled(lambda: commit_offset(left, 6)) is ErrorCode.coordinator_not_available
         groups = left.context.groups

@@ -23,8 +23,7 @@ def test_eligible_leader_takes_over_from_the_last_in_sync_replica(tmp_path: Path
     async def scenario(brokers: Brokers) -> None:
         at = dict(enumerate(await started(brokers, 3), start=1))
         await create(at[1], [1, 2, 3], min_insync_replicas="2")
-        for number in (1, 2, 3):
-            await eventually_async(lambda number=number: ORDERS in at[number].context.image.topics)
+        await eventually_async(lambda: all(ORDERS in harness.context.image.topics for harness in at.values()))
         for offset in range(5):
             (result,) = await produce(at[1], topic(ORDERS, batch()), acks=ALL)
             assert (result.error_code, result.base_offset) == (0, offset)

@@ -18,8 +18,9 @@ def test_broker_with_a_failed_log_leaves_and_rejoins_with_all_records(tmp_path: 
     async def scenario(brokers: Brokers) -> None:
         first, second, _ = await started(brokers, 3)
         await create(first, [leader, 3 - leader, 3])
-        for harness in (first, second):
-            await eventually_async(lambda harness=harness: (ORDERS, 0) in harness.context.replicas._replicas)
+        await eventually_async(
+            lambda: all((ORDERS, 0) in each.context.replicas._replicas for each in (first, second))
+        )
         leading = first if leader == 1 else second
         await eventually_async(lambda: leading.context.replicas._replicas[ORDERS, 0].partition.is_leader)
         await leading.append(ORDERS, b"before")
@@ -27,6 +28,7 @@ def test_broker_with_a_failed_log_leaves_and_rejoins_with_all_records(tmp_path: 
         await eventually_async(lambda: brokers.running[1].is_lost)
         await brokers.stop(1)
         await eventually_async(lambda: state(second).leader == 2)
+        await eventually_async(lambda: second.context.replicas.get(ORDERS, 0))
         await second.append(ORDERS, b"after")
         first = await brokers.start(1)
         await eventually_async(lambda: set(state(second).isr) == {1, 2, 3})

@@ -27,8 +27,9 @@ async def started_in_racks(brokers: Brokers, racks: list[str]) -> list[Harness]:
     for number, rack in enumerate(racks, 1):
         brokers._settings["broker.rack"] = rack
         await brokers.start(number)
-    for broker in brokers.running.values():
-        await eventually_async(lambda broker=broker: len(broker._metadata.image.brokers) == len(racks))
+    await eventually_async(
+        lambda: all(len(broker._metadata.image.brokers) == len(racks) for broker in brokers.running.values())
+    )
     return [Harness(broker) for broker in brokers.running.values()]
 
 
@@ -86,7 +87,7 @@ def test_consumer_waits_at_a_follower_for_uncommitted_records(tmp_path: Path) ->
         await first.append(ORDERS, b"one")
         await eventually_async(lambda: follower_high_watermark(second) == 1)
         waiting = asyncio.ensure_future(fetch(second, 1, "b", wait_ms=60_000))
-        await eventually_async(lambda: second.context.replicas._replicas[ORDERS, 0].data_waiters._waiting)
+        await eventually_async(lambda: second.context.replicas._replicas[ORDERS, 0].data_waiters.waiting)
         await first.append(ORDERS, b"two")
         served = await waiting
         assert (served.error_code, served.high_watermark) == (0, 2)

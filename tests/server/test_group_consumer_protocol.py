@@ -60,9 +60,8 @@ def test_a_member_joins_reports_and_leaves(tmp_path: Path, version: int) -> None
         assert answer.member_id if version == 0 else answer.member_id == "mine"
         assert partitions_of(answer) == {topic.topic_id: [0, 1]}
         owned = [{"topic_id": topic.topic_id, "partitions": [0, 1]}]
-        report = (
-            consumer_fields(member_id=answer.member_id, epoch=1) | AS_BEFORE | {"topic_partitions": owned}
-        )
+        mine = consumer_fields(member_id=answer.member_id, epoch=1)
+        report = {**mine, **AS_BEFORE, "topic_partitions": owned}
         again = await beat(broker, report, version)
         assert (again.error_code, again.member_epoch) == (0, 1)
         left = await beat(broker, report | {"member_epoch": LEAVES}, version)

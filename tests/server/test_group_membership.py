@@ -54,7 +54,6 @@ def test_finds_the_coordinator_in_every_version(tmp_path: Path, version: int) ->
 @pytest.mark.parametrize(
     ("kind", "code"),
     [
-        (SHARE, ErrorCode.invalid_request),
         (77, ErrorCode.invalid_request),
     ],
 )

@@ -136,6 +136,25 @@ def test_fetch_error_is_where_its_version_has_a_field(tmp_path: Path, version: i
     serve(tmp_path, scenario, SETTINGS)
 
 
+@pytest.mark.parametrize("version", [6, 7, 8])
+def test_fetch_from_a_former_coordinator_names_the_partitions_to_ask_for_again(
+    tmp_path: Path, version: int
+) -> None:
+    async def scenario(broker: Harness) -> None:
+        await broker.create("a")
+        await committed(broker, "a", {0: 5})
+        shards = broker.context.groups._shards
+        for index in list(shards._epochs):
+            shards.unload(index)
+        answer = await broker.ask(OFFSET_FETCH, version, fetch_fields(topics={"a": [0]}))
+        found = answer if version < 8 else answer.groups[0]
+        codes = [partition.error_code for topic in found.topics for partition in topic.partitions]
+        assert found.error_code == ErrorCode.not_coordinator
+        assert codes == ([ErrorCode.unstable_offset_commit] if version >= 7 else [])
+
+    serve(tmp_path, scenario, SETTINGS)
+
+
 def test_unauthorized_topics_are_reported_apart_from_missing_ones(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a")

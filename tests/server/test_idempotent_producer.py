@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,9 @@ from penstock.net.broker_connection import BrokerConnection
 from penstock.net.network import TcpNetwork
 from penstock.records.building import NewRecord
 from penstock.records.iteration import iterate, read_batches
+from penstock.replication import keyed_log
+from penstock.replication.waiting import CommitWaiters
+from penstock.storage.log import Log
 from support.eventually import eventually_async
 from support.harness import Harness
 from support.whole_brokers import Brokers, run
@@ -162,7 +166,7 @@ def test_lost_response_raises_outcome_unknown(tmp_path: Path) -> None:
         # The leader appends the batch, but does not respond any more.
         holder = {1: first, 2: second}[leader]
         replica = holder.context.replicas.get(ORDERS, 0)
-        replica.when_acknowledged = lambda *_, **__: False  # type: ignore[method-assign]
+        replica.acknowledging = lambda *_: CommitWaiters()  # type: ignore[method-assign]
         sending = sender.send(ORDERS, 0, record(1))
         await eventually_async(lambda: replica.log.log_end_offset == 2)
         await brokers.stop(leader)
@@ -182,7 +186,7 @@ def test_queued_record_fails_within_its_delivery_time(tmp_path: Path) -> None:
         sender = IdempotentProducer(routes, delivery_seconds=1.0)
         assert await sender.send(ORDERS, 0, record(0)) == 0
         replica = broker.context.replicas.get(ORDERS, 0)
-        replica.when_acknowledged = lambda *_, **__: False  # type: ignore[method-assign]
+        replica.acknowledging = lambda *_: CommitWaiters()  # type: ignore[method-assign]
         sent = [sender.send(ORDERS, 0, record(number), is_alone=True) for number in range(1, 4)]
         async with asyncio.timeout(2.0):
             outcomes = await asyncio.gather(*sent, return_exceptions=True)
@@ -212,3 +216,33 @@ def test_group_coordinator_is_found(tmp_path: Path) -> None:
         routes.close()
 
     run(tmp_path, scenario, offsets_topic_num_partitions="2")
+
+
+def test_producing_that_outruns_the_key_index_is_slowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keyed_log, "MAX_LAG_RECORDS", 50)
+    lags: list[int] = []
+
+    async def scenario(brokers: Brokers) -> None:
+        broker = await brokers.start(1)
+        await broker.create(ORDERS, index_by_key="true")
+        replica = broker.context.replicas.get(ORDERS, 0)
+        keyed, append = replica.keyed, replica.log.append
+        assert keyed is not None
+
+        def noting(*given: Any) -> Any:
+            lags.append(replica.log.log_end_offset - keyed._index.end_offset)
+            return append(*given)
+
+        monkeypatch.setattr(Log, "append", lambda _, *given: noting(*given))
+        routes = routes_to(brokers)
+        sender = IdempotentProducer(routes)
+        sent = [sender.send(ORDERS, 0, record(number), is_alone=True) for number in range(1_000)]
+        assert list(await asyncio.gather(*sent)) == list(range(1_000))
+        await sender.close()
+        routes.close()
+
+    run(tmp_path, scenario)
+    assert len(lags) == 1_000
+    assert max(lags) <= 50 + 1

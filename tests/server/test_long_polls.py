@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from random import Random
 
 from penstock.server.long_polls import LongPolls
@@ -14,9 +15,10 @@ def test_wait_is_at_most_a_quarter_shorter_than_requested() -> None:
 
 
 async def test_other_work_runs_between_due_long_polls() -> None:
-    polls, order = LongPolls(Random(1)), []
+    polls = LongPolls(Random(1))
+    order: list[int | str] = []
     for number in range(100):
-        polls.serve(lambda number=number: order.append(number))
+        polls.serve(partial(order.append, number))
     asyncio.get_running_loop().call_soon(order.append, "other")
     while len(order) < 101:
         await asyncio.sleep(0)
@@ -33,12 +35,17 @@ async def test_work_that_becomes_due_meanwhile_is_served() -> None:
 
 
 async def test_failed_work_does_not_delay_the_others() -> None:
-    polls, order = LongPolls(Random(1)), []
+    polls = LongPolls(Random(1))
+    order: list[str] = []
     failures: list[object] = []
     asyncio.get_running_loop().set_exception_handler(
         lambda loop, context: failures.append(context["exception"])
     )
-    polls.serve(lambda: order[9])
+
+    def fail() -> None:
+        raise IndexError
+
+    polls.serve(fail)
     polls.serve(lambda: order.append("served"))
     while not order:
         await asyncio.sleep(0)

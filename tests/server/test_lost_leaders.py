@@ -24,7 +24,7 @@ from penstock.model import BrokerEpoch, BrokerId, LeaderEpoch, TopicId, TopicPar
 from penstock.server.dispatch import Session
 from penstock.server.lost_leaders import CLEARED_SECONDS, GONE_SECONDS, SUSPECTED_SECONDS, LostLeaders
 from penstock.server.security import ANONYMOUS
-from penstock.simulation.machine.loop import SimulationLoop
+from simulation.machine.loop import new_loop
 from support.eventually import eventually_async
 from support.harness import Harness, new_topic
 from support.whole_brokers import Brokers, run
@@ -48,7 +48,7 @@ def image(*numbers: int) -> ClusterImage:
 
 
 def in_virtual_time(scenario: Callable[[LostLeaders], Awaitable[None]]) -> None:
-    loop = SimulationLoop()
+    loop = new_loop()
     try:
         loop.run_until_complete(scenario(LostLeaders()))
     finally:
@@ -137,22 +137,23 @@ async def metadata(harness: Harness, session: Session) -> Any:
 
 
 def shut_the_door(brokers: Brokers, number: int) -> None:
-    """Drop a broker for the others, while it goes on running."""
+    """Disconnect a broker from the other brokers; its process keeps running."""
     acceptor = brokers.running[number]._acceptor
-    acceptor.close_listener()
     acceptor.close()
 
 
 async def with_a_topic(brokers: Brokers) -> dict[int, Harness]:
     """Three brokers, of which the first is the controller and the second leads."""
     harnesses = {number: await brokers.start(number) for number in (1, 2, 3)}
-    for each in brokers.running.values():
-        await eventually_async(lambda each=each: len(each._metadata.image.brokers) == 3)
+    await eventually_async(
+        lambda: all(len(each._metadata.image.brokers) == 3 for each in brokers.running.values())
+    )
     new = new_topic(ORDERS, assignments=[(0, [2, 3, 1])], configs={"min.insync.replicas": "2"})
     response = await harnesses[1].ask(19, 7, {"topics": [new], "timeout": 5_000, "validate_only": False})
     assert response.topics[0].error_code == 0
-    for harness in harnesses.values():
-        await eventually_async(lambda harness=harness: ORDERS in harness.context.image.topics)
+    await eventually_async(
+        lambda: all(ORDERS in harness.context.image.topics for harness in harnesses.values())
+    )
     return harnesses
 
 

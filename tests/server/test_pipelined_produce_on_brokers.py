@@ -10,14 +10,14 @@ import pytest
 from test_produce_handler import send
 
 from penstock.errors import BrokerError, ErrorCode
-from penstock.net.response import PendingResponse
+from penstock.net.response import Answer, PendingResponse
 from penstock.records.building import NewRecord, build_batch
 from penstock.records.iteration import iterate, read_batches
 from penstock.wire.framing import SIZE_PREFIX
 from penstock.wire.produce import ProducePartition, ProduceRequest, ProduceTopic
 from penstock.wire.produce_client import decode_produce_response
 from support.eventually import eventually_async
-from support.harness import Harness, new_topic
+from support.harness import Harness, content_of, new_topic
 from support.whole_brokers import Brokers, run
 
 ORDERS = "orders"
@@ -83,7 +83,7 @@ class PipelinedProducer:
         topic = ProduceTopic(ORDERS, None, [ProducePartition(0, memoryview(bytearray(content)))])
         return ProduceRequest(None, ACKS_ALL, 2_000, [topic])
 
-    async def _code(self, answer: PendingResponse | list[bytes] | None) -> ErrorCode:
+    async def _code(self, answer: Answer) -> ErrorCode:
         if isinstance(answer, PendingResponse):
             if not answer.done:
                 done = asyncio.Event()
@@ -91,9 +91,9 @@ class PipelinedProducer:
                 await done.wait()
             if answer.error is not None:
                 return ErrorCode.network_exception
-            answer = answer.parts  # type: ignore[assignment]
+            answer = answer.parts
         assert isinstance(answer, list)
-        response = decode_produce_response(memoryview(b"".join(answer))[SIZE_PREFIX:], 9)
+        response = decode_produce_response(memoryview(content_of(answer))[SIZE_PREFIX:], 9)
         return ErrorCode(response.topics[0].partitions[0].error_code)
 
 
@@ -111,8 +111,9 @@ def stored(broker: Harness) -> list[tuple[int, int]]:
 
 async def started(brokers: Brokers, **configs: str) -> dict[int, Harness]:
     at = {number: await brokers.start(number) for number in (1, 2, 3)}
-    for broker in brokers.running.values():
-        await eventually_async(lambda broker=broker: len(broker._metadata.image.brokers) == 3)
+    await eventually_async(
+        lambda: all(len(broker._metadata.image.brokers) == 3 for broker in brokers.running.values())
+    )
     settings = {"min.insync.replicas": "2"} | {
         name.replace("_", "."): value for name, value in configs.items()
     }

@@ -11,15 +11,16 @@ import pytest
 
 from penstock.errors import ErrorCode, ProtocolError
 from penstock.model import BrokerId, TopicId
-from penstock.net.response import PendingResponse
+from penstock.net.response import Answer, PendingResponse
 from penstock.records.building import NewRecord, build_batch
 from penstock.records.compression import Codec
+from penstock.replication.replica import Replica
 from penstock.server.security import Operation, ResourceType
 from penstock.storage.jobs import FlushJob
 from penstock.wire.framing import SIZE_PREFIX
 from penstock.wire.produce import ProducePartition, ProduceRequest, ProduceResult, ProduceTopic
 from penstock.wire.produce_client import decode_produce_response, encode_produce_request
-from support.harness import Harness, serve
+from support.harness import Harness, content_of, serve
 
 VERSION = 9
 ALL, LEADER, NONE = -1, 1, 0
@@ -35,11 +36,9 @@ def topic(name: str, *records: memoryview | None, partition: int = 0) -> Produce
     return ProduceTopic(name, None, [ProducePartition(partition, each) for each in records])
 
 
-def send(
-    broker: Harness, request: ProduceRequest, version: int = VERSION
-) -> PendingResponse | list[bytes] | None:
+def send(broker: Harness, request: ProduceRequest, version: int = VERSION) -> Answer:
     frame = memoryview(bytearray(encode_produce_request(7, version, "test", request)))[SIZE_PREFIX:]
-    return broker._broker._dispatcher.dispatch(broker.session, frame)  # type: ignore[return-value]
+    return broker._broker._dispatcher.dispatch(broker.session, frame)
 
 
 async def produce(
@@ -56,9 +55,9 @@ async def produce(
         answer.when_done(done.set)
         await done.wait()
         assert answer.error is None
-        answer = answer.parts  # type: ignore[assignment]
+        answer = answer.parts
     assert isinstance(answer, list)
-    response = decode_produce_response(memoryview(b"".join(answer))[SIZE_PREFIX:], version)
+    response = decode_produce_response(memoryview(content_of(answer))[SIZE_PREFIX:], version)
     return [result for each in response.topics for result in each.partitions]
 
 
@@ -171,7 +170,7 @@ def test_a_record_is_readable_after_acks_1_on_a_single_replica(tmp_path: Path) -
 def test_acks_1_succeeds_when_its_timeout_ends_the_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The record is appended, and acks=1 asks for no more."""
+    """The timeout ends the wait for the fsync; acks=1 needs only the append."""
 
     async def scenario(broker: Harness) -> None:
         await broker.create("orders", durability="fsync")
@@ -194,6 +193,32 @@ def test_acks_1_does_not_wait_for_followers(tmp_path: Path) -> None:
         assert (result.error_code, result.base_offset, replica.log.high_watermark) == (0, 0, 0)
 
     serve(tmp_path, scenario)
+
+
+async def produce_while_a_replica_is_added(broker: Harness) -> None:
+    await broker.create("orders", durability="auto")
+    replica = broker.context.replicas.get("orders", 0)
+    replica.adding_replicas = 1
+    replica.partition.in_sync.set_replicas((broker.context.node_id, BrokerId(7)), 0)
+    for offset in range(20):
+        (result,) = await produce(broker, topic("orders", batch()), acks=LEADER)
+        assert (result.error_code, result.base_offset) == (0, offset)
+        assert replica.log.high_watermark == offset + 1, "an acknowledged record is not readable"
+
+
+def test_a_record_is_readable_after_acks_1_while_a_replica_is_added(tmp_path: Path) -> None:
+    serve(tmp_path, produce_while_a_replica_is_added)
+
+
+def test_acks_1_that_counts_an_added_replica_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def counts_all(replica: Replica) -> bool:
+        return replica.partition.is_leader and not replica.partition.in_sync.followers
+
+    monkeypatch.setattr(Replica, "is_only_replica", property(counts_all))
+    with pytest.raises(AssertionError, match="an acknowledged record is not readable"):
+        serve(tmp_path, produce_while_a_replica_is_added)
 
 
 def test_slow_flush_is_a_timeout_and_not_a_storage_error(

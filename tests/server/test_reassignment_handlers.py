@@ -26,7 +26,7 @@ async def reassign(
 async def elect(
     harness: Harness, wanted: list[tuple[str, list[int]]] | None, election: int = 0, version: int = 2
 ) -> Any:
-    names = wanted and [{"topic": topic, "partitions": indexes} for topic, indexes in wanted]
+    names: object = wanted and [{"topic": topic, "partitions": indexes} for topic, indexes in wanted]
     fields = {"topic_partitions": names, "timeout": 5_000, "election_type": election}
     if version == 0:
         del fields["election_type"]

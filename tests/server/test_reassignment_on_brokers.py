@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from penstock.model import Offset
 from penstock.records.batch import read_header
 from penstock.records.building import NewRecord, build_batch
 from penstock.records.iteration import iterate, read_batches
+from penstock.storage.log import Log
 from support.eventually import eventually_async
 from support.harness import Harness, new_topic
 from support.whole_brokers import Brokers, run
@@ -35,6 +37,14 @@ def state(harness: Harness, index: int = 0) -> PartitionState:
 
 def directories(data_dir: Path, number: int) -> list[str]:
     return sorted(path.name for path in (data_dir / str(number) / "logs").iterdir() if ORDERS in path.name)
+
+
+def is_removed(data_dir: Path, number: int) -> bool:
+    return directories(data_dir, number) == []
+
+
+def ends_at(log: Log, offset: int) -> bool:
+    return log.log_end_offset == offset
 
 
 def values(harness: Harness) -> list[bytes]:
@@ -106,8 +116,9 @@ def test_reassignment_under_load_loses_no_record(tmp_path: Path) -> None:
         harnesses = dict(enumerate(await started(brokers, 4), 1))
         first = harnesses[1]
         await create(first, [1, 2, 3], min_insync_replicas="2")
-        for harness in harnesses.values():
-            await eventually_async(lambda harness=harness: ORDERS in harness.context.image.topics)
+        await eventually_async(
+            lambda: all(ORDERS in harness.context.image.topics for harness in harnesses.values())
+        )
         load = Load(harnesses)
         await load.more()
         await moved(first, [2, 3, 4])
@@ -128,7 +139,7 @@ def test_reassignment_under_load_loses_no_record(tmp_path: Path) -> None:
             log = harnesses[number].context.logs.get(first.context.image.topics[ORDERS].id, 0)
             assert log is not None
             assert log.log_start_offset == 0
-            await eventually_async(lambda log=log: log.log_end_offset == len(stored))
+            await eventually_async(partial(ends_at, log, len(stored)))
 
     run(tmp_path, scenario)
 
@@ -221,7 +232,7 @@ def test_only_replica_is_reassigned_under_load(tmp_path: Path) -> None:
             await load.more()
             await moved(first, [number])
             assert (state(first).leader, state(first).isr) == (number, (number,))
-            await eventually_async(lambda number=number: directories(tmp_path, 3 - number) == [])
+            await eventually_async(partial(is_removed, tmp_path, 3 - number))
         await load.more()
         acknowledged = await load.end()
         await eventually_async(lambda: harnesses[2].context.replicas.get(ORDERS, 0).partition.is_leader)

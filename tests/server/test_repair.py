@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,9 @@ SCRUB = {
 async def started(brokers: Brokers, count: int, **configs: str) -> None:
     for number in range(1, count + 1):
         await brokers.start(number)
-    for broker in brokers.running.values():
-        await eventually_async(lambda broker=broker: len(broker._metadata.image.brokers) == count)
+    await eventually_async(
+        lambda: all(len(broker._metadata.image.brokers) == count for broker in brokers.running.values())
+    )
     settings = {name.replace("_", "."): value for name, value in configs.items()}
     new = new_topic(
         ORDERS, assignments=[(0, list(range(1, count + 1)))], configs={"segment.bytes": "1024", **settings}
@@ -43,7 +45,7 @@ async def started(brokers: Brokers, count: int, **configs: str) -> None:
     response = await first.ask(19, 7, {"topics": [new], "timeout": 5_000, "validate_only": False})
     assert response.topics[0].error_code == 0, response.topics[0].error_message
     for broker in brokers.running.values():
-        await eventually_async(lambda broker=broker: broker._context.replicas.get_any(ORDERS, 0))
+        await eventually_async(partial(broker._context.replicas.get_any, ORDERS, 0))
     for number in range(COUNT):
         await first.append(ORDERS, b"value-%d;" % number)
 
@@ -65,10 +67,14 @@ def change(directory: Path, number: int, offset: int) -> None:
         file.write(b"VALUE")
 
 
+def has_copied(brokers: Brokers, number: int) -> bool:
+    log = replica_of(brokers, number).log
+    return log.log_end_offset == log.high_watermark == COUNT
+
+
 async def all_copied(brokers: Brokers) -> None:
     for number in brokers.running:
-        await eventually_async(lambda number=number: replica_of(brokers, number).log.log_end_offset == COUNT)
-        await eventually_async(lambda number=number: replica_of(brokers, number).log.high_watermark == COUNT)
+        await eventually_async(partial(has_copied, brokers, number))
 
 
 def contents(directory: Path, numbers: Sequence[int]) -> set[bytes]:
@@ -114,8 +120,7 @@ def test_records_damaged_in_all_replicas_are_never_removed(tmp_path: Path) -> No
         for number in (1, 2, 3):
             change(tmp_path, number, 5)
         before = contents(tmp_path, [1, 2, 3])
-        for number in (1, 2, 3):
-            await eventually_async(lambda number=number: damage_of(brokers, number) == [(5, 6)])
+        await eventually_async(lambda: all(damage_of(brokers, number) == [(5, 6)] for number in (1, 2, 3)))
         await eventually_async(lambda: any("could not be repaired" in line for line in brokers.lines))
         log = replica_of(brokers, 1).log
         with pytest.raises(CorruptLog):

@@ -22,7 +22,7 @@ from penstock.wire.broker_handshake import (
 from penstock.wire.fetch import FetchPartition, FetchRequest, FetchTopic
 from penstock.wire.fetch_client import FetchResponse, decode_fetch_response, encode_fetch_request
 from penstock.wire.framing import SIZE_PREFIX
-from support.harness import Harness, serve
+from support.harness import Harness, content_of, serve
 
 SECRET = {"cluster.secret": "between us"}
 ME, OTHER = BrokerId(1), BrokerId(2)
@@ -33,7 +33,7 @@ def shake(harness: Harness, session: Session, request: HandshakeRequest) -> Hand
     frame = encode_handshake_request(7, "test", request)
     answer = harness._broker._dispatcher.dispatch(session, memoryview(frame)[SIZE_PREFIX:])
     assert isinstance(answer, list)
-    return decode_handshake_response(memoryview(bytes(answer[0]))[SIZE_PREFIX:])
+    return decode_handshake_response(memoryview(content_of(answer[:1]))[SIZE_PREFIX:])
 
 
 def connect(name: str = "test:1") -> Session:
@@ -61,7 +61,7 @@ def fetch(harness: Harness, session: Session, replica_id: int, version: int = 17
     frame = encode_fetch_request(7, version, "test", request)
     answer = harness._broker._dispatcher.dispatch(session, memoryview(frame)[SIZE_PREFIX:])
     assert isinstance(answer, list)
-    return decode_fetch_response(memoryview(b"".join(bytes(part) for part in answer))[SIZE_PREFIX:], version)
+    return decode_fetch_response(memoryview(content_of(answer))[SIZE_PREFIX:], version)
 
 
 @pytest.mark.parametrize("replica_id", [1, 2, 999, -2])

@@ -13,7 +13,7 @@ from penstock.wire.fetch import FetchPartition, FetchRequest, FetchTopic
 from penstock.wire.fetch_client import FetchResponse, decode_fetch_response, encode_fetch_request
 from penstock.wire.framing import SIZE_PREFIX
 from support.eventually import eventually_async
-from support.harness import Harness
+from support.harness import Harness, content_of
 from support.whole_brokers import Brokers, run
 
 ORDERS = "orders"
@@ -64,7 +64,7 @@ async def said(answer: Answer) -> FetchResponse:
     if not answer.done:
         await asyncio.wait_for(done.wait(), 5)
     assert answer.parts is not None
-    content = memoryview(b"".join(bytes(part) for part in answer.parts))  # type: ignore[arg-type]
+    content = memoryview(content_of(answer.parts))
     return decode_fetch_response(content[SIZE_PREFIX:], VERSION)
 
 

@@ -31,8 +31,9 @@ async def create(harness: Harness, replicas: list[int], **configs: str) -> None:
 
 async def started(brokers: Brokers, count: int) -> list[Harness]:
     harnesses = [await brokers.start(number) for number in range(1, count + 1)]
-    for broker in brokers.running.values():
-        await eventually_async(lambda broker=broker: len(broker._metadata.image.brokers) == count)
+    await eventually_async(
+        lambda: all(len(broker._metadata.image.brokers) == count for broker in brokers.running.values())
+    )
     return harnesses
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -43,14 +44,15 @@ class Cluster:
     async def start(self) -> None:
         for number in (1, 2, 3):
             self.at[number] = await self.brokers.start(number)
-        for broker in self.brokers.running.values():
-            await eventually_async(lambda broker=broker: len(broker._metadata.image.brokers) == 3)
+        await eventually_async(
+            lambda: all(len(broker._metadata.image.brokers) == 3 for broker in self.brokers.running.values())
+        )
         assignments = [(0, [1, 2, 3]), (1, [2, 3, 1]), (2, [3, 1, 2])]
         new = new_topic(ORDERS, assignments=assignments, configs={"min.insync.replicas": "2"})
         answer = await self.at[1].ask(19, 7, {"topics": [new], "timeout": 5_000, "validate_only": False})
         assert answer.topics[0].error_code == 0, answer.topics[0].error_message
         for index, leader in enumerate((1, 2, 3)):
-            await eventually_async(lambda index=index, leader=leader: self._leads(leader, index))
+            await eventually_async(partial(self._leads, leader, index))
 
     def _leads(self, number: int, index: int) -> bool:
         replica = self.at[number].context.replicas._replicas.get((ORDERS, index))
@@ -70,7 +72,7 @@ class Cluster:
     async def write(self, producer: Producer, value: bytes) -> None:
         for index in range(3):
             if producer.version == 1:
-                assert await retried(lambda index=index: producer.add(ORDERS, index)) is ErrorCode.none
+                assert await retried(partial(producer.add, ORDERS, index)) is ErrorCode.none
             await self.produce(producer, value, index)
 
     async def produce(self, producer: Producer, value: bytes, index: int) -> None:
@@ -107,11 +109,11 @@ class Cluster:
         return seen(fetched)
 
 
-def run_cluster(directory: Path, scenario: object) -> None:
+def run_cluster(directory: Path, scenario: Callable[[Cluster], Awaitable[None]]) -> None:
     async def body(brokers: Brokers) -> None:
         cluster = Cluster(brokers)
         await cluster.start()
-        await scenario(cluster)  # type: ignore[operator]
+        await scenario(cluster)
 
     run(directory, body)
 
@@ -122,9 +124,9 @@ def test_a_transaction_is_whole_on_all_brokers(tmp_path: Path, version: int) -> 
         producer = await cluster.producer(version)
         for value, offset, commit in ((b"one", 1, True), (b"two", 2, False), (b"three", 3, True)):
             await cluster.write(producer, value)
-            sent = await retried(lambda offset=offset: producer.send_offsets("g", ORDERS, offset))
+            sent = await retried(partial(producer.send_offsets, "g", ORDERS, offset))
             assert sent is ErrorCode.none
-            assert await retried(lambda commit=commit: producer.end(commit=commit)) is ErrorCode.none
+            assert await retried(partial(producer.end, commit=commit)) is ErrorCode.none
         await cluster.settled()
         assert await cluster.committed() == [[b"one", b"three"]] * 3
         assert producer.group_coordinator is not None

@@ -28,7 +28,7 @@ from penstock.storage.segment import Segment
 @planted_in_broker("I1", "I8")
 def ack_before_fsync() -> AbstractContextManager[Any]:
     """A write is acknowledged as soon as its batch is in the page cache."""
-    return patch.multiple(Replica, when_committed=lambda *_: True, when_acknowledged=lambda *_: True)
+    return patch.multiple(Replica, when_committed=lambda *_: True, acknowledging=lambda *_: None)
 
 
 @planted_in_broker("own write")

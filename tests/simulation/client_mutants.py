@@ -11,8 +11,8 @@ from unittest.mock import patch
 
 from planting import planted_in_cluster
 
-from penstock.groups.context import ShardState
 from penstock.groups.loading import Loading
+from penstock.groups.shard_state import ShardState
 from penstock.model import Offset, TopicId
 from penstock.replication.refused_batches import RefusedBatches
 from penstock.replication.replica import Replica
@@ -31,13 +31,13 @@ def batches_behind_a_refused_one_are_judged_alone() -> AbstractContextManager[An
 @planted_in_cluster("I8", needs={"rack readers"})
 def followers_serve_all_they_have() -> AbstractContextManager[Any]:
     """A follower shows consumers records above the high watermark."""
-    read = fetch._Read
+    read = fetch.LogRead
 
     def read_all(replica: Replica, offset: Offset, limit: int, below: Offset, *rest: Any) -> Any:
         end = below if replica.partition.is_leader else replica.log.log_end_offset
         return read(replica, offset, limit, end, *rest)
 
-    return patch.object(fetch, "_Read", read_all)
+    return patch.object(fetch, "LogRead", read_all)
 
 
 @planted_in_cluster("one owner", "generation", needs={"members"})

@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from planting import planted_in_cluster
 
-from penstock.cluster import leaders, membership, rejoining
+from penstock.cluster import leader_election, membership, rejoining
 from penstock.cluster.image import ClusterImage, PartitionState
 from penstock.cluster.membership import BrokerIdentity
 from penstock.config import Durability
@@ -22,10 +22,11 @@ from penstock.replication.in_sync import InSync
 from penstock.replication.in_sync_writer import InSyncWriter
 from penstock.replication.partition import ReplicatedPartition
 from penstock.replication.replica import Replica
+from penstock.replication.truncation import truncation_offset
 from penstock.server.handlers import replica_fetch
-from penstock.simulation.faults.cluster_traits import LOST_LEADER
 from penstock.storage.log import Log
 from penstock.storage.producer_state import ProducerStates
+from simulation.faults.cluster_traits import LOST_LEADER
 
 
 @planted_in_cluster("I11")
@@ -68,10 +69,9 @@ def nothing_is_cut() -> AbstractContextManager[Any]:
 @planted_in_cluster("I9", "I13")
 def cut_too_little() -> AbstractContextManager[Any]:
     """A follower truncates to one record behind the end of the common epoch."""
-    rule = fetcher.truncation_offset
 
     def later_end(epochs: Any, log_start: Any, log_end: Any, epoch: Any, end: Any) -> Offset | None:
-        offset = rule(epochs, log_start, log_end, epoch, end)
+        offset = truncation_offset(epochs, log_start, log_end, epoch, end)
         return None if offset is None else min(Offset(offset + 1), log_end)
 
     return patch.object(fetcher, "truncation_offset", later_end)
@@ -188,18 +188,20 @@ def emptied_disk_stays_in_sync() -> AbstractContextManager[Any]:
 @planted_in_cluster("I10")
 def any_replica_is_elected() -> AbstractContextManager[Any]:
     """A leader is elected from all replicas."""
-    first_alive = leaders.first_alive
+    first_alive = leader_election.first_alive
 
     def first(image: ClusterImage, partition: PartitionState, members: Any) -> BrokerId:
         return first_alive(image, partition, partition.replicas)
 
-    return patch.object(leaders, "first_alive", first)
+    return patch.object(leader_election, "first_alive", first)
 
 
 @planted_in_cluster("I10")
 def elected_in_the_same_epoch() -> AbstractContextManager[Any]:
     """A new leader gets no new epoch."""
-    return patch.object(leaders, "led_by", lambda partition, leader: replace(partition, leader=leader))
+    return patch.object(
+        leader_election, "led_by", lambda partition, leader: replace(partition, leader=leader)
+    )
 
 
 @planted_in_cluster("I2", "sequence")

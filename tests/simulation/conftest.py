@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.simulation.machine.disk import SimulatedDisk
-from penstock.simulation.machine.loop import SimulationLoop
-from penstock.simulation.machine.trace import Trace
+from simulation.machine.disk import SimulatedDisk
+from simulation.machine.loop import SimulationLoop, new_loop
+from simulation.machine.trace import Trace
 
 
 @pytest.fixture
 def loop() -> Iterator[SimulationLoop]:
-    loop = SimulationLoop()
+    loop = new_loop()
     yield loop
     loop.close()
     assert loop.unhandled == []

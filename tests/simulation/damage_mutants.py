@@ -8,12 +8,12 @@ from unittest.mock import patch
 
 from planting import planted_in_cluster
 
-from penstock.simulation.faults.cluster_traits import CHANGED_BYTES, LOST_FILES
 from penstock.storage import scrub
 from penstock.storage.closed_check import ClosedCheck
 from penstock.storage.disk import FileStatus
 from penstock.storage.repair import Patch
 from penstock.storage.segment import Segment
+from simulation.faults.cluster_traits import CHANGED_BYTES, LOST_FILES
 
 
 @planted_in_cluster("I1", "I5", "I9", "I13", needs={LOST_FILES})

@@ -10,10 +10,10 @@ from unittest.mock import patch
 from planting import planted_in_cluster
 
 from penstock.cluster.membership import BrokerIdentity
-from penstock.simulation.faults.cluster_traits import ROLLED_BACK
 from penstock.storage import data_directory, log_manager
-from penstock.storage.data_directory import CLEAN_STOP_FILE, LastUse
+from penstock.storage.data_directory import CLEAN_STOP_FILE, LastUse, read_last_use
 from penstock.storage.disk import Disk
+from simulation.faults.cluster_traits import ROLLED_BACK
 
 
 @planted_in_cluster("I1", "I3", "I11", needs={ROLLED_BACK})
@@ -27,7 +27,7 @@ def clean_stop_of_a_copy_counts() -> AbstractContextManager[Any]:
     """A copy of the data directory of a stopped broker counts as complete, because it has the mark of a clean
     stop.
     """
-    read_last_use, is_whole = log_manager.read_last_use, BrokerIdentity.is_whole
+    is_whole = BrokerIdentity.is_whole
 
     def read(disk: Disk, boot_id: str) -> LastUse:
         return LastUse() if disk.exists(CLEAN_STOP_FILE) else read_last_use(disk, boot_id)

@@ -12,9 +12,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.simulation.models.history import InvariantViolated
-from penstock.simulation.models.invariants import Invariant
-from penstock.simulation.seeds import BROKER, CLUSTER, KINDS, traits_of
+from simulation.models.history import InvariantViolated
+from simulation.models.invariants import Invariant
+from simulation.seeds import BROKER, CLUSTER, KINDS, traits_of
 
 Plant = Callable[[], AbstractContextManager[Any]]
 """Makes a context in which the bug is planted."""

@@ -9,28 +9,38 @@ import pytest
 
 from penstock.errors import BrokerError
 from penstock.records.building import NewRecord, build_batch
-from penstock.simulation.clients.client import SimulatedClient
-from penstock.simulation.machine.host import SimulatedWorld
-from penstock.simulation.machine.loop import SimulationLoop
-from penstock.simulation.machine.process import SimulatedCrash
-from penstock.simulation.machine.trace import Trace
-from penstock.simulation.scenarios.broker_host import BrokerHost
-from penstock.simulation.scenarios.stage import Stage
+from simulation.checks.auditor import Auditor
+from simulation.clients.client import SimulatedClient
+from simulation.clients.routing_client import NO_EPOCH
+from simulation.machine.host import SimulatedWorld
+from simulation.machine.loop import SimulationLoop
+from simulation.machine.process import SimulatedCrash
+from simulation.machine.trace import Trace
+from simulation.models.history import InvariantViolated
+from simulation.models.partition_history import PartitionHistory, RecordedEnsemble
+from simulation.scenarios.broker_host import BrokerHost
+from simulation.scenarios.stage import Stage
 
 Scenario = Callable[[BrokerHost, SimulatedClient], Awaitable[None]]
+
+
+def alone(loop: SimulationLoop, trace: Trace) -> Stage:
+    world = SimulatedWorld(1, loop, trace)
+    ensemble = RecordedEnsemble(PartitionHistory(trace, loop.time))
+    broker = BrokerHost(world, 1, {}, ensemble, 6.0, is_store_embedded=True)
+    return Stage(world, [broker], ensemble)
 
 
 @pytest.fixture
 def play(loop: SimulationLoop, trace: Trace) -> Callable[[Scenario], None]:
     def play(scenario: Scenario) -> None:
-        world = SimulatedWorld(1, loop, trace)
-        broker = BrokerHost(world, "broker", {})
-        stage = Stage(world, broker)
+        stage = alone(loop, trace)
         stage.gate.set()
+        broker = stage.broker
 
         async def main() -> None:
             await broker.start()
-            await scenario(broker, stage.client("client"))
+            await scenario(broker, stage.routing("client").first)
 
         loop.run_until_complete(main())
         assert broker.problems == []
@@ -101,3 +111,33 @@ def test_broker_can_crash_in_the_middle_of_any_disk_operation_of_its_start(
         assert await produce(client, "orders", b"second") == 1
 
     play(scenario)
+
+
+def test_client_of_a_broker_alone_names_no_epoch_and_looks_up_nothing(
+    loop: SimulationLoop, trace: Trace
+) -> None:
+    stage = alone(loop, trace)
+    stage.gate.set()
+
+    async def scenario() -> None:
+        await stage.broker.start()
+        client, epoch = await stage.routing("client").leader("a-topic-that-does-not-exist", 0)
+        assert (client.is_connected, epoch) == (True, NO_EPOCH)
+
+    loop.run_until_complete(scenario())
+
+
+def test_recorded_violation_of_a_broker_alone_fails_its_next_audit(
+    loop: SimulationLoop, trace: Trace
+) -> None:
+    stage = alone(loop, trace)
+
+    async def scenario() -> None:
+        await stage.broker.start()
+        auditor = Auditor(stage)
+        await auditor.audit_restart()
+        stage.history.problem = InvariantViolated("I10", "an epoch with two leaders")
+        with pytest.raises(InvariantViolated, match="two leaders"):
+            await auditor.audit_restart()
+
+    loop.run_until_complete(scenario())

@@ -11,19 +11,19 @@ from cluster_mutants import joins_before_the_epoch_start, replica_lag_is_measure
 from penstock.records.building import NewRecord, build_batch
 from penstock.replication.replica import Replica
 from penstock.server.maintenance import Maintenance
-from penstock.simulation.checks.inspector import Inspector
-from penstock.simulation.clients.client import NoAnswer
-from penstock.simulation.clients.routing_client import RoutingClient
-from penstock.simulation.machine.host import SimulatedWorld
-from penstock.simulation.machine.loop import SimulationLoop
-from penstock.simulation.machine.trace import Trace
-from penstock.simulation.models.history import InvariantViolated
-from penstock.simulation.models.partition_history import PartitionHistory, RecordedEnsemble
-from penstock.simulation.scenarios.cluster_member import ClusterMember
-from penstock.simulation.scenarios.cluster_stage import ClusterStage
+from simulation.checks.inspector import Inspector
+from simulation.clients.client import NoAnswer
+from simulation.clients.routing_client import RoutingClient
+from simulation.machine.host import SimulatedWorld
+from simulation.machine.loop import SimulationLoop
+from simulation.machine.trace import Trace
+from simulation.models.history import InvariantViolated
+from simulation.models.partition_history import PartitionHistory, RecordedEnsemble
+from simulation.scenarios.broker_host import BrokerHost
+from simulation.scenarios.stage import Stage
 from support.eventually import eventually_async
 
-Scenario = Callable[[ClusterStage], Awaitable[None]]
+Scenario = Callable[[Stage], Awaitable[None]]
 Play = Callable[[Scenario], None]
 _LAG_SECONDS = 1.0
 
@@ -40,8 +40,8 @@ def play(loop: SimulationLoop, trace: Trace) -> Play:
             "replica.lag.time.max.ms": str(int(_LAG_SECONDS * 1000)),
             "replica.fetch.response.max.bytes": "1",
         }
-        members = [ClusterMember(world, node_id, settings, ensemble, 2.0) for node_id in (1, 2, 3, 4)]
-        stage = ClusterStage(world, members, ensemble)
+        members = [BrokerHost(world, node_id, settings, ensemble, 2.0) for node_id in (1, 2, 3, 4)]
+        stage = Stage(world, members, ensemble)
         loop.run_until_complete(scenario(stage))
         for member in members:
             assert member.problems == []
@@ -49,7 +49,7 @@ def play(loop: SimulationLoop, trace: Trace) -> Play:
     return play
 
 
-async def start(members: Sequence[ClusterMember]) -> None:
+async def start(members: Sequence[BrokerHost]) -> None:
     for member in members:
         await member.start()
 
@@ -57,7 +57,7 @@ async def start(members: Sequence[ClusterMember]) -> None:
 def test_broker_that_loses_its_session_at_start_serves_no_client(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario(stage: ClusterStage) -> None:
+    async def scenario(stage: Stage) -> None:
         [member, *_] = stage.members
         waiting: list[asyncio.Future[object]] = []
         begin = Maintenance.start
@@ -81,7 +81,7 @@ def test_broker_that_loses_its_session_at_start_serves_no_client(
 def test_change_that_fails_after_its_timeout_leaves_no_unhandled_error(
     play: Play, loop: SimulationLoop
 ) -> None:
-    async def scenario(stage: ClusterStage) -> None:
+    async def scenario(stage: Stage) -> None:
         await start(stage.members)
         [member, *_] = stage.members
         broker = stage.routing("client")._brokers[1]
@@ -100,7 +100,7 @@ def test_change_that_fails_after_its_timeout_leaves_no_unhandled_error(
 
 
 def test_another_replica_leads_when_the_leader_crashes(play: Play) -> None:
-    async def scenario(stage: ClusterStage) -> None:
+    async def scenario(stage: Stage) -> None:
         await start(stage.members)
         broker = stage.routing("client")._brokers[1]
         await broker.create_topic("orders", 1, {}, 3)
@@ -112,12 +112,12 @@ def test_another_replica_leads_when_the_leader_crashes(play: Play) -> None:
     play(scenario)
 
 
-def _leader(stage: ClusterStage) -> int:
+def _leader(stage: Stage) -> int:
     state = stage.partition("orders", 0)
     return -1 if state is None else state.leader
 
 
-async def _behind_the_epoch_start(stage: ClusterStage) -> None:
+async def _behind_the_epoch_start(stage: Stage) -> None:
     """Kill a leader when all records are acknowledged: the next leader does not know that yet, and a follower
     lacks one.
     """
@@ -164,7 +164,7 @@ def test_follower_that_joins_before_the_epoch_start_is_noticed(play: Play) -> No
         play(_behind_the_epoch_start)
 
 
-async def _hang_while_the_clock_goes_back(stage: ClusterStage) -> None:
+async def _hang_while_the_clock_goes_back(stage: Stage) -> None:
     """Set the wall clock of a leader back by an hour while a follower hangs and lacks a record."""
     await start(stage.members)
     routing = stage.routing("client")
@@ -195,19 +195,19 @@ def test_hung_follower_kept_by_the_wall_clock_is_noticed(play: Play) -> None:
         play(_hang_while_the_clock_goes_back)
 
 
-def _replica(member: ClusterMember) -> Replica:
+def _replica(member: BrokerHost) -> Replica:
     [replica] = [each for each in member.replicas() if each.name.topic == "orders"]
     return replica
 
 
-def _log_end(member: ClusterMember) -> int:
+def _log_end(member: BrokerHost) -> int:
     return _replica(member).log.log_end_offset
 
 
-def _high_watermark(member: ClusterMember) -> int:
+def _high_watermark(member: BrokerHost) -> int:
     return _replica(member).log.high_watermark
 
 
-def _in_sync(stage: ClusterStage) -> set[int]:
+def _in_sync(stage: Stage) -> set[int]:
     state = stage.partition("orders", 0)
     return set() if state is None else set(state.isr)

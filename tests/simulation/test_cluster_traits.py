@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
-from penstock.simulation.faults import cluster_traits
-from penstock.simulation.faults.cluster_traits import EVERY_TRAIT, draw_traits
+from simulation.faults import cluster_traits
+from simulation.faults.cluster_traits import EVERY_TRAIT, draw_traits
 
 SEEDS = 1000
 

@@ -10,16 +10,16 @@ from penstock.net.network import Socket
 from penstock.net.request_memory import RequestMemory
 from penstock.net.response import Answer
 from penstock.records.log_slice import LogSlice
-from penstock.simulation.machine.clock import SimulatedClock
-from penstock.simulation.machine.disk import SimulatedDisk
-from penstock.simulation.machine.loop import SimulationLoop
-from penstock.simulation.machine.network import SimulatedNetwork
-from penstock.simulation.machine.threads import SimulatedThreads
-from penstock.simulation.machine.trace import Trace
+from simulation.machine.clock import SimulatedClock
+from simulation.machine.disk import SimulatedDisk
+from simulation.machine.loop import new_loop
+from simulation.machine.network import SimulatedNetwork
+from simulation.machine.threads import SimulatedThreads
+from simulation.machine.trace import Trace
 
 
 def test_waiting_for_the_disk_does_not_spin_on_a_writable_socket() -> None:
-    loop = SimulationLoop(callbacks_per_instant=1000)
+    loop = new_loop(callbacks_per_instant=1000)
     trace = Trace(loop.time)
     network = SimulatedNetwork(loop, random.Random(3), trace)
     disk = SimulatedDisk(random.Random(1), trace)

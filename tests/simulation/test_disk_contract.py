@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.simulation.machine.disk import SimulatedDisk
-from penstock.simulation.machine.trace import Trace
 from penstock.storage.disk import Disk, RealDisk
+from simulation.machine.disk import SimulatedDisk
+from simulation.machine.trace import Trace
 
 
 @pytest.fixture(params=["real", "simulated"])

@@ -4,12 +4,12 @@ import random
 
 import pytest
 
-from penstock.model import LeaderEpoch
+from penstock.model import LeaderEpoch, Offset
 from penstock.records.batch import assign, crc_matches
 from penstock.records.building import NewRecord, build_batch
 from penstock.records.iteration import read_batches
-from penstock.simulation.faults.file_damage import ClosedSegment, change_byte, lose, spoil
-from penstock.simulation.machine.disk import SimulatedDisk
+from simulation.faults.file_damage import ClosedSegment, change_byte, lose, spoil
+from simulation.machine.disk import SimulatedDisk
 
 TRIES = 50
 
@@ -18,7 +18,7 @@ def segment(disk: SimulatedDisk, name: str) -> ClosedSegment:
     content = bytearray()
     for offset in range(3):
         batch = bytearray(build_batch([NewRecord(b"key", f"{name} {offset}".encode(), 1_700_000_000_000)]))
-        assign(memoryview(batch), offset, LeaderEpoch(0))
+        assign(memoryview(batch), Offset(offset), LeaderEpoch(0))
         content += batch
     disk.replace(name, bytes(content))
     return ClosedSegment(("orders", 0), name, bytes(content))

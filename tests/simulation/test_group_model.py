@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.simulation.models.group_model import GroupModel, Lease, Place, Protocols
-from penstock.simulation.models.history import InvariantViolated
-from penstock.simulation.models.topic_model import TopicModel
+from simulation.models.group_model import GroupModel, Lease, Place, Protocols
+from simulation.models.history import InvariantViolated
+from simulation.models.topic_model import TopicModel
 
 PLACE = Place(TopicModel("orders", 1, 2, {}), 0)
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from penstock.net.network import Network, Socket, TcpNetwork
-from penstock.simulation.machine.disk import SimulatedDisk
-from penstock.simulation.machine.loop import SimulationLoop
-from penstock.simulation.machine.network import SimulatedNetwork
-from penstock.simulation.machine.trace import Trace
 from penstock.storage.disk import Disk, File, RealDisk
+from simulation.machine.disk import SimulatedDisk
+from simulation.machine.loop import new_loop
+from simulation.machine.network import SimulatedNetwork
+from simulation.machine.trace import Trace
 
 Scenario = Callable[[Network], Awaitable[None]]
 Play = Callable[[Scenario], None]
@@ -35,7 +35,7 @@ def play(kind: str) -> Play:
 
     def on_simulation(scenario: Scenario) -> None:
         seed = int(kind.removeprefix("simulated-"))
-        loop = SimulationLoop(random.Random(seed))
+        loop = new_loop(random.Random(seed))
         network = SimulatedNetwork(loop, random.Random(seed), Trace(loop.time))
 
         async def main() -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.simulation.models.group_model import GroupModel, Place, Protocols
-from penstock.simulation.models.history import InvariantViolated
-from penstock.simulation.models.offset_model import OffsetModel, OffsetWrite, ShownOffset
-from penstock.simulation.models.topic_model import TopicModel
+from simulation.models.group_model import GroupModel, Place, Protocols
+from simulation.models.history import InvariantViolated
+from simulation.models.offset_model import OffsetModel, OffsetWrite, ShownOffset
+from simulation.models.topic_model import TopicModel
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ import pytest
 
 from penstock.cluster import znodes
 from penstock.cluster.tree import Entry, PreparedWrite
-from penstock.simulation.machine.loop import SimulationLoop
-from penstock.simulation.machine.trace import Trace
-from penstock.simulation.models.partition_history import PartitionHistory
+from simulation.machine.loop import SimulationLoop
+from simulation.machine.trace import Trace
+from simulation.models.partition_history import PartitionHistory
 
 PLACE = ("orders", 0)
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.simulation.models.history import Audit, InvariantViolated, ReadRange, ReadRecord, Write
-from penstock.simulation.models.partition_model import PartitionModel
+from simulation.models.history import Audit, InvariantViolated, ReadRange, ReadRecord, Write
+from simulation.models.partition_model import PartitionModel
 
 
 @pytest.fixture

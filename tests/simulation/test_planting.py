@@ -10,11 +10,11 @@ import pytest
 from broker_mutants import reads_go_up_to_the_log_end
 from planting import Plant, PlantedBug, hunt, planted_in_broker
 
-from penstock.simulation.models.history import InvariantViolated
-from penstock.simulation.models.invariants import Invariant
-from penstock.simulation.scenarios.broker_scenario import BrokerScenario
-from penstock.simulation.seeds import BROKER
 from penstock.storage.log_reader import LogReader
+from simulation.models.history import InvariantViolated
+from simulation.models.invariants import Invariant
+from simulation.scenarios.broker_scenario import BrokerScenario
+from simulation.seeds import BROKER
 
 
 def bug(plant: Plant, invariant: str) -> PlantedBug:

@@ -7,19 +7,19 @@ import asyncio
 import pytest
 
 from penstock.errors import BrokerError, ErrorCode
-from penstock.simulation.clients.recreator import Recreator
-from penstock.simulation.machine.host import SimulatedWorld
-from penstock.simulation.machine.loop import SimulationLoop
-from penstock.simulation.machine.trace import Trace
-from penstock.simulation.models.partition_history import PartitionHistory, RecordedEnsemble
-from penstock.simulation.models.replicated_topic import ReplicatedTopic
-from penstock.simulation.scenarios.cluster_member import ClusterMember
-from penstock.simulation.scenarios.cluster_stage import ClusterStage
+from simulation.clients.recreator import Recreator
+from simulation.machine.host import SimulatedWorld
+from simulation.machine.loop import SimulationLoop
+from simulation.machine.trace import Trace
+from simulation.models.partition_history import PartitionHistory, RecordedEnsemble
+from simulation.models.topic_model import TopicModel
+from simulation.scenarios.broker_host import BrokerHost
+from simulation.scenarios.stage import Stage
 
 SETTINGS = {"auto.create.topics.enable": "false"}
 
 
-async def created(recreator: Recreator) -> ReplicatedTopic:
+async def created(recreator: Recreator) -> TopicModel:
     await recreator._create()
     topic = recreator._topic
     assert topic is not None
@@ -35,8 +35,8 @@ def test_leader_of_the_deleted_topic_is_not_read_as_one_of_the_new_topic(
     async def scenario() -> None:
         world = SimulatedWorld(1, loop, trace)
         ensemble = RecordedEnsemble(PartitionHistory(trace, loop.time))
-        stage = ClusterStage(
-            world, [ClusterMember(world, node, SETTINGS, ensemble, 4.0) for node in (1, 2, 3)], ensemble
+        stage = Stage(
+            world, [BrokerHost(world, node, SETTINGS, ensemble, 4.0) for node in (1, 2, 3)], ensemble
         )
         for member in stage.members:
             await member.start()

@@ -2,16 +2,16 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.model import LeaderEpoch
+from penstock.model import LeaderEpoch, Offset
 from penstock.records.batch import assign
 from penstock.records.building import NewRecord, build_batch
-from penstock.simulation.checks.compacted_replicas import check_compacted
-from penstock.simulation.models.history import InvariantViolated
+from simulation.checks.compacted_replicas import check_compacted
+from simulation.models.history import InvariantViolated
 
 
 def batch(offset: int, key: bytes, value: bytes | None) -> bytes:
     content = bytearray(build_batch([NewRecord(key, value, 1_700_000_000_000)]))
-    assign(memoryview(content), offset, LeaderEpoch(0))
+    assign(memoryview(content), Offset(offset), LeaderEpoch(0))
     return bytes(content)
 
 

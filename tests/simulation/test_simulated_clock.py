@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import asyncio
 
-from penstock.simulation.machine.clock import SimulatedClock
-from penstock.simulation.machine.loop import SimulationLoop
-from penstock.simulation.machine.trace import Trace
+from simulation.machine.clock import SimulatedClock
+from simulation.machine.loop import SimulationLoop
+from simulation.machine.trace import Trace
 
 
 def test_both_clocks_follow_virtual_time_and_only_the_wall_clock_jumps(loop: SimulationLoop) -> None:

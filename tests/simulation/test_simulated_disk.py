@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.simulation.machine.disk import SimulatedDisk
-from penstock.simulation.machine.process import SimulatedCrash
-from penstock.simulation.machine.trace import Trace
+from simulation.machine.disk import SimulatedDisk
+from simulation.machine.process import SimulatedCrash
+from simulation.machine.trace import Trace
 
 TRIES = 300
 
@@ -156,6 +156,20 @@ def test_rename_happens_whole_or_not_at_all_and_out_of_order(trace: Trace) -> No
     assert (("old", b"1"), ("target", b"0")) in found
     assert (("target", b"1"),) in found
     assert (("newest", b"1"),) in found
+
+
+def test_change_time_of_a_rename_survives_only_with_the_new_name(trace: Trace) -> None:
+    def prepare(disk: SimulatedDisk) -> None:
+        disk.make_dir("old")
+        disk.sync_dir("")
+        disk.rename("old", "new")
+
+    def is_changed(disk: SimulatedDisk) -> object:
+        (name,) = disk.list("")
+        status = disk.status(name)
+        return name, status.modified_ns < status.changed_ns
+
+    assert outcomes(trace, prepare, is_changed) == {("old", False), ("new", True)}
 
 
 def test_process_crash_keeps_the_page_cache(disk: SimulatedDisk) -> None:

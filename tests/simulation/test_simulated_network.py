@@ -7,11 +7,11 @@ import random
 
 import pytest
 
-from penstock.simulation.machine.loop import SimulationLoop
-from penstock.simulation.machine.network import SimulatedNetwork
-from penstock.simulation.machine.process import SimulatedProcess
-from penstock.simulation.machine.stream import SimulatedSocket
-from penstock.simulation.machine.trace import Trace
+from simulation.machine.loop import SimulationLoop
+from simulation.machine.network import SimulatedNetwork
+from simulation.machine.process import SimulatedProcess
+from simulation.machine.stream import SimulatedSocket
+from simulation.machine.trace import Trace
 
 
 @pytest.fixture

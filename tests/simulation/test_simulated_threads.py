@@ -2,14 +2,15 @@ from __future__ import annotations
 
 import asyncio
 import random
+from functools import partial
 
 import pytest
 
-from penstock.simulation.machine.loop import SimulationLoop
-from penstock.simulation.machine.process import SimulatedProcess
-from penstock.simulation.machine.threads import SimulatedThreads
-from penstock.simulation.machine.trace import Trace
 from penstock.threads import POOL_SIZES
+from simulation.machine.loop import SimulationLoop
+from simulation.machine.process import SimulatedProcess
+from simulation.machine.threads import SimulatedThreads
+from simulation.machine.trace import Trace
 
 
 @pytest.fixture
@@ -72,7 +73,7 @@ def test_close_waits_for_all_work_and_takes_no_more(loop: SimulationLoop, thread
     done: list[int] = []
 
     async def main() -> None:
-        works = [threads.run("background", lambda n=n: done.append(n)) for n in range(5)]  # type: ignore[misc]
+        works = [threads.run("background", partial(done.append, number)) for number in range(5)]
         threads.close()
         assert sorted(done) == list(range(5))
         with pytest.raises(RuntimeError):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.simulation import command
+from simulation import command
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def test_failing_seed_is_named_with_the_command_that_replays_it(
     assert command._run_many("cluster", 5, 1, None) == 1
     output = capsys.readouterr().out
     assert "cluster seed 3 failed: I1: lost" in output
-    assert "python -m penstock.simulation --cluster --seed 3 --steps" in output
+    assert "python -m simulation --cluster --seed 3 --steps" in output
     assert "4 of 5 cluster seeds passed" in output
 
 

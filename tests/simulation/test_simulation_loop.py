@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from penstock.simulation.machine.loop import SimulationDeadlock, SimulationLivelock, SimulationLoop
-from penstock.simulation.machine.process import SimulatedCrash, SimulatedProcess
+from simulation.machine.loop import SimulationDeadlock, SimulationLivelock, SimulationLoop, new_loop
+from simulation.machine.process import SimulatedCrash, SimulatedProcess
 
 
 def test_time_jumps_to_the_next_timer(loop: SimulationLoop) -> None:
@@ -37,7 +37,7 @@ def test_wait_without_a_timer_is_a_deadlock(loop: SimulationLoop) -> None:
 
 
 def test_spinning_without_time_is_a_livelock() -> None:
-    loop = SimulationLoop(callbacks_per_instant=1000)
+    loop = new_loop(callbacks_per_instant=1000)
 
     async def main() -> None:
         while True:
@@ -49,7 +49,7 @@ def test_spinning_without_time_is_a_livelock() -> None:
 
 
 def _order_of_ready_callbacks(shuffle: random.Random | None) -> list[int]:
-    loop = SimulationLoop(shuffle)
+    loop = new_loop(shuffle)
     order: list[int] = []
 
     async def main() -> None:
@@ -78,7 +78,7 @@ def test_seed_shuffles_ready_callbacks_and_repeats_itself() -> None:
 
 def test_sets_of_tasks_have_the_same_order_in_every_run() -> None:
     def order() -> list[str]:
-        loop = SimulationLoop()
+        loop = new_loop()
 
         async def main() -> list[str]:
             tasks = {asyncio.create_task(asyncio.sleep(1), name=str(number)) for number in range(50)}
@@ -148,7 +148,7 @@ def test_crash_inside_a_task_is_not_reported_as_a_failure(loop: SimulationLoop) 
 
 
 def test_uncaught_errors_are_kept() -> None:
-    loop = SimulationLoop()
+    loop = new_loop()
 
     async def main() -> None:
         loop.call_soon(lambda: 1 // 0)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.simulation.models.history import InvariantViolated, Outcome
-from penstock.simulation.models.offset_model import ShownOffset
-from penstock.simulation.models.transaction_model import Instance, ModelTransaction, TransactionModel
-from penstock.simulation.transactions.transaction_client import Producer
+from simulation.models.history import InvariantViolated, Outcome
+from simulation.models.offset_model import ShownOffset
+from simulation.models.transaction_model import Instance, ModelTransaction, TransactionModel
+from simulation.transactions.transaction_client import Producer
 
 HERE, THERE = ("ledger", 0), ("ledger", 1)
 

@@ -6,10 +6,10 @@ import pytest
 
 from penstock.records.building import NewRecord, build_batch
 from penstock.records.control import AbortedTransaction, build_marker
-from penstock.simulation.models.history import InvariantViolated
-from penstock.simulation.transactions.copier import Copies
-from penstock.simulation.transactions.transaction_reader import readable
 from penstock.wire.fetch import FetchResult
+from simulation.models.history import InvariantViolated
+from simulation.transactions.copier import Copies
+from simulation.transactions.transaction_reader import readable
 
 SOURCE, TARGET = ("ledger-0", 0), ("ledger-1", 0)
 

@@ -14,13 +14,14 @@ from penstock.groups.transactional_commits import TransactionalCommits
 from penstock.model import Offset
 from penstock.records.control import AbortedTransaction
 from penstock.replication.verified_appends import VerifiedAppends
+from penstock.state_log.shard import NOBODY_WAITS, Waiter
 from penstock.storage.aborted_transactions import AbortedTransactions
 from penstock.storage.log_reader import LogReader
 from penstock.transactions import transaction
 from penstock.transactions.endings import Ending
 from penstock.transactions.markers import Markers
 from penstock.transactions.shard import TransactionShard
-from penstock.transactions.transaction import Transaction
+from penstock.transactions.transaction import Identity, Transaction
 
 
 @planted_in_cluster("T29", needs={"transactions"})
@@ -77,13 +78,25 @@ def late_end_is_taken() -> AbstractContextManager[Any]:
     return patch.object(TransactionShard, "check_connection", lambda *_: None)
 
 
+@planted_in_cluster("I6", "I7", "T29", needs={"transactions"})
+def plain_ends_skip_the_check_of_the_producer() -> AbstractContextManager[Any]:
+    """A fenced producer ends the transaction of its successor."""
+    decide = TransactionShard.plain_end
+
+    def skip(self: TransactionShard, transactional_id: str, producer: Identity, *rest: Any) -> Any:
+        known = self.transactions.get(transactional_id)
+        return decide(self, transactional_id, producer if known is None else known.producer, *rest)
+
+    return patch.object(TransactionShard, "plain_end", skip)
+
+
 @planted_in_cluster("I6", needs={"copiers"})
 def offsets_count_before_the_end() -> AbstractContextManager[Any]:
     """Offsets of a transaction are committed while it is open."""
     on_commit = TransactionalCommits._on_commit
 
-    def commit_at_once(self: Any, group_id: str, offsets: Any, producer_id: Any, *rest: Any) -> None:
-        on_commit(self, group_id, offsets, producer_id, *rest)
+    def commit_at_once(self: Any, commit: Any, producer_id: Any, *rest: Any) -> None:
+        on_commit(self, commit, producer_id, *rest)
         if not self._shard.is_closed:
             self._shard.offsets.end_transaction(producer_id, is_commit=True)
 
@@ -120,14 +133,13 @@ def timeouts_are_forgotten() -> AbstractContextManager[Any]:
 @planted_in_cluster("I7", needs={"transactions"})
 def answered_before_it_is_recorded() -> AbstractContextManager[Any]:
     """A commit is acknowledged before it is recorded."""
-    record = TransactionShard._record
+    record = TransactionShard.record
 
     def answer_at_once(
-        self: TransactionShard, transactional_id: str, changed: Transaction
-    ) -> asyncio.Future[None]:
-        record(self, transactional_id, changed).add_done_callback(lambda done: done.exception())
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        future.set_result(None)
-        return future
+        self: TransactionShard, transactional_id: str, changed: Transaction, response: Waiter
+    ) -> None:
+        record(self, transactional_id, changed, NOBODY_WAITS)
+        if not response.done():
+            response.set_result(None)
 
-    return patch.object(TransactionShard, "_record", answer_at_once)
+    return patch.object(TransactionShard, "record", answer_at_once)

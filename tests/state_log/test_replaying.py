@@ -49,7 +49,10 @@ def log_of(directory: Path, *batches: list[tuple[bytes, bytes | None]]) -> Log:
 async def test_every_record_is_applied_unless_only_the_newest_counts(
     tmp_path: Path, newest_only: bool
 ) -> None:
-    written = [[(b"a", b"1"), (b"b", b"2"), (b"a", b"3")], [(b"a", None), (b"c", b"4"), (b"b", b"5")]]
+    written: list[list[tuple[bytes, bytes | None]]] = [
+        [(b"a", b"1"), (b"b", b"2"), (b"a", b"3")],
+        [(b"a", None), (b"c", b"4"), (b"b", b"5")],
+    ]
     replica: Any = type("FakeReplica", (), {"log": log_of(tmp_path, *written)})()
     applied: list[tuple[bytes, bytes | None]] = []
     decode = cast("Callable[[bytes, bytes | None], tuple[bytes, bytes | None]]", lambda *pair: pair)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from log_helpers import EPOCH, NOW_MS, checkpoint, header_of
 
@@ -12,7 +13,7 @@ from penstock.records.batch import BatchHeader
 from penstock.records.building import NewRecord, build_batch
 from penstock.records.compression import Codec
 from penstock.records.iteration import Record, iterate, read_batches
-from penstock.storage.compaction import Progress, begin_compaction
+from penstock.storage.compaction import CompactionProgress, begin_compaction
 from penstock.storage.file_cache import FileCache
 from penstock.storage.log import Log
 from penstock.storage.log_config import LogConfig
@@ -21,16 +22,16 @@ COMPACT = (CleanupPolicy.COMPACT,)
 Pair = tuple[bytes | None, bytes | None]
 
 
-def compacting(**settings: object) -> LogConfig:
+def compacting(**settings: Any) -> LogConfig:
     """Settings with small segments that are compacted whenever something is dirty."""
-    defaults: dict[str, object] = {
+    defaults: dict[str, Any] = {
         "cleanup_policy": COMPACT,
         "segment_bytes": 300,
         "index_interval_bytes": 100,
         "min_cleanable_dirty_ratio": 0.0,
         "delete_retention_ms": 1_000,
     }
-    return LogConfig(**(defaults | settings))  # type: ignore[arg-type]
+    return LogConfig(**(defaults | settings))
 
 
 def put(
@@ -70,9 +71,9 @@ def compact(
     compaction = begin_compaction(log, files, now_ms, watermark, buffer_bytes)
     if compaction is None:
         return False
-    while (progress := compaction.step()) is not Progress.DONE:
+    while (progress := compaction.step()) is not CompactionProgress.DONE:
         cleaned = compaction.cleaned
-        if progress is Progress.CLEANED and cleaned is not None:
+        if progress is CompactionProgress.CLEANED and cleaned is not None:
             if not log.jobs.begin_swap(cleaned.replaced):
                 compaction.abandon()
                 return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 from penstock.model import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
@@ -49,9 +50,9 @@ def header_of(batch: memoryview) -> BatchHeader:
 
 
 def append(
-    log: Log, *values: bytes, epoch: LeaderEpoch = EPOCH, now_ms: int = NOW_MS, **options: int
+    log: Log, *values: bytes, epoch: LeaderEpoch = EPOCH, now_ms: int = NOW_MS, **options: Any
 ) -> AppendInfo:
-    batch = make_batch(values, **options)  # type: ignore[arg-type]
+    batch = make_batch(values, **options)
     return log.append(batch, header_of(batch), epoch, now_ms)
 
 

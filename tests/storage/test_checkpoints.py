@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, cast
 
+import msgspec
 import pytest
 
 from penstock.model import Offset
@@ -26,6 +28,22 @@ def test_a_new_directory_has_no_checkpoint(tmp_path: Path) -> None:
     assert found is None
     assert checkpoints.problems == []
     assert not checkpoints.intact
+
+
+def test_checkpoint_of_a_version_without_committed_epochs_is_read(tmp_path: Path) -> None:
+    class OldCheckpoint(msgspec.Struct, array_like=True):
+        topic: str
+        topic_id: bytes
+        partition: int
+        log_start_offset: int
+        high_watermark: int
+        cleaned_offset: int
+        mark: RecoveryMark
+
+    (entry,) = entries(7)
+    old = OldCheckpoint("orders", b"i" * 16, 0, 7, 25, 5, entry.mark)
+    Checkpoints(RealDisk(str(tmp_path))).write(cast(Any, [old]))
+    assert load(tmp_path)[0] == [entry]
 
 
 def test_newest_checkpoint_copy_counts(tmp_path: Path) -> None:
@@ -81,5 +99,7 @@ def ruin(path: Path, damage: str) -> None:
     if damage == "flip":
         content[-1] ^= 1
     path.write_bytes(
-        {"cut": content[:-3], "empty": b"", "zero": bytes(len(content)), "flip": bytes(content)}[damage]
+        {"cut": bytes(content[:-3]), "empty": b"", "zero": bytes(len(content)), "flip": bytes(content)}[
+            damage
+        ]
     )

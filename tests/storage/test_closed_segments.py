@@ -14,8 +14,6 @@ from log_helpers import NOW_MS, TOPIC_ID, append, checkpoint, flush, open_manage
 
 from penstock.errors import CorruptLog, StorageError
 from penstock.model import BrokerEpoch, Offset
-from penstock.simulation.machine.disk import SimulatedDisk
-from penstock.simulation.machine.trace import Trace
 from penstock.storage.closed_segments import (
     CLOSED_SEGMENTS_FILE,
     LOST,
@@ -27,6 +25,8 @@ from penstock.storage.disk import RealDisk
 from penstock.storage.log import Log
 from penstock.storage.log_config import LogConfig
 from penstock.storage.log_manager import LogManager
+from simulation.machine.disk import SimulatedDisk
+from simulation.machine.trace import Trace
 
 COUNT = 20
 CONFIG = LogConfig(segment_bytes=300, index_interval_bytes=100)

@@ -17,7 +17,8 @@ from penstock.storage.batch_filter import DELETE_HORIZON_FLAG
 from penstock.storage.damage import DamagedRange
 from penstock.storage.disk import RealDisk
 from penstock.storage.key_offsets import BYTES_PER_KEY
-from penstock.storage.log import Log, StorageContext
+from penstock.storage.log import Log
+from penstock.storage.log_state import StorageContext
 
 
 @pytest.fixture
@@ -107,7 +108,7 @@ def test_old_segments_are_readable_until_the_swap_is_finished(log: Log, context:
     before = pairs(log)
     pass_ = compaction.begin_compaction(log, context.files, NOW_MS, log.log_end_offset, 1 << 20)
     assert pass_ is not None
-    while pass_.step() is not compaction.Progress.CLEANED:
+    while pass_.step() is not compaction.CompactionProgress.CLEANED:
         pass
     cleaned = pass_.cleaned
     assert cleaned is not None
@@ -124,7 +125,7 @@ def test_segment_deleted_during_a_pass_ends_it(log: Log, context: StorageContext
     roll(log)
     pass_ = compaction.begin_compaction(log, context.files, NOW_MS, log.log_end_offset, 1 << 20)
     assert pass_ is not None
-    assert pass_.step() is compaction.Progress.CLEANED
+    assert pass_.step() is compaction.CompactionProgress.CLEANED
     log.advance_log_start(Offset(2))
     job = log.jobs.begin_delete()
     assert job is not None
@@ -297,7 +298,7 @@ def test_a_pass_works_in_short_steps(context: StorageContext, monkeypatch: pytes
     pass_ = compaction.begin_compaction(log, context.files, NOW_MS, log.log_end_offset, 1 << 20)
     assert pass_ is not None
     steps = 1
-    while pass_.step() is compaction.Progress.MORE:
+    while pass_.step() is compaction.CompactionProgress.MORE:
         steps += 1
     assert steps > 20
 

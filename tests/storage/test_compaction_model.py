@@ -13,12 +13,12 @@ from log_helpers import NOW_MS, checkpoint, open_manager, the_log
 
 from penstock.records.compression import Codec
 from penstock.records.iteration import Record
-from penstock.simulation.machine.disk import SimulatedDisk
-from penstock.simulation.machine.process import SimulatedCrash
-from penstock.simulation.machine.trace import Trace
 from penstock.storage.key_offsets import BYTES_PER_KEY
 from penstock.storage.log import Log
 from penstock.storage.log_manager import LogManager
+from simulation.machine.disk import SimulatedDisk
+from simulation.machine.process import SimulatedCrash
+from simulation.machine.trace import Trace
 
 CONFIG = compacting(delete_retention_ms=5_000)
 

@@ -9,11 +9,11 @@ import pytest
 from log_helpers import NOW_MS, append, checkpoint, flush, open_manager, read_all, the_log
 
 from penstock.model import BrokerEpoch, LeaderEpoch, Offset
-from penstock.simulation.machine.disk import SimulatedDisk
-from penstock.simulation.machine.process import SimulatedCrash
-from penstock.simulation.machine.trace import Trace
 from penstock.storage.log import Log
 from penstock.storage.log_config import LogConfig
+from simulation.machine.disk import SimulatedDisk
+from simulation.machine.process import SimulatedCrash
+from simulation.machine.trace import Trace
 
 CONFIG = LogConfig(segment_bytes=500, index_interval_bytes=120)
 

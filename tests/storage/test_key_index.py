@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -30,8 +31,8 @@ from penstock.storage.segment import KEYS_SUFFIX
 HOT, COLD = b"hot", b"cold"
 
 
-def indexed_log(path: Path, **settings: int) -> Log:
-    return make_log(make_context(path), LogConfig(index_by_key=True, **settings))  # type: ignore[arg-type]
+def indexed_log(path: Path, **settings: Any) -> Log:
+    return make_log(make_context(path), LogConfig(index_by_key=True, **settings))
 
 
 def put(log: Log, *keys: bytes) -> None:

@@ -19,12 +19,12 @@ from penstock.model import LeaderEpoch, Offset
 from penstock.records.building import NewRecord, build_batch
 from penstock.records.compression import Codec
 from penstock.records.control import Marker
-from penstock.simulation.machine.disk import SimulatedDisk
-from penstock.simulation.machine.trace import Trace
 from penstock.storage.keys.entries import IDEMPOTENCY_HEADER
 from penstock.storage.keys.file import PAGE_BYTES
 from penstock.storage.log_config import LogConfig
 from penstock.storage.segment import KEYS_SUFFIX
+from simulation.machine.disk import SimulatedDisk
+from simulation.machine.trace import Trace
 
 KEYS = [b"", b"a", b"b", b"\xff" * 20, b"long" * 30]
 OWN_KEYS = [b"1", b"2", b"3"]

@@ -11,12 +11,12 @@ from log_helpers import EPOCH, NOW_MS, append, checkpoint, flush, make_batch, op
 
 from penstock.model import BrokerEpoch, LeaderEpoch, Offset
 from penstock.records.batch import assign
-from penstock.simulation.machine.disk import SimulatedDisk
-from penstock.simulation.machine.process import SimulatedCrash
-from penstock.simulation.machine.trace import Trace
 from penstock.storage.log import Log
 from penstock.storage.log_config import LogConfig
 from penstock.storage.log_manager import LogManager
+from simulation.machine.disk import SimulatedDisk
+from simulation.machine.process import SimulatedCrash
+from simulation.machine.trace import Trace
 
 CONFIG = LogConfig(segment_bytes=300, index_interval_bytes=100)
 BOOT = "boot"

@@ -69,3 +69,12 @@ def test_truncation_at_the_start_keeps_the_epoch_that_wrote_there() -> None:
     assert entries(epochs) == [(2, 15), (3, 20)]
     epochs.truncate_from_start(Offset(20))
     assert entries(epochs) == [(3, 20)]
+
+
+def test_earlier_epochs_are_added_before_the_known_ones() -> None:
+    epochs = make((3, 10))
+    epochs.add_earlier(LeaderEpoch(3), Offset(8))
+    epochs.add_earlier(LeaderEpoch(1), Offset(5))
+    epochs.add_earlier(LeaderEpoch(2), Offset(0))  # newer than the first known one
+    epochs.add_earlier(LeaderEpoch(0), Offset(20))  # not before the first known one
+    assert entries(epochs) == [(1, 5), (3, 8)]

@@ -10,10 +10,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from log_helpers import NOW_MS, append, open_manager, read_all, the_log
 
 from penstock.model import BrokerEpoch, LeaderEpoch, Offset
-from penstock.simulation.machine.disk import SimulatedDisk
-from penstock.simulation.machine.trace import Trace
 from penstock.storage.jobs import CheckpointJob, DeleteJob, FlushJob
 from penstock.storage.log_config import LogConfig
+from simulation.machine.disk import SimulatedDisk
+from simulation.machine.trace import Trace
 
 CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=200)
 

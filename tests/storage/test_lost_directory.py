@@ -1,4 +1,4 @@
-"""A partition whose directory vanished while the broker was down."""
+"""A partition whose directory vanished, or was replaced by a copy, while the broker was down."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from log_helpers import append, checkpoint, flush, open_manager, read_all, the_log
+from log_helpers import TOPIC_ID, append, checkpoint, flush, open_manager, read_all, the_log
 
 from penstock.errors import CorruptLog
 from penstock.model import Offset
@@ -46,3 +46,24 @@ def test_new_log_starts_at_zero_without_a_problem(tmp_path: Path) -> None:
     manager = open_manager(RealDisk(str(tmp_path)))
     assert the_log(manager).log_end_offset == 0
     assert manager.problems == []
+
+
+def test_copy_without_closed_segments_that_is_older_than_the_checkpoint_is_found(tmp_path: Path) -> None:
+    disk = RealDisk(str(tmp_path))
+    manager = open_manager(disk, "boot")
+    log = the_log(manager)
+    append(log, b"00")
+    checkpoint(log)
+    manager.write_checkpoints()
+    directory, copy = tmp_path / log.directory, tmp_path / "copy"
+    shutil.copytree(directory, copy)
+    append(log, b"01")
+    checkpoint(log)
+    manager.write_checkpoints()
+    disk.close()
+    shutil.rmtree(directory)
+    shutil.copytree(copy, directory)
+    manager = open_manager(RealDisk(str(tmp_path)), "boot")
+    log = the_log(manager)
+    assert [(each.base_offset, each.end_offset) for each in log.damage] == [(1, 2)]
+    assert manager.lost_partitions == {(TOPIC_ID, 0)}

@@ -8,8 +8,8 @@ import pytest
 from log_helpers import append, checkpoint, flush, open_manager, read_all, the_log
 from test_log_model import LogMachine
 
-from penstock.simulation.machine.disk import SimulatedDisk
-from penstock.simulation.machine.trace import Trace
+from simulation.machine.disk import SimulatedDisk
+from simulation.machine.trace import Trace
 
 
 def test_removed_empty_segment_does_not_come_back() -> None:

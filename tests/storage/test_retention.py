@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from log_helpers import NOW_MS, append, make_context, make_log, open_manager, read_all, the_log
@@ -8,8 +9,9 @@ from log_helpers import NOW_MS, append, make_context, make_log, open_manager, re
 from penstock.config import CleanupPolicy
 from penstock.model import Offset
 from penstock.storage.disk import RealDisk
-from penstock.storage.log import Log, StorageContext
+from penstock.storage.log import Log
 from penstock.storage.log_config import LogConfig
+from penstock.storage.log_state import StorageContext
 from penstock.storage.retention import retained_from
 
 HOUR_MS = 3_600_000
@@ -20,9 +22,9 @@ def context(tmp_path: Path) -> StorageContext:
     return make_context(tmp_path)
 
 
-def config(**settings: object) -> LogConfig:
-    defaults: dict[str, object] = {"segment_bytes": 100, "retention_ms": HOUR_MS, "retention_bytes": -1}
-    return LogConfig(**(defaults | settings))  # type: ignore[arg-type]
+def config(**settings: Any) -> LogConfig:
+    defaults: dict[str, Any] = {"segment_bytes": 100, "retention_ms": HOUR_MS, "retention_bytes": -1}
+    return LogConfig(**(defaults | settings))
 
 
 def fill(log: Log, count: int, *, start_ms: int = NOW_MS, step_ms: int = 0) -> None:

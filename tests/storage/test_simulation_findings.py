@@ -11,10 +11,10 @@ from log_helpers import append, checkpoint, flush, open_manager, read_all, the_l
 
 from penstock.errors import StorageError
 from penstock.model import Offset
-from penstock.simulation.machine.disk import SimulatedDisk
-from penstock.simulation.machine.trace import Trace
 from penstock.storage.disk import RealDisk
 from penstock.storage.log_config import LogConfig
+from simulation.machine.disk import SimulatedDisk
+from simulation.machine.trace import Trace
 
 CONFIG = LogConfig(segment_bytes=300)
 

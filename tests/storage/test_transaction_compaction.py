@@ -17,11 +17,11 @@ from penstock.model import BrokerEpoch, Offset
 from penstock.records.batch import read_header
 from penstock.records.building import NewRecord, build_batch
 from penstock.records.control import Marker, read_marker
-from penstock.simulation.machine.disk import SimulatedDisk
-from penstock.simulation.machine.trace import Trace
 from penstock.storage.file_cache import FileCache
 from penstock.storage.log import Log
 from penstock.storage.log_state import StorageContext
+from simulation.machine.disk import SimulatedDisk
+from simulation.machine.trace import Trace
 
 RETENTION_MS = 1_000
 EXPIRED_MS = 2 * 86_400_000

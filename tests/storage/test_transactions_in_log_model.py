@@ -14,9 +14,9 @@ from log_helpers import NOW_MS, checkpoint, flush, open_manager, the_log
 from transaction_helpers import Writer, read_committed
 
 from penstock.model import BrokerEpoch, Offset
-from penstock.simulation.machine.disk import SimulatedDisk
-from penstock.simulation.machine.trace import Trace
 from penstock.storage.log_config import LogConfig
+from simulation.machine.disk import SimulatedDisk
+from simulation.machine.trace import Trace
 
 CONFIG = LogConfig(segment_bytes=900, index_interval_bytes=200)
 

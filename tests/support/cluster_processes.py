@@ -17,7 +17,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
-from penstock.cli.zookeeper_process import Member, ZooKeeperProcess
+from penstock.cli.cluster.zookeeper_process import EnsembleMember, ZooKeeperProcess
 from support.broker_process import BrokerProcess, answers, free_ports
 from support.eventually import eventually
 
@@ -36,7 +36,7 @@ QUICK = (f"zookeeper.session.timeout.ms={SESSION_TIMEOUT_MS}", "offsets.topic.nu
 class ClusterProcesses:
     def __init__(self, directory: Path, size: int = 3, settings: Sequence[str] = ()) -> None:
         [port] = free_ports(1)
-        self.zookeeper = ZooKeeperProcess(str(directory / "zookeeper"), [Member(port, 0, 0)])
+        self.zookeeper = ZooKeeperProcess(str(directory / "zookeeper"), [EnsembleMember(port, 0, 0)])
         self._zookeeper_runs = False
         self.brokers: dict[int, BrokerProcess] = {}
         for number in range(1, size + 1):
@@ -129,16 +129,24 @@ class ClusterProcesses:
         return set(self.metadata(seen_by).topics[topic].partitions[partition].isrs)
 
     def wait_until_healed(self) -> None:
-        """Wait until every broker sees a leader and a full in-sync replica set for every partition."""
+        """Wait until every broker sees a leader and a full in-sync replica set for every partition.
+
+        A broker may still be starting.
+        """
         problems: list[str] = []
 
         def healed() -> bool:
             brokers = set(self.brokers)
-            problems[:] = [text for number in brokers for text in _problems(self.metadata(number), brokers)]
+            try:
+                problems[:] = [
+                    text for number in brokers for text in _problems(self.metadata(number), brokers)
+                ]
+            except KafkaException as error:
+                problems[:] = [f"a broker does not respond: {error}"]
             return not problems
 
         try:
-            self.until(healed, "all replicas are in sync")
+            self.until(healed, "all replicas are in sync", START_PATIENCE_S)
         except AssertionError as error:
             error.add_note("\n".join(problems))
             raise

@@ -1,7 +1,7 @@
 """Simulation seeds derived from the commit: each commit has its own seeds, and all runs of a commit share
 them.
 
-Each test run prints them at its end. Replay a failed seed with `python -m penstock.simulation --broker --seed
+Each test run prints them at its end. Replay a failed seed with `python -m simulation --broker --seed
 N` or `--cluster --seed N`.
 """
 

@@ -23,6 +23,7 @@ VERDICTS = (
     "storage/*",
     "replication/*",
     "transactions/*",
+    "pipeline/*",
     "*/test_*_model.py",
     "*/test_*_properties.py",
     "*/test_*_crashes.py",

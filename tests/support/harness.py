@@ -12,11 +12,12 @@ from penstock.clock import SystemClock
 from penstock.cluster.memory import MemoryEnsemble
 from penstock.config import BrokerConfig
 from penstock.net.network import TcpNetwork
-from penstock.net.response import PendingResponse
+from penstock.net.response import Parts, PendingResponse
 from penstock.observability.logs import Logger
 from penstock.records.batch import read_header
 from penstock.records.building import NewRecord, build_batch
 from penstock.records.compression import Codec
+from penstock.records.log_slice import LogSlice
 from penstock.server.broker import Broker
 from penstock.server.context import BrokerContext
 from penstock.server.dispatch import Session
@@ -29,6 +30,11 @@ from penstock.wire.messages import decode_response_frame, encode_request_frame
 
 Fields = Mapping[str, Any]
 Right = tuple[Operation, ResourceType, str]
+
+
+def content_of(parts: Parts) -> bytes:
+    """The bytes that a connection would send."""
+    return b"".join(part.read() if isinstance(part, LogSlice) else bytes(part) for part in parts)
 
 
 class Denying:
@@ -76,8 +82,7 @@ class Harness:
             assert answer.error is None, answer.error
             answer = answer.parts
         assert answer is not None
-        content = b"".join(bytes(part) for part in answer if isinstance(part, bytes | bytearray | memoryview))
-        return decode_response_frame(api_key, version, memoryview(content)[SIZE_PREFIX:])
+        return decode_response_frame(api_key, version, memoryview(content_of(answer))[SIZE_PREFIX:])
 
     async def create(self, name: str, partitions: int = 1, **configs: str) -> Any:
         topic = new_topic(
@@ -118,13 +123,18 @@ def new_topic(
 
 
 def serve(
-    data_dir: Path, scenario: Callable[[Harness], Awaitable[None]], settings: Mapping[str, str] | None = None
+    data_dir: Path,
+    scenario: Callable[[Harness], Awaitable[None]],
+    settings: Mapping[str, str] | None = None,
+    ensemble: MemoryEnsemble | None = None,
 ) -> None:
-    """Run the scenario against a broker with these settings, from its start to a clean stop."""
+    """Run the scenario against a broker with these settings, from its start to a clean stop. `ensemble` has the
+    metadata of an earlier run.
+    """
     lines: list[str] = []
 
     async def body() -> None:
-        store = MemoryEnsemble().client()
+        store = (ensemble or MemoryEnsemble()).client()
         environment = Environment(
             SystemClock(), Random(1), RealDisk(str(data_dir)), TcpNetwork(), ThreadPools(), store
         )

@@ -18,7 +18,7 @@ from penstock.wire.fetch_client import decode_fetch_response, encode_fetch_reque
 from penstock.wire.framing import SIZE_PREFIX
 from penstock.wire.produce import ProducePartition, ProduceRequest, ProduceTopic
 from penstock.wire.produce_client import decode_produce_response, encode_produce_request
-from support.harness import Harness
+from support.harness import Harness, content_of
 
 FIND_COORDINATOR, INIT_PRODUCER_ID, ADD_PARTITIONS, ADD_OFFSETS, END_TXN, OFFSET_COMMIT = (
     10,
@@ -43,8 +43,7 @@ async def ask_raw(broker: Harness, frame: bytes) -> memoryview:
         assert answer.error is None, answer.error
         answer = answer.parts
     assert answer is not None
-    parts = (part.read() if isinstance(part, LogSlice) else bytes(part) for part in answer)
-    return memoryview(b"".join(parts))[SIZE_PREFIX:]
+    return memoryview(content_of(answer))[SIZE_PREFIX:]
 
 
 async def find_coordinator(broker: Harness, kind: int, key: str) -> int:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
+
+from support.first_failures import VERDICTS
 
 pytestmark = pytest.mark.usefixtures("starts_processes")
 
@@ -118,3 +121,12 @@ def test_the_log_of_a_first_failure_is_kept(tmp_path: Path) -> None:
     [log] = [file.read_text() for file in (tmp_path / "kept").glob("*.txt")]
     assert "assert was_tried" in log
     assert "what was captured" in log
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["faults/test_changed_bytes.py", "pipeline/test_sink_aborts.py", "pipeline/test_archive_unshared.py"],
+)
+def test_lost_and_duplicated_rows_are_verdicts(path: str) -> None:
+    assert (TESTS / path).exists()
+    assert any(fnmatch(path, pattern) for pattern in VERDICTS)

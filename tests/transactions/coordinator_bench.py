@@ -14,7 +14,7 @@ from penstock.records.control import Marker
 from penstock.state_log.appender import Appender
 from penstock.state_log.shard import Shard
 from penstock.state_log.timers import Timers
-from penstock.transactions.context import Counts
+from penstock.transactions.context import TransactionCounts
 from penstock.transactions.endings import Ending
 from penstock.transactions.record_codec import TransactionRecord, decode_record, encode_record
 from penstock.transactions.shard import TransactionShard
@@ -91,7 +91,7 @@ class Bench:
 
     def __init__(self, **settings: str) -> None:
         self.config = BrokerConfig({name.replace("_", "."): value for name, value in settings.items()})
-        self.counts = Counts()
+        self.counts = TransactionCounts()
         self.fake_timers = FakeTimers()
         self.timers = cast(Timers, self.fake_timers)
         self.wall = START_MS

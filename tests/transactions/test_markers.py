@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -57,13 +57,16 @@ class World:
         if self.coming is not None:
             self.image = self.coming
 
-    async def write_here(
-        self, marker: Marker, version: int, partitions: Sequence[TopicPartition]
-    ) -> dict[TopicPartition, ErrorCode]:
+    def write_here(
+        self,
+        marker: Marker,
+        version: int,
+        partitions: Sequence[TopicPartition],
+        done: Callable[[Mapping[TopicPartition, ErrorCode]], None],
+    ) -> None:
         self.written.append((ME, tuple(partitions)))
-        if marker.producer_id == self.stuck_producer:
-            await asyncio.Event().wait()
-        return dict.fromkeys(partitions, self._outcome())
+        if marker.producer_id != self.stuck_producer:
+            done(dict.fromkeys(partitions, self._outcome()))
 
     async def send(self, broker_id: BrokerId, request: Callable[[Any], Awaitable[Any]]) -> Any:
         return await request(SimpleNamespace(request=partial(self.respond, broker_id)))
@@ -202,12 +205,15 @@ async def test_transaction_without_partitions_ends_at_once() -> None:
     assert not world.written
 
 
-async def test_ending_that_another_coordinator_took_over_is_left_to_it() -> None:
+async def test_ending_that_another_coordinator_took_over_is_left_to_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(endings, "RETRY_SECONDS", 0.2)
     world = World()
     world.refusals = [ErrorCode.not_leader_or_follower]
     ending = await world.end(P0, until=lambda: world.written)
     ending.is_abandoned = True
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.3)
     assert world.written == [(ME, (P0,))]
     assert not ending.is_done
     await world.markers.close()

@@ -7,6 +7,7 @@ from collections.abc import Awaitable
 
 import pytest
 from coordinator_bench import Bench, turns
+from test_transaction_shard import state_of
 
 from penstock.errors import BrokerError, ErrorCode
 from penstock.transactions import shard as shard_module
@@ -42,7 +43,8 @@ async def test_requests_that_would_write_are_refused_before_anything_is_decided(
     assert await refused(shard.init_producer_id("t", NOBODY, 60_000, False)) is UNAVAILABLE
     assert await refused(shard.init_producer_id("new", NOBODY, 60_000, False)) is UNAVAILABLE
     assert await refused(shard.add_partitions("t", producer, (), VERSION_1)) is UNAVAILABLE
-    assert shard.end_at_once("t", producer, True, VERSION_1) is None
+    assert shard.plain_addition("t", producer, (), VERSION_1) is None
+    assert shard.plain_end("t", producer, True, VERSION_1) is None
     assert await refused(shard.end("t", producer, True, VERSION_1)) is UNAVAILABLE
     assert dict(shard.transactions) == known
     assert (bench.log.committed, bench.log.waiting, bench.lost_shards) == (written, [], [])
@@ -67,12 +69,12 @@ async def test_a_decision_stored_on_too_few_replicas_has_no_markers_yet() -> Non
     bench.log.replica.is_under_min_insync = True
     bench.log.commit()
     assert await refused(ending) is UNAVAILABLE
-    assert bench.shard.transactions["t"].state is TransactionState.PREPARE_COMMIT
+    assert state_of(bench) is TransactionState.PREPARE_COMMIT
     assert (bench.endings, bench.lost_shards) == ([], [])
     bench.log.replica.is_under_min_insync = False
     await eventually_async(lambda: bench.endings)
     await bench.rest()
-    assert bench.shard.transactions["t"].state is TransactionState.COMPLETE_COMMIT
+    assert state_of(bench) is TransactionState.COMPLETE_COMMIT
 
 
 async def test_shard_loaded_under_min_isr_writes_its_markers_later() -> None:
@@ -92,7 +94,7 @@ async def test_shard_loaded_under_min_isr_writes_its_markers_later() -> None:
     bench.log.replica.is_under_min_insync = False
     await eventually_async(lambda: bench.endings)
     await bench.rest()
-    assert bench.shard.transactions["t"].state is TransactionState.COMPLETE_COMMIT
+    assert state_of(bench) is TransactionState.COMPLETE_COMMIT
 
 
 async def test_a_transaction_times_out_when_replicas_are_back() -> None:
@@ -100,12 +102,12 @@ async def test_a_transaction_times_out_when_replicas_are_back() -> None:
     bench.log.replica.is_under_min_insync = True
     bench.advance(60_001)
     bench.fire()
-    assert bench.shard.transactions["t"].state is TransactionState.ONGOING
+    assert state_of(bench) is TransactionState.ONGOING
     bench.log.replica.is_under_min_insync = False
     bench.advance(1)
     bench.fire()
     await bench.rest()
-    assert bench.shard.transactions["t"].state is TransactionState.COMPLETE_ABORT
+    assert state_of(bench) is TransactionState.COMPLETE_ABORT
 
 
 async def test_expired_ids_stay_under_min_isr() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.cluster.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from penstock.errors import ErrorCode, ProtocolError
-from penstock.model import BrokerId
+from penstock.model import BrokerId, ProducerId
 from penstock.net.response import PendingResponse
 from penstock.records.building import NewRecord, build_batch
 from penstock.server.dispatch import Session
@@ -24,7 +24,7 @@ from penstock.wire.init_producer_id import InitProducerIdRequest, encode_init_pr
 from penstock.wire.messages import decode_response_frame
 from penstock.wire.produce import ProducePartition, ProduceRequest, ProduceTopic
 from penstock.wire.produce_client import decode_produce_response, encode_produce_request
-from support.harness import Harness, serve
+from support.harness import Harness, content_of, serve
 
 FIND, INIT, ADD, ADD_OFFSETS, END, MARKERS, DESCRIBE, LIST, API_VERSIONS = 10, 22, 24, 25, 26, 27, 65, 66, 18
 SETTINGS = {"transaction.state.log.num.partitions": "3", "offsets.topic.num.partitions": "3"}
@@ -58,7 +58,8 @@ class Driver:
         asking: Identity | tuple[int, int] = (-1, -1),
         is_held: bool = False,
     ) -> Any:
-        request = InitProducerIdRequest(transactional_id, timeout_ms, *asking, is_held=is_held)
+        producer_id, epoch = asking
+        request = InitProducerIdRequest(transactional_id, timeout_ms, producer_id, epoch, is_held=is_held)
         frame = encode_init_producer_id(version, 7, "test", request)
         answer = await self.send(frame)
         return decode_response_frame(INIT, version, answer)
@@ -124,8 +125,7 @@ class Driver:
             assert answer.error is None, answer.error
             answer = answer.parts
         assert answer is not None
-        content = b"".join(bytes(part) for part in answer if isinstance(part, bytes | bytearray | memoryview))
-        return memoryview(content)[SIZE_PREFIX:]
+        return memoryview(content_of(answer))[SIZE_PREFIX:]
 
     def log(self, index: int = 0) -> Any:
         return self.broker.context.replicas.get("orders", index).log
@@ -268,7 +268,7 @@ def test_batch_of_no_transaction_is_not_stored(run: Any) -> None:
         producer = await driver.start()
         assert await driver.produce(producer, version=9) == ErrorCode.invalid_txn_state
         assert await driver.produce(producer, version=11) == ErrorCode.transaction_abortable
-        stranger = Identity(producer.producer_id + 1, producer.epoch)
+        stranger = Identity(ProducerId(producer.producer_id + 1), producer.epoch)
         assert await driver.produce(stranger) == ErrorCode.invalid_producer_id_mapping
         assert await driver.produce(producer, transactional_id="another") != 0
         assert driver.log().log_end_offset == 0
@@ -373,13 +373,14 @@ def test_transactions_are_listed_and_described(run: Any) -> None:
             "t": "Ongoing",
             "held": "Empty",
         }
-        for filters, found in [
+        cases: list[tuple[dict[str, Any], set[str]]] = [
             ({"state_filters": ["Ongoing"]}, {"t"}),
             ({"state_filters": ["Nonsense"]}, set()),
             ({"producer_id_filters": [idle.producer_id]}, {"idle"}),
             ({"duration_filter": 3_600_000}, set()),
             ({"transactional_id_pattern": "i.*|t"}, {"idle", "t"}),
-        ]:
+        ]
+        for filters, found in cases:
             answer = await list_transactions(driver, **filters)
             assert {each.transactional_id for each in answer.transaction_states} == found, filters
         assert (await list_transactions(driver, state_filters=["Nonsense"])).unknown_state_filters == (

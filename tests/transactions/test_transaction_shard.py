@@ -51,7 +51,7 @@ async def test_markers_are_written_when_the_decision_is_committed_and_not_before
     bench.log.commit()
     assert await task == producer
     (ending,) = bench.endings
-    assert (ending.marker, ending.left) == ((101, 0, True, 1), {P0, P1})
+    assert (ending.marker, ending.left) == ((101, 0, True, 1), frozenset({P0, P1}))
     bench.write_marker(ending, P0)
     assert state_of(bench) is TransactionState.PREPARE_COMMIT
     assert bench.shard.partitions_of("t") == {P1}
@@ -60,23 +60,60 @@ async def test_markers_are_written_when_the_decision_is_committed_and_not_before
     assert bench.counts.commits == 1
 
 
-async def test_end_at_once_is_in_the_log_when_it_returns_and_done_when_it_is_committed() -> None:
+async def test_plain_end_is_in_the_log_when_it_returns_and_done_when_it_is_committed() -> None:
     bench = Bench()
     producer = await bench.init()
-    assert bench.shard.end_at_once("t", producer, True, VERSION_1) is None, "nothing is open"
+    assert bench.shard.plain_end("t", producer, True, VERSION_1) is None, "nothing is open"
     await bench.add(producer)
     stranger = Identity(producer.producer_id, ProducerEpoch(7))
-    assert bench.shard.end_at_once("t", stranger, True, VERSION_1) is None
+    assert bench.shard.plain_end("t", stranger, True, VERSION_1) is None
+    decided = bench.shard.plain_end("t", producer, True, VERSION_2)
+    assert decided is not None
     assert state_of(bench) is TransactionState.ONGOING
-    begun = bench.shard.end_at_once("t", producer, True, VERSION_2)
-    assert begun is not None
-    recorded, following = begun
-    assert following == (producer.producer_id, producer.epoch + 1)
+    assert decided.successor == (producer.producer_id, producer.epoch + 1)
+    recorded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    bench.shard.record_at_once("t", decided, recorded)
+    assert state_of(bench) is TransactionState.PREPARE_COMMIT
     assert not recorded.done()
     assert not bench.endings
     bench.log.commit()
     assert recorded.done()
     assert len(bench.endings) == 1
+
+
+async def test_plain_addition_begins_a_transaction_and_waits_for_none() -> None:
+    bench = Bench()
+    producer = await bench.init()
+    assert bench.shard.plain_addition("unknown", producer, [P0], VERSION_1) is None
+    stranger = Identity(producer.producer_id, ProducerEpoch(7))
+    assert bench.shard.plain_addition("t", stranger, [P0], VERSION_1) is None
+    decided = bench.shard.plain_addition("t", producer, [P0], VERSION_1)
+    assert decided is not None
+    recorded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    bench.shard.record_at_once("t", decided, recorded)
+    bench.log.commit()
+    assert recorded.done()
+    assert bench.shard.partitions_of("t") == {P0}
+    ending = asyncio.ensure_future(bench.shard.end("t", producer, True, VERSION_1))
+    await turns()
+    assert bench.shard.plain_addition("t", producer, [P0], VERSION_1) is None, "the transaction ends"
+    await bench.rest()
+    await ending
+
+
+async def test_refused_plain_decision_closes_the_shard() -> None:
+    bench = Bench()
+    producer = await bench.init()
+    decided = bench.shard.plain_addition("t", producer, [P0], VERSION_1)
+    assert decided is not None
+    recorded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    bench.shard.record_at_once("t", decided, recorded)
+    bench.log.refuse()
+    with pytest.raises(BrokerError):
+        recorded.result()
+    assert bench.lost_shards == [bench.shard]
+    assert bench.shard.plain_addition("t", producer, [P0], VERSION_1) is None
+    assert bench.shard.plain_end("t", producer, True, VERSION_1) is None
 
 
 async def test_partition_is_verified_when_its_place_in_the_transaction_is_committed() -> None:

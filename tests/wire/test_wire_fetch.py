@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import fields
 from datetime import timedelta
 from random import Random
 from typing import Any
@@ -50,16 +51,16 @@ def assert_same_request(ours: FetchRequest, theirs: Any, version: int) -> None:
         assert same_id(topic.topic_id, getattr(their_topic, "topic_id", None))
         for partition, their_partition in zip(topic.partitions, their_topic.partitions, strict=True):
             assert partition.max_bytes == their_partition.partition_max_bytes
-            for name in FetchPartition.__slots__:
+            for name in (field.name for field in fields(FetchPartition)):
                 if name != "max_bytes":
                     assert getattr(partition, name) == getattr(
                         their_partition, name, getattr(FetchPartition(0, 0, 0), name)
                     )
-    forgotten = getattr(theirs, "forgotten_topics_data", ())
-    for topic, their_topic in zip(ours.forgotten, forgotten, strict=True):
-        assert topic.name == getattr(their_topic, "topic", None)
-        assert same_id(topic.topic_id, getattr(their_topic, "topic_id", None))
-        assert tuple(topic.partitions) == their_topic.partitions
+    their_forgotten = getattr(theirs, "forgotten_topics_data", ())
+    for forgotten, their_topic in zip(ours.forgotten, their_forgotten, strict=True):
+        assert forgotten.name == getattr(their_topic, "topic", None)
+        assert same_id(forgotten.topic_id, getattr(their_topic, "topic_id", None))
+        assert tuple(forgotten.partitions) == their_topic.partitions
 
 
 @pytest.mark.parametrize("version", SCHEMA_VERSIONS)

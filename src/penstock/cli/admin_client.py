@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -10,6 +11,7 @@ from penstock.cli.failures import ExitCode, Failure
 from penstock.errors import BrokerError, ErrorCode, ProtocolError
 from penstock.internal_client.api import RESPONSE_SECONDS
 from penstock.internal_client.client import InternalClient, run
+from penstock.internal_client.client_security import ClientSecurity
 from penstock.internal_client.errors import OutcomeUnknown
 from penstock.unreachable import Unreachable
 
@@ -17,24 +19,25 @@ T = TypeVar("T")
 
 CLIENT_ID = "penstock-cli"
 RETRY_SECONDS = 30.0
-NO_TOPIC = "`penstock topic list` shows the topics, `penstock topic create` makes one."
+NO_TOPIC = "`penstock topic list` shows the topics, `penstock topic create` creates one."
 NO_GROUP = "`penstock group list` shows the groups."
 _HINTS = {
     ErrorCode.unknown_topic_or_partition: NO_TOPIC,
-    ErrorCode.topic_already_exists: "`penstock topic describe` shows it, `penstock topic alter` changes it.",
+    ErrorCode.topic_already_exists: "`penstock topic describe` shows the topic, `penstock topic alter` changes it.",
     ErrorCode.group_id_not_found: NO_GROUP,
-    ErrorCode.non_empty_group: "Stop its members first; `penstock group describe` shows them.",
-    ErrorCode.request_timed_out: "The broker was reached but did not respond in time.",
+    ErrorCode.non_empty_group: "Stop the members of the group first; `penstock group describe` shows them.",
+    ErrorCode.request_timed_out: "The broker is reachable but did not complete the request in time; try again.",
 }
-_NAME_ANOTHER = "Name one with --bootstrap HOST:PORT or PENSTOCK_BOOTSTRAP."
+NAME_A_BROKER = "Name a broker with --bootstrap HOST:PORT or PENSTOCK_BOOTSTRAP."
 
 
 def admin_client(bootstrap: str, response_seconds: float = RESPONSE_SECONDS) -> InternalClient:
     """Create a client of the cluster at an address, without connecting."""
     try:
-        return InternalClient.to(bootstrap, CLIENT_ID, RETRY_SECONDS, response_seconds)
+        security = ClientSecurity.from_environment(os.environ)
+        return InternalClient.to(bootstrap, CLIENT_ID, RETRY_SECONDS, response_seconds, security)
     except ValueError as error:
-        raise Failure(f"{str(error)!r} is not HOST:PORT", code=ExitCode.USAGE) from None
+        raise not_an_address(str(error)) from None
 
 
 def run_admin(
@@ -56,14 +59,21 @@ def reported(subject: str = "") -> Iterator[None]:
     try:
         yield
     except Unreachable as error:
-        raise Failure(str(error), _NAME_ANOTHER) from None
+        raise Failure(str(error), NAME_A_BROKER) from None
     except OutcomeUnknown as error:
         raise Failure(
             f"{prefix}the response was lost ({error}), so the change may or may not have been made",
-            "Look at the present state, then run the command again if needed.",
+            "Check whether the change was made, then run the command again if needed.",
         ) from None
     except BrokerError as error:
         hint = _HINTS.get(error.code, "")
         raise Failure(f"{prefix}{error} ({error.code.name.upper()})", hint) from None
     except ProtocolError as error:
-        raise Failure(f"{prefix}the broker sent a response that cannot be decoded: {error}") from None
+        raise Failure(
+            f"{prefix}the broker sent a response that cannot be decoded: {error}",
+            "Check that the address is that of a Kafka broker, and its version.",
+        ) from None
+
+
+def not_an_address(text: str) -> Failure:
+    return Failure(f"{text!r} is not HOST:PORT", NAME_A_BROKER, code=ExitCode.USAGE)

@@ -6,12 +6,17 @@ start of the broker.
 
 from __future__ import annotations
 
-import os
-from argparse import ArgumentParser
-from collections.abc import Sequence
+from argparse import SUPPRESS, ArgumentParser
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from penstock.cli.config_file import read_config_file
-from penstock.config.loading import load_broker_config, parse_assignments
+from penstock.cli.broker_config import load_config
+from penstock.cli.failures import ExitCode, Failure
+from penstock.config import LISTENERS, LOG_DIR, PROCESSES, BrokerConfig
+from penstock.config.loading import Loaded
+
+if TYPE_CHECKING:
+    import typer
 
 # Option of the command, setting, metavar, help text.
 _SHORTHANDS = (
@@ -21,6 +26,7 @@ _SHORTHANDS = (
     ("--host", "host", "HOST", "the address to listen on"),
     ("--advertised", "advertised.listeners", "HOST:PORT", "the address that clients connect to"),
     ("--node-id", "node.id", "N", "the broker id"),
+    ("--processes", "processes", "N", "the number of broker processes, one for each core at most"),
     (
         "--zookeeper",
         "zookeeper.connect",
@@ -30,18 +36,62 @@ _SHORTHANDS = (
 )
 
 
+def register(root: typer.Typer) -> None:
+    """List the command in `penstock --help`; `main` runs it without typer."""
+
+    def broker() -> None:
+        """Run a broker."""
+
+    root.command(add_help_option=False)(broker)
+
+
 def broker(arguments: Sequence[str]) -> None:
     given = _parser().parse_args(arguments)
     shorthands = {setting: getattr(given, setting) for _, setting, _, _ in _SHORTHANDS}
-    loaded = load_broker_config(
-        file=read_config_file(given.config),
-        environment=os.environ,
-        command_line=parse_assignments(given.set)
-        | {setting: value for setting, value in shorthands.items() if value is not None},
-    )
-    from penstock.cli.broker_process import run_broker
+    loaded = load_config(given.config, given.set, shorthands)
+    if given.secure:
+        loaded = _secured(loaded, given.config, given.set, shorthands)
+    if given.supervised is None:
+        from penstock.cli.exposure import mark_directory, refuse_open_places
 
-    run_broker(loaded.config, loaded.ignored)
+        refuse_open_places(loaded.config, is_insecure=given.insecure)
+        mark_directory(loaded.config)
+    if given.supervised is not None:
+        from penstock.cli.broker_process import run_supervised_broker
+        from penstock.cli.processes.supervised import SupervisorLink, decode_place
+
+        run_supervised_broker(loaded.config, SupervisorLink(decode_place(given.supervised)))
+    elif _has_processes(loaded.config):
+        from penstock.cli.processes.broker_processes import run_processes
+
+        run_processes(loaded, arguments)
+    else:
+        from penstock.cli.broker_process import run_broker
+
+        run_broker(loaded.config, loaded.ignored)
+
+
+def _secured(
+    loaded: Loaded, config: str | None, assignments: Sequence[str], shorthands: Mapping[str, str | None]
+) -> Loaded:
+    """Add the settings of `--secure`, which refuses settings that contradict it."""
+    if loaded.config[LISTENERS] is not None or _has_processes(loaded.config):
+        given = "listeners" if loaded.config[LISTENERS] is not None else "processes"
+        raise Failure(
+            f"--secure makes the listener of a single broker, but {given} is set",
+            "Leave one of them away; docs/security.md shows the settings that --secure makes.",
+            code=ExitCode.USAGE,
+        )
+    from penstock.cli.secure_setup import secure_broker
+
+    return load_config(config, assignments, {**shorthands, **secure_broker(loaded.config)})
+
+
+def _has_processes(config: BrokerConfig) -> bool:
+    """Whether several processes are wanted, or have used the data directory before."""
+    from penstock.cli.processes.machine_directory import MachineDirectory
+
+    return config[PROCESSES] > 1 or MachineDirectory(config[LOG_DIR]).is_in_use
 
 
 def _parser() -> ArgumentParser:
@@ -57,4 +107,15 @@ def _parser() -> ArgumentParser:
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting; repeatable"
     )
+    parser.add_argument(
+        "--secure",
+        action="store_true",
+        help="encrypt and authenticate: make certificates and an administrator below the data directory",
+    )
+    parser.add_argument(
+        "--insecure",
+        action="store_true",
+        help="accept that other machines can reach the broker without authentication",
+    )
+    parser.add_argument("--supervised", metavar="PLACE", help=SUPPRESS)
     return parser

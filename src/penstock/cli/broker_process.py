@@ -1,36 +1,46 @@
-"""Broker process: event loop, open file limit, signals, and errors at start."""
+"""Broker process: start from its settings, serve until a signal, rejoin the cluster if it was left, stop."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import resource
-import signal
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from penstock.cli.collector import tame_collector
+from penstock.cli.exposure import warn_of_open_places
 from penstock.cli.failures import ExitCode, Failure
+from penstock.cli.process_setup import (
+    cannot_listen,
+    loop_factory,
+    on_signals,
+    raise_open_files_limit,
+    tune_garbage_collector,
+)
+from penstock.clock import SystemClock
+from penstock.cluster.coordination import StoreUnreachable
 from penstock.config import (
-    EVENT_LOOP,
     GATEWAY_MAX_CONNECTIONS,
     HOST,
     HTTP_PORT,
+    HTTP_SSL_ENABLE,
+    LISTENERS,
     LOG_DIR,
     LOG_OPEN_FILES_MAX,
     MAX_CONNECTIONS,
-    PORT,
+    NODE_ID,
     Address,
     BrokerConfig,
-    EventLoop,
 )
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, StorageError
 from penstock.gateway.health import BrokerState
 from penstock.observability.library_logs import take_over_library_logs
 from penstock.observability.logs import Logger, open_logger
 from penstock.server.broker import Broker
-from penstock.server.environment import Environment, real_environment
+from penstock.server.environment import Environment, MachineShare, real_environment
+
+if TYPE_CHECKING:
+    from penstock.cli.processes.supervised import SupervisorLink
 
 OPEN_FILES_BESIDES = 200
 """Open files besides client connections and segments: metadata store, checkpoints, HTTP, standard streams."""
@@ -41,29 +51,46 @@ THREAD_SWITCH_SECONDS = 0.0005
 REJOIN_SECONDS = 1.0
 """Seconds between attempts to rejoin the cluster after the broker has left it."""
 
-LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
-
 
 def run_broker(config: BrokerConfig, ignored: Mapping[str, str]) -> None:
     """Run a broker until SIGTERM or SIGINT, then stop it cleanly.
 
     `ignored` maps settings that have no effect to the reason, for warnings in the log.
     """
-    environment = _open_environment(config)
-    log = open_logger(config, environment.clock, sys.stderr, no_color=bool(os.environ.get("NO_COLOR")))
-    take_over_library_logs(log)
+    log = _open_log(config)
     for name, reason in ignored.items():
         log.warning("setting has no effect", setting=name, reason=reason)
-    raise_open_files_limit(config, log)
+    warn_of_open_places(config, log)
+    _run(config, None, log)
+
+
+def run_supervised_broker(config: BrokerConfig, supervisor: SupervisorLink) -> None:
+    """Run one of several brokers of a machine until SIGTERM, or until its supervisor has ended."""
+    _run(config, supervisor, _open_log(config, broker=config[NODE_ID]))
+
+
+def _open_log(config: BrokerConfig, **common: object) -> Logger:
+    no_color = bool(os.environ.get("NO_COLOR"))
+    log = open_logger(config, SystemClock(), sys.stderr, no_color=no_color, **common)
+    take_over_library_logs(log)
+    return log
+
+
+def _run(config: BrokerConfig, supervisor: SupervisorLink | None, log: Logger) -> None:
+    provide_open_files(config, log)
     sys.setswitchinterval(THREAD_SWITCH_SECONDS)
-    warn_if_open_to_all(config, log)
     with asyncio.Runner(loop_factory=loop_factory(config)) as runner:
-        runner.run(_serve(config, environment, log))
+        runner.run(_serve(config, supervisor, log))
 
 
-async def _serve(config: BrokerConfig, environment: Environment, log: Logger) -> None:
+async def _serve(config: BrokerConfig, supervisor: SupervisorLink | None, log: Logger) -> None:
     stop = asyncio.Event()
     on_signals(stop.set)
+    share = None
+    if supervisor is not None:
+        supervisor.on_lost(stop.set)
+        share = supervisor.share(config[NODE_ID])
+    environment = _open_environment(config, share)
     is_first = True
     while not stop.is_set():
         lost = asyncio.Event()
@@ -75,17 +102,20 @@ async def _serve(config: BrokerConfig, environment: Environment, log: Logger) ->
             await broker.abandon()
             if is_first:
                 raise failure from None
-            log.error_rarely("the broker could not join its cluster again", error)
+            log.error_rarely("cannot rejoin the cluster", error)
             await _first_of(stop, seconds=REJOIN_SECONDS)
         else:
             if is_first:
-                tame_collector()
-                print(_greeting(config, broker), flush=True)
+                tune_garbage_collector()
+                if supervisor is None:
+                    print(_greeting(config, broker), flush=True)
+                else:
+                    supervisor.report_serving()
             is_first = False
             await _first_of(stop, lost)
             await broker.stop()
         if not stop.is_set():
-            environment = _open_environment(config)
+            environment = _open_environment(config, share)
 
 
 async def _first_of(*events: asyncio.Event, seconds: float | None = None) -> None:
@@ -96,36 +126,9 @@ async def _first_of(*events: asyncio.Event, seconds: float | None = None) -> Non
         task.cancel()
 
 
-def on_signals(stop: Callable[[], None]) -> None:
-    """Call `stop` on the first SIGTERM or SIGINT; a second signal ends the process at once."""
-    loop = asyncio.get_running_loop()
-
-    def stop_once() -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)
-            signal.signal(number, signal.SIG_DFL)
-        stop()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop_once)
-
-
-def loop_factory(config: BrokerConfig) -> Callable[[], asyncio.AbstractEventLoop] | None:
-    if config[EVENT_LOOP] is EventLoop.ASYNCIO:
-        return None
+def _open_environment(config: BrokerConfig, share: MachineShare | None) -> Environment:
     try:
-        import uvloop
-    except ImportError:
-        if config[EVENT_LOOP] is EventLoop.AUTO:
-            return None
-        raise Failure("uvloop is not installed", "Install it, or use --set event.loop=asyncio.") from None
-    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
-    return factory
-
-
-def _open_environment(config: BrokerConfig) -> Environment:
-    try:
-        return real_environment(config)
+        return real_environment(config, share)
     except (OSError, PenstockError) as error:
         raise _cannot_start(config, error, BrokerState.STARTING) from None
 
@@ -133,53 +136,40 @@ def _open_environment(config: BrokerConfig) -> Environment:
 def _cannot_start(config: BrokerConfig, error: Exception, state: BrokerState) -> Exception:
     """Return the Failure for an error at start; an unexpected error is returned unchanged."""
     if isinstance(error, PenstockError):
-        return Failure(str(error), code=ExitCode.USAGE)
+        return Failure(str(error), _next_step(config, error), code=ExitCode.USAGE)
     if not isinstance(error, OSError):
         return error
     if error.filename is not None:
         return Failure(
             f"cannot use the data directory {config[LOG_DIR]}: {error.strerror} ({error.filename})",
-            "Name one that this user can write to with --data-dir.",
+            "Name a directory that this user can write to with --data-dir.",
             code=ExitCode.USAGE,
         )
-    option, number = ("--port", config[PORT])
     if state is BrokerState.SERVING:
-        option, number = ("--http-port", config[HTTP_PORT])
-    reason = os.strerror(error.errno) if error.errno else str(error)
-    return Failure(
-        f"cannot listen on {Address(config[HOST], number)}: {reason}",
-        f"Choose another with {option} or --host, or stop what uses it.",
-        code=ExitCode.USAGE,
-    )
+        return cannot_listen(Address(config[HOST], config[HTTP_PORT]), "--http-port", error)
+    option = "--port" if config[LISTENERS] is None else "listeners"
+    return cannot_listen(config.listeners.listeners[0].address, option, error)
+
+
+def _next_step(config: BrokerConfig, error: PenstockError) -> str:
+    if isinstance(error, StoreUnreachable):
+        return "Start ZooKeeper, or correct zookeeper.connect, and start the broker again."
+    if isinstance(error, StorageError):
+        return f"Check the disk of {config[LOG_DIR]} and `penstock log check`, then start the broker again."
+    return "Correct the setting and start the broker again."
 
 
 def _greeting(config: BrokerConfig, broker: Broker) -> str:
-    serving = f"penstock serves Kafka clients at {Address(config[HOST], broker.port)}"
+    host = config.listeners.listeners[0].address.host
+    serving = f"penstock serves Kafka clients at {Address(host, broker.port)}"
     if config[HTTP_PORT] < 0:
         return serving
-    return f"{serving}, HTTP at http://{Address(config[HOST], broker.http_port)}"
+    scheme = "https" if config[HTTP_SSL_ENABLE] else "http"
+    return f"{serving}, HTTP at {scheme}://{Address(config[HOST], broker.http_port)}"
 
 
-def raise_open_files_limit(config: BrokerConfig, log: Logger) -> None:
+def provide_open_files(config: BrokerConfig, log: Logger) -> None:
+    """Raise the limit of open files to the number that the settings may need."""
     needed = config[MAX_CONNECTIONS] + config[LOG_OPEN_FILES_MAX] + OPEN_FILES_BESIDES
     # HTTP connections need no warning: at the limit the gateway closes the oldest ones.
-    raise_limit_of_open_files(needed, config[GATEWAY_MAX_CONNECTIONS], log)
-
-
-def raise_limit_of_open_files(needed: int, spare: int, log: Logger) -> None:
-    """Raise the soft limit of open files to `needed + spare` if possible; warn if it is below `needed`."""
-    limit, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = needed + spare if most == resource.RLIM_INFINITY else min(needed + spare, most)
-    if limit < wanted:
-        with suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
-            limit = wanted
-    if limit < needed:
-        log.warning("the limit of open files is below what the settings may need", limit=limit, needed=needed)
-
-
-def warn_if_open_to_all(config: BrokerConfig, log: Logger) -> None:
-    if config[HOST] not in LOOPBACK_HOSTS:
-        log.warning(
-            "anybody who can reach this address can read and write: no authentication", host=config[HOST]
-        )
+    raise_open_files_limit(needed, config[GATEWAY_MAX_CONNECTIONS], log)

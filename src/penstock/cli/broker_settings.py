@@ -27,7 +27,11 @@ ALL_BROKERS = ""
 def target(broker: int | None, all_brokers: bool) -> str:
     """Return the config resource that the options select: a broker id, or all brokers."""
     if (broker is not None) == all_brokers:
-        raise Failure("name one broker with --broker N, or all with --all", code=ExitCode.USAGE)
+        raise Failure(
+            "no broker is named" if broker is None else f"--broker {broker} and --all exclude each other",
+            "Give --broker N for one broker, or --all for all brokers.",
+            code=ExitCode.USAGE,
+        )
     return ALL_BROKERS if broker is None else str(broker)
 
 
@@ -46,7 +50,7 @@ def show_running(bootstrap: str, resource: str, *, json: bool) -> None:
     elif rows:
         print_table(["setting", "value", "from"], [(name, *row) for name, row in rows.items()])
     else:
-        print("no settings are set for all brokers")
+        print("no settings are set for all brokers; `penstock config set NAME=VALUE --all` sets one")
 
 
 def change(bootstrap: str, resource: str, values: Mapping[str, str | None], *, json: bool) -> None:
@@ -66,7 +70,7 @@ def _describe(bootstrap: str, resource: str) -> Sequence[ConfigEntry]:
             known = await client.brokers.ids()
             if int(resource) not in known:
                 raise Failure(
-                    f"broker {resource} is not running", f"These are: {', '.join(map(str, known))}."
+                    f"broker {resource} is not running", f"Running brokers: {', '.join(map(str, known))}."
                 )
         return await client.configs.get(ConfigResourceType.BROKER, resource)
 

@@ -8,18 +8,26 @@ from importlib.metadata import version
 
 import typer
 
+from penstock.build import current_build
+
 COMMANDS = {
-    "broker": "penstock.cli.broker_command",
-    "gateway": "penstock.cli.gateway_command",
+    "broker": "penstock.cli.broker",
+    "gateway": "penstock.cli.gateway",
     "topic": "penstock.cli.topic",
+    "view": "penstock.cli.view",
     "produce": "penstock.cli.produce",
     "consume": "penstock.cli.consume",
     "group": "penstock.cli.group",
     "transaction": "penstock.cli.transaction",
-    "cluster": "penstock.cli.cluster_commands",
+    "user": "penstock.cli.user",
+    "tls": "penstock.cli.tls",
+    "context": "penstock.cli.context",
+    "cluster": "penstock.cli.cluster",
     "pipeline": "penstock.cli.pipeline",
     "log": "penstock.cli.log",
     "config": "penstock.cli.config",
+    "export": "penstock.cli.definitions",
+    "apply": "penstock.cli.definitions",
 }
 
 
@@ -34,18 +42,20 @@ def make_app(arguments: Sequence[str]) -> typer.Typer:
     )
     app.callback()(_root)
     chosen = arguments[:1] if arguments and arguments[0] in COMMANDS else COMMANDS
-    for name in chosen:
-        import_module(COMMANDS[name]).register(app)
+    for module in dict.fromkeys(COMMANDS[name] for name in chosen):
+        import_module(module).register(app)
     return app
 
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"penstock {version('penstock')}")
+        typer.echo(f"penstock {version('penstock')} ({current_build()})")
         raise typer.Exit
 
 
 def _root(
-    version: bool = typer.Option(False, "--version", help="Print the version.", callback=_show_version),
+    version: bool = typer.Option(
+        False, "--version", help="Print the version and the build: pure or compiled.", callback=_show_version
+    ),
 ) -> None:
     pass

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.config_file import read_config_file
+from penstock.cli.broker_config import load_config
 from penstock.cli.options import (
     DEFAULT_BOOTSTRAP,
     BootstrapOption,
@@ -17,7 +17,7 @@ from penstock.cli.options import (
 )
 from penstock.cli.output import print_json, print_table
 from penstock.config import BROKER_GROUPS, BROKER_OPTIONS, TOPICS, Option
-from penstock.config.loading import Loaded, environment_variable, load_broker_config, parse_assignments
+from penstock.config.loading import Loaded, environment_variable, parse_assignments
 
 HIDDEN = "(hidden)"
 
@@ -61,11 +61,7 @@ def show(
 
         show_running(bootstrap, target(broker, all_brokers), json=json)
         return
-    loaded = load_broker_config(
-        file=read_config_file(config),
-        environment=os.environ,
-        command_line=parse_assignments(settings or []),
-    )
+    loaded = load_config(config, settings or [])
     for name, reason in loaded.ignored.items():
         typer.echo(f"{name} has no effect: {reason}", err=True)
     if json:

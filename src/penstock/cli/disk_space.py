@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from penstock.cli.admin_client import run_admin
-from penstock.cli.cluster import Cluster
+from penstock.cli.cluster_client import ClusterClient
 from penstock.cli.failures import Failure
 from penstock.cli.output import show_bytes
 from penstock.config import LOG_DIR_MIN_FREE_BYTES
@@ -14,13 +14,13 @@ from penstock.internal_client.client import InternalClient
 from penstock.model import BrokerId
 
 HINT = (
-    "Make space with `penstock topic truncate`, `penstock topic delete` or a shorter retention.ms; writes go on by "
-    "themselves then."
+    "Free space with `penstock topic truncate`, `penstock topic delete` or a shorter retention.ms; the broker then "
+    "accepts writes again."
 )
 _TIMEOUT_SECONDS = 5.0
 
 
-def full_disk(cluster: Cluster) -> str:
+def full_disk(cluster: ClusterClient) -> str:
     """Return a sentence about a broker with a full disk; empty if there is none or no response."""
     try:
         return run_admin(cluster.bootstrap, _find_full_disk, response_seconds=_TIMEOUT_SECONDS)

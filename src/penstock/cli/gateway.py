@@ -9,33 +9,49 @@ import os
 from argparse import SUPPRESS, ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from penstock.cli.config_file import read_config_file
+from penstock.cli.broker_config import load_config
 from penstock.cli.failures import ExitCode, Failure
 from penstock.config import HTTP_PORT, parse_address
-from penstock.config.loading import load_broker_config, parse_assignments
+
+if TYPE_CHECKING:
+    import typer
+
+
+def register(root: typer.Typer) -> None:
+    """List the command in `penstock --help`; `main` runs it without typer."""
+
+    def gateway() -> None:
+        """Serve HTTP in front of a cluster."""
+
+    root.command(add_help_option=False)(gateway)
 
 
 def gateway(arguments: Sequence[str]) -> None:
     given = _parser().parse_args(arguments)
-    shorthands = {"http.port": given.http_port, "host": given.host}
-    loaded = load_broker_config(
-        file=read_config_file(given.config),
-        environment=os.environ,
-        command_line=parse_assignments(given.set)
-        | {setting: value for setting, value in shorthands.items() if value is not None},
-    )
+    loaded = load_config(given.config, given.set, {"http.port": given.http_port, "host": given.host})
     try:
         bootstrap = [parse_address(text.strip()) for text in given.bootstrap.split(",")]
     except ValueError as error:
-        raise Failure(str(error), "Give --bootstrap HOST:PORT[,HOST:PORT].", code=ExitCode.USAGE) from None
+        raise Failure(
+            f"--bootstrap {given.bootstrap!r}: {error}", "Give HOST:PORT[,HOST:PORT].", code=ExitCode.USAGE
+        ) from None
     if loaded.config[HTTP_PORT] < 0:
-        raise Failure("a gateway needs a port", "Give --http-port.", code=ExitCode.USAGE)
+        raise Failure(
+            f"http.port is {loaded.config[HTTP_PORT]}, but a gateway needs a port",
+            "Give --http-port PORT.",
+            code=ExitCode.USAGE,
+        )
     if given.workers > 1 and given.worker_of is None:
         from penstock.cli.gateway_workers import run_workers
 
         if loaded.config[HTTP_PORT] == 0:
-            raise Failure("several workers need to know their port", "Give --http-port.", code=ExitCode.USAGE)
+            raise Failure(
+                f"http.port is 0, but {given.workers} workers need to share a fixed port",
+                "Give --http-port PORT.",
+                code=ExitCode.USAGE,
+            )
         run_workers(given.workers, arguments)
     else:
         from penstock.cli.gateway_process import Worker, run_gateway

@@ -10,20 +10,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.cli.broker_process import (
+from penstock.cli.exposure import warn_of_open_places
+from penstock.cli.gateway_security import GatewaySecurity, gateway_users
+from penstock.cli.gateway_worker_metrics import WorkerMetrics
+from penstock.cli.process_setup import (
+    cannot_listen,
     loop_factory,
     on_signals,
-    raise_limit_of_open_files,
-    warn_if_open_to_all,
+    raise_open_files_limit,
+    tune_garbage_collector,
 )
-from penstock.cli.collector import tame_collector
-from penstock.cli.failures import ExitCode, Failure
-from penstock.cli.gateway_siblings import Siblings
 from penstock.clock import SystemClock
-from penstock.config import GATEWAY_MAX_CONNECTIONS, HOST, HTTP_PORT, Address, BrokerConfig
+from penstock.config import GATEWAY_MAX_CONNECTIONS, HOST, HTTP_PORT, HTTP_SSL_ENABLE, Address, BrokerConfig
 from penstock.gateway.context import ClusterAddress, GatewayContext
 from penstock.gateway.health import BrokerState, Health
 from penstock.gateway.http.service import HttpService
+from penstock.internal_client.client_security import ClientSecurity
 from penstock.net.network import TcpNetwork
 from penstock.observability.alarms import Alarms
 from penstock.observability.library_logs import take_over_library_logs
@@ -35,14 +37,13 @@ from penstock.threads import ThreadPools
 OPEN_FILES_BESIDES = 200
 """Open files besides HTTP connections: connections to brokers and standard streams."""
 
-
 PARENT_SECONDS = 1.0
 """Seconds between a worker's checks that its parent process is alive."""
 
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """Identity of one of several processes that share a port."""
+    """Parent and metrics socket of one of several gateway processes that share a port."""
 
     parent: int
     socket: Path
@@ -53,10 +54,73 @@ def run_gateway(config: BrokerConfig, bootstrap: Sequence[Address], worker: Work
     """Serve until SIGTERM or SIGINT, or until a worker's parent has ended; then stop cleanly."""
     log = open_logger(config, SystemClock(), sys.stderr, no_color=bool(os.environ.get("NO_COLOR")))
     take_over_library_logs(log)
-    raise_limit_of_open_files(config[GATEWAY_MAX_CONNECTIONS] + OPEN_FILES_BESIDES, 0, log)
-    warn_if_open_to_all(config, log)
+    raise_open_files_limit(config[GATEWAY_MAX_CONNECTIONS] + OPEN_FILES_BESIDES, 0, log)
+    warn_of_open_places(config, log, is_gateway=True)
     with asyncio.Runner(loop_factory=loop_factory(config)) as runner:
         runner.run(_serve(config, bootstrap, log, worker))
+
+
+class GatewayProcess:
+    """HTTP service of this process with its metrics, alarms and threads. Loop thread only."""
+
+    def __init__(self, config: BrokerConfig, log: Logger, worker: Worker | None) -> None:
+        self._config = config
+        self._log = log
+        self._worker = worker
+        self._state = BrokerState.SERVING
+        self._clock = SystemClock()
+        self._threads = ThreadPools()
+        self._metrics = BrokerMetrics({}, max_topics=0)
+        self._alarms = Alarms(self._clock, log, self._metrics)
+        self._loop_lag = LoopLag(self._metrics.event_loop_lag)
+        self._service = HttpService(self._threads, self._metrics, self._health)
+        self._security = GatewaySecurity(config, self._threads, self._clock, log)
+        self._worker_metrics = (
+            None if worker is None else WorkerMetrics(worker.socket, self._service.own_metrics, self._threads)
+        )
+
+    async def start(self, bootstrap: Sequence[Address]) -> Address:
+        """Start serving and return the address; Failure if the port cannot be listened on."""
+        if self._worker_metrics is not None:
+            await self._worker_metrics.start()
+            self._service.shown_metrics = self._worker_metrics.metrics
+        host, port = self._config[HOST], self._config[HTTP_PORT]
+        is_shared = self._worker is not None
+        tls = await self._security.start()
+        context = self._context(bootstrap)
+        try:
+            port = await self._service.start(host, port, context, shared=is_shared, tls=tls)
+        except OSError as error:
+            raise cannot_listen(Address(host, port), "--http-port", error) from None
+        tune_garbage_collector()
+        self._loop_lag.start()
+        return Address(host, port)
+
+    async def stop(self) -> None:
+        self._state = BrokerState.STOPPING
+        self._loop_lag.stop()
+        if self._worker_metrics is not None:
+            self._worker_metrics.close()
+        await self._service.stop()
+        await self._security.stop()
+        self._threads.close()
+
+    def _health(self) -> Health:
+        return Health(self._state, alarms=self._alarms.present)
+
+    def _context(self, bootstrap: Sequence[Address]) -> GatewayContext:
+        own = ClientSecurity.from_environment(os.environ)
+        return GatewayContext(
+            ClusterAddress(own.network(TcpNetwork()), bootstrap),
+            self._config,
+            self._clock,
+            self._threads,
+            self._log,
+            self._metrics,
+            self._alarms,
+            f"g{random.SystemRandom().getrandbits(48):012x}",
+            users=gateway_users(self._config, bootstrap, own, self._threads, self._clock),
+        )
 
 
 async def _serve(
@@ -64,57 +128,22 @@ async def _serve(
 ) -> None:
     stop = asyncio.Event()
     on_signals(stop.set)
-    threads = ThreadPools()
-    metrics = BrokerMetrics({}, max_topics=0)
-    state = BrokerState.SERVING
-    clock = SystemClock()
-    alarms = Alarms(clock, log, metrics)
-    service = HttpService(threads, metrics, lambda: Health(state, alarms=alarms.present))
-    context = GatewayContext(
-        ClusterAddress(TcpNetwork(), bootstrap),
-        config,
-        clock,
-        threads,
-        log,
-        metrics,
-        alarms,
-        f"g{random.SystemRandom().getrandbits(48):012x}",
-    )
-    loop_lag = LoopLag(metrics.event_loop_lag)
-    siblings = None if worker is None else Siblings(worker.socket, service.own_metrics, threads)
-    if siblings is not None:
-        await siblings.start()
-        service.shown_metrics = siblings.metrics
-    try:
-        port = await service.start(config[HOST], config[HTTP_PORT], context, shared=worker is not None)
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        raise Failure(
-            f"cannot listen on {Address(config[HOST], config[HTTP_PORT])}: {reason}",
-            "Choose another with --http-port or --host, or stop what uses it.",
-            code=ExitCode.USAGE,
-        ) from None
-    tame_collector()
-    loop_lag.start()
-    address = Address(config[HOST], port)
-    log.info("serving", address=f"http://{address}", bootstrap=",".join(map(str, bootstrap)))
+    process = GatewayProcess(config, log, worker)
+    address = await process.start(bootstrap)
+    place = f"{'https' if config[HTTP_SSL_ENABLE] else 'http'}://{address}"
+    log.info("gateway started", address=place, bootstrap=",".join(map(str, bootstrap)))
     if worker is None:
-        print(f"penstock serves HTTP at http://{address}", flush=True)
+        print(f"penstock serves HTTP at {place}", flush=True)
     else:
-        _end_with_parent(worker.parent, stop)
+        _stop_with_parent(worker.parent, stop)
     await stop.wait()
-    state = BrokerState.STOPPING
-    loop_lag.stop()
-    if siblings is not None:
-        siblings.close()
-    await service.stop()
-    threads.close()
-    log.info("stopped")
+    await process.stop()
+    log.info("gateway stopped")
 
 
-def _end_with_parent(parent: int, stop: asyncio.Event) -> None:
+def _stop_with_parent(parent: int, stop: asyncio.Event) -> None:
     """Stop a worker whose parent was killed: it would have no process to stop or replace it."""
     if os.getppid() != parent:
         stop.set()
     else:
-        asyncio.get_running_loop().call_later(PARENT_SECONDS, _end_with_parent, parent, stop)
+        asyncio.get_running_loop().call_later(PARENT_SECONDS, _stop_with_parent, parent, stop)

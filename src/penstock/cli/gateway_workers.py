@@ -5,58 +5,34 @@ A worker that ends is replaced after a second. SIGTERM and SIGINT stop all worke
 
 from __future__ import annotations
 
+import asyncio
 import os
-import signal
-import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from tempfile import TemporaryDirectory
-from types import FrameType
 
-RESTART_SECONDS = 1.0
-POLL_SECONDS = 0.2
-
-
-class _Ended(Exception):
-    """SIGTERM or SIGINT was received."""
+from penstock.cli.process_setup import on_signals
+from penstock.cli.processes.supervisor import Supervisor
 
 
 def run_workers(count: int, arguments: Sequence[str]) -> None:
-    for each in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(each, _end)
-    workers: dict[int, subprocess.Popen[bytes]] = {}
     with TemporaryDirectory(prefix="penstock-gateway-") as sockets:
-        try:
-            for number in range(count):
-                workers[number] = _start(arguments, f"{sockets}/{number}")
-            print(f"penstock serves HTTP with {count} workers", flush=True)
-            while True:
-                time.sleep(POLL_SECONDS)
-                for number, worker in workers.items():
-                    if worker.poll() is None:
-                        continue
-                    print(
-                        f"a worker ended with code {worker.returncode}; another takes its place",
-                        file=sys.stderr,
-                    )
-                    time.sleep(RESTART_SECONDS)
-                    workers[number] = _start(arguments, f"{sockets}/{number}")
-        except _Ended:
-            pass
-        finally:
-            for worker in workers.values():
-                worker.terminate()
-            for worker in workers.values():
-                worker.wait()
+        asyncio.run(_supervise(count, arguments, sockets))
 
 
-def _start(arguments: Sequence[str], socket: str) -> subprocess.Popen[bytes]:
-    as_worker = ["--worker-of", str(os.getpid()), "--worker-socket", socket]
-    return subprocess.Popen([sys.executable, "-m", "penstock.cli.main", "gateway", *arguments, *as_worker])
+async def _supervise(count: int, arguments: Sequence[str], sockets: str) -> None:
+    def command(number: int, _: int) -> list[str]:
+        as_worker = ["--worker-of", str(os.getpid()), "--worker-socket", f"{sockets}/{number}"]
+        return [sys.executable, "-m", "penstock.cli.main", "gateway", *arguments, *as_worker]
+
+    stop = asyncio.Event()
+    on_signals(stop.set)
+    supervisor = Supervisor(command, on_end=_report_end)
+    supervisor.add(range(count))
+    print(f"penstock serves HTTP with {count} workers", flush=True)
+    await stop.wait()
+    await supervisor.stop_all()
 
 
-def _end(number: int, frame: FrameType | None) -> None:
-    for each in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(each, signal.SIG_DFL)
-    raise _Ended
+def _report_end(number: int, code: int) -> None:
+    print(f"gateway worker {number} ended with exit code {code}; restarting it", file=sys.stderr)

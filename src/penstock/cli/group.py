@@ -8,32 +8,60 @@ from typing import Annotated
 import typer
 
 from penstock.cli.admin_client import NO_GROUP
-from penstock.cli.cluster import Cluster
+from penstock.cli.cluster_client import ClusterClient
 from penstock.cli.failures import ExitCode, Failure
 from penstock.cli.group_description import (
     describe_group,
     describe_groups,
     group_ids,
-    is_group_of_others,
+    is_other_group,
     print_group,
 )
 from penstock.cli.group_reset import (
     TO_EARLIEST,
     TO_LATEST,
     Aim,
-    Move,
+    OffsetReset,
     by_shift,
-    commit_moves,
+    commit_resets,
     plan_reset,
     to_offset,
     to_time,
 )
 from penstock.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption, YesOption
 from penstock.cli.output import NONE, confirm, print_json, print_table
+from penstock.cli.share_group import describe_share_groups, print_share_group, share_group_ids
 from penstock.cli.times import parse_time_ms
 from penstock.clock import SystemClock
+from penstock.internal_client.share_groups import SHARE
 
 GroupArgument = Annotated[str, typer.Argument(help="The group id.")]
+ResetTopicsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--topic", metavar="TOPIC[:PARTITION]", help="A topic, or one of its partitions; repeatable."
+    ),
+]
+AllTopicsOption = Annotated[
+    bool, typer.Option("--all-topics", help="All topics with committed offsets of the group.")
+]
+ToEarliestOption = Annotated[bool, typer.Option("--to-earliest", help="To the log start.")]
+ToLatestOption = Annotated[
+    bool, typer.Option("--to-latest", help="To the log end: only new records are read.")
+]
+ToOffsetOption = Annotated[int | None, typer.Option("--to-offset", min=0, help="To this offset.")]
+ToTimeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--to-time", metavar="TIME", help="To the first record at or after 2026-03-01T12:00:00Z, or 2h ago."
+    ),
+]
+ShiftOption = Annotated[
+    int | None, typer.Option("--shift", metavar="N", help="By N offsets: 10 forward, -10 back.")
+]
+ExecuteOption = Annotated[
+    bool, typer.Option("--execute", help="Apply the changes; by default they are only shown.")
+]
 
 app = typer.Typer(
     help="Inspect consumer groups and their lag, and reset their offsets.", no_args_is_help=True
@@ -46,9 +74,10 @@ def register(root: typer.Typer) -> None:
 
 @app.command("list")
 def list_groups(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, json: JsonOption = False) -> None:
-    """List the consumer groups with their type, state, members, topics and lag."""
-    cluster = Cluster(bootstrap)
+    """List the consumer and share groups with their type, state, members, topics and lag."""
+    cluster = ClusterClient(bootstrap)
     groups = describe_groups(cluster, group_ids(cluster))
+    shared = describe_share_groups(cluster, share_group_ids(cluster))
     if json:
         print_json(
             [
@@ -56,23 +85,43 @@ def list_groups(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, json: JsonOption
                 | {"members": len(each.members), "topics": each.topics, "lag": each.lag}
                 for each in groups
             ]
+            + [
+                {"group": each.details.id, "type": SHARE, "state": each.state}
+                | {"members": len(each.details.members), "topics": each.topics, "lag": each.lag}
+                for each in shared
+            ]
         )
-    elif groups:
+    elif groups or shared:
         rows = [
             (each.group, each.type, each.state, len(each.members), ",".join(each.topics) or NONE, each.lag)
             for each in groups
+        ] + [
+            (
+                each.details.id,
+                SHARE,
+                each.state,
+                len(each.details.members),
+                ",".join(each.topics) or NONE,
+                each.lag,
+            )
+            for each in shared
         ]
         print_table(["group", "type", "state", "members", "topics", "lag"], rows)
     else:
-        typer.echo("no groups; `penstock consume TOPIC --group GROUP` makes one", err=True)
+        typer.echo("no groups; `penstock consume TOPIC --group GROUP` creates one", err=True)
 
 
 @app.command()
 def describe(
     group: GroupArgument, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, json: JsonOption = False
 ) -> None:
-    """Show a group's members and, for each partition, the committed offset, the lag and the owner."""
-    described = describe_group(Cluster(bootstrap), group)
+    """Show a group's members and, for each partition, its offset and lag; of a share group the locks, too."""
+    cluster = ClusterClient(bootstrap)
+    if group in share_group_ids(cluster):
+        [shared] = describe_share_groups(cluster, [group])
+        print_json(shared.as_json()) if json else print_share_group(shared)
+        return
+    described = describe_group(cluster, group)
     if json:
         print_json(described.as_json())
     else:
@@ -82,52 +131,36 @@ def describe(
 @app.command()
 def reset(
     group: GroupArgument,
-    topic: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--topic", metavar="TOPIC[:PARTITION]", help="A topic, or one of its partitions; repeatable."
-        ),
-    ] = None,
-    all_topics: Annotated[
-        bool, typer.Option("--all-topics", help="All topics with committed offsets of the group.")
-    ] = False,
-    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the log start.")] = False,
-    to_latest: Annotated[
-        bool, typer.Option("--to-latest", help="To the log end: only new records are read.")
-    ] = False,
-    offset: Annotated[int | None, typer.Option("--to-offset", min=0, help="To this offset.")] = None,
-    time: Annotated[
-        str | None,
-        typer.Option(
-            "--to-time",
-            metavar="TIME",
-            help="To the first record at or after 2026-03-01T12:00:00Z, or 2h ago.",
-        ),
-    ] = None,
-    shift: Annotated[
-        int | None, typer.Option("--shift", metavar="N", help="By N offsets: 10 forward, -10 back.")
-    ] = None,
-    execute: Annotated[
-        bool, typer.Option("--execute", help="Apply the changes; by default they are only shown.")
-    ] = False,
+    topic: ResetTopicsOption = None,
+    all_topics: AllTopicsOption = False,
+    to_earliest: ToEarliestOption = False,
+    to_latest: ToLatestOption = False,
+    offset: ToOffsetOption = None,
+    time: ToTimeOption = None,
+    shift: ShiftOption = None,
+    execute: ExecuteOption = False,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     json: JsonOption = False,
 ) -> None:
-    """Reset the committed offsets of a group without members. --execute applies the shown changes."""
+    """Reset the offsets of a group without members. --execute applies the shown changes."""
     if bool(topic) == all_topics:
-        raise Failure("give either --topic or --all-topics", code=ExitCode.USAGE)
+        raise Failure(
+            "--topic and --all-topics exclude each other" if topic else "no topics are named",
+            "Give --topic TOPIC, or --all-topics for all topics with committed offsets.",
+            code=ExitCode.USAGE,
+        )
     aim = _aim(to_earliest, to_latest, offset, time, shift)
-    cluster = Cluster(bootstrap)
-    moves = plan_reset(cluster, group, None if all_topics else topic, aim)
+    cluster = ClusterClient(bootstrap)
+    resets = plan_reset(cluster, group, None if all_topics else topic, aim)
     if execute:
-        commit_moves(cluster, group, moves)
+        commit_resets(cluster, group, resets)
     if json:
-        print_json({"group": group, "executed": execute, "partitions": [_as_json(move) for move in moves]})
+        print_json({"group": group, "executed": execute, "partitions": [_as_json(each) for each in resets]})
         return
-    rows = [(move.topic, move.partition, NONE if move.old is None else move.old, move.new) for move in moves]
+    rows = [(each.topic, each.partition, NONE if each.old is None else each.old, each.new) for each in resets]
     print_table(["topic", "partition", "committed offset", "new offset"], rows)
     if not execute:
-        typer.echo("nothing was changed; --execute does it", err=True)
+        typer.echo("dry run: no offsets were changed; --execute applies the changes", err=True)
 
 
 @app.command()
@@ -138,9 +171,9 @@ def delete(
     json: JsonOption = False,
 ) -> None:
     """Delete groups that have no members, with their committed offsets."""
-    cluster = Cluster(bootstrap)
-    unlisted = sorted(set(groups) - set(group_ids(cluster)))
-    missing = [group for group in unlisted if not is_group_of_others(cluster, group)]
+    cluster = ClusterClient(bootstrap)
+    unlisted = sorted(set(groups) - set(group_ids(cluster)) - set(share_group_ids(cluster)))
+    missing = [group for group in unlisted if not is_other_group(cluster, group)]
     if missing:
         raise Failure(f"there is no group {missing[0]!r}", NO_GROUP)
     confirm(f"Delete {_named(groups)} and all committed offsets?", yes=yes)
@@ -166,7 +199,9 @@ def _tell_deleted(group: str, json: bool) -> None:
 def _aim(to_earliest: bool, to_latest: bool, offset: int | None, time: str | None, shift: int | None) -> Aim:
     if to_earliest + to_latest + (offset is not None) + (time is not None) + (shift is not None) != 1:
         raise Failure(
-            "give one of --to-earliest, --to-latest, --to-offset, --to-time and --shift", code=ExitCode.USAGE
+            "the new offsets are not named by exactly one option",
+            "Give one of --to-earliest, --to-latest, --to-offset, --to-time and --shift.",
+            code=ExitCode.USAGE,
         )
     if offset is not None:
         return to_offset(offset)
@@ -177,8 +212,8 @@ def _aim(to_earliest: bool, to_latest: bool, offset: int | None, time: str | Non
     return TO_EARLIEST if to_earliest else TO_LATEST
 
 
-def _as_json(move: Move) -> dict[str, object]:
-    return {"topic": move.topic, "partition": move.partition, "old": move.old, "new": move.new}
+def _as_json(each: OffsetReset) -> dict[str, object]:
+    return {"topic": each.topic, "partition": each.partition, "old": each.old, "new": each.new}
 
 
 def _named(groups: Sequence[str]) -> str:

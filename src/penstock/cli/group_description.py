@@ -9,12 +9,12 @@ from dataclasses import asdict, dataclass
 import typer
 
 from penstock.cli.admin_client import NO_GROUP
-from penstock.cli.cluster import Cluster
+from penstock.cli.cluster_client import ClusterClient
 from penstock.cli.failures import Failure
 from penstock.cli.output import NONE, print_table
 from penstock.errors import BrokerError, ErrorCode
 from penstock.internal_client.client import InternalClient
-from penstock.internal_client.groups import CONSUMER, GroupDescription, GroupMemberSummary
+from penstock.internal_client.groups import CONSUMER, GroupDetails, GroupMemberSummary
 from penstock.internal_client.records import EARLIEST, LATEST
 
 Offsets = dict[tuple[str, int], int]
@@ -32,7 +32,7 @@ _CONSUMERS = (CONSUMER, "")
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class MemberReport:
     member_id: str
     instance_id: str | None
     client_id: str
@@ -45,7 +45,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupPartition:
+class PartitionReport:
     topic: str
     partition: int
     committed_offset: int | None
@@ -64,13 +64,13 @@ class GroupPartition:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class GroupReport:
     group: str
     type: str
     state: str
     assignor: str
-    members: tuple[Member, ...]
-    partitions: tuple[GroupPartition, ...]
+    members: tuple[MemberReport, ...]
+    partitions: tuple[PartitionReport, ...]
 
     @property
     def lag(self) -> int:
@@ -96,19 +96,19 @@ class Group:
         }
 
 
-def group_ids(cluster: Cluster) -> list[str]:
+def group_ids(cluster: ClusterClient) -> list[str]:
     """Return the ids of all consumer groups, sorted."""
     listed = cluster.run(lambda client: client.groups.all(), "the groups")
     return [each.id for each in listed if each.protocol_type in _CONSUMERS]
 
 
-def is_group_of_others(cluster: Cluster, group: str) -> bool:
+def is_other_group(cluster: ClusterClient, group: str) -> bool:
     """Check that a group exists and is not a consumer group."""
     [found] = cluster.run(lambda client: _describe_all(client, [group]), group)
     return found is not None and found.summary.protocol_type not in _CONSUMERS
 
 
-def describe_groups(cluster: Cluster, groups: Sequence[str]) -> list[Group]:
+def describe_groups(cluster: ClusterClient, groups: Sequence[str]) -> list[GroupReport]:
     """Describe the groups that exist; Failure if one is not a consumer group."""
     if not groups:
         return []
@@ -117,7 +117,8 @@ def describe_groups(cluster: Cluster, groups: Sequence[str]) -> list[Group]:
     for each in described:
         if each.summary.protocol_type not in _CONSUMERS:
             raise Failure(
-                f"{each.summary.id!r} is not a group of consumers", "Kafka Connect and others use groups too."
+                f"{each.summary.id!r} is not a consumer group: its protocol type is {each.summary.protocol_type!r}",
+                "Use the tools of the application that owns the group, such as Kafka Connect.",
             )
     offsets = committed_offsets(cluster, [each.summary.id for each in described])
     existing = {name: range(len(topic.partitions)) for name, topic in cluster.topics().items()}
@@ -134,10 +135,10 @@ def describe_groups(cluster: Cluster, groups: Sequence[str]) -> list[Group]:
     ]
 
 
-async def _describe_all(client: InternalClient, groups: Sequence[str]) -> list[GroupDescription | None]:
+async def _describe_all(client: InternalClient, groups: Sequence[str]) -> list[GroupDetails | None]:
     gate = asyncio.Semaphore(_MAX_AT_ONCE)
 
-    async def describe(group: str) -> GroupDescription | None:
+    async def describe(group: str) -> GroupDetails | None:
         try:
             async with gate:
                 return await client.groups.describe_members(group)
@@ -149,14 +150,14 @@ async def _describe_all(client: InternalClient, groups: Sequence[str]) -> list[G
     return await asyncio.gather(*map(describe, groups))
 
 
-def describe_group(cluster: Cluster, group: str) -> Group:
+def describe_group(cluster: ClusterClient, group: str) -> GroupReport:
     found = describe_groups(cluster, [group])
     if not found:
         raise Failure(f"there is no group {group!r}", NO_GROUP)
     return found[0]
 
 
-def committed_offsets(cluster: Cluster, groups: Sequence[str]) -> dict[str, Offsets]:
+def committed_offsets(cluster: ClusterClient, groups: Sequence[str]) -> dict[str, Offsets]:
     """Return the committed offsets of each group."""
 
     async def fetch(client: InternalClient) -> dict[str, Offsets]:
@@ -174,7 +175,7 @@ def committed_offsets(cluster: Cluster, groups: Sequence[str]) -> dict[str, Offs
     return cluster.run(fetch, "the committed offsets")
 
 
-def print_group(group: Group) -> None:
+def print_group(group: GroupReport) -> None:
     assignor = f", assignor {group.assignor}" if group.assignor else ""
     typer.echo(f"{group.group}  {group.type}, {group.state}{assignor}, lag {group.lag:,}")
     if group.members:
@@ -190,37 +191,37 @@ def print_group(group: Group) -> None:
         print_table(columns, [_row(partition) for partition in group.partitions])
 
 
-def _row(partition: GroupPartition) -> tuple[object, ...]:
+def _row(partition: PartitionReport) -> tuple[object, ...]:
     numbers = (partition.committed_offset, partition.end_offset, partition.lag)
     shown = (NONE if number is None else number for number in numbers)
     return partition.topic, partition.partition, *shown, partition.owner or NONE
 
 
 def _group(
-    found: GroupDescription,
+    found: GroupDetails,
     offsets: Offsets,
     places: Iterable[tuple[str, int]],
     starts: Offsets,
     ends: Offsets,
-) -> Group:
+) -> GroupReport:
     members = tuple(sorted((_member(each) for each in found.members), key=lambda each: each.shown))
     owners = {place: member.shown for member in members for place in member.partitions}
     partitions = tuple(
-        GroupPartition(*place, offsets.get(place), starts.get(place), ends.get(place), owners.get(place))
+        PartitionReport(*place, offsets.get(place), starts.get(place), ends.get(place), owners.get(place))
         for place in sorted(places)
     )
     summary = found.summary
     state = _STATES.get(summary.state, summary.state.lower())
-    return Group(summary.id, summary.type, state, found.assignor, members, partitions)
+    return GroupReport(summary.id, summary.type, state, found.assignor, members, partitions)
 
 
-def _member(member: GroupMemberSummary) -> Member:
+def _member(member: GroupMemberSummary) -> MemberReport:
     places = tuple((topic, number) for topic, numbers in member.partitions.items() for number in numbers)
-    return Member(member.id, member.instance_id, member.client_id, member.host, places)
+    return MemberReport(member.id, member.instance_id, member.client_id, member.host, places)
 
 
 def _places(
-    found: GroupDescription, offsets: Offsets, existing: Mapping[str, Iterable[int]]
+    found: GroupDetails, offsets: Offsets, existing: Mapping[str, Iterable[int]]
 ) -> set[tuple[str, int]]:
     """Return every partition of the topics with an assigned partition or a committed offset."""
     owned = {place for member in found.members for place in _member(member).partitions}

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
-from penstock.cli.cluster import Cluster, client_config
-from penstock.cli.failures import Failure
-from penstock.cli.reader import check_event, next_messages, to_record
+from penstock.cli.cluster_client import ClusterClient, client_config
+from penstock.cli.reader import check_event, next_messages, read_failure, to_record
 from penstock.cli.record import IncomingRecord
 from penstock.client.errors import damage_of
 
@@ -17,7 +16,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
 def read_group(
-    cluster: Cluster, topic: str, group: str, *, reset: str, follow: bool, maximum: int | None
+    cluster: ClusterClient, topic: str, group: str, *, reset: str, follow: bool, maximum: int | None
 ) -> Iterator[list[IncomingRecord]]:
     """Yield batches of the member's partitions up to their ends or, with `follow`, without end.
 
@@ -43,7 +42,7 @@ def read_group(
                 if left != 0 and damaged < len(found):
                     check_event(found[damaged])
         except KafkaException as error:
-            raise Failure(f"cannot read {topic} as a member of {group}: {error.args[0].str()}") from None
+            raise read_failure(f"{topic} as a member of group {group}", error) from None
         finally:
             consumer.close()
 
@@ -101,7 +100,7 @@ class _Progress:
         return False
 
 
-def _config(cluster: Cluster, group: str, reset: str) -> dict[str, object]:
+def _config(cluster: ClusterClient, group: str, reset: str) -> dict[str, object]:
     return client_config(cluster.bootstrap) | {
         "group.id": group,
         "enable.auto.offset.store": False,

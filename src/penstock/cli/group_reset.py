@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from penstock.cli.cluster import Cluster, PartitionRange
+from penstock.cli.cluster_client import ClusterClient, PartitionRange
 from penstock.cli.failures import ExitCode, Failure
 from penstock.cli.group_description import Offsets, committed_offsets, describe_groups
+from penstock.cli.share_group import describe_share_groups, share_group_ids
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class OffsetReset:
     """Committed offset of a partition (None if there is none) and its new value."""
 
     topic: str
@@ -49,59 +50,82 @@ def by_shift(count: int) -> Aim:
     return Aim(lambda held, old, at_time: None if old is None else old + count)
 
 
-def plan_reset(cluster: Cluster, group: str, topics: Sequence[str] | None, aim: Aim) -> list[Move]:
+def plan_reset(
+    cluster: ClusterClient, group: str, topics: Sequence[str] | None, aim: Aim
+) -> list[OffsetReset]:
     """Return the offsets to commit; `topics` None selects the topics with committed offsets of the group."""
-    _check_has_no_members(cluster, group)
-    committed = committed_offsets(cluster, [group])[group]
+    if group in share_group_ids(cluster):
+        committed = _start_offsets(cluster, group)
+    else:
+        _check_has_no_members(cluster, group)
+        committed = committed_offsets(cluster, [group])[group]
     chosen = _partitions(cluster, committed) if topics is None else _named_partitions(cluster, topics)
     if not chosen:
-        raise Failure(f"group {group!r} has no committed offsets", "Name what it is to read with --topic.")
-    moves = [
-        move
+        raise Failure(f"group {group!r} has no committed offsets", "Name the topics to set with --topic.")
+    resets = [
+        each
         for topic, numbers in sorted(chosen.items())
-        for move in _moves(cluster, topic, numbers, committed, aim)
+        for each in _resets(cluster, topic, numbers, committed, aim)
     ]
-    if not moves:
+    if not resets:
         raise Failure(
-            f"group {group!r} has no offset there that could be shifted",
+            f"group {group!r} has no committed offset to shift in these partitions",
             "Give --to-earliest, --to-latest, --to-offset or --to-time.",
         )
-    return moves
+    return resets
 
 
-def commit_moves(cluster: Cluster, group: str, moves: Sequence[Move]) -> None:
-    offsets = {(move.topic, move.partition): move.new for move in moves}
-    cluster.run(lambda client: client.groups.reset(group, offsets), f"{group} was not reset")
+def commit_resets(cluster: ClusterClient, group: str, resets: Sequence[OffsetReset]) -> None:
+    offsets = {(each.topic, each.partition): each.new for each in resets}
+    if group in share_group_ids(cluster):
+        cluster.run(lambda client: client.share_groups.reset(group, offsets), f"cannot reset {group}")
+    else:
+        cluster.run(lambda client: client.groups.reset(group, offsets), f"cannot reset {group}")
 
 
-def _moves(cluster: Cluster, topic: str, numbers: Sequence[int], committed: Offsets, aim: Aim) -> list[Move]:
+def _start_offsets(cluster: ClusterClient, group: str) -> Offsets:
+    """Return the start offsets of a share group; Failure if it has members."""
+    [found] = describe_share_groups(cluster, [group])
+    if found.details.members:
+        names = ", ".join(f"{member.id} at {member.host}" for member in found.details.members)
+        raise Failure(f"group {group!r} has members: {names}", "Stop the members, then reset the offsets.")
+    return {
+        (each.topic, each.partition): each.start_offset
+        for each in found.partitions
+        if each.start_offset is not None
+    }
+
+
+def _resets(
+    cluster: ClusterClient, topic: str, numbers: Sequence[int], committed: Offsets, aim: Aim
+) -> list[OffsetReset]:
     at_time = {} if aim.time_ms is None else cluster.offsets(topic, numbers, aim.time_ms)
-    moves = []
+    resets = []
     for held in cluster.ranges(topic, numbers):
         old = committed.get((topic, held.partition))
         new = aim.target(held, old, at_time.get(held.partition, held.end))
         if new is not None:
-            moves.append(Move(topic, held.partition, old, min(max(new, held.start), held.end)))
-    return moves
+            resets.append(OffsetReset(topic, held.partition, old, min(max(new, held.start), held.end)))
+    return resets
 
 
-def _check_has_no_members(cluster: Cluster, group: str) -> None:
+def _check_has_no_members(cluster: ClusterClient, group: str) -> None:
     """Raise Failure if the group has members: they would overwrite the reset offsets with their commits."""
     for found in describe_groups(cluster, [group]):
         if found.members:
             names = ", ".join(f"{member.shown} at {member.host}" for member in found.members)
             raise Failure(
-                f"group {group!r} is being used by {names}", "Stop its members, then reset its offsets."
+                f"group {group!r} has members: {names}", "Stop the members, then reset the offsets."
             )
 
 
-def _partitions(cluster: Cluster, committed: Offsets) -> dict[str, list[int]]:
+def _partitions(cluster: ClusterClient, committed: Offsets) -> dict[str, list[int]]:
     existing = cluster.topics()
     topics = {topic for topic, _ in committed} & existing.keys()
     return {topic: list(range(len(existing[topic].partitions))) for topic in topics}
 
 
-def _named_partitions(cluster: Cluster, names: Sequence[str]) -> dict[str, list[int]]:
+def _named_partitions(cluster: ClusterClient, names: Sequence[str]) -> dict[str, list[int]]:
     """Parse TOPIC, TOPIC:0 and TOPIC:0,2."""
     chosen: dict[str, set[int]] = {}
     for name in names:
@@ -109,6 +133,10 @@ def _named_partitions(cluster: Cluster, names: Sequence[str]) -> dict[str, list[
         try:
             wanted = [int(number) for number in numbers.split(",")] if colon else None
         except ValueError:
-            raise Failure(f"{name!r} is not TOPIC or TOPIC:PARTITION", code=ExitCode.USAGE) from None
+            raise Failure(
+                f"--topic {name!r} is not TOPIC or TOPIC:PARTITION",
+                "Write orders, orders:0 or orders:0,2.",
+                code=ExitCode.USAGE,
+            ) from None
         chosen.setdefault(topic, set()).update(cluster.partitions_of(topic, wanted))
     return {topic: sorted(numbers) for topic, numbers in chosen.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from penstock.cli.admin_client import reported
+from penstock.cli.admin_client import NO_TOPIC, reported
 from penstock.cli.failures import Failure
 from penstock.errors import BrokerError, ErrorCode
 from penstock.internal_client.client import InternalClient
@@ -12,17 +12,17 @@ from penstock.internal_client.transactions import OpenInPartition, TransactionDe
 
 _UNDER_WAY = ("Ongoing", "PrepareCommit", "PrepareAbort")
 
-_REASONS = {
-    ErrorCode.invalid_txn_state: "its coordinator knows it: `penstock transaction list` shows it, and `penstock "
-    "transaction abort ID` aborts it",
-    ErrorCode.coordinator_not_available: "not every coordinator could be asked whether it knows it; try again",
-    ErrorCode.concurrent_transactions: "its producer has written meanwhile",
+_HINTS = {
+    ErrorCode.invalid_txn_state: "Its coordinator knows the transaction: `penstock transaction list` shows it, and "
+    "`penstock transaction abort ID` aborts it.",
+    ErrorCode.coordinator_not_available: "A coordinator did not respond; try again when all brokers are running.",
+    ErrorCode.concurrent_transactions: "Its producer has written meanwhile, so the transaction does not hang.",
 }
 
 
 async def open_in(client: InternalClient, topic: str, partition: int) -> list[OpenInPartition]:
     """Return the transactions that are open in a partition."""
-    with reported(f"{topic}-{partition} could not be looked at"):
+    with reported(f"cannot list the transactions in {topic}-{partition}"):
         return await client.transactions.open_in(topic, partition)
 
 
@@ -39,7 +39,7 @@ async def find_hanging(client: InternalClient, topics: Iterable[str]) -> list[Op
     suspects: list[OpenInPartition] = []
     for name in sorted(set(topics) or known_topics):
         if name not in known_topics:
-            raise Failure(f"there is no topic {name!r}")
+            raise Failure(f"there is no topic {name!r}", NO_TOPIC)
         for partition in range(len(known_topics[name].partitions)):
             suspects += await open_in(client, name, partition)
     if not suspects:
@@ -62,10 +62,10 @@ async def abort_hanging(client: InternalClient, hanging: OpenInPartition) -> Non
     except BrokerError as error:
         if await _has_ended(client, hanging):
             return  # by an earlier attempt, or by its producer
-        reason = _REASONS.get(error.code, error.code.name)
+        place = f"{hanging.topic}-{hanging.partition}"
         raise Failure(
-            f"the transaction of producer {hanging.producer_id} in {hanging.topic}-{hanging.partition} was not aborted",
-            f"{reason}.",
+            f"the transaction of producer {hanging.producer_id} in {place} was not aborted ({error.code.name.upper()})",
+            _HINTS.get(error.code, "Try again; `penstock transaction find-hanging` shows the transaction."),
         ) from error
 
 

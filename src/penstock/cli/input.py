@@ -53,7 +53,10 @@ def _value(content: bytes, empty_is_null: bool) -> bytes | None:
 def _split(line: bytes, separator: bytes, place: str) -> tuple[bytes, bytes]:
     key, found, value = line.partition(separator)
     if not found:
-        raise Failure(f"{place}: no key, there is no {separator.decode(errors='replace')!r} in the line")
+        raise Failure(
+            f"{place}: the line does not contain the key separator {separator.decode(errors='replace')!r}",
+            "Earlier lines may have been sent. Correct the line, or choose another --key-separator.",
+        )
     return key, value
 
 

@@ -45,7 +45,7 @@ def show(
         return
     print_table(BatchRow.COLUMNS, [row.cells() for row in rows[:maximum]])
     if len(rows) > maximum:
-        typer.echo("and more; --max shows them", err=True)
+        typer.echo(f"only the first {maximum} batches are shown; --max shows more", err=True)
 
 
 @app.command("check")
@@ -57,7 +57,7 @@ def check_all(paths: PathsArgument, json: JsonOption = False) -> None:
     if problems:
         raise Failure(
             f"{problems} {'problem' if problems == 1 else 'problems'} found",
-            "The broker makes indexes again by itself and serves what is whole.",
+            "The broker rebuilds indexes at start, and repairs damaged batches from other replicas.",
         )
 
 

@@ -85,11 +85,18 @@ def find_segments(paths: Sequence[Path]) -> list[Path]:
     found: list[Path] = []
     for path in paths:
         if not path.exists():
-            raise Failure(f"there is no {path}", code=ExitCode.USAGE)
+            raise Failure(
+                f"{path} does not exist",
+                "Name a segment file or a directory of segments.",
+                code=ExitCode.USAGE,
+            )
         found += [path] if path.is_file() else sorted(path.rglob(f"*{LOG_SUFFIX}"))
     if not found:
         named = ", ".join(map(str, paths))
-        raise Failure(f"no segment files in {named}", "A partition has none before its first record.")
+        raise Failure(
+            f"no segment files (*{LOG_SUFFIX}) in {named}",
+            "Name a data directory or a partition directory; a partition without records has no segments.",
+        )
     return found
 
 

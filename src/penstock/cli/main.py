@@ -31,7 +31,7 @@ def run(arguments: Sequence[str]) -> int:
         _complain(str(failure), failure.hint)
         return failure.code
     except ConfigError as error:
-        _complain(str(error), "")
+        _complain(str(error), "Correct the setting and run the command again.")
         return ExitCode.USAGE
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -53,7 +53,9 @@ def _carry_out(arguments: list[str]) -> None:
         gateway(arguments[1:])
     else:
         from penstock.cli.commands import make_app
+        from penstock.cli.contexts import enter_context
 
+        arguments = enter_context(arguments)
         make_app(arguments)(arguments, prog_name="penstock", standalone_mode=True)
 
 

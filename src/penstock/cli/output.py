@@ -41,7 +41,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, tit
 def confirm(question: str, *, yes: bool) -> None:
     """Ask for confirmation of an irreversible action if standard input is a terminal."""
     if not yes and sys.stdin.isatty() and not typer.confirm(question):
-        raise Failure("nothing was done")
+        raise Failure("not confirmed; nothing was changed", "Answer y, or give --yes.")
 
 
 def show_bytes(count: int) -> str:

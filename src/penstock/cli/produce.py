@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from enum import StrEnum
 from functools import partial
@@ -11,15 +12,15 @@ from typing import Annotated, Any, BinaryIO
 
 import typer
 
-from penstock.cli.cluster import Cluster, client_config
+from penstock.cli.cluster_client import ClusterClient, client_config
 from penstock.cli.disk_space import full_disk
 from penstock.cli.failures import ExitCode, Failure
 from penstock.cli.input import InputFormat, read_records
 from penstock.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption, TopicArgument
 from penstock.cli.output import print_json, show_bytes
 from penstock.cli.progress import reading_progress
-from penstock.cli.record import Headers
-from penstock.cli.sender import Sender, Sent
+from penstock.cli.record import Headers, OutgoingRecord
+from penstock.cli.sender import RecordSender, Sent
 
 STDIN = "-"
 
@@ -38,68 +39,87 @@ class Compression(StrEnum):
     ZSTD = "zstd"
 
 
+FilesArgument = Annotated[
+    list[str] | None, typer.Argument(metavar="[FILE]...", help="Files; standard input by default.")
+]
+FormatOption = Annotated[
+    InputFormat, typer.Option("--format", help="A record is a line, a JSON line, or a whole file (binary).")
+]
+KeySeparatorOption = Annotated[
+    str | None, typer.Option(metavar="TEXT", help="A line is a key, this text, and a value.")
+]
+KeyOption = Annotated[str | None, typer.Option(help="The key of records without a key.")]
+HeadersOption = Annotated[
+    list[str] | None, typer.Option(metavar="NAME=VALUE", help="A header for every record; repeatable.")
+]
+TombstonesOption = Annotated[
+    bool, typer.Option(help="Send an empty value as null, a tombstone that deletes the key.")
+]
+PartitionOption = Annotated[
+    int | None, typer.Option(min=0, help="The partition; chosen by the key by default.")
+]
+AcksOption = Annotated[
+    Acks, typer.Option(help="Acknowledgements to wait for: all in-sync replicas, 1 (leader), 0.")
+]
+CompressionOption = Annotated[Compression, typer.Option(help="Compression of batches.")]
+IdempotentOption = Annotated[bool, typer.Option(help="No duplicates from retries; needs --acks all.")]
+TimeoutOption = Annotated[float, typer.Option(min=0.001, help="Delivery timeout of a record, in seconds.")]
+
+
 def register(root: typer.Typer) -> None:
     root.command()(produce)
 
 
 def produce(
     topic: TopicArgument,
-    files: Annotated[
-        list[str] | None, typer.Argument(metavar="[FILE]...", help="Files; standard input by default.")
-    ] = None,
-    form: Annotated[
-        InputFormat,
-        typer.Option("--format", help="A record is a line, a JSON line, or a whole file (binary)."),
-    ] = InputFormat.LINES,
-    key_separator: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="A line is a key, this text, and a value.")
-    ] = None,
-    key: Annotated[str | None, typer.Option(help="The key of records without a key.")] = None,
-    header: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A header for every record; repeatable.")
-    ] = None,
-    tombstones: Annotated[
-        bool, typer.Option(help="Send an empty value as null, a tombstone that deletes the key.")
-    ] = False,
-    partition: Annotated[
-        int | None, typer.Option(min=0, help="The partition; chosen by the key by default.")
-    ] = None,
-    acks: Annotated[
-        Acks, typer.Option(help="Acknowledgements to wait for: all in-sync replicas, 1 (leader), 0.")
-    ] = Acks.ALL,
-    compression: Annotated[Compression, typer.Option(help="Compression of batches.")] = Compression.NONE,
-    idempotent: Annotated[bool, typer.Option(help="No duplicates from retries; needs --acks all.")] = False,
-    timeout: Annotated[
-        float, typer.Option(min=0.001, help="Delivery timeout of a record, in seconds.")
-    ] = 30.0,
+    files: FilesArgument = None,
+    form: FormatOption = InputFormat.LINES,
+    key_separator: KeySeparatorOption = None,
+    key: KeyOption = None,
+    header: HeadersOption = None,
+    tombstones: TombstonesOption = False,
+    partition: PartitionOption = None,
+    acks: AcksOption = Acks.ALL,
+    compression: CompressionOption = Compression.NONE,
+    idempotent: IdempotentOption = False,
+    timeout: TimeoutOption = 30.0,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     json: JsonOption = False,
 ) -> None:
     """Send records to a topic: lines of standard input, JSON lines, or whole files."""
     if idempotent and acks is not Acks.ALL:
-        raise Failure("--idempotent needs --acks all", code=ExitCode.USAGE)
-    headers = _parse_headers(header or [])
-    cluster = Cluster(bootstrap)
-    config = client_config(bootstrap) | _producer_config(acks, compression, idempotent, timeout)
-    sender = Sender(topic, config, partial(full_disk, cluster))
-    with ExitStack() as stack:
-        sources = [(name, _open(name, stack)) for name in files or [STDIN]]
-        progress = stack.enter_context(
-            reading_progress([Path(name) for name in files or [] if name != STDIN])
+        raise Failure(
+            f"--idempotent needs --acks all, not {acks}", "Omit --acks or --idempotent.", code=ExitCode.USAGE
         )
+    read = partial(
+        read_records,
+        form=form,
+        key_separator=None if key_separator is None else _unescape(key_separator),
+        key=None if key is None else key.encode(),
+        headers=_parse_headers(header or []),
+        empty_is_null=tombstones,
+    )
+    cluster = ClusterClient(bootstrap)
+    config = client_config(bootstrap) | _producer_config(acks, compression, idempotent, timeout)
+    sender = RecordSender(topic, config, partial(full_disk, cluster))
+    _send_all(files or [STDIN], read, sender, partition)
+    _report(topic, sender.sent, json)
+
+
+def _send_all(
+    files: Sequence[str],
+    read: Callable[[BinaryIO, str], Iterator[OutgoingRecord]],
+    sender: RecordSender,
+    partition: int | None,
+) -> None:
+    """Send the records of all files, which are opened before the first record is sent."""
+    with ExitStack() as stack:
+        sources = [(name, _open(name, stack)) for name in files]
+        progress = stack.enter_context(reading_progress([Path(name) for name in files if name != STDIN]))
         for name, source in sources:
-            for record in read_records(
-                progress.watch(source),
-                "standard input" if name == STDIN else name,
-                form,
-                key_separator=None if key_separator is None else _unescape(key_separator),
-                key=None if key is None else key.encode(),
-                headers=headers,
-                empty_is_null=tombstones,
-            ):
+            for record in read(progress.watch(source), "standard input" if name == STDIN else name):
                 sender.send(record, partition)
     sender.finish()
-    _report(topic, sender.sent, json)
 
 
 def _producer_config(
@@ -121,7 +141,10 @@ def _open(name: str, stack: ExitStack) -> BinaryIO:
     try:
         return stack.enter_context(Path(name).open("rb"))
     except OSError as error:
-        raise Failure(f"cannot read {name}: {error.strerror}") from None
+        raise Failure(
+            f"cannot read {name}: {error.strerror}",
+            "Nothing was sent. Name a readable file, or - for standard input.",
+        ) from None
 
 
 def _parse_headers(headers: list[str]) -> Headers:
@@ -129,7 +152,9 @@ def _parse_headers(headers: list[str]) -> Headers:
     for header in headers:
         name, separator, value = header.partition("=")
         if not separator:
-            raise Failure(f"{header!r} is not NAME=VALUE", code=ExitCode.USAGE)
+            raise Failure(
+                f"--header {header!r} is not NAME=VALUE", "Write --header trace=42.", code=ExitCode.USAGE
+            )
         parsed.append((name, value.encode()))
     return tuple(parsed)
 

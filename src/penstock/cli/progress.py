@@ -10,6 +10,12 @@ from pathlib import Path
 from typing import BinaryIO, Protocol, cast
 
 
+class CopyProgress(Protocol):
+    def show(self, copied_bytes: int, partitions: int) -> None:
+        """Show the number of bytes copied and of partitions completed so far."""
+        ...
+
+
 class ReadingProgress(Protocol):
     def watch(self, stream: BinaryIO) -> BinaryIO:
         """Return a stream with the same content that advances the bar as it is read."""
@@ -27,6 +33,9 @@ class _Silent:
     def advance(self, count: int) -> None:
         pass
 
+    def show(self, copied_bytes: int, partitions: int) -> None:
+        pass
+
 
 class _Bar:
     def __init__(self, total_bytes: int | None) -> None:
@@ -35,11 +44,15 @@ class _Bar:
             BarColumn,
             DownloadColumn,
             Progress,
+            TextColumn,
             TimeRemainingColumn,
             TransferSpeedColumn,
         )
 
-        columns = [BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()]
+        columns = [
+            TextColumn("{task.description}"),
+            *(BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()),
+        ]
         self.progress = Progress(*columns, console=Console(stderr=True), transient=True)
         self._task = self.progress.add_task("", total=total_bytes)
 
@@ -48,6 +61,17 @@ class _Bar:
 
     def advance(self, count: int) -> None:
         self.progress.advance(self._task, count)
+
+
+class _CopyBar(_Bar):
+    def __init__(self, total_bytes: int, partitions: int) -> None:
+        super().__init__(total_bytes)
+        self._partitions = partitions
+        self.show(0, 0)
+
+    def show(self, copied_bytes: int, partitions: int) -> None:
+        description = f"{partitions} of {self._partitions} partitions"
+        self.progress.update(self._task, completed=copied_bytes, description=description)
 
 
 class _Counting(io.RawIOBase):
@@ -76,5 +100,16 @@ def reading_progress(files: Sequence[Path]) -> Iterator[ReadingProgress]:
         yield _Silent()
         return
     bar = _Bar(sum(file.stat().st_size for file in files) if files else None)
+    with bar.progress:
+        yield bar
+
+
+@contextmanager
+def copy_progress(total_bytes: int, partitions: int) -> Iterator[CopyProgress]:
+    """Show a bar over the bytes that reassignments copy; nothing without a terminal."""
+    if not sys.stderr.isatty():
+        yield _Silent()
+        return
+    bar = _CopyBar(total_bytes, partitions)
     with bar.progress:
         yield bar

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from penstock.cli.cluster import Cluster, client_config
+from penstock.cli.cluster_client import ClusterClient, client_config
 from penstock.cli.failures import Failure
 from penstock.cli.record import IncomingRecord
 from penstock.client.errors import damage_of
@@ -17,7 +17,7 @@ MESSAGES_PER_POLL = 1000
 
 
 def read_topic(
-    cluster: Cluster, topic: str, begin: Mapping[int, int], *, follow: bool, maximum: int | None
+    cluster: ClusterClient, topic: str, begin: Mapping[int, int], *, follow: bool, maximum: int | None
 ) -> Iterator[IncomingRecord]:
     """Yield records from the given offsets to the current log ends or, with `follow`, without end."""
     ends = cluster.offsets(topic, begin, LATEST)
@@ -44,7 +44,7 @@ def read_topic(
                 if not follow and position >= ends[number]:
                     unfinished.discard(number)
     except KafkaException as error:
-        raise Failure(f"cannot read {topic}: {error.args[0].str()}") from None
+        raise read_failure(topic, error) from None
     finally:
         consumer.close()
 
@@ -58,7 +58,7 @@ def next_messages(consumer: Consumer) -> list[Message]:
     return [] if first is None else [first, *consumer.consume(MESSAGES_PER_POLL, 0)]
 
 
-def _consumer_config(cluster: Cluster) -> dict[str, object]:
+def _consumer_config(cluster: ClusterClient) -> dict[str, object]:
     return client_config(cluster.bootstrap) | {
         "group.id": "penstock-cli",
         "enable.auto.commit": False,
@@ -74,11 +74,20 @@ def check_event(message: Message) -> None:
     damage = damage_of(message)
     if damage is not None:
         raise Failure(
-            str(damage), "Records before it were printed. --from OFFSET with --partition goes on behind it."
+            str(damage),
+            "The records before the damage were printed. Continue behind it with --partition N --from OFFSET.",
         )
     error: KafkaError = message.error()
     if error.code() != KafkaError._PARTITION_EOF and not error.retriable():
         raise KafkaException(error)
+
+
+def read_failure(subject: str, error: KafkaException) -> Failure:
+    problem: KafkaError = error.args[0]
+    return Failure(
+        f"cannot read {subject}: {problem.str()} ({problem.name()})",
+        "`penstock cluster status` shows whether brokers are missing.",
+    )
 
 
 def to_record(message: Message) -> IncomingRecord:

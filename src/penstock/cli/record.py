@@ -17,6 +17,7 @@ from penstock.records.content import content_crc, content_size
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
+EXAMPLE = 'Write one object per line, such as {"key": "k", "value": "v"}.'
 _FIELDS = frozenset({"key", "value", "headers", "partition", "timestamp", "topic", "offset", "size", "crc"})
 
 
@@ -59,14 +60,12 @@ def from_json(text: bytes, place: str) -> OutgoingRecord:
     try:
         fields = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise Failure(f"{place}: not JSON: {error}") from None
+        raise Failure(f"{place}: not JSON: {error}", EXAMPLE) from None
     if not isinstance(fields, dict):
-        raise Failure(f"{place}: not a JSON object", 'Write {"key": "k", "value": "v"}.')
+        raise Failure(f"{place}: not a JSON object", EXAMPLE)
     unknown = sorted(fields.keys() - _FIELDS)
     if unknown:
-        raise Failure(
-            f"{place}: there is no field {unknown[0]!r}", f"Fields are {', '.join(sorted(_FIELDS))}."
-        )
+        raise Failure(f"{place}: unknown field {unknown[0]!r}", f"Fields are {', '.join(sorted(_FIELDS))}.")
     return OutgoingRecord(
         _read(fields.get("key"), place),
         _read(fields.get("value"), place),
@@ -95,7 +94,10 @@ def _read(value: Any, place: str) -> bytes | None:
         try:
             return base64.b64decode(value["base64"], validate=True)
         except (binascii.Error, TypeError, ValueError) as error:
-            raise Failure(f"{place}: not base64: {error}") from None
+            raise Failure(
+                f"{place}: invalid base64 {str(value['base64'])[:40]!r}: {error}",
+                'Write {"base64": "AAEC"} with padding.',
+            ) from None
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
@@ -106,7 +108,8 @@ def _read_headers(headers: Any, place: str) -> Iterator[tuple[str, bytes | None]
     for header in headers if isinstance(headers, list | tuple) else [headers]:
         if not isinstance(header, dict) or not isinstance(header.get("name"), str):
             raise Failure(
-                f"{place}: a header is not a name and a value", 'Write "headers": {"name": "value"}.'
+                f"{place}: header {header!r} is not a name and a value",
+                'Write "headers": {"name": "value"}.',
             )
         yield header["name"], _read(header.get("value"), place)
 
@@ -115,4 +118,6 @@ def _read_number(fields: dict[str, Any], name: str, place: str) -> int | None:
     value = fields.get(name)
     if value is None or type(value) is int:
         return value
-    raise Failure(f"{place}: {name} is not a whole number")
+    raise Failure(
+        f"{place}: {name} {value!r} is not a whole number", f'Write "{name}": 0, or omit the field.'
+    )

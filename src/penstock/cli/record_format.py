@@ -59,7 +59,9 @@ def template_form(template: str, *, escape: bool) -> Form:
 def _field(name: str) -> Callable[[IncomingRecord], bytes]:
     if name not in _FIELDS:
         raise Failure(
-            f"there is no field {{{name}}}", f"Fields are {', '.join(_FIELDS)}.", code=ExitCode.USAGE
+            f"--format names the unknown field {{{name}}}",
+            f"Fields are {', '.join(_FIELDS)}.",
+            code=ExitCode.USAGE,
         )
     return _FIELDS[name]
 

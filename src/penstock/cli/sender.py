@@ -30,7 +30,7 @@ class Sent:
     next_offsets: dict[int, int] = field(default_factory=dict)
 
 
-class Sender:
+class RecordSender:
     def __init__(self, topic: str, config: dict[str, Any], full_disk: Callable[[], str]) -> None:
         """`full_disk` returns a sentence about a broker with a full disk, or an empty string."""
         self.sent = Sent()
@@ -41,7 +41,10 @@ class Sender:
         try:
             self._producer = Producer(config)
         except KafkaException as error:
-            raise Failure(f"these options do not go together: {error.args[0].str()}") from None
+            raise Failure(
+                f"the options contradict each other: {error.args[0].str()}",
+                "Change --acks, --idempotent, --compression or --timeout.",
+            ) from None
 
     def send(self, record: OutgoingRecord, partition: int | None) -> None:
         """Enqueue a record; if an earlier record has failed, stop as `finish` does."""
@@ -62,7 +65,11 @@ class Sender:
             except BufferError:
                 self._producer.poll(FULL_QUEUE_POLL_SECONDS)
             except KafkaException as error:
-                raise Failure(f"a record was refused: {error.args[0].str()}") from None
+                problem: KafkaError = error.args[0]
+                raise Failure(
+                    f"a record for {self._topic} was refused: {problem.str()} ({problem.name()})",
+                    _hint(problem, self._topic),
+                ) from None
             else:
                 self._producer.poll(0)
                 return
@@ -70,7 +77,7 @@ class Sender:
     def finish(self) -> None:
         """Wait for all acknowledgements; Failure if records were not stored."""
         if self._producer.flush(NOTICE_SECONDS) and (reason := self._full_disk()):
-            typer.echo(f"waiting: {reason}", err=True)
+            typer.echo(f"waiting for acknowledgements: {reason}", err=True)
         self._producer.flush()
         error = self._first_error
         if error is not None:
@@ -96,9 +103,9 @@ class Sender:
 
 def _hint(error: KafkaError, topic: str) -> str:
     if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
-        return f"Create it with `penstock topic create {topic}`."
+        return f"Create the topic with `penstock topic create {topic}`."
     if error.code() == KafkaError._UNKNOWN_PARTITION:
         return f"`penstock topic describe {topic}` shows its partitions."
     if error.code() in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError._BAD_MSG):
         return "max.message.bytes of the topic is the limit; `penstock topic alter --set` changes it."
-    return ""
+    return "Records that were acknowledged are stored; send the others again."

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from penstock.cli.cluster import Cluster
+from penstock.cli.cluster_client import ClusterClient
 from penstock.cli.times import parse_time_ms
 from penstock.clock import SystemClock
 from penstock.internal_client.records import EARLIEST, LATEST
 
-Start = Callable[[Cluster, str, list[int]], dict[int, int]]
+Start = Callable[[ClusterClient, str, list[int]], dict[int, int]]
 """Function from a cluster, a topic and its partitions to the first offset of each partition."""
 
 _MOST_OFFSET_DIGITS = 10

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli.admin_client import RETRY_SECONDS
-from penstock.cli.cluster import Cluster
+from penstock.cli.cluster_client import ClusterClient
 from penstock.cli.failures import ExitCode, Failure
 from penstock.cli.options import (
     DEFAULT_BOOTSTRAP,
@@ -53,7 +53,7 @@ def create(
     json: JsonOption = False,
 ) -> None:
     """Create a topic."""
-    cluster = Cluster(bootstrap)
+    cluster = ClusterClient(bootstrap)
     wanted = NewTopic(
         topic,
         partitions or BROKERS_DEFAULT,
@@ -77,7 +77,7 @@ def list_topics(
 
     Compaction and transaction markers leave fewer records than offsets.
     """
-    cluster = Cluster(bootstrap)
+    cluster = ClusterClient(bootstrap)
     topics = [topic for name, topic in cluster.topics().items() if internal or not is_internal(name)]
     offsets = cluster.count_offsets(topics)
     rows = [(topic.name, len(topic.partitions), offsets[topic.name]) for topic in topics]
@@ -86,7 +86,7 @@ def list_topics(
     elif rows:
         print_table(["topic", "partitions", "offsets"], rows)
     else:
-        typer.echo("no topics; `penstock topic create` makes one", err=True)
+        typer.echo("no topics; `penstock topic create` creates one", err=True)
 
 
 @app.command()
@@ -94,7 +94,7 @@ def describe(
     topic: TopicArgument, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, json: JsonOption = False
 ) -> None:
     """Show a topic's partitions, their offsets and replicas, and its settings."""
-    description = describe_topic(Cluster(bootstrap), topic)
+    description = describe_topic(ClusterClient(bootstrap), topic)
     if json:
         print_json(description.as_json())
     else:
@@ -120,8 +120,12 @@ def alter(
     """Add partitions to a topic or change its settings."""
     values = parse_assignments(settings or [])
     if partitions is None and not values and not unset:
-        raise Failure("nothing to alter", "Give --partitions, --set or --unset.", code=ExitCode.USAGE)
-    cluster = Cluster(bootstrap)
+        raise Failure(
+            f"no change to topic {topic} is given",
+            "Give --partitions, --set or --unset.",
+            code=ExitCode.USAGE,
+        )
+    cluster = ClusterClient(bootstrap)
     if values or unset:
         changes: dict[str, str | None] = {**values, **dict.fromkeys(unset or ())}
         cluster.run(lambda client: client.configs.alter(ConfigResourceType.TOPIC, topic, changes), topic)
@@ -152,8 +156,12 @@ def truncate(
 ) -> None:
     """Delete the oldest records of a topic, up to an offset or a time. They cannot be restored."""
     if (before_offset is None) == (before_time is None):
-        raise Failure("give either --before-offset or --before-time", code=ExitCode.USAGE)
-    cluster = Cluster(bootstrap)
+        raise Failure(
+            f"the end of the records to delete from {topic} is not given by exactly one option",
+            "Give either --before-offset or --before-time.",
+            code=ExitCode.USAGE,
+        )
+    cluster = ClusterClient(bootstrap)
     numbers = cluster.partitions_of(topic, partition)
     if before_time is not None:
         time_ms = parse_time_ms(before_time, SystemClock().now_ms())
@@ -161,7 +169,7 @@ def truncate(
     else:
         held = cluster.ranges(topic, numbers)
         targets = {part.partition: min(before_offset or 0, part.end) for part in held}
-    confirm(f"Remove records of {topic} before {before_time or f'offset {before_offset}'}?", yes=yes)
+    confirm(f"Delete records of {topic} before {before_time or f'offset {before_offset}'}?", yes=yes)
     starts = cluster.run(lambda client: client.records.delete_before(topic, targets), topic)
     if json:
         print_json(
@@ -179,7 +187,7 @@ def delete(
     json: JsonOption = False,
 ) -> None:
     """Delete a topic and all its records."""
-    cluster = Cluster(bootstrap)
+    cluster = ClusterClient(bootstrap)
     cluster.partitions(topic)
     confirm(f"Delete topic {topic} and all its records?", yes=yes)
     cluster.run(lambda client: client.topics.delete(topic), topic)
@@ -200,7 +208,9 @@ async def _create(client: InternalClient, wanted: NewTopic) -> int:
             if error.code is not ErrorCode.unknown_topic_or_partition:
                 raise
             # Metadata of the broker may not contain the new topic yet.
-            raise BrokerError(ErrorCode.leader_not_available, f"{wanted.name} is not known yet") from error
+            raise BrokerError(
+                ErrorCode.leader_not_available, f"topic {wanted.name} is not known yet"
+            ) from error
 
     return await retry(look_up, RETRY_SECONDS)
 

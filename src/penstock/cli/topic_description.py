@@ -8,7 +8,7 @@ from uuid import UUID
 
 import typer
 
-from penstock.cli.cluster import Cluster, PartitionRange
+from penstock.cli.cluster_client import ClusterClient, PartitionRange
 from penstock.cli.output import print_table
 from penstock.config.resources import ConfigResourceType
 
@@ -66,7 +66,7 @@ class Description:
         }
 
 
-def describe_topic(cluster: Cluster, topic: str) -> Description:
+def describe_topic(cluster: ClusterClient, topic: str) -> Description:
     route = cluster.topic(topic)
     held = cluster.ranges(topic, range(len(route.partitions)))
     partitions = tuple(
@@ -94,7 +94,7 @@ def _row(partition: Partition) -> tuple[object, ...]:
     return held.partition, partition.leader, replicas, in_sync, held.start, held.end, held.offsets
 
 
-def _settings(cluster: Cluster, topic: str) -> tuple[Setting, ...]:
+def _settings(cluster: ClusterClient, topic: str) -> tuple[Setting, ...]:
     entries = cluster.run(lambda client: client.configs.get(ConfigResourceType.TOPIC, topic), topic)
     return tuple(
         Setting(entry.name, str(entry.value), _SOURCES.get(entry.source, "unknown")) for entry in entries

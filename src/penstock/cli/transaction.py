@@ -88,7 +88,7 @@ def find_hanging_transactions(
         columns = ("TOPIC", "PARTITION", "PRODUCER", "EPOCH", "FIRST OFFSET", "LAST WRITE")
         print_table(columns, [_hanging_row(each) for each in found])
     else:
-        typer.echo("No transaction hangs.")
+        typer.echo("There are no hanging transactions.")
 
 
 @app.command("abort")
@@ -111,8 +111,8 @@ def abort_transaction(
         _abort_in_partition(bootstrap, topic, partition, producer_id, yes=yes)
     else:
         raise Failure(
-            "which transaction is not said",
-            "Give its transactional id, or --topic, --partition and --producer-id.",
+            "no transaction is named",
+            "Give a transactional id, or all of --topic, --partition and --producer-id.",
             code=ExitCode.USAGE,
         )
 
@@ -121,11 +121,12 @@ def _describe(bootstrap: str, transactional_id: str) -> TransactionDescription:
     found = run_admin(
         bootstrap,
         lambda client: client.transactions.find(transactional_id),
-        f"{transactional_id} could not be described",
+        f"cannot describe {transactional_id}",
     )
     if found is None:
         raise Failure(
-            f"there is no transactional id {transactional_id!r}", "`penstock transaction list` shows them."
+            f"there is no transactional id {transactional_id!r}",
+            "`penstock transaction list` shows all ids.",
         )
     return found
 
@@ -133,12 +134,15 @@ def _describe(bootstrap: str, transactional_id: str) -> TransactionDescription:
 def _abort_by_id(bootstrap: str, transactional_id: str, *, yes: bool) -> None:
     found = _describe(bootstrap, transactional_id)
     if not found.is_open:
-        raise Failure(f"{transactional_id} has no open transaction: it is {found.state}")
+        raise Failure(
+            f"{transactional_id} has no open transaction: its state is {found.state}",
+            "`penstock transaction list --open` shows open transactions.",
+        )
     confirm(f"Abort the transaction of {transactional_id}, open for {_age(found)}?", yes=yes)
     run_admin(
         bootstrap,
         lambda client: client.transactions.end(found.producer, is_commit=False),
-        f"{transactional_id} was not aborted",
+        f"cannot abort {transactional_id}",
     )
     typer.echo(f"The transaction of {transactional_id} is aborted.")
 
@@ -147,7 +151,10 @@ def _abort_in_partition(bootstrap: str, topic: str, partition: int, producer_id:
     found = run_admin(bootstrap, lambda client: open_in(client, topic, partition))
     hanging = next((each for each in found if each.producer_id == producer_id), None)
     if hanging is None:
-        raise Failure(f"producer {producer_id} has no transaction open in {topic}-{partition}")
+        raise Failure(
+            f"producer {producer_id} has no open transaction in {topic}-{partition}",
+            "`penstock transaction find-hanging` shows hanging transactions.",
+        )
     confirm(f"Abort the transaction of producer {producer_id} in {topic}-{partition}?", yes=yes)
     run_admin(bootstrap, lambda client: abort_hanging(client, hanging))
     typer.echo(f"The transaction of producer {producer_id} in {topic}-{partition} is aborted.")

@@ -53,10 +53,11 @@ def reach(
     checked.
     """
     chosen = bootstrap or os.environ.get(VARIABLE) or DEFAULT_BOOTSTRAP
+    given = {**_security(), **(config or {})}
     addresses = [_parse(text.strip()) for text in chosen.split(",")]
     api_keys: frozenset[int] = frozenset()
     if connect_timeout_s > 0:
-        plaintext = is_plaintext((config or {}).get("security.protocol"))
+        plaintext = is_plaintext(given.get("security.protocol"))
         api_keys = _wait_until_reachable(addresses, connect_timeout_s, plaintext)
     # librdkafka's own log lines would repeat what `error_cb` receives.
     settings = {
@@ -64,8 +65,18 @@ def reach(
         "client.id": "penstock",
         "log_level": 0,
         "error_cb": TroubleLog(),
+        **_security(),
     }
     return Reached(settings, api_keys)
+
+
+def _security() -> dict[str, Any]:
+    """Return the settings that the environment makes for listeners with TLS or SASL."""
+    if not any(name in os.environ for name in ("PENSTOCK_CA", "PENSTOCK_USER")):
+        return {}
+    from penstock.internal_client.client_security import ClientSecurity
+
+    return ClientSecurity.from_environment(os.environ).librdkafka()
 
 
 class TroubleLog:

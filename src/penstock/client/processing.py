@@ -86,47 +86,69 @@ def process(
     no output. Returns the number of processed messages once nothing has arrived for `idle_timeout_s`.
     """
     if not group:
-        raise InvalidSetting("a group is needed to know how far the work has come")
+        raise InvalidSetting("processing needs a consumer group, which stores its progress; give group=...")
     topics = (source,) if isinstance(source, str) else source
     max_messages, idle_timeout_s = options.get("max_messages", MAX_MESSAGES), options.get("idle_timeout_s")
-    # A replacement producer uses the same id, so that it first ends the transaction of its predecessor.
-    transactional_id = options.get("transactional_id") or f"penstock-{uuid.uuid4()}"
-    done = failures = 0
+    done = 0
     with Consumer(*topics, **_consumer_options(group, options)) as consumer:
-        producer = _producer(transactional_id, options)
+        worker = _Worker(consumer, transform, sink, options)
         try:
             while batch := consumer.batch(max_messages, idle_timeout_s):
-                try:
-                    _transact(batch, transform, sink, consumer, producer)
-                    done += len(batch)
-                    failures = 0
-                except (TransactionAborted, NotDelivered, ProducerFenced, TimedOut) as error:
-                    failures += 1
-                    is_replaced = isinstance(error, ProducerFenced) and "transactional_id" in options
-                    if is_replaced or failures >= MAX_TRIES:
-                        raise
-                    logger.warning("%d messages are read again: %s", len(batch), error)
-                    time.sleep(RETRY_S)
-                    if isinstance(error, ProducerFenced | TimedOut):
-                        _give_up(producer)
-                        producer = _producer(transactional_id, options)
-                        consumer.reader.resume_committed()  # the open transaction may have been committed
-                    else:
-                        consumer.reader.rewind()
+                done += worker.process(batch)
         finally:
-            _give_up(producer)
+            worker.close()
     return done
 
 
-def _transact(
-    batch: Sequence[Message], transform: Transform, sink: str, consumer: Consumer, producer: Producer
-) -> None:
-    with producer.transaction() as transaction:
-        for message in batch:
-            for out in _outs(transform(message), message):
-                topic = sink if out.topic is None else out.topic
-                producer.send(topic, out.value, key=out.key, partition=out.partition, headers=out.headers)
-        transaction.commit_progress(consumer)
+class _Worker:
+    """Transactions of a consumer, with a producer that is replaced when its state is unknown."""
+
+    def __init__(self, consumer: Consumer, transform: Transform, sink: str, options: ProcessOptions) -> None:
+        self._consumer = consumer
+        self._transform = transform
+        self._sink = sink
+        self._options = options
+        # A replacement producer uses the same id, so that it first ends the transaction of its predecessor.
+        self._transactional_id = options.get("transactional_id") or f"penstock-{uuid.uuid4()}"
+        self._producer = _producer(self._transactional_id, options)
+        self._failures = 0
+
+    def process(self, batch: Sequence[Message]) -> int:
+        """Process a batch in a transaction and return its size; 0 if the batch will be read again."""
+        try:
+            self._transact(batch)
+        except (TransactionAborted, NotDelivered, ProducerFenced, TimedOut) as error:
+            self._failures += 1
+            is_replaced = isinstance(error, ProducerFenced) and "transactional_id" in self._options
+            if is_replaced or self._failures >= MAX_TRIES:
+                raise
+            logger.warning("transaction failed; %d messages are read again: %s", len(batch), error)
+            time.sleep(RETRY_S)
+            self._go_back(error)
+            return 0
+        self._failures = 0
+        return len(batch)
+
+    def close(self) -> None:
+        _give_up(self._producer)
+
+    def _go_back(self, error: ClientError) -> None:
+        """Return to the last committed offsets after a failed transaction."""
+        if isinstance(error, ProducerFenced | TimedOut):
+            self.close()
+            self._producer = _producer(self._transactional_id, self._options)
+            self._consumer.reader.resume_committed()  # the open transaction may have been committed
+        else:
+            self._consumer.reader.rewind()
+
+    def _transact(self, batch: Sequence[Message]) -> None:
+        send = self._producer.send
+        with self._producer.transaction() as transaction:
+            for message in batch:
+                for out in _outs(self._transform(message), message):
+                    topic = self._sink if out.topic is None else out.topic
+                    send(topic, out.value, key=out.key, partition=out.partition, headers=out.headers)
+            transaction.commit_progress(self._consumer)
 
 
 def _give_up(producer: Producer) -> None:

@@ -98,16 +98,20 @@ class MessageReader:
         self._was_assigned = False
         self._progress = progress_of(self.consumer, options.get("group"), delivery_of(options))
         self._group = options.get("group")
-        if self._group:
-            for topic in topics:
-                if not topic.startswith("^"):
-                    self._partitions_of(topic)
-            self.consumer.subscribe(
-                list(topics), on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost
-            )
-        else:
+        self._begin(topics)
+
+    def _begin(self, topics: Sequence[str]) -> None:
+        """Join the group, or assign all partitions to a consumer without a group."""
+        if not self._group:
             self._missing = list(topics)
             self._assign_found()
+            return
+        for topic in topics:
+            if not topic.startswith("^"):
+                self._partitions_of(topic)
+        self.consumer.subscribe(
+            list(topics), on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost
+        )
 
     @property
     def ready(self) -> bool:

@@ -11,7 +11,7 @@ from functools import partial
 from random import Random  # noqa: TID251 - the type; the numbers come from the caller
 from typing import TypeVar
 
-from penstock.cluster import znodes
+from penstock.cluster import views, znodes
 from penstock.cluster.change_list import Scope
 from penstock.cluster.change_maker import MAX_ATTEMPTS, UNCLEAR, ChangeMaker
 from penstock.cluster.config_changes import (
@@ -31,6 +31,7 @@ from penstock.cluster.coordination import (
     StoreUnreachable,
 )
 from penstock.cluster.image import ClusterImage, StoredConfigs, TopicImage
+from penstock.cluster.internal_topics import INTERNAL_TOPICS
 from penstock.cluster.loading import encode_topic
 from penstock.cluster.metadata import ClusterMetadata
 from penstock.cluster.metadata_change import (
@@ -52,6 +53,7 @@ from penstock.cluster.topic_writes import (
     growth,
 )
 from penstock.cluster.topics import USE_DEFAULT, CreatableTopic, NewPartitions, TopicPlanner
+from penstock.cluster.users import CredentialChange, alter_credentials
 from penstock.config import MAX_TOPICS_PER_REQUEST, NUM_PARTITIONS
 from penstock.config.resources import ConfigResourceType
 from penstock.errors import BrokerError, ConfigError, ErrorCode, StorageError, UnknownOutcome
@@ -85,11 +87,18 @@ class Administration:
         def decide(
             batch: Sequence[CreatableTopic], image: ClusterImage
         ) -> MetadataChange[list[TopicImage | BrokerError]]:
-            planner = TopicPlanner(image, self._metadata.config, self._random)
+            planner = TopicPlanner(image, self._metadata.config, self._random, INTERNAL_TOPICS)
             plans = [attempt(partial(self._plan, planner), new, new.name in repeated) for new in batch]
             if validate_only:
                 return MetadataChange(plans)
-            return change_of_topics(plans, partial(creation, writer=self._changes.writer))
+            change = change_of_topics(plans, partial(creation, writer=self._changes.writer))
+            sources = views.sources_of(image, (plan for plan in plans if isinstance(plan, TopicImage)))
+            if not sources:
+                return change
+            made = [result for result in change.result if isinstance(result, TopicImage)]
+            return replace(
+                change, writes=views.touch(sources) + change.writes, scope=scope_of([*made, *sources])
+            )
 
         return await self._change_in_batches(new_topics, self._size_of, decide, at_once=validate_only)
 
@@ -100,7 +109,8 @@ class Administration:
         def decide(
             batch: Sequence[str], image: ClusterImage
         ) -> MetadataChange[list[TopicImage | BrokerError]]:
-            results = [attempt(partial(existing_topic, image), name, name in repeated) for name in batch]
+            judge = partial(self._deletable, image, batch)
+            results = [attempt(judge, name, name in repeated) for name in batch]
             gone = [result for result in results if isinstance(result, TopicImage)]
             writes = sum((deletion(topic, self._changes.writer) for topic in gone), NOTHING)
             return MetadataChange(results, writes, scope_of(gone))
@@ -160,6 +170,13 @@ class Administration:
             return MetadataChange(results, Writes(tuple(operations)), _scope(made))
 
         return await self._change_in_batches(changes, self._weight, decide, at_once=validate_only)
+
+    async def alter_user_credentials(
+        self, changes: Sequence[CredentialChange]
+    ) -> dict[str, BrokerError | None]:
+        """Alter SCRAM credentials. Returns None or the error for each user."""
+        credential = f"{self._random.getrandbits(64):016x}"
+        return await self._changes.make(lambda image: alter_credentials(image, changes, credential))
 
     async def allocate_producer_ids(self) -> range:
         """Allocate a block of producer ids that is never given out again. After an unknown outcome a block is
@@ -222,6 +239,9 @@ class Administration:
         except (StoreUnreachable, UnknownOutcome) as error:
             raise BrokerError(ErrorCode.request_timed_out, UNCLEAR) from error
 
+    def _deletable(self, image: ClusterImage, deleted: Sequence[str], name: str) -> TopicImage:
+        return views.check_has_no_views(image, existing_topic(image, name), deleted)
+
     def _plan(self, planner: TopicPlanner, new: CreatableTopic) -> TopicImage:
         topic = planner.plan_topic(new)
         _fitting(encode_topic(topic))
@@ -241,6 +261,7 @@ class Administration:
         if change.kind is ConfigResourceType.TOPIC:
             topic = existing_topic(image, change.name)
             configs = altered_topic_configs(topic.configs, change, self._metadata.config)
+            views.check_altered(image, topic, configs, INTERNAL_TOPICS)
             altered = replace(topic, configs=configs, version=topic.version + 1)
             data = _fitting(encode_topic(altered))
             return image.with_topics([altered]), Set(znodes.topic_path(topic.name), data, topic.version)

@@ -3,10 +3,10 @@
 The controller may remove any broker, and every broker may remove the controller. A broker that was removed
 although it is alive finds its registration gone and registers again. Until then it may act as a leader, but
 no write acknowledged with acks=all is lost. Its successor is from the recorded in-sync set, and the former
-leader acknowledges only records that all members of that set have. Once the successor leads, it fetches no
-more, so nothing further is acknowledged. Removing the successor from the set is conditional on the partition
-epoch, which the election has changed. A leader that is alone in the set has no successor and keeps its
-partition.
+leader acknowledges only records that all members of that set have. Once the successor leads, it stops
+fetching from the former leader, which then acknowledges nothing further. Removing the successor from the set
+is conditional on the partition epoch, which the election has changed. A leader that is alone in the set has
+no successor and keeps its partition.
 """
 
 from __future__ import annotations

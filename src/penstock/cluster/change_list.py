@@ -28,13 +28,14 @@ TRIMMED_AT_ONCE = 100
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Scope of a change: whole topics, single partitions, broker configs, group configs, members."""
+    """Scope of a change: whole topics, single partitions, broker configs, group configs, members, users."""
 
     topics: frozenset[str] = frozenset()
     partitions: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     broker_configs: frozenset[str] = frozenset()
     groups: frozenset[str] = frozenset()
     members: bool = False
+    users: frozenset[str] = frozenset()
 
 
 class ChangeList:
@@ -62,6 +63,7 @@ class ChangeList:
             tuple(sorted(scope.broker_configs)),
             tuple(sorted(scope.groups)),
             scope.members,
+            tuple(sorted(scope.users)),
         )
         entry = Create(znodes.CHANGE_PREFIX, znodes.encode(node), sequential=True)
         try:

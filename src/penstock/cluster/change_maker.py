@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
-from penstock.cluster import leaders
+from penstock.cluster import leader_election
 from penstock.cluster.change_list import ChangeList, Scope
 from penstock.cluster.coordination import Check, CoordinationStore, SessionExpired, StoreUnreachable
 from penstock.cluster.image import ClusterImage
@@ -76,8 +76,8 @@ class ChangeMaker:
 
     async def rule(self, rule: Rule, topics: Iterable[str], fence: Check | None = None) -> None:
         """Apply a rule to the partitions of these topics, hundreds of partitions in one write."""
-        for names in chunks(leaders.affected(self._metadata.image, topics, rule)):
-            await self.make(partial(leaders.decide, names=names, rule=rule), fence)
+        for names in chunks(leader_election.affected(self._metadata.image, topics, rule)):
+            await self.make(partial(leader_election.decide, names=names, rule=rule), fence)
 
     async def clean_up(self, names: Collection[str]) -> None:
         """Remove the nodes of abandoned changes to these topics. Raises BrokerError if the writer of such a
@@ -131,8 +131,8 @@ class ChangeMaker:
         return await self._change_list.commit(writes.visible, scope, fence)
 
     async def _remove_leftovers(self, writes: Writes) -> None:
-        """Remove leftover nodes after a change. Failures are ignored: the next change of the topic or the
-        controller does it.
+        """Remove leftover nodes after a change. Failures are ignored: the controller or the next change of
+        the topic removes the nodes.
         """
         with suppress(StorageError, StoreUnreachable, SessionExpired):
             for operations in writes.after:

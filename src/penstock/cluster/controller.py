@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 
-from penstock.cluster import deletions, leaders, reassignment, znodes
+from penstock.cluster import deletions, leader_election, reassignment, znodes
 from penstock.cluster.change_list import TRIMMED_AT_ONCE, ChangeList
 from penstock.cluster.change_maker import ChangeMaker
+from penstock.cluster.controller_election import ControllerTerm, become_controller
 from penstock.cluster.coordination import Check, CoordinationStore, SessionExpired
-from penstock.cluster.election import ControllerTerm, become_controller
 from penstock.cluster.image import NO_LEADER, ImageChange
 from penstock.cluster.metadata import ClusterMetadata
 from penstock.config import (
@@ -152,7 +152,7 @@ class Controller:
                 self._metadata.image,
                 self._metadata.config[LEADER_IMBALANCE_PER_BROKER_PERCENTAGE],
             )
-            rule = leaders.prefer_for(leaders.imbalanced(image, percentage))
+            rule = leader_election.prefer_for(leader_election.imbalanced(image, percentage))
             await self._changes.rule(rule, image.topics, fence)
         if self._untrimmed >= TRIMMED_AT_ONCE:
             self._untrimmed = 0

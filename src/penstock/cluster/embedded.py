@@ -1,6 +1,7 @@
-"""Coordination store of a single broker: one SQLite file, no server.
+"""Coordination store of one machine: one SQLite file.
 
-The tree is held in memory and read from there. A multi is committed to the file and synced before it becomes
+A single broker uses it directly, as the only session. `store_server.py` opens sessions for the brokers of one
+machine. The tree is held in memory and read from there. A multi is committed to the file and synced before it becomes
 visible. Each start is a new session and removes ephemeral nodes of the last one. A new file is completed
 under another name and then renamed, so a file without content is damaged, never new.
 
@@ -60,7 +61,7 @@ class EmbeddedStore(SingleWrites):
     async def start(self) -> None:
         self._file = await self._threads.run("background", partial(_SqliteFile, self._path))
         self._tree = await self._threads.run("background", self._file.load)
-        await self._end_session(LAST_SESSION)
+        await self.end_session(LAST_SESSION)
         for callback in self._session_callbacks:
             callback(SessionState.CONNECTED)
 
@@ -68,7 +69,7 @@ class EmbeddedStore(SingleWrites):
         if self._file is None:
             return
         if self._failure is None:
-            await self._end_session(OUR_SESSION)
+            await self.end_session(OUR_SESSION)
         async with self._writing:
             file, self._file = self._file, None
             await self._threads.run("background", file.close)
@@ -83,16 +84,32 @@ class EmbeddedStore(SingleWrites):
         return self._tree.children(path)
 
     async def multi(self, operations: Sequence[Operation]) -> list[str | Node | None]:
-        # Shielded: a cancelled caller must not leave the file ahead of the tree.
-        return await asyncio.shield(asyncio.ensure_future(self._multi(operations)))
+        return await self.multi_of(OUR_SESSION, operations)
 
-    async def _multi(self, operations: Sequence[Operation]) -> list[str | Node | None]:
+    async def multi_of(self, session: int, operations: Sequence[Operation]) -> list[str | Node | None]:
+        """Run a multi of a session, which owns the ephemeral nodes that it creates."""
+        return await self._write(lambda: self._tree.prepare(operations, session))
+
+    async def end_session(self, session: int) -> None:
+        """Remove the ephemeral nodes of a session. The session must have no multi in progress."""
+
+        def prepare() -> PreparedWrite:
+            return self._tree.prepare([Delete(path) for path in self._tree.owned_by(session)], session)
+
+        await self._write(prepare)
+
+    async def _write(self, prepare: Callable[[], PreparedWrite]) -> list[str | Node | None]:
+        # Shielded: a cancelled caller must not leave the file ahead of the tree.
+        return await asyncio.shield(asyncio.ensure_future(self._write_in_turn(prepare)))
+
+    async def _write_in_turn(self, prepare: Callable[[], PreparedWrite]) -> list[str | Node | None]:
         async with self._writing:
             if self._failure is not None:
                 raise StorageError(self._failure)
-            transaction = self._tree.prepare(operations, OUR_SESSION)
-            await self._commit(transaction)
-            self._tree.apply(transaction)
+            transaction = prepare()
+            if transaction.changes:
+                await self._commit(transaction)
+                self._tree.apply(transaction)
         self._watches.notify(transaction.touched)
         return transaction.results
 
@@ -116,11 +133,6 @@ class EmbeddedStore(SingleWrites):
             return self._tree.get(path)
         except NoNode:
             return None
-
-    async def _end_session(self, session: int) -> None:
-        removals = [Delete(path) for path in self._tree.owned_by(session)]
-        if removals:
-            await self.multi(removals)
 
 
 class _SqliteFile:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from penstock.model import (
     NO_LEADER_EPOCH,
+    Address,
     BrokerEpoch,
     BrokerId,
     LeaderEpoch,
@@ -18,7 +19,10 @@ from penstock.model import (
     TopicId,
     TopicPartition,
 )
+from penstock.security.user import User
 
+VIEW_OF = "view.of"
+"""Config that makes a topic a view of another topic."""
 NO_LEADER = BrokerId(-1)
 NO_OFFSET = Offset(-1)
 
@@ -37,6 +41,28 @@ class RegisteredBroker:
     """Version of its directory node. A different version in the store means that the broker is registering
     again.
     """
+    siblings: tuple[BrokerId, ...] = ()
+    """Brokers that one `penstock broker --processes` runs on its machine, this one included; empty without it."""
+    is_cordoned: bool = False
+    """No replicas of new partitions are placed on the broker, because it is being drained."""
+    listeners: Mapping[str, Address] = field(default_factory=dict)
+    """Advertised addresses by listener name; empty for a broker of a version with one listener. `host` and `port`
+    are those of the listener between brokers: of the broker itself as it registers, and in an image of the broker
+    that has the image.
+    """
+
+    def address_for(self, listener: str) -> Address | None:
+        """Address that clients of this listener are told; None if the broker has no such listener."""
+        if not self.listeners:
+            return Address(self.host, self.port)
+        return self.listeners.get(listener)
+
+    def seen_from(self, listener: str) -> RegisteredBroker:
+        """Broker with the address of this listener, through which another broker connects."""
+        address = self.listeners.get(listener)
+        if address is None or (address.host, address.port) == (self.host, self.port):
+            return self
+        return replace(self, host=address.host, port=address.port)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +134,11 @@ class TopicImage:
     is_unfinished: bool = False
     """An addition of partitions was begun and not completed. The next change of the topic cleans up first."""
 
+    @property
+    def view_of(self) -> str | None:
+        """Topic that this topic is a view of; None for other topics. A view has no partitions of its own."""
+        return self.configs.get(VIEW_OF)
+
 
 @dataclass(frozen=True, slots=True)
 class StoredConfigs:
@@ -132,6 +163,9 @@ class ClusterImage:
     """Dynamic broker configs by broker id; None is the cluster-wide default."""
     group_configs: Mapping[str, StoredConfigs] = field(default_factory=dict)
     """Configs of consumer groups, for groups that have any."""
+    users: Mapping[str, User] = field(default_factory=dict)
+    views: Mapping[str, str] = field(default_factory=dict)
+    """Names of the views, each with the name of its source."""
 
     def topic(self, name: str) -> TopicImage | None:
         return self.topics.get(name)
@@ -146,15 +180,43 @@ class ClusterImage:
             return None
         return topic.partitions[name.partition]
 
+    def shown(self, topic: TopicImage) -> TopicImage:
+        """The topic as clients see it: a view has the partitions of its source."""
+        if topic.view_of is None:
+            return topic
+        source = self.topics.get(topic.view_of)
+        return topic if source is None else replace(topic, partitions=source.partitions)
+
+    def views_of(self, name: str) -> list[str]:
+        """Names of the views of a topic, in order."""
+        return sorted(view for view, source in self.views.items() if source == name)
+
     @property
     def known_brokers(self) -> frozenset[BrokerId]:
         """Registered brokers, and offline brokers that have replicas."""
         partitions = (partition for topic in self.topics.values() for partition in topic.partitions)
         return frozenset(self.brokers).union(*(partition.replicas for partition in partitions))
 
+    def count_machines(self, brokers: Iterable[BrokerId]) -> int:
+        """Number of these brokers. Brokers of one `penstock broker --processes` count once."""
+        first = {each: min(broker.siblings) for broker in self.brokers.values() for each in broker.siblings}
+        return len({first.get(broker_id, broker_id) for broker_id in brokers})
+
     def is_stopping(self, broker_id: BrokerId) -> bool:
         broker = self.brokers.get(broker_id)
         return broker is not None and broker.is_stopping
+
+    def brokers_at(self, listener: str) -> list[tuple[RegisteredBroker, Address]]:
+        """Brokers that clients of this listener can reach, with their addresses."""
+        addresses = ((broker, broker.address_for(listener)) for broker in self.brokers.values())
+        return [(broker, address) for broker, address in addresses if address is not None]
+
+    def seen_from(self, listener: str) -> ClusterImage:
+        """Image of a broker that connects to others through this listener: `host` and `port` of each broker are
+        the address of the listener there, if the broker has it.
+        """
+        brokers = {broker_id: broker.seen_from(listener) for broker_id, broker in self.brokers.items()}
+        return self if brokers == self.brokers else replace(self, brokers=brokers)
 
     def rack_of(self, broker_id: BrokerId) -> str | None:
         broker = self.brokers.get(broker_id)
@@ -188,13 +250,16 @@ class ClusterImage:
             self,
             topics={**self.topics, **{topic.name: topic for topic in changed}},
             topic_names={**self.topic_names, **{topic.id: topic.name for topic in changed}},
+            views={**self.views, **{topic.name: topic.view_of for topic in changed if topic.view_of}},
         )
 
     def without_topics(self, names: Iterable[str]) -> ClusterImage:
         topics, topic_names = dict(self.topics), dict(self.topic_names)
+        views = dict(self.views)
         for name in names:
             del topic_names[topics.pop(name).id]
-        return replace(self, topics=topics, topic_names=topic_names)
+            views.pop(name, None)
+        return replace(self, topics=topics, topic_names=topic_names, views=views)
 
     def with_configs(self, broker: BrokerId | None, configs: StoredConfigs) -> ClusterImage:
         return replace(self, broker_configs={**self.broker_configs, broker: configs})
@@ -205,6 +270,11 @@ class ClusterImage:
         if not configs.values:
             del group_configs[group_id]
         return replace(self, group_configs=group_configs)
+
+    def with_users(self, changed: Mapping[str, User]) -> ClusterImage:
+        """Copy of the image with these users. A user without a node is removed."""
+        users = {name: user for name, user in {**self.users, **changed}.items() if user.version >= 0}
+        return replace(self, users=users)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
-"""Internal topics with the state of groups and transactions. Coordinators create and write them; clients only
-read.
+"""Internal topics with the state of groups, transactions and share groups. Coordinators create and write them;
+clients only read.
 
 Clients may not produce to them, and may not create, delete, truncate or extend them.
 """
@@ -11,6 +11,10 @@ from penstock.config import (
     OFFSETS_TOPIC_NUM_PARTITIONS,
     OFFSETS_TOPIC_REPLICATION_FACTOR,
     OFFSETS_TOPIC_SEGMENT_BYTES,
+    SHARE_STATE_TOPIC_MIN_ISR,
+    SHARE_STATE_TOPIC_NUM_PARTITIONS,
+    SHARE_STATE_TOPIC_REPLICATION_FACTOR,
+    SHARE_STATE_TOPIC_SEGMENT_BYTES,
     TRANSACTION_STATE_LOG_MIN_ISR,
     TRANSACTION_STATE_LOG_NUM_PARTITIONS,
     TRANSACTION_STATE_LOG_REPLICATION_FACTOR,
@@ -21,7 +25,8 @@ from penstock.errors import BrokerError, ErrorCode
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
-INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
+SHARE_STATE_TOPIC = "__share_group_state"
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC})
 
 MIN_CLEANABLE_DIRTY_RATIO = "0.1"
 """Low ratio, because a coordinator reads everything that is not compacted when it loads: most records replace
@@ -63,6 +68,26 @@ def new_transactions_topic(config: BrokerConfig) -> CreatableTopic:
         config[TRANSACTION_STATE_LOG_NUM_PARTITIONS],
         config[TRANSACTION_STATE_LOG_REPLICATION_FACTOR],
         configs=_settings(config[TRANSACTION_STATE_LOG_SEGMENT_BYTES], config[TRANSACTION_STATE_LOG_MIN_ISR]),
+    )
+
+
+def new_share_state_topic(config: BrokerConfig) -> CreatableTopic:
+    """Topic that is not compacted: updates belong to the snapshot before them, and the coordinator prunes it."""
+    settings = {
+        "cleanup.policy": "delete",
+        "compression.type": "producer",
+        "retention.bytes": "-1",
+        "retention.ms": "-1",
+        "segment.bytes": str(config[SHARE_STATE_TOPIC_SEGMENT_BYTES]),
+    }
+    min_insync_replicas = config[SHARE_STATE_TOPIC_MIN_ISR]
+    if min_insync_replicas is not None:
+        settings["min.insync.replicas"] = str(min_insync_replicas)
+    return CreatableTopic(
+        SHARE_STATE_TOPIC,
+        config[SHARE_STATE_TOPIC_NUM_PARTITIONS],
+        config[SHARE_STATE_TOPIC_REPLICATION_FACTOR],
+        configs=settings,
     )
 
 

@@ -14,14 +14,17 @@ from penstock.cluster import znodes
 from penstock.cluster.coordination import CoordinationStore, Node
 from penstock.cluster.image import (
     NO_LEADER,
+    VIEW_OF,
     ClusterImage,
     PartitionState,
     RegisteredBroker,
     StoredConfigs,
     TopicImage,
 )
+from penstock.cluster.user_nodes import decode_user
 from penstock.errors import StorageError
-from penstock.model import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
+from penstock.model import Address, BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
+from penstock.security.user import User
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +46,11 @@ async def load_image(store: CoordinationStore) -> ClusterImage:
     image = image.with_members(*await read_members(store))
     for broker, configs in (await read_broker_configs(store)).items():
         image = image.with_configs(broker, configs)
-    groups = [znodes.group_of(name) for name in await store.children(znodes.GROUP_CONFIGS)]
+    groups = [znodes.unquoted(name) for name in await store.children(znodes.GROUP_CONFIGS)]
     for group, configs in (await read_group_configs(store, groups)).items():
         image = image.with_group_configs(group, configs)
+    users = [znodes.unquoted(name) for name in await store.children(znodes.USERS)]
+    image = image.with_users(await read_users(store, users))
     topics = await read_topics(store, await store.children(znodes.TOPICS))
     return image.with_topics(topics.values())
 
@@ -84,11 +89,20 @@ async def read_group_configs(store: CoordinationStore, groups: Sequence[str]) ->
     }
 
 
+async def read_users(store: CoordinationStore, names: Sequence[str]) -> dict[str, User]:
+    """Users of these names; one without a version if it does not exist."""
+    nodes = await store.get_many([znodes.user_path(name) for name in names])
+    return {
+        name: User(name) if node is None else decode_user(name, node.data, node.version)
+        for name, node in zip(names, nodes, strict=True)
+    }
+
+
 async def read_topics(store: CoordinationStore, names: Collection[str]) -> dict[str, TopicImage]:
     """Topics of these names that exist."""
     topics: dict[str, TopicImage] = {}
     async for name, read in _read_whole(store, names):
-        if read.topic.partitions:
+        if read.topic.partitions or VIEW_OF in read.topic.configs:
             topics[name] = read.visible()
     return topics
 
@@ -215,6 +229,9 @@ def decode_broker(broker_id: BrokerId, node: Node) -> RegisteredBroker:
         broker.rack,
         broker.stopping,
         broker.directory_version,
+        tuple(map(BrokerId, broker.siblings)),
+        broker.cordoned,
+        {name: Address(host, port) for name, (host, port) in broker.listeners.items()},
     )
 
 
@@ -228,6 +245,9 @@ def encode_broker(broker: RegisteredBroker) -> bytes:
             broker.rack,
             broker.is_stopping,
             broker.directory_version,
+            broker.siblings,
+            broker.is_cordoned,
+            {name: (address.host, address.port) for name, address in broker.listeners.items()},
         )
     )
 

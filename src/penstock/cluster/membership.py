@@ -7,12 +7,12 @@ new leader epochs afterwards. The registration ends with the session.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
-from penstock.cluster import leaders, znodes
+from penstock.cluster import leader_election, znodes
 from penstock.cluster.change_list import Scope
 from penstock.cluster.change_maker import MAX_ATTEMPTS, UNCLEAR, ChangeMaker
 from penstock.cluster.coordination import (
@@ -20,6 +20,7 @@ from penstock.cluster.coordination import (
     CoordinationStore,
     Create,
     Delete,
+    Node,
     NodeExists,
     NoNode,
     Operation,
@@ -32,7 +33,7 @@ from penstock.cluster.metadata_change import MetadataChange
 from penstock.cluster.rejoining import LogCondition, rejoin_rule
 from penstock.cluster.topic_writes import Writes
 from penstock.errors import BrokerError, ErrorCode, UnknownOutcome
-from penstock.model import BrokerEpoch, BrokerId, TopicPartition
+from penstock.model import Address, BrokerEpoch, BrokerId, TopicPartition
 
 REMOVAL_WAIT_SECONDS = 3.0
 """Seconds that a broker waits after a power loss for other brokers to remove it from in-sync sets."""
@@ -54,6 +55,10 @@ class BrokerIdentity:
     """Broker epoch of the last registration, if the disk has every write since then although there was no
     clean stop.
     """
+    siblings: tuple[BrokerId, ...] = ()
+    is_cordoned: bool = False
+    listeners: Mapping[str, Address] = field(default_factory=dict)
+    """Advertised addresses by listener name."""
 
     def is_whole(self, last: znodes.DirectoryNode | None) -> bool:
         """Whether the directory has every write since the last registration, which was with this directory.
@@ -99,7 +104,7 @@ class Membership:
             return LogCondition.PARTIAL if has_log(name) else LogCondition.MISSING
 
         rule = rejoin_rule(self._node_id, log_condition_of, self._metadata.config)
-        if not is_whole or leaders.affected(self._metadata.image, self._metadata.image.topics, rule):
+        if not is_whole or leader_election.affected(self._metadata.image, self._metadata.image.topics, rule):
             await self._invalidate_last_registration()
             await self._await_removal_from_in_sync_sets()
             await self._changes.rule(rule, self._metadata.image.topics)
@@ -109,7 +114,9 @@ class Membership:
 
     async def take_leadership(self) -> None:
         """Lead the partitions that this broker led before, and those that wait for it."""
-        await self._changes.rule(leaders.resume_leadership(self._node_id), self._metadata.image.topics)
+        await self._changes.rule(
+            leader_election.resume_leadership(self._node_id), self._metadata.image.topics
+        )
 
     async def leave(self) -> None:
         """Let other brokers lead before this broker stops. Returns when the controller has elected them."""
@@ -124,7 +131,9 @@ class Membership:
             return MetadataChange(None, Writes((Set(path, data, node.version),)), Scope(members=True))
 
         await self._changes.make(decide)
-        await self._metadata.until(lambda image: not leaders.affected(image, image.topics, leaders.elect))
+        await self._metadata.until(
+            lambda image: not leader_election.affected(image, image.topics, leader_election.elect)
+        )
 
     async def _last_registration(self) -> znodes.DirectoryNode | None:
         [node] = await self._store.get_many([znodes.directory_path(self._node_id)])
@@ -170,7 +179,9 @@ class Membership:
         await self._metadata.reread_members()
         with suppress(TimeoutError):
             async with asyncio.timeout(REMOVAL_WAIT_SECONDS):
-                await self._metadata.until(lambda image: not leaders.shares_in_sync_set(image, self._node_id))
+                await self._metadata.until(
+                    lambda image: not leader_election.shares_in_sync_set(image, self._node_id)
+                )
 
     async def _register(self, identity: BrokerIdentity, kept_epoch: BrokerEpoch | None) -> BrokerEpoch:
         for _ in range(MAX_ATTEMPTS):
@@ -183,15 +194,7 @@ class Membership:
             if counter is None:
                 raise NoNode(znodes.BROKER_EPOCH)
             epoch = BrokerEpoch(znodes.decode(counter.data, znodes.BrokerEpochNode).epoch + 1)
-            broker = RegisteredBroker(
-                self._node_id,
-                identity.host,
-                identity.port,
-                epoch,
-                identity.machine_id,
-                identity.rack,
-                directory_version=directory.version + 1 if directory else 0,
-            )
+            broker = self._registration(identity, epoch, directory)
             kept = -1 if kept_epoch is None else kept_epoch
             mine = znodes.encode(znodes.DirectoryNode(identity.directory_id, epoch, kept))
             operations: list[Operation] = [
@@ -212,6 +215,22 @@ class Membership:
                     continue
             return epoch
         raise BrokerError(ErrorCode.request_timed_out, UNCLEAR)
+
+    def _registration(
+        self, identity: BrokerIdentity, epoch: BrokerEpoch, directory: Node | None
+    ) -> RegisteredBroker:
+        return RegisteredBroker(
+            self._node_id,
+            identity.host,
+            identity.port,
+            epoch,
+            identity.machine_id,
+            identity.rack,
+            directory_version=directory.version + 1 if directory else 0,
+            siblings=identity.siblings,
+            is_cordoned=identity.is_cordoned,
+            listeners=identity.listeners,
+        )
 
     def _check_stale(self, directory: bytes, identity: BrokerIdentity) -> None:
         """Raise BrokerError unless the existing registration is stale. A registration with this broker's own

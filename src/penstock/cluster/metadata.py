@@ -20,6 +20,7 @@ from penstock.cluster.loading import (
     read_group_configs,
     read_members,
     read_topics,
+    read_users,
     reread_partitions,
 )
 from penstock.config import BrokerConfig
@@ -156,10 +157,12 @@ class ClusterMetadata:
         whole: set[str] = set()
         parts: dict[str, set[int]] = {}
         groups: set[str] = set()
+        users: set[str] = set()
         has_broker_configs = has_members = False
         for entry in entries:
             whole.update(entry.topics)
             groups.update(entry.groups)
+            users.update(entry.users)
             has_broker_configs |= bool(entry.broker_configs)
             has_members |= entry.members
             for topic, partitions in entry.partitions.items():
@@ -185,6 +188,8 @@ class ClusterMetadata:
                 image = image.with_configs(broker, configs)
         for group, configs in (await read_group_configs(self._store, sorted(groups))).items():
             image = image.with_group_configs(group, configs)
+        if users:
+            image = image.with_users(await read_users(self._store, sorted(users)))
         self._publish(image, frozenset(gone).union(topic.name for topic in changed))
 
     async def _reload(self) -> None:
@@ -196,6 +201,8 @@ class ClusterMetadata:
         self.last_applied = znodes.change_number(names[-1]) if names else -1
 
     def _publish(self, image: ClusterImage, topics: frozenset[str] = frozenset()) -> None:
+        # While the listener between brokers changes in a rolling restart, each broker uses its own choice.
+        image = image.seen_from(self.started_with.listeners.inter_broker.name)
         if image == self.image:
             return
         change = ImageChange(self.image, image, topics)

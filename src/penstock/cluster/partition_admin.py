@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
 
-from penstock.cluster import leaders, reassignment
+from penstock.cluster import leader_election, reassignment
 from penstock.cluster.change_maker import ChangeMaker
 from penstock.cluster.image import NO_LEADER, ClusterImage, PartitionState
 from penstock.cluster.metadata import ClusterMetadata
@@ -129,7 +129,7 @@ def _judge(image: ClusterImage, judge: Judge, name: TopicPartition) -> Partition
 def _preferred(image: ClusterImage, partition: PartitionState) -> PartitionState:
     if partition.leader == partition.replicas[0]:
         raise BrokerError(ErrorCode.election_not_needed, "the preferred leader already leads")
-    elected = leaders.elect_preferred(image, partition)
+    elected = leader_election.elect_preferred(image, partition)
     if elected is None:
         raise BrokerError(
             ErrorCode.preferred_leader_not_available,
@@ -141,7 +141,7 @@ def _preferred(image: ClusterImage, partition: PartitionState) -> PartitionState
 def _unclean(image: ClusterImage, partition: PartitionState) -> PartitionState:
     if partition.leader != NO_LEADER and partition.leader in image.brokers:
         raise BrokerError(ErrorCode.election_not_needed, "the partition has a leader")
-    elected = leaders.elect_any(image, partition)
+    elected = leader_election.elect_any(image, partition)
     if elected is None:
         raise BrokerError(ErrorCode.eligible_leaders_not_available, "no replica is alive")
     return elected

@@ -98,7 +98,9 @@ class Peers:
             )
 
     async def _watch(self, peer: RegisteredBroker) -> None:
-        """Watch a broker until cancelled. A dead broker that is still registered is reported again."""
+        """Keep a connection to a broker until cancelled, and call `_on_dead` when its port refuses
+        connections; again as long as the broker is registered.
+        """
         since: float | None = None
         """Time at which the last connection ended. None while the broker was never reached: the network may
         be the reason.

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from penstock.cluster import leaders
+from penstock.cluster import leader_election
 from penstock.cluster.eligible import keeping_eligible, min_in_sync
 from penstock.cluster.image import ClusterImage, PartitionState
 from penstock.cluster.metadata_change import Rule
@@ -94,10 +94,10 @@ def complete(config: BrokerConfig) -> Rule:
             eligible=_among(partition.target_replicas, partition.eligible),
         )
         stays = partition.leader in staying and partition.leader in image.brokers
-        leader = partition.leader if stays else leaders.first_alive(image, there, staying)
-        if leaders.may_shrink(image, partition.isr, staying):
-            return leaders.led_by(there, leader)
-        return None if stays else leaders.led_by(partition, leader)
+        leader = partition.leader if stays else leader_election.first_alive(image, there, staying)
+        if leader_election.may_shrink(image, partition.isr, staying):
+            return leader_election.led_by(there, leader)
+        return None if stays else leader_election.led_by(partition, leader)
 
     return rule
 
@@ -107,7 +107,7 @@ def settle(config: BrokerConfig) -> Rule:
     finished = complete(config)
 
     def rule(image: ClusterImage, name: TopicPartition, partition: PartitionState) -> PartitionState | None:
-        return finished(image, name, partition) or leaders.elect(image, name, partition)
+        return finished(image, name, partition) or leader_election.elect(image, name, partition)
 
     return keeping_eligible(rule, config)
 
@@ -158,4 +158,4 @@ def _towards(partition: PartitionState, target: tuple[BrokerId, ...]) -> Partiti
         moved = replace(partition, replicas=replicas, adding_replicas=adding, target_replicas=target)
     if set(partition.replicas) <= set(replicas):
         return moved
-    return leaders.led_by(moved, partition.leader)
+    return leader_election.led_by(moved, partition.leader)

@@ -13,7 +13,7 @@ from enum import Enum, auto
 
 from penstock.cluster.eligible import min_in_sync
 from penstock.cluster.image import NO_LEADER, NO_OFFSET, ClusterImage, PartitionState
-from penstock.cluster.leaders import first_alive, led_by, mark_unclean
+from penstock.cluster.leader_election import first_alive, led_by, mark_unclean
 from penstock.cluster.metadata_change import Rule
 from penstock.config import DURABILITY, BrokerConfig, Durability, TopicConfig
 from penstock.model import BrokerId, TopicPartition
@@ -112,8 +112,9 @@ def _yield(
     any.
 
     After a power loss it has all committed records, because the only in-sync machine fsyncs first, except
-    with durability=os. Otherwise eligible leaders have more. A last resort has more than a lost log. With
-    neither, the rest of the log leads; a new disk does not, until an operator decides.
+    with durability=os. Otherwise eligible leaders have more. A last resort has more than a lost log. Without
+    either, the broker keeps its place and leads with what is left of its log; if it has a new disk, the
+    partition has no leader until an operator elects one.
     """
     if partition.eligible and (log_condition is not LogCondition.UNCERTAIN or durability is Durability.OS):
         resorts = (*partition.last_resort, broker) if log_condition.has_log else partition.last_resort

@@ -27,7 +27,7 @@ BYTES_PER_PARTITION = 1_000
 """Upper estimate of the size of a partition in a multi. Other data is counted in units of it."""
 
 MAX_NODE_BYTES = 400_000
-"""Maximum size of a node. ZooKeeper accepts 1 MB in one request, and a node never travels alone."""
+"""Maximum size of a node. ZooKeeper accepts 1 MB in one request, and a request has other data besides the node."""
 
 T = TypeVar("T")
 
@@ -97,7 +97,9 @@ def claim(unfinished: UnfinishedChange, writer: str) -> Operation:
 
 
 def cleanup(unfinished: UnfinishedChange) -> Writes:
-    """Writes that remove the invisible nodes of an unfinished change, after it was claimed."""
+    """Writes that undo an unfinished change which this broker has claimed: remove its invisible partition
+    nodes, then clear `pending`, or delete the topic's node if no partition is visible.
+    """
     path, version = znodes.topic_path(unfinished.topic), unfinished.version
     if unfinished.node.partitions:
         settled = msgspec.structs.replace(unfinished.node, pending=0, writer="")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from random import Random  # noqa: TID251 - the type; the numbers come from the caller
@@ -17,6 +17,7 @@ from uuid import UUID
 
 from penstock.cluster.image import ClusterImage, PartitionState, TopicImage
 from penstock.cluster.placement import place_replicas
+from penstock.cluster.views import check_view, is_view, refuse_view
 from penstock.config import (
     DEFAULT_REPLICATION_FACTOR,
     MAX_PARTITIONS_PER_BROKER,
@@ -82,8 +83,12 @@ def draw_uuid(random: Random) -> UUID:
 
 
 class TopicPlanner:
-    def __init__(self, image: ClusterImage, config: BrokerConfig, random: Random) -> None:
+    def __init__(
+        self, image: ClusterImage, config: BrokerConfig, random: Random, internal: Collection[str] = ()
+    ) -> None:
+        """`internal` are the topics that have no views."""
         self._image = image
+        self._internal = internal
         self._config = config
         self._random = random
         self._planned: dict[str, TopicImage] = {}
@@ -99,6 +104,8 @@ class TopicPlanner:
         check_topic_name(new.name)
         self._check_not_taken(new.name)
         configs = self._check_configs(new.configs)
+        if is_view(configs):
+            return self._plan_view(new, configs)
         placement = self._place(new)
         self._reserve(placement)
         partitions = tuple(self._first_state(replicas) for replicas in placement)
@@ -107,11 +114,21 @@ class TopicPlanner:
         self._planned[new.name] = topic
         return topic
 
+    def _plan_view(self, new: CreatableTopic, configs: dict[str, str]) -> TopicImage:
+        """Planned view. Tools must give a number of partitions; it does not matter, the source has the partitions."""
+        check_view(self._image, configs, self._internal)
+        if new.assignment:
+            raise BrokerError(ErrorCode.invalid_replica_assignment, "a view has the replicas of its source")
+        topic = TopicImage(new.name, TopicId(draw_uuid(self._random)), (), configs, version=0)
+        self._planned[new.name] = topic
+        return topic
+
     def plan_partitions(self, new: NewPartitions) -> TopicImage:
         """Topic with the new partitions."""
         topic = self._image.topic(new.topic)
         if topic is None:
             raise BrokerError(ErrorCode.unknown_topic_or_partition, f"there is no topic {new.topic[:80]!r}")
+        refuse_view(self._image, topic.name)
         present = len(topic.partitions)
         if new.total <= present:
             raise BrokerError(
@@ -170,7 +187,7 @@ class TopicPlanner:
 
     def _default_replication_factor(self) -> int:
         is_set = self._config.source(DEFAULT_REPLICATION_FACTOR) is not ConfigSource.DEFAULT_CONFIG
-        is_cluster = len(self._known_brokers) >= DEFAULT_REPLICAS
+        is_cluster = self._image.count_machines(self._known_brokers) >= DEFAULT_REPLICAS
         return DEFAULT_REPLICAS if is_cluster and not is_set else self._config[DEFAULT_REPLICATION_FACTOR]
 
     def _with_min_insync(self, configs: dict[str, str], replication_factor: int) -> dict[str, str]:
@@ -182,10 +199,11 @@ class TopicPlanner:
         return {**configs, option.name: str(DEFAULT_REPLICAS - 1)}
 
     def _deal(self, partitions: int, replication_factor: int) -> list[tuple[BrokerId, ...]]:
-        """Place replicas on the registered brokers. If there are too few, offline brokers are used as well,
-        so that topics can be created while a broker restarts.
+        """Place replicas on the registered brokers that are not cordoned. If there are too few, offline brokers
+        are used as well, so that topics can be created while a broker restarts.
         """
-        brokers = list(self._image.brokers.values())
+        registered = self._image.brokers.values()
+        brokers = [broker for broker in registered if not broker.is_cordoned] or list(registered)
         missing = replication_factor - len(brokers)
         away = sorted(self._known_brokers - self._image.brokers.keys()) if missing > 0 else []
         if missing > len(away):

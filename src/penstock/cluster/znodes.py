@@ -11,6 +11,7 @@
     /topics/<name>/<partition>          PartitionNode               its version is the partition epoch
     /producer_ids                       ProducerIdsNode             the first unused producer id
     /group_configs/<group, quoted>      ConfigsNode                 configs of a consumer group
+    /users/<name, quoted>               UserNode                    credentials of a user
     /changes/change-<sequence>          ChangeNode                  change list: what to read again, in order
     /deleted_topics/<id>-<sequence>     empty                       the last deleted topics
 
@@ -40,6 +41,7 @@ CONTROLLER_EPOCH = "/controller_epoch"
 TOPICS = "/topics"
 PRODUCER_IDS = "/producer_ids"
 GROUP_CONFIGS = "/group_configs"
+USERS = "/users"
 CHANGES = "/changes"
 CHANGE_PREFIX = f"{CHANGES}/change-"
 DELETED_TOPICS = "/deleted_topics"
@@ -62,10 +64,20 @@ def broker_configs_path(broker: BrokerId | None) -> str:
 
 def group_configs_path(group_id: str) -> str:
     """Path with the quoted group id, because a group id may contain any character."""
-    return f"{GROUP_CONFIGS}/{quote(group_id, safe='').replace('.', '%2E')}"
+    return f"{GROUP_CONFIGS}/{_quoted(group_id)}"
 
 
-def group_of(node_name: str) -> str:
+def user_path(name: str) -> str:
+    """Path with the quoted name, because a name may contain any character."""
+    return f"{USERS}/{_quoted(name)}"
+
+
+def _quoted(name: str) -> str:
+    return quote(name, safe="").replace(".", "%2E")
+
+
+def unquoted(node_name: str) -> str:
+    """Group id or user name of a node."""
     return unquote(node_name)
 
 
@@ -112,6 +124,10 @@ class BrokerNode(msgspec.Struct, frozen=True):
     rack: str | None = None
     stopping: bool = False
     directory_version: int = -1
+    siblings: tuple[int, ...] = ()
+    cordoned: bool = False
+    listeners: dict[str, tuple[str, int]] = {}
+    """Advertised host and port by listener name."""
 
 
 class BrokerEpochNode(msgspec.Struct, frozen=True):
@@ -138,6 +154,20 @@ class ControllerEpochNode(msgspec.Struct, frozen=True):
 
 class ConfigsNode(msgspec.Struct, frozen=True):
     configs: dict[str, str]
+
+
+class ScramNode(msgspec.Struct, frozen=True):
+    salt: bytes
+    iterations: int
+    stored_key: bytes
+    server_key: bytes
+
+
+class UserNode(msgspec.Struct, frozen=True, omit_defaults=True):
+    scram: dict[str, ScramNode] = {}
+    """SCRAM records by mechanism."""
+    credential: str = ""
+    disabled: bool = False
 
 
 class TopicNode(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -183,6 +213,7 @@ class ChangeNode(msgspec.Struct, frozen=True, omit_defaults=True):
     """Groups whose configs have changed."""
     members: bool = False
     """A registration has changed."""
+    users: tuple[str, ...] = ()
 
 
 N = TypeVar("N", bound=msgspec.Struct)

@@ -6,15 +6,18 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from penstock.config.address import Address, parse_address
 from penstock.config.connection_options import CONNECTIONS, FETCHING
 from penstock.config.gateway_options import GATEWAY
 from penstock.config.group_options import CONSUMER_GROUPS
+from penstock.config.listeners import DEFAULT_PROTOCOLS, EndpointList, Endpoints, ProtocolMap, ProtocolMapType
 from penstock.config.options import Option, OptionGroup, table
+from penstock.config.sasl_options import SASL
+from penstock.config.share_options import SHARE_GROUPS
 from penstock.config.storage_options import REPLICATION, STORAGE
+from penstock.config.tls_options import TLS
 from penstock.config.topic_options import TOPIC_DEFAULTS
 from penstock.config.transaction_options import TRANSACTIONS
-from penstock.config.types import INT_MAX, Boolean, Choice, Integer, Optional, Parsed, Text
+from penstock.config.types import INT_MAX, Boolean, Choice, Integer, Optional, Text
 
 
 class EventLoop(StrEnum):
@@ -58,18 +61,47 @@ HOST: Option[str] = IDENTITY.option(
 PORT: Option[int] = IDENTITY.option(
     "port", Integer(0, 65_535), 9_092, "Port for Kafka clients. 0 picks a free port."
 )
-ADVERTISED_LISTENERS: Option[Address | None] = IDENTITY.option(
-    "advertised.listeners",
-    Optional(Parsed(parse_address, "HOST:PORT or PLAINTEXT://HOST:PORT")),
+LISTENERS: Option[Endpoints | None] = IDENTITY.option(
+    "listeners",
+    Optional(EndpointList(is_bound=True)),
     None,
-    "Address that clients are told to connect to, if it differs from `host` and `port`, for example behind a "
-    "container's port mapping or a proxy. If it is empty and `host` is 0.0.0.0, clients are told `localhost`.",
+    "Listeners for Kafka clients, as in `CLIENTS://0.0.0.0:9093,LOCAL://127.0.0.1:9092`. Without it there is one, "
+    "PLAINTEXT at `host` and `port`. `listener.name.<name>.<option>` sets a connection, `ssl.` or `sasl.` option "
+    "for one listener.",
+)
+LISTENER_SECURITY_PROTOCOL_MAP: Option[ProtocolMap] = IDENTITY.option(
+    "listener.security.protocol.map",
+    ProtocolMapType(),
+    DEFAULT_PROTOCOLS,
+    "Security protocol of each listener, as in `CLIENTS:SASL_SSL,LOCAL:PLAINTEXT`. A listener with the name of a "
+    "protocol needs no entry.",
+)
+ADVERTISED_LISTENERS: Option[Endpoints | None] = IDENTITY.option(
+    "advertised.listeners",
+    Optional(EndpointList(is_bound=False)),
+    None,
+    "Addresses that clients are told to connect to, if they differ from `listeners` or from `host` and `port`, for "
+    "example behind a container's port mapping or a proxy. A client is told the addresses of the listener that it "
+    "uses. Without an entry, a listener at 0.0.0.0 advertises `localhost`.",
+)
+INTER_BROKER_LISTENER_NAME: Option[str | None] = IDENTITY.option(
+    "inter.broker.listener.name",
+    Optional(Text()),
+    None,
+    "Listener that brokers use between each other; by default the first one.",
 )
 HTTP_PORT: Option[int] = IDENTITY.option(
     "http.port",
     Integer(-1, 65_535),
     8_080,
     "Port for HTTP: the gateway, /metrics and /health. 0 picks a free port, -1 disables HTTP.",
+)
+PROCESSES: Option[int] = IDENTITY.option(
+    "processes",
+    Integer(1, 64),
+    1,
+    "Number of broker processes on this machine, one for each core at most. They are brokers of one cluster with "
+    "the ids from `node.id` on and the ports from `port` on, and share the HTTP port.",
 )
 BROKER_RACK: Option[str | None] = IDENTITY.option(
     "broker.rack",
@@ -139,7 +171,7 @@ DEFAULT_REPLICATION_FACTOR: Option[int] = TOPIC_RULES.option(
     Integer(1, 32_767),
     1,
     "Replication factor of topics that are created without one. If it is not set, it is 3 in a cluster of "
-    "three brokers or more.",
+    "three brokers or more; the brokers of one machine with `processes` count as one.",
     dynamic=True,
 )
 DELETE_TOPIC_ENABLE: Option[bool] = TOPIC_RULES.option(
@@ -223,9 +255,12 @@ BROKER_GROUPS = (
     CLUSTER,
     TOPIC_RULES,
     CONNECTIONS,
+    TLS,
+    SASL,
     FETCHING,
     GATEWAY,
     CONSUMER_GROUPS,
+    SHARE_GROUPS,
     TRANSACTIONS,
     STORAGE,
     REPLICATION,

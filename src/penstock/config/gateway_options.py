@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from ipaddress import ip_network
 
 from penstock.config.options import Option, OptionGroup
 from penstock.config.types import INT_MAX, LONG_MAX, Boolean, Integer, Optional, Parsed
 
 Origins = tuple[str, ...]
+_HOST_NAME = re.compile(r"[a-zA-Z0-9._-]{1,253}")
+_PATTERN = re.compile(r"[a-zA-Z0-9._*-]{1,249}")
 
 
 def _read_origins(text: str) -> Origins:
@@ -26,6 +29,22 @@ def _read_networks(text: str) -> Origins:
     return networks
 
 
+def _read_names(text: str) -> Origins:
+    names = tuple(name.strip() for name in text.split(","))
+    for name in names:
+        if not _HOST_NAME.fullmatch(name):
+            raise ValueError(name)
+    return names
+
+
+def _read_patterns(text: str) -> Origins:
+    patterns = tuple(pattern.strip() for pattern in text.split(","))
+    for pattern in patterns:
+        if not _PATTERN.fullmatch(pattern):
+            raise ValueError(pattern)
+    return patterns
+
+
 GATEWAY = OptionGroup("HTTP gateway")
 GATEWAY_ENABLE: Option[bool] = GATEWAY.option(
     "gateway.enable",
@@ -33,6 +52,27 @@ GATEWAY_ENABLE: Option[bool] = GATEWAY.option(
     True,
     "Whether the broker serves the HTTP gateway on `http.port`. Otherwise only /metrics and /health are "
     "served there.",
+)
+HTTP_SSL_ENABLE: Option[bool] = GATEWAY.option(
+    "http.ssl.enable",
+    Boolean(),
+    False,
+    "Whether HTTP uses TLS. Certificates are those of the `ssl.` settings; `listener.name.http.` in front of one sets "
+    "it for HTTP alone.",
+)
+HTTP_AUTHENTICATION_ENABLE: Option[bool] = GATEWAY.option(
+    "http.authentication.enable",
+    Boolean(),
+    False,
+    "Whether HTTP requests need the name and password of a user (Basic), or a token of the issuer in "
+    "`sasl.oauthbearer.jwks.endpoint.url` (Bearer). /health needs none, /metrics none on the machine itself.",
+)
+GATEWAY_ALLOWED_HOSTS: Option[Origins | None] = GATEWAY.option(
+    "gateway.allowed.hosts",
+    Optional(Parsed(_read_names, "host names, separated by commas")),
+    None,
+    "Names by which web browsers may reach the gateway, besides addresses, `localhost` and the advertised name. A "
+    "browser at another name is refused with 421, so that no web page can reach the gateway by a name of its own.",
 )
 GATEWAY_ALLOWED_ORIGINS: Option[Origins | None] = GATEWAY.option(
     "gateway.allowed.origins",
@@ -120,4 +160,17 @@ MAILBOX_NUM_PARTITIONS: Option[int] = GATEWAY.option(
     Integer(1, 10_000),
     12,
     "Number of partitions of the topic `mailbox`, which is created when the first message is sent.",
+)
+CONSOLE_ENABLE: Option[bool] = GATEWAY.option(
+    "console.enable",
+    Boolean(),
+    True,
+    "Whether the gateway serves the web console at /console. `/` leads there in a browser.",
+)
+CONSOLE_HIDE_VALUES: Option[Origins | None] = GATEWAY.option(
+    "console.hide.values",
+    Optional(Parsed(_read_patterns, "names of topics, separated by commas, with * for any characters")),
+    None,
+    "Topics whose message values and header values the console does not show, as `payments, *.private`. A rule "
+    "of display, no access right: the HTTP API and Kafka clients still read these topics.",
 )

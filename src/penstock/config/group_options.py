@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any
 
-from penstock.config.options import Option, OptionGroup, table
+from penstock.config.options import Option, OptionGroup
 from penstock.config.types import INT_MAX, LONG_MAX, Choice, Integer, ListOf
 
 
@@ -160,5 +158,3 @@ CONSUMER_HEARTBEAT_INTERVAL_MS: Option[int] = GROUP_SETTINGS.option(
     "Heartbeat interval of members with the consumer protocol (KIP-848).",
     synonym=GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS,
 )
-
-GROUP_OPTIONS: Mapping[str, Option[Any]] = table(GROUP_SETTINGS.options)

@@ -13,7 +13,12 @@ from penstock.config.address import parse_address
 from penstock.errors import ConfigError
 
 WILDCARD = "0.0.0.0"
-_RENAMED = {"broker.id": "node.id", "log.dirs": "log.dir"}
+_RENAMED = {
+    "broker.id": "node.id",
+    "log.dirs": "log.dir",
+    # Kafka names the listener of a protocol after the protocol.
+    "security.inter.broker.protocol": "inter.broker.listener.name",
+}
 _DURATIONS = {
     "log.retention.ms": (("log.retention.minutes", 60_000), ("log.retention.hours", 3_600_000)),
     "log.roll.ms": (("log.roll.hours", 3_600_000),),
@@ -22,7 +27,6 @@ _DURATIONS = {
 _THREADS = "the broker has one event loop and small pools of its own"
 _BUFFERS = "the operating system sizes socket buffers"
 _KRAFT = "metadata is kept in ZooKeeper, or in the data directory of a single broker"
-_NO_SHARE_GROUPS = "there are no share groups yet"
 _IGNORED = {
     "num.network.threads": _THREADS,
     "num.io.threads": _THREADS,
@@ -40,11 +44,6 @@ _IGNORED = {
     "controller.quorum.voters": _KRAFT,
     "controller.quorum.bootstrap.servers": _KRAFT,
     "metadata.log.dir": _KRAFT,
-    "share.coordinator.state.topic.replication.factor": _NO_SHARE_GROUPS,
-    "share.coordinator.state.topic.min.isr": _NO_SHARE_GROUPS,
-    "inter.broker.listener.name": "there is one listener",
-    "security.inter.broker.protocol": "there is one listener",
-    "listener.security.protocol.map": "there is one listener",
 }
 """Options without effect, with the reason."""
 
@@ -63,6 +62,10 @@ def translated(values: Mapping[str, str], problems: list[ConfigError]) -> dict[s
     for name in ("listeners", "advertised.listeners"):
         if name in found:
             found[name] = _without(found[name], controllers)
+    if "listener.security.protocol.map" in found:
+        found["listener.security.protocol.map"] = _without(
+            found["listener.security.protocol.map"], controllers, ":"
+        )
     for kafka_name, name in _RENAMED.items():
         if kafka_name in found:
             found.setdefault(name, found[kafka_name])
@@ -72,8 +75,7 @@ def translated(values: Mapping[str, str], problems: list[ConfigError]) -> dict[s
         del found["log.dir"]
     for name, coarser in _DURATIONS.items():
         _take_duration(found, name, coarser, problems)
-    if "listeners" in found:
-        _take_listener(found, problems)
+    _take_short_form(found)
     return found
 
 
@@ -95,22 +97,23 @@ def _take_duration(
         found.setdefault(name, str(count * unit_ms if count >= 0 else -1))
 
 
-def _without(listeners: str, controllers: set[str]) -> str:
+def _without(listeners: str, controllers: set[str], separator: str = "://") -> str:
     """Listeners except those of a KRaft controller."""
     entries = (entry.strip() for entry in listeners.split(","))
-    return ",".join(entry for entry in entries if entry.partition("://")[0] not in controllers)
+    return ",".join(entry for entry in entries if entry.partition(separator)[0] not in controllers)
 
 
-def _take_listener(found: dict[str, str], problems: list[ConfigError]) -> None:
-    text = found.pop("listeners")
-    scheme, separator, place = text.rpartition("://")
-    if "," in text or (separator and scheme.upper() != "PLAINTEXT"):
-        problems.append(ConfigError(f"listeners={text!r}: give one listener, as in PLAINTEXT://0.0.0.0:9092"))
+def _take_short_form(found: dict[str, str]) -> None:
+    """Translate one PLAINTEXT listener to `host` and `port`, which then apply to HTTP too and can be overridden
+    by `--host` and `--port`. Other listeners stay.
+    """
+    name, separator, place = found.get("listeners", "").rpartition("://")
+    if not place or "," in place + name or (separator and name.upper() != "PLAINTEXT"):
         return
     try:
         address = parse_address(f"{WILDCARD}{place}" if place.startswith(":") else place)
     except ValueError:
-        problems.append(ConfigError(f"listeners={text!r}: give PLAINTEXT://HOST:PORT"))
-        return
+        return  # the option reports it
+    del found["listeners"]
     found.setdefault("host", address.host)
     found.setdefault("port", str(address.port))

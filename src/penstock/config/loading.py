@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,16 @@ from penstock.config.settings import BrokerConfig, broker_option
 from penstock.errors import ConfigError
 
 ENVIRONMENT_PREFIX = "PENSTOCK_"
-CLIENT_VARIABLES = frozenset({"PENSTOCK_BOOTSTRAP"})
+CLIENT_VARIABLES = frozenset(
+    {
+        "PENSTOCK_BOOTSTRAP",
+        "PENSTOCK_CA",
+        "PENSTOCK_CERTIFICATE",
+        "PENSTOCK_CONTEXT",
+        "PENSTOCK_PASSWORD_FILE",
+        "PENSTOCK_USER",
+    }
+)
 
 # Variables that Kubernetes sets in every container if a service is called "penstock".
 _SERVICE_LINK = re.compile(r"PENSTOCK_(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP)(_(PROTO|PORT|ADDR))?)")
@@ -39,8 +48,10 @@ def load_broker_config(
     file: tuple[str, str] | None = None,
     environment: Mapping[str, str] | None = None,
     command_line: Mapping[str, str] | None = None,
+    resolve: Callable[[str, str], str] = lambda name, text: text,
 ) -> Loaded:
-    """Combine the sources. `file` is a file name, whose suffix decides the format, and its content.
+    """Combine the sources. `file` is a file name, whose suffix decides the format, and its content. `resolve`
+    takes the name and the text of a setting and replaces references to secrets.
 
     Raises ConfigError, which lists all invalid options, not only the first.
     """
@@ -54,7 +65,7 @@ def load_broker_config(
     for place, given in layers:
         without_effect |= ignored(given)
         refused: list[ConfigError] = []
-        layer = translated(given, refused)
+        layer = _resolved(translated(given, refused), resolve, refused)
         refused += _wrong(layer)
         problems += [f"{place}: {error}" for error in refused]
         values |= layer
@@ -62,6 +73,18 @@ def load_broker_config(
     if problems:
         raise ConfigError("\n".join(problems))
     return Loaded(BrokerConfig(values), places, without_effect)
+
+
+def _resolved(
+    layer: Mapping[str, str], resolve: Callable[[str, str], str], problems: list[ConfigError]
+) -> dict[str, str]:
+    values: dict[str, str] = {}
+    for name, text in layer.items():
+        try:
+            values[name] = resolve(name, text)
+        except ConfigError as error:
+            problems.append(error)
+    return values
 
 
 def _wrong(layer: Mapping[str, str]) -> Iterator[ConfigError]:

@@ -7,22 +7,31 @@ default. For a topic or group: its own override, else the broker's value of the 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar, cast
 
 from penstock.config import broker_options as broker
 from penstock.config import group_options as group
+from penstock.config import share_options as share
 from penstock.config import topic_options as topic
-from penstock.config.address import Address
-from penstock.config.connection_options import SOCKET_REQUEST_MAX_BYTES
-from penstock.config.options import Option, find
+from penstock.config.connection_options import CONNECTIONS, SOCKET_REQUEST_MAX_BYTES
+from penstock.config.listeners import PREFIX, Endpoint, ListenerPlan, make_plan
+from penstock.config.options import Option, OptionGroup, find
+from penstock.config.sasl_options import SASL
+from penstock.config.tls_options import TLS
 from penstock.errors import ConfigError
+from penstock.model import Address
 
 T = TypeVar("T")
 
 _MISSING: Any = object()
+
+HTTP_LISTENER = "HTTP"
+"""Name of HTTP in the names of options for one listener."""
+LISTENER_GROUPS: tuple[OptionGroup, ...] = (CONNECTIONS, TLS, SASL)
+"""Groups of the options that can be set for one listener."""
 
 
 class ConfigSource(IntEnum):
@@ -47,7 +56,7 @@ class Synonym:
 class BrokerConfig:
     """Config of a broker: startup values (`static`) overridden by dynamic ones (`overrides`)."""
 
-    __slots__ = ("_overrides", "_static", "_values", "overrides", "static")
+    __slots__ = ("_of_listeners", "_overrides", "_static", "_values", "listeners", "overrides", "static")
 
     def __init__(
         self, static: Mapping[str, str] | None = None, overrides: Mapping[str, str] | None = None
@@ -57,8 +66,14 @@ class BrokerConfig:
         self._static = {name: broker_option(name).parse(text) for name, text in self.static.items()}
         self._overrides = {name: _dynamic_option(name).parse(text) for name, text in self.overrides.items()}
         self._values = {option: option.default for option in broker.BROKER_OPTIONS.values()}
+        self._of_listeners: dict[str, dict[str, Any]] = {}
         for name, value in (self._static | self._overrides).items():
-            self._values[broker.BROKER_OPTIONS[name]] = value
+            if name.startswith(PREFIX):
+                listener, _, option_name = name.removeprefix(PREFIX).partition(".")
+                self._of_listeners.setdefault(listener.upper(), {})[option_name] = value
+            else:
+                self._values[broker.BROKER_OPTIONS[name]] = value
+        self.listeners = self._plan_listeners()
         _check_broker(self)
 
     def __getitem__(self, option: Option[T]) -> T:
@@ -81,13 +96,39 @@ class BrokerConfig:
                 yield Synonym(option.name, option.format(values[option.name]), source)
         yield Synonym(option.name, option.format(option.default), ConfigSource.DEFAULT_CONFIG)
 
-    def advertised_address(self, port: int) -> Address:
-        """Address that clients are told to connect to. `port` is the port that the broker listens on."""
-        advertised = self[broker.ADVERTISED_LISTENERS]
-        if advertised is not None:
-            return advertised
-        listening = Address(self[broker.HOST], port)
-        return Address("localhost", port) if listening.is_wildcard else listening
+    def for_listener(self, name: str) -> ListenerConfig:
+        """Config of one listener: the options that are set for it, and the broker's values for the others."""
+        return ListenerConfig(self, self._of_listeners.get(name, {}))
+
+    def _plan_listeners(self) -> ListenerPlan:
+        short = (Endpoint("PLAINTEXT", Address(self[broker.HOST], self[broker.PORT])),)
+        bound = self[broker.LISTENERS]
+        plan = make_plan(
+            short if bound is None else bound,
+            self[broker.LISTENER_SECURITY_PROTOCOL_MAP],
+            self[broker.ADVERTISED_LISTENERS],
+            self[broker.INTER_BROKER_LISTENER_NAME],
+        )
+        names = {listener.name for listener in plan} | {HTTP_LISTENER}
+        for name in self._of_listeners.keys() - names:
+            raise ConfigError(
+                f"{PREFIX}{name.lower()}: there is no such listener; the listeners are {', '.join(sorted(names))}"
+            )
+        return plan
+
+
+class ListenerConfig:
+    """Config of one listener of a broker."""
+
+    __slots__ = ("_broker", "_own")
+
+    def __init__(self, broker: BrokerConfig, own: Mapping[str, Any]) -> None:
+        self._broker = broker
+        self._own = own
+
+    def __getitem__(self, option: Option[T]) -> T:
+        value = self._own.get(option.name, _MISSING)
+        return self._broker[option] if value is _MISSING else cast(T, value)
 
 
 class OwnConfig:
@@ -107,7 +148,9 @@ class OwnConfig:
 
     def __getitem__(self, option: Option[T]) -> T:
         value = self._overrides.get(option.name, _MISSING)
-        return self._broker[_synonym(option)] if value is _MISSING else cast(T, value)
+        if value is not _MISSING:
+            return cast(T, value)
+        return option.default if option.synonym is None else self._broker[option.synonym]
 
     def source(self, option: Option[Any]) -> ConfigSource:
         return next(self.synonyms(option)).source
@@ -117,7 +160,10 @@ class OwnConfig:
         if option.name in self._overrides:
             value = option.format(self._overrides[option.name])
             yield Synonym(option.name, value, self.own_source)
-        yield from self._broker.synonyms(_synonym(option))
+        if option.synonym is not None:
+            yield from self._broker.synonyms(option.synonym)
+        else:
+            yield Synonym(option.name, option.format(option.default), ConfigSource.DEFAULT_CONFIG)
 
 
 class TopicConfig(OwnConfig):
@@ -133,7 +179,7 @@ class TopicConfig(OwnConfig):
 
 class GroupConfig(OwnConfig):
     __slots__ = ()
-    options = group.GROUP_OPTIONS
+    options = share.GROUP_OPTIONS
     own_source = ConfigSource.DYNAMIC_GROUP_CONFIG
     kind = "group"
 
@@ -141,11 +187,29 @@ class GroupConfig(OwnConfig):
         """Raise ConfigError if the values contradict each other, which can also result from a change of the
         broker's defaults.
         """
-        session, heartbeat = group.CONSUMER_SESSION_TIMEOUT_MS, group.CONSUMER_HEARTBEAT_INTERVAL_MS
-        if self[heartbeat] >= self[session]:
-            raise ConfigError(
-                f"{heartbeat.name}={self[heartbeat]}: give less than {session.name} ({self[session]})"
-            )
+        for heartbeat, session in (
+            (group.CONSUMER_HEARTBEAT_INTERVAL_MS, group.CONSUMER_SESSION_TIMEOUT_MS),
+            (share.SHARE_HEARTBEAT_INTERVAL_MS, share.SHARE_SESSION_TIMEOUT_MS),
+        ):
+            if self[heartbeat] >= self[session]:
+                raise ConfigError(
+                    f"{heartbeat.name}={self[heartbeat]}: give less than {session.name} ({self[session]})"
+                )
+        for option, least, most in share.SHARE_BOUNDS:
+            if option.name in self._overrides and self.bounded(option) != self[option]:
+                raise ConfigError(
+                    f"{option.name}={self[option]}: give a number from {self._broker[least]} "
+                    f"({least.name}) to {self._broker[most]} ({most.name})"
+                )
+
+    def bounded(self, option: Option[int]) -> int:
+        """Value of an option of share groups within the broker's bounds, which may have changed since it was set."""
+        value = self[option]
+        if option.name in self._overrides:
+            for bounded, least, most in share.SHARE_BOUNDS:
+                if bounded is option:
+                    value = min(max(value, self._broker[least]), self._broker[most])
+        return value
 
 
 def _synonym(option: Option[T]) -> Option[T]:
@@ -154,14 +218,25 @@ def _synonym(option: Option[T]) -> Option[T]:
 
 
 def broker_option(name: str) -> Option[Any]:
-    """Broker option called `name`. Raises ConfigError with a hint for unknown names."""
+    """Broker option called `name`, also of one listener. Raises ConfigError with a hint for unknown names."""
+    if name.startswith(PREFIX):
+        return _listener_option(name)
     for own in (TopicConfig, GroupConfig):
         option = own.options.get(name)
         if option is not None and name not in broker.BROKER_OPTIONS:
-            raise ConfigError(
-                f"{name} is a setting of {own.kind}s; the broker's default for it is {_synonym(option).name}"
+            default = (
+                "" if option.synonym is None else f"; the broker's default for it is {option.synonym.name}"
             )
+            raise ConfigError(f"{name} is a setting of {own.kind}s{default}")
     return find(broker.BROKER_OPTIONS, name, "broker")
+
+
+def _listener_option(name: str) -> Option[Any]:
+    listener, _, option_name = name.removeprefix(PREFIX).partition(".")
+    option = find(broker.BROKER_OPTIONS, option_name, "broker")
+    if not any(option in group.options for group in LISTENER_GROUPS):
+        raise ConfigError(f"{option_name} cannot be set for the listener {listener}; set it for the broker")
+    return replace(option, name=name)
 
 
 def _dynamic_option(name: str) -> Option[Any]:

@@ -24,6 +24,7 @@ from penstock.config.types import (
     Fraction,
     Integer,
     ListOf,
+    MaybeText,
     Only,
     ValueType,
 )
@@ -183,7 +184,8 @@ INDEX_BY_KEY: Option[bool] = topic(
     False,
     "Whether the topic has a key index, which finds the records of one key without reading the others, as the "
     "gateway's mailboxes need. Segments are then closed at 262,144 records; the index takes 24 bytes of "
-    "memory for each record of the newest segment and 26 bytes on disk for each older record.",
+    "memory for each record of the newest segment and 26 bytes on disk for each older record. Producers wait "
+    "while the index is more than 65,536 records behind.",
     broker="log.index.by.key",
 )
 INDEX_INTERVAL_BYTES: Option[int] = topic(
@@ -364,8 +366,26 @@ UNCLEAN_LEADER_ELECTION_ENABLE: Option[bool] = topic(
     Only(Boolean(), False),
     False,
     "Always false: a leader that may lack acknowledged records is elected only at an operator's request "
-    "(ElectLeaders), never automatically.",
+    "(ElectLeaders), or when the log of the only in-sync replica is gone.",
     broker="unclean.leader.election.enable",
+)
+VIEW_FILTER: Option[str] = topic(
+    "view.filter",
+    MaybeText(),
+    "",
+    "CEL expression over `key`, `value`, `headers`, `timestamp`, `size`, `partition`, `offset`, `json` and "
+    "`route(pattern)`. Consumers of a view get the records for which it is true (docs/views.md). Without effect "
+    "as a default of the broker.",
+    broker="view.filter",
+)
+VIEW_OF: Option[str] = topic(
+    "view.of",
+    MaybeText(),
+    "",
+    "Topic that this topic is a view of. A view has no records of its own: consumers get the records of that "
+    "topic that match `view.filter`, at their offsets. Set when the view is created, together with "
+    "`view.filter`, and cannot be changed. Without effect as a default of the broker.",
+    broker="view.of",
 )
 
 TOPIC_OPTIONS: Mapping[str, Option[Any]] = table(TOPICS.options)

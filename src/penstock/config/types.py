@@ -156,6 +156,25 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
+class MaybeText:
+    """Text that may be empty."""
+
+    @property
+    def kind(self) -> Kind:
+        return Kind.STRING
+
+    @property
+    def expected(self) -> str:
+        return "some text, or nothing"
+
+    def parse(self, text: str) -> str:
+        return text
+
+    def format(self, value: str) -> str:
+        return value
+
+
+@dataclass(frozen=True, slots=True)
 class Choice(Generic[E]):
     choices: type[E]
 

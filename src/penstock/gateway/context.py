@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from penstock.clock import Clock
 from penstock.config import Address, BrokerConfig
 from penstock.gateway.authorization import Authorize, allow_all
+from penstock.gateway.http.users import HttpUsers
 from penstock.internal_client.routes import Routes
 from penstock.model import BrokerId
 from penstock.net.network import Network
@@ -46,3 +47,5 @@ class GatewayContext:
     id_prefix: str
     """Prefix of request ids and member ids, unique among the gateways of the cluster."""
     authorize: Authorize = allow_all
+    users: HttpUsers | None = None
+    """Checks of users; None where clients do not log in."""

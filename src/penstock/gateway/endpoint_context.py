@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from penstock.clock import Clock
 from penstock.config import BrokerConfig
 from penstock.gateway.authorization import Authorize, allow_all
 from penstock.gateway.backend import Backend
+from penstock.gateway.http.users import HttpUsers
 from penstock.gateway.mailbox import Mailbox
+from penstock.gateway.search.slots import SearchSlots
+from penstock.gateway.view.cluster_view import ClusterView
+from penstock.gateway.view.sampler import Sampler
 from penstock.observability.logs import Logger
 from penstock.threads import Threads
 
@@ -21,4 +25,12 @@ class EndpointContext:
     threads: Threads
     log: Logger
     mailbox: Mailbox
+    sampler: Sampler
     authorize: Authorize = allow_all
+    users: HttpUsers | None = None
+    """Checks of users; None where clients do not log in."""
+    searches: SearchSlots = field(default_factory=SearchSlots)
+
+    @property
+    def view(self) -> ClusterView:
+        return self.sampler.view

@@ -4,32 +4,50 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from penstock.config import GATEWAY_DELIVERY_TIMEOUT_MS
+from penstock.config import CONSOLE_ENABLE, GATEWAY_DELIVERY_TIMEOUT_MS
 from penstock.gateway import (
     cluster_endpoints,
     config_endpoints,
+    definition_endpoints,
+    figure_endpoints,
     group_endpoints,
+    group_listing,
+    group_reset,
+    inspection_endpoints,
     mailbox_endpoints,
     message_endpoints,
     topic_endpoints,
+    topic_listing,
 )
 from penstock.gateway.backend import Backend
+from penstock.gateway.console.endpoints import console_endpoints
 from penstock.gateway.context import GatewayContext
 from penstock.gateway.endpoint_context import EndpointContext
 from penstock.gateway.health import Health
 from penstock.gateway.http.application import GatewayApplication
 from penstock.gateway.mailbox import Mailbox
 from penstock.gateway.push.service import PushService
+from penstock.gateway.search import endpoint as search_endpoint
 from penstock.gateway.system_endpoints import system_endpoints
+from penstock.gateway.view.cluster_view import ClusterView
+from penstock.gateway.view.sampler import Sampler
+from penstock.observability.metrics import BrokerMetrics
 
 SETTLE_SECONDS = 2.0
 RESOURCES = (
     *mailbox_endpoints.ENDPOINTS,
     *message_endpoints.ENDPOINTS,
+    *search_endpoint.ENDPOINTS,
+    *topic_listing.ENDPOINTS,
     *topic_endpoints.ENDPOINTS,
+    *group_listing.ENDPOINTS,
     *group_endpoints.ENDPOINTS,
+    *group_reset.ENDPOINTS,
     *cluster_endpoints.ENDPOINTS,
     *config_endpoints.ENDPOINTS,
+    *definition_endpoints.ENDPOINTS,
+    *inspection_endpoints.ENDPOINTS,
+    *figure_endpoints.ENDPOINTS,
 )
 
 
@@ -44,6 +62,7 @@ class Gateway:
         delivery_seconds = config[GATEWAY_DELIVERY_TIMEOUT_MS] / 1000
         self._backend = Backend(context.cluster, context.threads, delivery_seconds, context.alarms)
         self._mailbox = Mailbox(self._backend, config, clock)
+        self._sampler = Sampler(ClusterView(self._backend.inspection, clock), clock, context.log)
         endpoint_context = EndpointContext(
             self._backend,
             config,
@@ -51,27 +70,33 @@ class Gateway:
             context.threads,
             context.log,
             self._mailbox,
+            self._sampler,
             context.authorize,
+            context.users,
         )
         self._push = PushService(endpoint_context, context.id_prefix)
-        self.endpoints = system_endpoints((*RESOURCES, *self._push.endpoints()), health, render_metrics)
+        has_console = config[CONSOLE_ENABLE]
+        resources = (*RESOURCES, *self._push.endpoints(), *(console_endpoints(config) if has_console else ()))
+        self.endpoints = system_endpoints(resources, health, render_metrics, has_console=has_console)
         self.application = GatewayApplication(
             endpoint_context, self.endpoints, self._push.sockets(), context.metrics, context.id_prefix
         )
-        context.metrics.add_gauge(
+        self._sampler.start()
+        self._show(context.metrics)
+
+    def _show(self, metrics: BrokerMetrics) -> None:
+        metrics.add_gauge(
             "penstock_http_open_requests",
             "HTTP requests without a response yet, long polls and streams included.",
             lambda: self.application.limits.open_requests,
         )
-        context.metrics.add_counter(
+        metrics.add_counter(
             "penstock_http_throttled",
             "HTTP requests refused because a limit of their client was exceeded.",
             lambda: self.application.limits.refusals,
         )
-        context.metrics.add_gauge(
-            "penstock_push_streams", "Open streams of topics.", lambda: self._push.open_streams
-        )
-        context.metrics.add_counter(
+        metrics.add_gauge("penstock_push_streams", "Open streams of topics.", lambda: self._push.open_streams)
+        metrics.add_counter(
             "penstock_push_events", "Messages sent to streams of topics.", lambda: self._push.events_sent
         )
 
@@ -85,5 +110,6 @@ class Gateway:
     async def close(self) -> None:
         self.application.stop()
         self._push.close()
+        await self._sampler.close()
         await self._mailbox.close()
         await self._backend.close()

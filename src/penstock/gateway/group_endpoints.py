@@ -5,30 +5,24 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from penstock.gateway.authorization import RequiredPermission, on_group
-from penstock.gateway.http.endpoint import JSON, Call, DeclaredResponse, Endpoint, path
-from penstock.gateway.http.problems import Problem
+from penstock.gateway.http.endpoint import Call, DeclaredResponse, Endpoint, path
 from penstock.gateway.http.responses import json_response
 from penstock.gateway.http.shared_schemas import (
     GROUP_ID,
     INTEGER,
-    LONG_MAX,
-    OFFSET,
-    PARTITION,
     STRING,
-    TOPIC_NAME,
     an_array,
     an_object,
 )
-from penstock.internal_client.records import EARLIEST, LATEST
 
 _GROUP = path("group", GROUP_ID, "The group.")
 _TRANSACTIONAL_ID = path("transactional_id", GROUP_ID, "The transactional id.")
-_SUMMARY = an_object({"id": STRING, "type": STRING, "state": STRING})
 _MEMBER = an_object(
     {
         "id": STRING,
         "client_id": STRING,
         "host": STRING,
+        "instance_id": {"type": ["string", "null"], "description": "group.instance.id of a static member."},
         "partitions": {"type": "object", "additionalProperties": an_array(INTEGER)},
     }
 )
@@ -50,31 +44,16 @@ _DESCRIPTION = an_object(
         "id": STRING,
         "type": STRING,
         "state": STRING,
+        "assignor": {
+            "type": "string",
+            "description": "Assignor or protocol; empty for a group without members.",
+        },
         "lag": INTEGER,
         "members": an_array(_MEMBER),
         "offsets": an_array(_GROUP_OFFSET),
     }
 )
 _TRANSACTION = an_object({"transactional_id": STRING, "producer_id": INTEGER, "state": STRING})
-_PLACE = an_object({"topic": TOPIC_NAME, "partition": PARTITION, "offset": OFFSET})
-_RESET = an_object(
-    {
-        "topic": {**TOPIC_NAME, "description": "With `to` or `time_ms`: all partitions of this topic."},
-        "to": {"type": "string", "enum": ["earliest", "latest"]},
-        "time_ms": {"type": "integer", "minimum": 0, "maximum": LONG_MAX},
-        "offsets": an_array(_PLACE, minItems=1, maxItems=10_000),
-    },
-    required=(),
-)
-
-
-async def list_groups(call: Call) -> Response:
-    shown = [
-        {"id": each.id, "type": each.type, "state": each.state}
-        for each in await call.context.backend.groups.all()
-        if call.allows("DESCRIBE", "GROUP", each.id)
-    ]
-    return json_response({"groups": shown})
 
 
 async def describe_group(call: Call) -> Response:
@@ -95,6 +74,7 @@ async def describe_group(call: Call) -> Response:
             "id": each.id,
             "client_id": each.client_id,
             "host": each.host,
+            "instance_id": each.instance_id,
             "partitions": {topic: list(numbers) for topic, numbers in each.partitions.items()},
         }
         for each in described.members
@@ -104,42 +84,12 @@ async def describe_group(call: Call) -> Response:
             "id": described.summary.id,
             "type": described.summary.type,
             "state": described.summary.state,
+            "assignor": described.assignor,
             "lag": sum(each.lag for each in described.offsets),
             "members": members,
             "offsets": offsets,
         }
     )
-
-
-async def reset_group(call: Call) -> Response:
-    offsets = await _wanted_offsets(call)
-    for topic in {topic for topic, _ in offsets}:
-        call.require("READ", "TOPIC", topic)
-    await call.context.backend.groups.reset(call.parameters["group"], offsets)
-    places = [
-        {"topic": topic, "partition": partition, "offset": offset}
-        for (topic, partition), offset in offsets.items()
-    ]
-    return json_response({"offsets": places})
-
-
-async def _wanted_offsets(call: Call) -> dict[tuple[str, int], int]:
-    body = call.body
-    given = set(body)
-    if given == {"offsets"}:
-        wanted = {(each["topic"], each["partition"]): each["offset"] for each in body["offsets"]}
-        if len(wanted) != len(body["offsets"]):
-            raise Problem(400, "a partition is named twice", error="INVALID_REQUEST", pointer="/offsets")
-        return wanted
-    if given not in ({"topic", "to"}, {"topic", "time_ms"}):
-        raise Problem(
-            400, "give either offsets, or topic and to, or topic and time_ms", error="INVALID_REQUEST"
-        )
-    name, backend = body["topic"], call.context.backend
-    topic = await backend.topics.get(name, fresh=True)
-    time_ms = body.get("time_ms", EARLIEST if body.get("to") == "earliest" else LATEST)
-    found = await backend.records.offsets(name, range(len(topic.partitions)), time_ms)
-    return {(name, partition): offset for partition, offset in found.items()}
 
 
 async def delete_group(call: Call) -> Response:
@@ -164,15 +114,6 @@ async def abort_transaction(call: Call) -> Response:
 ENDPOINTS = (
     Endpoint(
         "GET",
-        "/v1/groups",
-        "listGroups",
-        "Groups",
-        "All consumer groups.",
-        list_groups,
-        {200: DeclaredResponse("By id.", an_object({"groups": an_array(_SUMMARY)}))},
-    ),
-    Endpoint(
-        "GET",
         "/v1/groups/{group}",
         "describeGroup",
         "Groups",
@@ -181,21 +122,6 @@ ENDPOINTS = (
         {200: DeclaredResponse("The group.", _DESCRIPTION)},
         parameters=(_GROUP,),
         needs=(on_group("DESCRIBE"),),
-    ),
-    Endpoint(
-        "POST",
-        "/v1/groups/{group}/reset",
-        "resetGroup",
-        "Groups",
-        "Reset the offsets of a group without members: to offsets, or to the start, the end or a time of a topic.",
-        reset_group,
-        {200: DeclaredResponse("The new offsets.", an_object({"offsets": an_array(_PLACE)}))},
-        parameters=(_GROUP,),
-        bodies={JSON: _RESET},
-        needs=(
-            on_group("READ"),
-            RequiredPermission("READ", "TOPIC", field="topic"),
-        ),
     ),
     Endpoint(
         "DELETE",

@@ -8,7 +8,7 @@ even when partitions are added: a read goes through the partition counts that we
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 
 from penstock.clock import Clock
@@ -18,11 +18,13 @@ from penstock.errors import BrokerError, ErrorCode
 from penstock.gateway import message_id
 from penstock.gateway.backend import Backend
 from penstock.gateway.http.problems import Problem
-from penstock.gateway.mailbox_layouts import BEGIN_MS, TOPIC, LayoutView, MailboxLayouts
+from penstock.gateway.mailbox_layouts import TOPIC, LayoutView, MailboxLayouts, begins_in_ms
+from penstock.gateway.mailbox_receiving import AwaitedMessages
+from penstock.gateway.mailbox_sending import SentMessage
 from penstock.gateway.message_id import MessageId
 from penstock.gateway.records import KeyPage, Limits
-from penstock.internal_client.errors import OutcomeUnknown
-from penstock.internal_client.keyed_reads import RecordDamaged
+from penstock.gateway.reply import Reply
+from penstock.internal_client.keyed_reads import KeyedRead, RecordDamaged
 from penstock.internal_client.partitioner import partition_for
 from penstock.records.building import NewRecord
 from penstock.records.iteration import Record
@@ -63,38 +65,46 @@ class Mailbox:
         """Send a message and return its id, once it is committed; with a key, the id of the first message
         sent with that key.
         """
-        user = to_user.encode()
         view, layout = await self._begin()
-        headers = [(FROM_USER, from_user.encode()), (LAYOUT, str(layout.partitions).encode())]
-        if idempotency_key is not None:
-            headers.append((IDEMPOTENCY_KEY, idempotency_key.encode()))
-        record = NewRecord(user, message.encode(), self._clock.now_ms(), tuple(headers))
+        record = self._record(layout, from_user, to_user, message, idempotency_key)
         if idempotency_key is not None and len(view.layouts) > 1:
             earlier = await self._find_earlier(view, layout, record)
             if earlier is not None:
-                return message_id.encode(earlier, view.topic_id, user)
-        partition = partition_for(user, layout.partitions)
-        try:
-            offset = await self._backend.records.produce(
-                TOPIC, partition, record, is_alone=idempotency_key is not None
-            )
-        except BrokerError as error:
-            if error.code is ErrorCode.unknown_topic_or_partition:
-                self._layouts.forget()
-            raise
-        await self._check_in_time(layout)
-        return message_id.encode(MessageId(layout.partitions, offset, partition), view.topic_id, user)
+                return message_id.encode(earlier, view.topic_id, record.key or b"")
+        sent: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._submit(view, layout, record, sent, is_alone=idempotency_key is not None)
+        return await sent
 
-    async def _check_in_time(self, layout: KeyLayout) -> None:
-        """Whether readers will find the stored message: it may have been committed too late for its layout."""
-        try:
-            view = await self._layouts.view()
-        except (BrokerError, OSError) as error:
-            raise OutcomeUnknown(
-                "the partition count could not be read, so the message may be lost to readers"
-            ) from error
-        if view.is_over(layout, self._clock.now_ms()):
-            raise OutcomeUnknown("the partition count changed while the message was sent")
+    def begin_send(
+        self, from_user: str, to_user: str, message: str, idempotency_key: str | None, reply: Reply[str]
+    ) -> bool:
+        """Send a message as `send` does, without a task; False where the send has to wait for something."""
+        view = self._layouts.known()
+        if view is None or (idempotency_key is not None and len(view.layouts) > 1):
+            return False
+        now_ms = self._clock.now_ms()
+        layout = view.current(now_ms)
+        if begins_in_ms(layout, now_ms) > 0:
+            return False
+        record = self._record(layout, from_user, to_user, message, idempotency_key)
+        self._submit(view, layout, record, reply, is_alone=idempotency_key is not None)
+        return True
+
+    def _record(
+        self, layout: KeyLayout, from_user: str, to_user: str, message: str, idempotency_key: str | None
+    ) -> NewRecord:
+        headers = [(FROM_USER, from_user.encode()), (LAYOUT, b"%d" % layout.partitions)]
+        if idempotency_key is not None:
+            headers.append((IDEMPOTENCY_KEY, idempotency_key.encode()))
+        return NewRecord(to_user.encode(), message.encode(), self._clock.now_ms(), tuple(headers))
+
+    def _submit(
+        self, view: LayoutView, layout: KeyLayout, record: NewRecord, reply: Reply[str], *, is_alone: bool
+    ) -> None:
+        user = record.key or b""
+        partition = partition_for(user, layout.partitions)
+        sent = SentMessage(self._layouts, self._clock, view, layout, partition, user, reply)
+        self._backend.records.submit(TOPIC, partition, record, sent, is_alone=is_alone)
 
     async def _begin(self) -> tuple[LayoutView, KeyLayout]:
         """Return the layout to send under; waits for a moment while one layout replaces another."""
@@ -102,8 +112,8 @@ class Mailbox:
             view = await self._layouts.view()
             now_ms = self._clock.now_ms()
             layout = view.current(now_ms)
-            left_ms = layout.since_ms + BEGIN_MS - now_ms
-            if layout.since_ms == 0 or left_ms <= 0:
+            left_ms = begins_in_ms(layout, now_ms)
+            if left_ms <= 0:
                 return view, layout
             await asyncio.sleep(left_ms / 1000)
 
@@ -155,6 +165,37 @@ class Mailbox:
             found = await self._walk(view, user, after, limits, min(left_ms, MAX_WAIT_LEG_MS))
             if found or left_ms == 0:
                 return [self._message(view, user, *each) for each in found]
+
+    def begin_receive(
+        self,
+        user_id: str,
+        last: str | None,
+        limits: Limits,
+        wait_ms: int,
+        reply: Reply[list[MailboxMessage]],
+    ) -> AwaitedMessages[list[MailboxMessage]] | None:
+        """Receive messages as `receive` does, without a task; None where a task has to receive them."""
+        view = self._layouts.known()
+        if view is None or len(view.layouts) > 1:
+            return None
+        user, [layout] = user_id.encode(), view.layouts
+        after = self._parse(view, user, last)
+        partition = partition_for(user, layout.partitions)
+        from_offset = after.offset + 1 if after is not None and after.partition == partition else 0
+        leg_ms = min(wait_ms, MAX_WAIT_LEG_MS)
+        wanted = KeyedRead(TOPIC, partition, user, from_offset, *limits, leg_ms)
+        deadline = self._clock.monotonic() + wait_ms / 1000
+
+        def show(records: Sequence[Record]) -> list[MailboxMessage]:
+            places = [MessageId(layout.partitions, record.offset, partition) for record in records]
+            return [self._message(view, user, *each) for each in zip(places, records, strict=True)]
+
+        def read() -> Awaitable[list[MailboxMessage]]:
+            left_ms = max(0, round((deadline - self._clock.monotonic()) * 1000))
+            return self.receive(user_id, last, limits, left_ms)
+
+        awaited = AwaitedMessages(self._backend.records, wanted, show, read, reply)
+        return awaited if awaited.begin() else None
 
     def _parse(self, view: LayoutView, user: bytes, last: str | None) -> MessageId | None:
         if last is None:

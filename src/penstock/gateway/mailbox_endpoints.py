@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from starlette.responses import Response
 
 from penstock.config import GATEWAY_MAX_WAIT_MS
 from penstock.gateway.authorization import RequiredPermission
-from penstock.gateway.http.endpoint import JSON, Call, DeclaredResponse, Endpoint, header, query
+from penstock.gateway.http.endpoint import (
+    JSON,
+    NOT_CANCELLED,
+    Begun,
+    Call,
+    DeclaredResponse,
+    Endpoint,
+    header,
+    query,
+)
 from penstock.gateway.http.problems import Problem
 from penstock.gateway.http.responses import iso_time, json_response
 from penstock.gateway.http.schema import Schema
 from penstock.gateway.http.shared_schemas import IDEMPOTENCY_KEY, STRING, TIME, USER_ID, an_array, an_object
+from penstock.gateway.mailbox import MailboxMessage
 from penstock.gateway.mailbox_layouts import TOPIC
 from penstock.gateway.records import Limits
+from penstock.gateway.reply import Converted, Reply
 
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 1_000
@@ -29,10 +42,32 @@ async def send(call: Call) -> Response:
     body = call.body
     key = call.parameters.get("Idempotency-Key")
     sent = await call.context.mailbox.send(body["from_user"], body["to_user"], body["message"], key)
+    return _show_sent(sent)
+
+
+def begin_send(call: Call, reply: Reply[Response]) -> Begun | None:
+    body = call.body
+    key = call.parameters.get("Idempotency-Key")
+    sent = Converted(reply, _show_sent)
+    is_begun = call.context.mailbox.begin_send(body["from_user"], body["to_user"], body["message"], key, sent)
+    return NOT_CANCELLED if is_begun else None
+
+
+def _show_sent(sent: str) -> Response:
     return json_response({"status": "success", "message_id": sent})
 
 
 async def receive(call: Call) -> Response:
+    found = await call.context.mailbox.receive(*_asked(call))
+    return _show_received(found)
+
+
+def begin_receive(call: Call, reply: Reply[Response]) -> Begun | None:
+    return call.context.mailbox.begin_receive(*_asked(call), Converted(reply, _show_received))
+
+
+def _asked(call: Call) -> tuple[str, str | None, Limits, int]:
+    """Return the user, the last message seen, the limits of the page, and the milliseconds to wait."""
     asked = dict(call.parameters)
     for name, value in (call.body or {}).items():
         if name in asked and asked[name] != _DEFAULTS.get(name):
@@ -44,9 +79,10 @@ async def receive(call: Call) -> Response:
         raise Problem(400, "user_id is missing; give it in the query or in the body", error="INVALID_REQUEST")
     wait_ms = min(round(asked["wait"] * 1000), call.context.config[GATEWAY_MAX_WAIT_MS])
     limits = Limits(asked["limit"], MAX_PAGE_BYTES)
-    found = await call.context.mailbox.receive(
-        asked["user_id"], asked.get("last_message_id"), limits, wait_ms
-    )
+    return asked["user_id"], asked.get("last_message_id"), limits, wait_ms
+
+
+def _show_received(found: Sequence[MailboxMessage]) -> Response:
     return json_response(
         {
             "messages": [
@@ -102,6 +138,8 @@ ENDPOINTS = (
         ),
         bodies={JSON: an_object({"from_user": USER_ID, "to_user": USER_ID, "message": STRING})},
         assumes_json=True,
+        is_plain=True,
+        begin=begin_send,
         needs=(RequiredPermission("WRITE", "TOPIC", TOPIC),),
     ),
     Endpoint(
@@ -116,6 +154,8 @@ ENDPOINTS = (
         bodies={JSON: _RECEIVE_BODY},
         is_body_required=False,
         assumes_json=True,
+        is_plain=True,
+        begin=begin_receive,
         is_stream=True,
         needs=(RequiredPermission("READ", "TOPIC", TOPIC),),
     ),
@@ -131,6 +171,8 @@ ENDPOINTS = (
         bodies={JSON: _RECEIVE_BODY},
         is_body_required=False,
         assumes_json=True,
+        is_plain=True,
+        begin=begin_receive,
         is_stream=True,
         needs=(RequiredPermission("READ", "TOPIC", TOPIC),),
     ),

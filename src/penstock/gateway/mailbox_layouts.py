@@ -21,7 +21,7 @@ from penstock.config.key_layouts import KeyLayout, KeyLayouts
 from penstock.config.resources import ConfigResourceType
 from penstock.errors import BrokerError, ErrorCode
 from penstock.gateway.backend import Backend
-from penstock.internal_client.routes import TopicRoute
+from penstock.internal_client.topic_routes import TopicRoute
 from penstock.internal_client.topics import NewTopic
 from penstock.model import TopicId
 
@@ -44,12 +44,22 @@ class LayoutView:
     """The layouts, oldest first; at least one."""
 
     def current(self, now_ms: int) -> KeyLayout:
+        last = self.layouts[-1]
+        if last.since_ms <= now_ms:
+            return last
         return next(layout for layout in reversed(self.layouts) if layout.since_ms <= now_ms)
 
     def is_over(self, layout: KeyLayout, now_ms: int) -> bool:
         """Whether no message sent under the layout can be acknowledged any more."""
+        if layout.partitions == self.layouts[-1].partitions:
+            return False
         later = [each.since_ms for each in self.layouts if each.partitions > layout.partitions]
         return bool(later) and now_ms >= later[0] + ACKNOWLEDGED_MS
+
+
+def begins_in_ms(layout: KeyLayout, now_ms: int) -> int:
+    """Return the milliseconds until messages may be sent under a layout; 0 or less where they may."""
+    return layout.since_ms + BEGIN_MS - now_ms if layout.since_ms else 0
 
 
 class MailboxLayouts:
@@ -63,15 +73,21 @@ class MailboxLayouts:
 
     async def view(self) -> LayoutView:
         """Return layouts that are a few seconds old at most; the topic is created where it does not exist."""
+        known = self.known()
+        if known is not None:
+            return known
+        assert self._reading is not None
+        return await asyncio.shield(self._reading)
+
+    def known(self) -> LayoutView | None:
+        """Return layouts that are a few seconds old at most; None while they are read."""
         view, age = self._view, self._clock.monotonic() - self._read_at
         if view is not None and age < FRESH_SECONDS:
             return view
         if self._reading is None:
             self._reading = asyncio.get_running_loop().create_task(self._read())
             self._reading.add_done_callback(self._on_read)
-        if view is not None and age < STALE_SECONDS:
-            return view
-        return await asyncio.shield(self._reading)
+        return view if age < STALE_SECONDS else None
 
     def forget(self) -> None:
         """Drop the layouts: the topic was deleted and created again."""

@@ -35,8 +35,9 @@ from penstock.gateway.message_forms import (
     read_message,
     show_record,
 )
+from penstock.gateway.newest_reading import MAX_NEWEST, read_newest
 from penstock.gateway.records import Limits
-from penstock.gateway.topic_reading import MAX_PARTITIONS, read_all
+from penstock.gateway.topic_reading import check_partition_count, read_all
 from penstock.internal_client.partitioner import partition_for
 from penstock.internal_client.records import EARLIEST
 from penstock.records.building import NewRecord
@@ -154,9 +155,11 @@ async def read(call: Call) -> Response:
     name, backend = asked["topic"], call.context.backend
     limits = Limits(asked["limit"], MAX_PAGE_BYTES)
     wait_ms = min(round(asked["wait"] * 1000), call.context.config[GATEWAY_MAX_WAIT_MS])
-    beginnings = asked.keys() & {"offset", "time_ms", "positions"}
+    beginnings = asked.keys() & {"offset", "time_ms", "positions", "newest"}
     if len(beginnings) > 1:
         raise Problem(400, f"give only one of {' and '.join(sorted(beginnings))}", error="INVALID_REQUEST")
+    if "newest" in asked:
+        return await _read_newest(call)
     key = asked["key"].encode() if "key" in asked else None
     partition = asked.get("partition")
     try:
@@ -185,6 +188,19 @@ async def read(call: Call) -> Response:
         ) from None
 
 
+async def _read_newest(call: Call) -> Response:
+    asked, backend = call.parameters, call.context.backend
+    if "key" in asked:
+        raise Problem(400, "give either newest or key", error="INVALID_REQUEST")
+    partitions = range(len((await backend.topics.get(asked["topic"], fresh=True)).partitions))
+    if "partition" in asked:
+        partitions = range(asked["partition"], asked["partition"] + 1)
+    check_partition_count(len(partitions))
+    found = await read_newest(backend.records, asked["topic"], partitions, asked["newest"])
+    messages = [show_record(record, partition) for partition, record in found.found]
+    return json_response({"messages": messages, "positions": found.positions})
+
+
 async def _read_partitions(call: Call, key: bytes | None, limits: Limits, wait_ms: int) -> Response:
     """Read all partitions of the topic, for one key or for all."""
     asked, backend = call.parameters, call.context.backend
@@ -200,13 +216,8 @@ async def _read_partitions(call: Call, key: bytes | None, limits: Limits, wait_m
             starts = dict(await _starts(call, partitions))
         starts |= {partition: offset for partition, offset in known.items() if partition in starts}
         found = await read_key(backend.records, asked["topic"], starts, key, limits, wait_ms)
-    elif len(partitions) > MAX_PARTITIONS:
-        raise Problem(
-            400,
-            f"the topic has more than {MAX_PARTITIONS} partitions: read them one by one with partition",
-            error="INVALID_REQUEST",
-        )
     else:
+        check_partition_count(len(partitions))
         unknown = await _starts(call, [each for each in partitions if each not in known])
         starts = {each: known[each] if each in known else unknown[each] for each in partitions}
         found = await read_all(backend.records, call.context.clock, asked["topic"], starts, limits, wait_ms)
@@ -269,6 +280,7 @@ ENDPOINTS = (
             OCTETS: None,
             FRAMED: None,
         },
+        is_plain=True,
         needs=(on_topic("WRITE"),),
     ),
     Endpoint(
@@ -293,6 +305,11 @@ ENDPOINTS = (
                 "positions",
                 _POSITIONS,
                 "Without a partition: the `positions` of the last response, to read on from there.",
+            ),
+            query(
+                "newest",
+                {"type": "integer", "minimum": 1, "maximum": MAX_NEWEST},
+                "The newest messages, this many, the newest first; `positions` continue behind them.",
             ),
             query(
                 "limit",

@@ -13,9 +13,9 @@ from typing import NamedTuple, TypeVar
 from penstock.errors import BrokerError, ErrorCode, InvalidBatch
 from penstock.gateway.fetched_records import take_records
 from penstock.internal_client.api import check_error
-from penstock.internal_client.keyed_reads import KeyedRead, KeyedReads
-from penstock.internal_client.producer import REFUSED_FOR_CONTENT, IdempotentProducer
-from penstock.internal_client.records import EARLIEST, LATEST, Records, fetch
+from penstock.internal_client.keyed_reads import KeyedRead, KeyedReads, KeyReceiver
+from penstock.internal_client.producer import REFUSED_FOR_CONTENT, IdempotentProducer, OffsetReceiver
+from penstock.internal_client.records import EARLIEST, LATEST, RecordCalls, fetch
 from penstock.internal_client.routes import PATIENCE_SECONDS, Routes
 from penstock.model import TopicPartition
 from penstock.net.broker_connection import BrokerConnection
@@ -24,6 +24,7 @@ from penstock.records.building import NewRecord
 from penstock.records.iteration import Record
 from penstock.threads import Threads
 from penstock.wire.fetch import AbortedTransaction, FetchResult
+from penstock.wire.fetch_by_key import KeyResult
 
 T = TypeVar("T")
 
@@ -70,7 +71,7 @@ class GatewayRecords:
         alarms: Alarms,
     ) -> None:
         self._routes = routes
-        self._records = Records(routes)
+        self._records = RecordCalls(routes)
         self._producer = producer
         self._keyed_reads = keyed_reads
         self._threads = threads
@@ -82,9 +83,15 @@ class GatewayRecords:
     async def produce(self, topic: str, partition: int, record: NewRecord, *, is_alone: bool = False) -> int:
         """Produce one record and return its offset, once it is committed.
 
-        `is_alone` sends a batch of this record alone, as idempotency keys need it.
+        `is_alone` sends the record in a batch of its own, which an idempotency key requires.
         """
         return await self._producer.send(topic, partition, record, is_alone=is_alone)
+
+    def submit(
+        self, topic: str, partition: int, record: NewRecord, offset: OffsetReceiver, *, is_alone: bool = False
+    ) -> None:
+        """Produce one record, as `produce` does; the receiver gets its offset or the failure."""
+        self._producer.submit(topic, partition, [record], offset, is_alone=is_alone)
 
     async def produce_many(
         self, topic: str, records: Sequence[tuple[int, NewRecord]]
@@ -130,6 +137,14 @@ class GatewayRecords:
             topic, partition, offset, records, result.aborted_transactions, limits
         )
         return Page(taken, next_offset, result.high_watermark, result.log_start_offset)
+
+    async def fetch(self, topic: str, partition: int, offset: int, max_bytes: int) -> FetchResult:
+        """Fetch committed record batches from an offset on, undecoded."""
+        return await self._records.fetch(topic, partition, offset, max_bytes)
+
+    async def in_pool(self, work: Callable[[], T]) -> T:
+        """Run work on fetched batches in the thread pool for reads."""
+        return await self._threads.run("read", work)
 
     async def wait_for_any(self, topic: str, offsets: Mapping[int, int], wait_ms: int) -> None:
         """Wait until one of the partitions may have a committed record at or after its offset, or for
@@ -182,6 +197,23 @@ class GatewayRecords:
         found = await self._keyed_reads.read(wanted, PATIENCE_SECONDS + wait_ms / 1000)
         records = memoryview(found.records)
         taken, _ = await self._take(topic, partition, from_offset, records, None, limits)
+        return KeyPage(taken, found.next_offset, found.is_complete)
+
+    def begin_read_key(self, wanted: KeyedRead, receiver: KeyReceiver) -> Callable[[], None] | None:
+        """Read records of one key without a task, once; return the function that gives the read up.
+
+        None where the read has to wait for metadata or a connection first: nothing was begun.
+        """
+        return self._keyed_reads.begin(wanted, receiver)
+
+    def take_key(self, wanted: KeyedRead, found: KeyResult) -> KeyPage | None:
+        """Decode the result of `begin_read_key`; None where `read_key` has to read it: large, damaged or failed."""
+        if found.error_code or self._corrupt or len(found.records) >= _POOL_FROM_BYTES:
+            return None
+        try:
+            taken, _ = take_records(memoryview(found.records), None, wanted.from_offset, wanted.max_records)
+        except InvalidBatch:
+            return None
         return KeyPage(taken, found.next_offset, found.is_complete)
 
     async def offsets(self, topic: str, partitions: Sequence[int], time_ms: int) -> Mapping[int, int]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
 
 from starlette.responses import Response
 
 from penstock.gateway.health import Health
-from penstock.gateway.http.endpoint import JSON, SYSTEM, Call, DeclaredResponse, Endpoint
+from penstock.gateway.http.endpoint import JSON, SYSTEM, Call, DeclaredResponse, Endpoint, Handler, header
 from penstock.gateway.http.health_app import describe_health
 from penstock.gateway.http.openapi import make_document
 from penstock.gateway.http.page import CONTENT_POLICY, make_page
@@ -28,6 +29,7 @@ _ALARM = an_object({"kind": STRING, "topic": STRING, "partition": INTEGER, "deta
 _HEALTH = an_object(
     {
         "status": STRING,
+        "build": {"type": "string", "description": "Build of the server: pure or compiled."},
         "failed_logs": an_array(STRING),
         "failed_log_count": INTEGER,
         "disk_full": BOOLEAN,
@@ -40,66 +42,86 @@ _HEALTH = an_object(
 )
 
 
+class _Handlers:
+    """Handlers of the endpoints; `document` and `page` describe all endpoints of the gateway."""
+
+    def __init__(
+        self, health: Callable[[], Health], metrics: Callable[[], Awaitable[bytes]], has_console: bool
+    ) -> None:
+        self.document: dict[str, Any] = {}
+        self.page = b""
+        self._health = health
+        self._metrics = metrics
+        self._has_console = has_console
+
+    async def show_health(self, call: Call) -> Response:
+        health = self._health()
+        return json_response(describe_health(health), 200 if health.is_ok else 503)
+
+    async def show_metrics(self, call: Call) -> Response:
+        return Response(await self._metrics(), headers={"content-type": METRICS_TYPE})
+
+    async def show_document(self, call: Call) -> Response:
+        return json_response(self.document)
+
+    async def show_root(self, call: Call) -> Response:
+        """Lead browsers to the console, where there is one; show the page to everyone else."""
+        if self._has_console and "text/html" in call.parameters.get("Accept", ""):
+            return Response(status_code=302, headers={"location": "/console"})
+        return await self.show_page(call)
+
+    async def show_page(self, call: Call) -> Response:
+        return Response(self.page, headers={"content-type": "text/html; charset=utf-8", **CONTENT_POLICY})
+
+
 def system_endpoints(
-    others: Sequence[Endpoint], health: Callable[[], Health], metrics: Callable[[], Awaitable[bytes]]
+    others: Sequence[Endpoint],
+    health: Callable[[], Health],
+    metrics: Callable[[], Awaitable[bytes]],
+    *,
+    has_console: bool = False,
 ) -> Sequence[Endpoint]:
     """Return all endpoints: the given ones, and those that describe them."""
+    handlers = _Handlers(health, metrics, has_console)
+    every = (*others, *_declarations(handlers))
+    handlers.document = make_document(every)
+    handlers.page = make_page(every).encode()
+    return every
 
-    async def show_health(call: Call) -> Response:
-        current = health()
-        return json_response(describe_health(current), 200 if current.is_ok else 503)
 
-    async def show_metrics(call: Call) -> Response:
-        return Response(await metrics(), headers={"content-type": METRICS_TYPE})
-
-    async def show_document(call: Call) -> Response:
-        return json_response(document)
-
-    async def show_page(call: Call) -> Response:
-        return Response(page, headers={"content-type": "text/html; charset=utf-8", **CONTENT_POLICY})
-
-    every = (
-        *others,
-        Endpoint(
-            "GET",
-            "/health",
-            "health",
-            SYSTEM,
-            "Whether this process serves.",
-            show_health,
-            {
-                200: DeclaredResponse("It serves.", _HEALTH),
-                503: DeclaredResponse("The process does not serve, or not all partitions.", _HEALTH),
-            },
-        ),
-        Endpoint(
-            "GET",
-            "/metrics",
-            "metrics",
-            SYSTEM,
-            "Metrics, for Prometheus.",
-            show_metrics,
-            {200: DeclaredResponse("Prometheus' text.", STRING, METRICS_TYPE.partition(";")[0])},
-        ),
-        Endpoint(
-            "GET",
+def _declarations(handlers: _Handlers) -> Sequence[Endpoint]:
+    health = {
+        200: DeclaredResponse("It serves.", _HEALTH),
+        503: DeclaredResponse("The process does not serve, or not all partitions.", _HEALTH),
+    }
+    metrics = {200: DeclaredResponse("Prometheus' text.", STRING, METRICS_TYPE.partition(";")[0])}
+    document = {200: DeclaredResponse("OpenAPI 3.1.", {"type": "object"}, JSON)}
+    page = {200: DeclaredResponse("HTML.", STRING, "text/html")}
+    return (
+        _get("/health", "health", "Whether this process serves.", handlers.show_health, health),
+        _get("/metrics", "metrics", "Metrics, for Prometheus.", handlers.show_metrics, metrics),
+        _get(
             "/openapi.json",
             "openapi",
-            SYSTEM,
             "The OpenAPI document of this interface.",
-            show_document,
-            {200: DeclaredResponse("OpenAPI 3.1.", {"type": "object"}, JSON)},
+            handlers.show_document,
+            document,
         ),
+        _get("/api", "apiPage", "This interface as an HTML page.", handlers.show_page, page),
         Endpoint(
             "GET",
             "/",
             "page",
             SYSTEM,
-            "This interface as an HTML page.",
-            show_page,
-            {200: DeclaredResponse("HTML.", STRING, "text/html")},
+            "This interface as an HTML page; in a browser, the web console.",
+            handlers.show_root,
+            {**page, 302: DeclaredResponse("The console.")},
+            (header("Accept", {"type": "string", "maxLength": 1_000}, "text/html: a browser asks."),),
         ),
     )
-    document = make_document(every)
-    page = make_page(every).encode()
-    return every
+
+
+def _get(
+    path: str, name: str, summary: str, handler: Handler, responses: Mapping[int, DeclaredResponse]
+) -> Endpoint:
+    return Endpoint("GET", path, name, SYSTEM, summary, handler, responses)

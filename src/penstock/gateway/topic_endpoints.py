@@ -1,4 +1,4 @@
-"""Endpoints for topics: list, create, change, truncate and delete."""
+"""Endpoints for one topic: create, describe, change, truncate and delete."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from penstock.gateway.http.shared_schemas import (
     BOOLEAN,
     CONFIG_VALUES,
     INTEGER,
+    NUMBER,
     OFFSET,
     PARTITION,
     STRING,
@@ -24,8 +25,9 @@ from penstock.gateway.http.shared_schemas import (
     an_array,
     an_object,
 )
+from penstock.gateway.partition_times import NO_TIMES, read_times
 from penstock.internal_client.records import EARLIEST, LATEST
-from penstock.internal_client.routes import TopicRoute
+from penstock.internal_client.topic_routes import TopicRoute
 from penstock.internal_client.topics import NewTopic
 
 TAG = "Topics"
@@ -43,18 +45,16 @@ _PARTITION_STATE = an_object(
         "in_sync": an_array(INTEGER),
         "log_start_offset": {"type": ["integer", "null"]},
         "high_watermark": {"type": ["integer", "null"]},
+        "bytes": {"type": ["integer", "null"], "description": "Bytes on the disk of the leader."},
+        "first_time_ms": {"type": ["integer", "null"], "description": "Time of the first record."},
+        "last_time_ms": {"type": ["integer", "null"], "description": "Time of the newest record."},
+        "record_rate": {**NUMBER, "description": "Records written per second, over the last two seconds."},
     }
 )
 _DESCRIPTION = an_object(
     {"name": STRING, "id": STRING, "internal": BOOLEAN, "partitions": an_array(_PARTITION_STATE)}
 )
 _BEFORE = an_object({"partition": PARTITION, "offset": {**OFFSET, "minimum": -1}})
-
-
-async def list_topics(call: Call) -> Response:
-    topics = await call.context.backend.topics.all()
-    shown = [_summary(topic) for topic in topics if call.allows("DESCRIBE", "TOPIC", topic.name)]
-    return json_response({"topics": shown})
 
 
 async def create_topic(call: Call) -> Response:
@@ -77,9 +77,13 @@ async def describe_topic(call: Call) -> Response:
     topic = await call.context.backend.topics.get(name, fresh=True)
     numbers = [number for number, partition in enumerate(topic.partitions) if partition.leader >= 0]
     records = call.context.backend.records
-    starts, ends = await asyncio.gather(
-        records.offsets(name, numbers, EARLIEST), records.offsets(name, numbers, LATEST)
+    starts, ends, times = await asyncio.gather(
+        records.offsets(name, numbers, EARLIEST),
+        records.offsets(name, numbers, LATEST),
+        read_times(call.context.backend.inspection, topic),
     )
+    figures = call.context.view.topics.get(name)
+    rates = {} if figures is None or figures.rate.is_idle else figures.partition_rates
     partitions = [
         {
             "partition": number,
@@ -89,6 +93,8 @@ async def describe_topic(call: Call) -> Response:
             "in_sync": list(partition.in_sync),
             "log_start_offset": starts.get(number),
             "high_watermark": ends.get(number),
+            **times.get(number, NO_TIMES),
+            "record_rate": round(rates.get(number, 0.0), 3),
         }
         for number, partition in enumerate(topic.partitions)
     ]
@@ -142,15 +148,6 @@ def _summary(topic: TopicRoute) -> dict[str, Any]:
 
 
 ENDPOINTS = (
-    Endpoint(
-        "GET",
-        "/v1/topics",
-        "listTopics",
-        TAG,
-        "All topics.",
-        list_topics,
-        {200: DeclaredResponse("By name.", an_object({"topics": an_array(_SUMMARY)}))},
-    ),
     Endpoint(
         "POST",
         "/v1/topics",

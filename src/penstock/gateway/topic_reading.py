@@ -12,6 +12,7 @@ import asyncio
 
 from penstock.clock import Clock
 from penstock.errors import BrokerError, ErrorCode
+from penstock.gateway.http.problems import Problem
 from penstock.gateway.key_reading import FoundMessages, Positions, merge
 from penstock.gateway.records import GatewayRecords, Limits, Page
 from penstock.internal_client.records import EARLIEST
@@ -19,6 +20,16 @@ from penstock.internal_client.records import EARLIEST
 MAX_PARTITIONS = 256
 """The number of partitions whose positions fit into a URL."""
 _MIN_PARTITION_BYTES = 32 * 1024
+
+
+def check_partition_count(count: int) -> None:
+    """Raise a Problem for a topic that is read one partition at a time."""
+    if count > MAX_PARTITIONS:
+        raise Problem(
+            400,
+            f"the topic has more than {MAX_PARTITIONS} partitions: read them one by one with partition",
+            error="INVALID_REQUEST",
+        )
 
 
 async def read_all(

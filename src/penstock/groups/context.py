@@ -1,36 +1,37 @@
-"""State of a shard after loading, and dependencies and counters that the shards of the group coordinator
-share.
-"""
+"""Dependencies and counters that the shards of the group coordinator share."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from penstock.cluster.image import ClusterImage
 from penstock.config import BrokerConfig
-from penstock.groups.group import Group
-from penstock.groups.offsets import Offsets
 from penstock.groups.settings import GroupSettings
+from penstock.model import ShareKey
 from penstock.state_log.shard import ShardContext
 
 
 @dataclass(slots=True)
-class ShardState:
-    groups: dict[str, Group] = field(default_factory=dict)
-    offsets: Offsets = field(default_factory=Offsets)
-
-
-@dataclass(slots=True)
-class Counts:
-    """Counters for metrics."""
+class GroupCounts:
+    """Counters of the group coordinator, for its metrics."""
 
     commits: int = 0
 
 
+class ShareStates(Protocol):
+    """Access to the states of share-partitions in `__share_group_state`."""
+
+    async def initialize(self, key: ShareKey, state_epoch: int, start_offset: int) -> None:
+        """Create or reset a state; BrokerError if it is not known to be stored."""
+
+    async def delete(self, key: ShareKey) -> None: ...
+
+
 class GroupContext(ShardContext, Protocol):
     settings: GroupSettings
-    counts: Counts
+    counts: GroupCounts
+    share_states: ShareStates
 
     @property
     def image(self) -> ClusterImage: ...

@@ -2,13 +2,13 @@
 and back when the last of them leaves.
 
 No member loses its partitions. The group epoch continues the generation and vice versa; each member is
-told by its next heartbeat to join again. Called by `shard`, which appends the records before those of the
-request.
+told by its next heartbeat to join again. The functions decide only: `shard_groups` applies the records, as
+in a replay, and the shard appends them before those of the request.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from penstock.cluster.image import ClusterImage
 from penstock.config import GroupMigrationPolicy
@@ -23,62 +23,69 @@ from penstock.groups.consumer_protocol import (
     decode_subscription,
     encode_assignment,
 )
-from penstock.groups.group import GroupState, Step
 from penstock.groups.records import (
     Assignment,
     ClassicGroupKey,
     ClassicGroupValue,
     ClassicMember,
     ClassicProtocols,
+    ConsumerGroupKey,
+    ConsumerGroupValue,
+    ConsumerMemberKey,
     ConsumerMemberValue,
+    CurrentAssignmentKey,
     CurrentAssignmentValue,
     GroupRecord,
     MemberState,
+    TargetEpochKey,
+    TargetEpochValue,
+    TargetMemberKey,
+    TargetMemberValue,
 )
 from penstock.groups.settings import GroupSettings
 from penstock.model import TopicId
 
+_UNKNOWN_TOPICS = 0
 _UPGRADES = (GroupMigrationPolicy.BIDIRECTIONAL, GroupMigrationPolicy.UPGRADE)
 
 
-def upgrade(
-    classic: ClassicGroup,
-    image: ClusterImage,
-    settings: GroupSettings,
-    wall_ms: Callable[[], int],
-    now_ms: int,
-) -> tuple[ConsumerGroup, list[GroupRecord]]:
+def upgrade(classic: ClassicGroup, image: ClusterImage, settings: GroupSettings) -> list[GroupRecord]:
     """Convert a classic group; BrokerError if it cannot be converted. The caller answers waiting requests
     with `give_up`.
+
+    The present assignments become the target of the epoch. Its topics are unknown, so the next event begins
+    a new epoch.
     """
-    saved = classic.saved()
+    saved, group_id = classic.saved(), classic.group_id
     if settings.migration_policy not in _UPGRADES:
         raise _refused("a group with members of the classic protocol, which may not change its kind")
     if saved.protocol_type != PROTOCOL_TYPE:
         raise _refused(f"a group of type {saved.protocol_type!r}, not of consumers")
     if len(saved.members) > settings.max_size:
         raise _refused("a group of more members than are allowed")
-    group = ConsumerGroup(classic.group_id, settings, wall_ms)
     try:
         values = {member.member_id: _member_value(classic, member) for member in saved.members}
         owned = _owned(saved.members, values, image)
     except BrokerError as error:
         raise _refused(f"its members do not speak the consumer protocol: {error}") from None
+    records = [GroupRecord(ClassicGroupKey(group_id), None)]
     for member_id, value in values.items():
-        group.take_over(member_id, value, _settled(saved.generation, owned[member_id]))
-    group.resume(saved.generation, image, now_ms)
-    tombstone = GroupRecord(ClassicGroupKey(classic.group_id), None)
-    return group, [tombstone, *group.remembered.take_records()]
+        settled = _settled(saved.generation, owned[member_id])
+        records += (
+            GroupRecord(ConsumerMemberKey(group_id, member_id), value),
+            GroupRecord(CurrentAssignmentKey(group_id, member_id), settled),
+            GroupRecord(TargetMemberKey(group_id, member_id), TargetMemberValue(settled.assigned)),
+        )
+    return [
+        *records,
+        GroupRecord(ConsumerGroupKey(group_id), ConsumerGroupValue(saved.generation, _UNKNOWN_TOPICS)),
+        GroupRecord(TargetEpochKey(group_id), TargetEpochValue(saved.generation)),
+    ]
 
 
-def downgrade(
-    consumer: ConsumerGroup,
-    settings: GroupSettings,
-    wall_ms: Callable[[], int],
-    now_ms: int,
-) -> tuple[ClassicGroup, Step]:
-    """Convert a group whose members all use the classic protocol. A rebalance begins at once, because the
-    broker no longer assigns partitions.
+def downgrade(consumer: ConsumerGroup, now_ms: int) -> list[GroupRecord]:
+    """Convert a group whose members all use the classic protocol. `now_ms` is wall-clock time. The caller
+    begins a rebalance, because the broker no longer assigns partitions.
     """
     remembered = consumer.remembered
     protocol_name = _common_protocol([_classic(member) for member in remembered.members.values()])
@@ -91,14 +98,10 @@ def downgrade(
         generation=remembered.epoch,
         protocol_name=protocol_name,
         leader=members[0].member_id,
-        state_timestamp_ms=wall_ms(),
+        state_timestamp_ms=now_ms,
         members=members,
     )
-    records = [*consumer.tombstones(), GroupRecord(ClassicGroupKey(consumer.group_id), value)]
-    group = ClassicGroup.restore(consumer.group_id, value, settings, wall_ms, now_ms)
-    assert group.state is GroupState.STABLE
-    further = group.prepare_rebalance(now_ms)
-    return group, Step([*records, *further.records], further.answers)
+    return [*consumer.tombstones(), GroupRecord(ClassicGroupKey(consumer.group_id), value)]
 
 
 def _refused(message: str) -> BrokerError:
@@ -148,6 +151,7 @@ def _take(partitions: TopicPartitions, image: ClusterImage, taken: dict[TopicId,
         topic = image.topic(name)
         if topic is None:
             continue
+        topic = image.shown(topic)
         of_topic = taken.setdefault(topic.id, set())
         free = frozenset(number for number in numbers if 0 <= number < len(topic.partitions)) - of_topic
         of_topic |= free

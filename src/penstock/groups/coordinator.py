@@ -12,7 +12,7 @@ from penstock.cluster.image import ClusterImage, ImageChange
 from penstock.cluster.internal_topics import OFFSETS_TOPIC, new_offsets_topic
 from penstock.config import OFFSETS_RETENTION_CHECK_INTERVAL_MS
 from penstock.errors import BrokerError, ErrorCode, StorageError, UnknownOutcome
-from penstock.groups.context import Counts
+from penstock.groups.context import GroupCounts, ShareStates
 from penstock.groups.loading import Loading
 from penstock.groups.record_codec import encode_record
 from penstock.groups.settings import GroupSettings
@@ -26,10 +26,11 @@ _GROUPS_PER_TURN = 50
 
 
 class GroupCoordinator(Coordinator[GroupShard]):
-    def __init__(self, context: CoordinatorContext) -> None:
+    def __init__(self, context: CoordinatorContext, share_states: ShareStates) -> None:
         super().__init__(context, OFFSETS_TOPIC, new_offsets_topic)
+        self.share_states = share_states
         self.settings = GroupSettings(self.config, self.image.group_overrides())
-        self.counts = Counts()
+        self.counts = GroupCounts()
 
     @property
     def image(self) -> ClusterImage:

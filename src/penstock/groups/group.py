@@ -1,8 +1,9 @@
-"""Requests, results and the `Step` that both kinds of group share.
+"""Requests, results and the `Step` that all kinds of group share.
 
-A group is pure: requests and the time go in, a `Step` comes out. Its state changes at once; the responses
-of a step are sent when its records are committed. If they cannot be appended, the whole shard is loaded
-again, so a group never reverts a change. Created and called by `shard` alone.
+A group is pure: requests and the time go in, a `Step` comes out. Its recorded state changes at once, by
+`apply` of the records of the step, as in a replay; the responses of the step are sent when its records are
+committed. If they cannot be appended, the whole shard is loaded again, so a group never reverts a change.
+Created by `shard_groups`, called by `shard`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol, Self, TypeAlias
 
+from penstock.cluster.image import ClusterImage
 from penstock.errors import ErrorCode
 from penstock.groups.records import Assignment, GroupRecord
 
@@ -27,6 +29,7 @@ class GroupKind(StrEnum):
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
+    SHARE = "share"
 
 
 class GroupState(StrEnum):
@@ -130,7 +133,32 @@ class ConsumerHeartbeatResult:
     """Assigned partitions; None means unchanged."""
 
 
-Result: TypeAlias = JoinResult | SyncResult | LeaveResult | ConsumerHeartbeatResult | ErrorCode
+@dataclass(frozen=True, slots=True)
+class ShareHeartbeat:
+    """Heartbeat of a member of a share group (KIP-932). None means unchanged."""
+
+    member_id: str
+    member_epoch: int
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    subscribed_topics: frozenset[str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ShareHeartbeatResult:
+    error: ErrorCode
+    error_message: str | None = None
+    member_id: str | None = None
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assignment: Assignment | None = None
+    """Assigned partitions; None means unchanged."""
+
+
+Result: TypeAlias = (
+    JoinResult | SyncResult | LeaveResult | ConsumerHeartbeatResult | ShareHeartbeatResult | ErrorCode
+)
 """Response to a request; a plain ErrorCode is the response to a classic Heartbeat."""
 
 
@@ -181,8 +209,8 @@ class GroupDescription:
     assignment_epoch: int = -1
 
 
-class Group(Protocol):
-    """A group of either kind, as its shard uses it."""
+class CoordinatedGroup(Protocol):
+    """A group of any kind, as its shard uses it."""
 
     group_id: str
     kind: GroupKind
@@ -210,6 +238,18 @@ class Group(Protocol):
     @property
     def next_deadline_ms(self) -> int | None:
         """Earliest monotonic time in milliseconds at which `tick` may have work."""
+
+    def apply(self, record: GroupRecord) -> None:
+        """Change the recorded state as a record with a value, or a tombstone of a member, says.
+
+        The group applies its own records when it decides; other calls come from a replay or a conversion,
+        and `loaded` must follow them.
+        """
+
+    def loaded(self, image: ClusterImage, now_ms: int) -> None:
+        """Complete a group that was made of records: every member gets a whole session, and a whole rebalance
+        timeout if it has partitions to revoke.
+        """
 
     def join(self, request: JoinRequest, ticket: Ticket, now_ms: int) -> Step: ...
 

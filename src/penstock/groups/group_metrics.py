@@ -7,7 +7,7 @@ from heapq import nsmallest
 
 from penstock.errors import BrokerError
 from penstock.groups.coordinator import GroupCoordinator
-from penstock.groups.group import GroupState
+from penstock.groups.group import GroupKind, GroupState
 from penstock.groups.shard import GroupShard
 from penstock.model import TopicPartition
 from penstock.observability.metrics import BrokerMetrics, GroupLag
@@ -54,7 +54,10 @@ class GroupMetrics:
         )
         shards = {shard.partition: shard for shard in self._groups.shards}
         for group_id, index in shown:
-            yield from self._lags_of(group_id, shards[index])
+            # A group may be deleted while the metrics are read in slices. A share group has no committed offsets.
+            group = shards[index].groups.get(group_id)
+            if group is not None and group.kind is not GroupKind.SHARE:
+                yield from self._lags_of(group_id, shards[index])
 
     def _lags_of(self, group_id: str, shard: GroupShard) -> Iterator[GroupLag]:
         """Consumer lag of every partition of the topics that the group reads: topics with a subscribed member
@@ -64,9 +67,9 @@ class GroupMetrics:
         committed = shard.offsets.fetch(group_id, None, image)
         for name in sorted(shard.groups[group_id].topics | {partition.topic for partition in committed}):
             topic = image.topics.get(name)
-            for number in range(len(topic.partitions) if topic is not None else 0):
+            for number in range(len(image.shown(topic).partitions) if topic is not None else 0):
                 try:
-                    replica = self._replicas.get(name, number)
+                    replica = self._replicas.get(image.views.get(name, name), number)
                 except BrokerError:
                     continue  # another broker has the replica
                 offset = committed.get(TopicPartition(name, number))

@@ -9,7 +9,6 @@ image are arguments. Called by `shard` alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from penstock.cluster.image import ClusterImage
@@ -22,26 +21,33 @@ CommittedOffset: TypeAlias = OffsetValue
 _MS_PER_MINUTE = 60_000
 
 
-@dataclass(frozen=True, slots=True)
 class OffsetCommit:
-    """Offsets to commit, by a member or by a client outside the group (no member id, generation -1)."""
+    """Offsets of one group to commit, by a member or by a client outside the group (no member id, generation
+    -1).
+    """
 
-    member_id: str
-    instance_id: str | None
-    generation: int
-    offsets: Mapping[TopicPartition, CommittedOffset]
+    __slots__ = ("generation", "group_id", "instance_id", "member_id", "offsets")
 
-    def records(self, group_id: str) -> list[GroupRecord]:
-        return [
-            GroupRecord(OffsetKey(group_id, partition.topic, partition.partition), offset)
-            for partition, offset in self.offsets.items()
-        ]
+    def __init__(
+        self,
+        group_id: str,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        offsets: Mapping[OffsetKey, CommittedOffset],
+    ) -> None:
+        self.group_id = group_id
+        self.member_id = member_id
+        self.instance_id = instance_id
+        self.generation = generation
+        self.offsets = offsets
+        """Offsets by key; all keys have the group id of the commit."""
 
 
 class Offsets:
     def __init__(self) -> None:
         self._groups: dict[str, dict[str, dict[int, OffsetValue]]] = {}
-        self._pending: dict[str, dict[TopicPartition, int]] = {}
+        self._pending: dict[str, dict[OffsetCommit, None]] = {}
         self._unread_since_ms: dict[tuple[str, str], int] = {}
         self._count = 0
         self.transactional = TransactionalOffsets()
@@ -80,21 +86,16 @@ class Offsets:
             self._count += 1
         partitions[key.partition] = value
 
-    def begin(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """Mark a commit of these partitions as pending."""
-        pending = self._pending.setdefault(group_id, {})
-        for partition in partitions:
-            pending[partition] = pending.get(partition, 0) + 1
+    def begin(self, commit: OffsetCommit) -> None:
+        """Mark a commit as pending."""
+        self._pending.setdefault(commit.group_id, {})[commit] = None
 
-    def end(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
+    def end(self, commit: OffsetCommit) -> None:
         """End a pending commit: it was committed and applied, or refused."""
-        pending = self._pending[group_id]
-        for partition in partitions:
-            pending[partition] -= 1
-            if not pending[partition]:
-                del pending[partition]
+        pending = self._pending[commit.group_id]
+        del pending[commit]
         if not pending:
-            del self._pending[group_id]
+            del self._pending[commit.group_id]
 
     def _remove(self, key: OffsetKey) -> None:
         topics = self._groups.get(key.group_id, {})
@@ -153,7 +154,11 @@ class Offsets:
             for topic, values in self._groups.get(group_id, {}).items()
             for index in values
         )
-        known.update(dict.fromkeys(self._pending.get(group_id, ())))
+        known.update(
+            (TopicPartition(key.topic, key.partition), None)
+            for commit in self._pending.get(group_id, ())
+            for key in commit.offsets
+        )
         known.update(dict.fromkeys(self.unstable(group_id)))
         chosen = (
             known if partitions is None else [partition for partition in partitions if partition in known]

@@ -12,6 +12,7 @@
     6       (target)                                       0  assignment epoch 4
     7       member                                         0  partitions [topic id 16, [index 4]]
     8       member                                         0  epoch 4, previous 4, state 1, assigned [], revoking []
+    10-15   (share groups)                                 0  see `groups.share.codec`
 
 Numbers are the bytes of a field; strings and byte strings carry their length, arrays their count; ? may be null. Keys
 and classic values have lengths of fixed width; versions of value after the classic ones are flexible (KIP-482).
@@ -58,6 +59,7 @@ from penstock.groups.records import (
     TargetMemberValue,
     Value,
 )
+from penstock.groups.share import codec as share_codec
 from penstock.model import NO_TOPIC_ID, TopicId
 from penstock.state_log.replaying import UnknownRecord
 from penstock.wire import primitives as p
@@ -73,8 +75,11 @@ TARGET_MEMBER_KIND: Final = 7
 CURRENT_ASSIGNMENT_KIND: Final = 8
 
 _OFFSET_HEAD = Struct(">hqi")
+_OFFSET_WITHOUT_METADATA = Struct(">hqiBq")
 _KEYS_KEPT = 16_384
 """Number of cached offset keys: a consumer commits the same few partitions repeatedly."""
+_TOPICS_KEPT = 4_096
+"""Number of cached topic ids."""
 _FLEXIBLE = 4
 """First flexible version of the values of offsets and classic groups."""
 
@@ -118,7 +123,7 @@ def _check_version(version: int, newest: int) -> None:
 
 
 @lru_cache(_KEYS_KEPT)
-def _encode_offset_key(key: OffsetKey) -> bytes:
+def encode_offset_key(key: OffsetKey) -> bytes:
     return p.INT16(OFFSET_KIND) + p.string(key.group_id) + p.string(key.topic) + p.INT32(key.partition)
 
 
@@ -137,13 +142,22 @@ def _member_key(kind: int) -> Callable[[Any], bytes]:
 # --- committed offsets
 
 
-def _encode_offset(value: OffsetValue) -> bytes:
-    if value.topic_id == NO_TOPIC_ID:
-        head = _OFFSET_HEAD.pack(3, value.offset, value.leader_epoch)
-        return head + p.string(value.metadata) + p.INT64(value.commit_timestamp_ms)
-    head = _OFFSET_HEAD.pack(4, value.offset, value.leader_epoch)
-    tags = b"\x01" + p.tagged(0, value.topic_id.bytes)
-    return head + p.compact_string(value.metadata) + p.INT64(value.commit_timestamp_ms) + tags
+def encode_offset(value: OffsetValue) -> bytes:
+    offset, leader_epoch, metadata, topic_id, commit_timestamp_ms = value
+    tags = _topic_id_tags(topic_id)
+    if not tags:
+        head = _OFFSET_HEAD.pack(3, offset, leader_epoch)
+        return head + p.string(metadata) + p.INT64(commit_timestamp_ms)
+    if not metadata:
+        return _OFFSET_WITHOUT_METADATA.pack(4, offset, leader_epoch, 1, commit_timestamp_ms) + tags
+    head = _OFFSET_HEAD.pack(4, offset, leader_epoch)
+    return head + p.compact_string(metadata) + p.INT64(commit_timestamp_ms) + tags
+
+
+@lru_cache(_TOPICS_KEPT)
+def _topic_id_tags(topic_id: TopicId) -> bytes:
+    """Tagged fields with the topic id; empty for an offset without one, which needs no flexible version."""
+    return b"" if topic_id == NO_TOPIC_ID else b"\x01" + p.tagged(0, topic_id.bytes)
 
 
 def _decode_offset(reader: Reader, version: int) -> OffsetValue:
@@ -235,22 +249,27 @@ def _decode_classic_member(reader: Reader, version: int) -> ClassicMember:
 
 
 _KEY_ENCODERS: dict[type[Key], Callable[[Any], bytes]] = {
-    OffsetKey: _encode_offset_key,
+    OffsetKey: encode_offset_key,
     ClassicGroupKey: _group_key(CLASSIC_GROUP_KIND),
     ConsumerGroupKey: _group_key(CONSUMER_GROUP_KIND),
     ConsumerMemberKey: _member_key(CONSUMER_MEMBER_KIND),
     TargetEpochKey: _group_key(TARGET_EPOCH_KIND),
     TargetMemberKey: _member_key(TARGET_MEMBER_KIND),
     CurrentAssignmentKey: _member_key(CURRENT_ASSIGNMENT_KIND),
+    **{
+        key: (_member_key if has_member else _group_key)(kind)
+        for kind, (key, has_member, _) in share_codec.KINDS.items()
+    },
 }
 _VALUE_ENCODERS: dict[type[Value], Callable[[Any], bytes]] = {
-    OffsetValue: _encode_offset,
+    OffsetValue: encode_offset,
     ClassicGroupValue: _encode_classic_group,
     ConsumerGroupValue: encode_consumer_group,
     ConsumerMemberValue: encode_consumer_member,
     TargetEpochValue: encode_target_epoch,
     TargetMemberValue: encode_target_member,
     CurrentAssignmentValue: encode_current_assignment,
+    **share_codec.ENCODERS,
 }
 _KINDS: dict[int, tuple[Callable[[Reader], Key], Callable[[Reader, int], Value]]] = {
     **dict.fromkeys(OFFSET_KINDS, (_decode_offset_key, _decode_offset)),
@@ -269,4 +288,8 @@ _KINDS: dict[int, tuple[Callable[[Reader], Key], Callable[[Reader, int], Value]]
         lambda reader: CurrentAssignmentKey(reader.string(), reader.string()),
         decode_current_assignment,
     ),
+    **{
+        kind: (share_codec.key_decoder(key, has_member), decode)
+        for kind, (key, has_member, decode) in share_codec.KINDS.items()
+    },
 }

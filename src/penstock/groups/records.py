@@ -148,6 +148,76 @@ class CurrentAssignmentValue:
     pending_revocation: Assignment
 
 
+@dataclass(frozen=True, slots=True)
+class ShareMemberKey:
+    group_id: str
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShareMemberValue:
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    subscribed_topics: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ShareGroupKey:
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShareGroupValue:
+    epoch: int
+    metadata_hash: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShareTargetEpochKey:
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShareTargetMemberKey:
+    group_id: str
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShareCurrentKey:
+    group_id: str
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShareCurrentValue:
+    member_epoch: int
+    previous_member_epoch: int
+    assigned: Assignment
+
+
+@dataclass(frozen=True, slots=True)
+class ShareTopicsKey:
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShareTopic:
+    """Partitions of a topic with a state in `__share_group_state`, or which get one."""
+
+    name: str
+    partitions: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class ShareTopicsValue:
+    initializing: dict[TopicId, ShareTopic]
+    initialized: dict[TopicId, ShareTopic]
+    deleting: dict[TopicId, str]
+    """Names of topics whose states are being deleted."""
+
+
 Key: TypeAlias = (
     OffsetKey
     | ClassicGroupKey
@@ -156,6 +226,12 @@ Key: TypeAlias = (
     | TargetEpochKey
     | TargetMemberKey
     | CurrentAssignmentKey
+    | ShareMemberKey
+    | ShareGroupKey
+    | ShareTargetEpochKey
+    | ShareTargetMemberKey
+    | ShareCurrentKey
+    | ShareTopicsKey
 )
 Value: TypeAlias = (
     OffsetValue
@@ -165,6 +241,10 @@ Value: TypeAlias = (
     | TargetEpochValue
     | TargetMemberValue
     | CurrentAssignmentValue
+    | ShareMemberValue
+    | ShareGroupValue
+    | ShareCurrentValue
+    | ShareTopicsValue
 )
 
 

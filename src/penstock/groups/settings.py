@@ -14,6 +14,9 @@ from penstock.config import (
     GROUP_MAX_SESSION_TIMEOUT_MS,
     GROUP_MAX_SIZE,
     GROUP_MIN_SESSION_TIMEOUT_MS,
+    GROUP_SHARE_MAX_SIZE,
+    SHARE_HEARTBEAT_INTERVAL_MS,
+    SHARE_SESSION_TIMEOUT_MS,
     BrokerConfig,
     GroupConfig,
     GroupMigrationPolicy,
@@ -34,6 +37,7 @@ class GroupSettings:
         self.min_session_timeout_ms: int = config[GROUP_MIN_SESSION_TIMEOUT_MS]
         self.max_session_timeout_ms: int = config[GROUP_MAX_SESSION_TIMEOUT_MS]
         self.max_size: int = config[GROUP_MAX_SIZE]
+        self.share_max_size: int = config[GROUP_SHARE_MAX_SIZE]
         self.max_metadata_bytes: int = config[GROUP_MAX_METADATA_BYTES]
         self.assignors: tuple[ServerAssignor, ...] = config[GROUP_CONSUMER_ASSIGNORS]
         self.migration_policy: GroupMigrationPolicy = config[GROUP_CONSUMER_MIGRATION_POLICY]
@@ -43,3 +47,9 @@ class GroupSettings:
 
     def consumer_heartbeat_interval_ms(self, group_id: str) -> int:
         return self._own.get(group_id, self._default)[CONSUMER_HEARTBEAT_INTERVAL_MS]
+
+    def share_session_timeout_ms(self, group_id: str) -> int:
+        return self._own.get(group_id, self._default)[SHARE_SESSION_TIMEOUT_MS]
+
+    def share_heartbeat_interval_ms(self, group_id: str) -> int:
+        return self._own.get(group_id, self._default)[SHARE_HEARTBEAT_INTERVAL_MS]

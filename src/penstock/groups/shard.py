@@ -10,19 +10,20 @@ decides anything; reads and heartbeats continue. Loop thread only.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import cast
 
 from penstock.cluster.image import ClusterImage, ImageChange
 from penstock.config import OFFSETS_COMMIT_TIMEOUT_MS, OFFSETS_RETENTION_MINUTES
 from penstock.errors import BrokerError, ErrorCode
+from penstock.groups.confirmation import Confirmation
 from penstock.groups.consumer.group import ConsumerGroup
-from penstock.groups.context import GroupContext, ShardState
+from penstock.groups.context import GroupContext
 from penstock.groups.group import (
     ConsumerHeartbeat,
     ConsumerHeartbeatResult,
-    Group,
+    CoordinatedGroup,
     GroupDescription,
     JoinRequest,
     JoinResult,
@@ -35,18 +36,19 @@ from penstock.groups.group import (
     Ticket,
 )
 from penstock.groups.offsets import CommittedOffset, OffsetCommit, Offsets
+from penstock.groups.record_codec import encode_offset, encode_offset_key
 from penstock.groups.records import GroupRecord, OffsetKey, OffsetValue
-from penstock.groups.shard_groups import ShardGroups, no_group
+from penstock.groups.shard_groups import no_group
+from penstock.groups.shard_state import ShardState
+from penstock.groups.share.group import ShareGroup
+from penstock.groups.share.requests import ShareRequests
 from penstock.groups.transactional_commits import TransactionalCommits
 from penstock.model import TopicPartition
 from penstock.state_log.appender import Appender, is_stored
-from penstock.state_log.shard import Shard, ignore_outcome
+from penstock.state_log.shard import Shard, Waiter, ignore_outcome
 
 MAX_STRING_LENGTH = 8_191
 """Limit of stored names, in characters: at most 32,767 bytes in UTF-8, the maximum of a Kafka string."""
-
-_NOTHING = GroupRecord(OffsetKey("", "", -1), None)
-"""A record without effect."""
 
 
 class GroupShard(Shard[GroupRecord]):
@@ -55,15 +57,16 @@ class GroupShard(Shard[GroupRecord]):
     ) -> None:
         super().__init__(partition, appender, context)
         self.offsets = state.offsets
-        self._groups = ShardGroups(state.groups, context)
+        self._groups = state.groups
         self._context = context
-        self._confirming: set[asyncio.Task[None]] = set()
+        self._confirmation = Confirmation(self, appender, context)
         self.transactional = TransactionalCommits(self, appender)
+        self.share = ShareRequests(self, state.groups, context)
         for group_id, group in self._groups.items():
             self._schedule(group_id, group.next_deadline_ms)
 
     @property
-    def groups(self) -> Mapping[str, Group]:
+    def groups(self) -> Mapping[str, CoordinatedGroup]:
         return self._groups
 
     # --- members
@@ -74,8 +77,8 @@ class GroupShard(Shard[GroupRecord]):
         _check_strings(*(name for name, _ in request.protocols))
         group, step = self._groups.for_join(group_id)
         ticket = _ticket()
-        step += group.join(request, ticket, self._now_ms())
-        self._carry_out(group_id, step)
+        step += group.join(request, ticket, self.now_ms())
+        self.carry_out(group_id, step)
         return cast(JoinResult, await ticket)
 
     async def sync(self, group_id: str, request: SyncRequest) -> SyncResult:
@@ -84,7 +87,7 @@ class GroupShard(Shard[GroupRecord]):
         if group is None:
             return SyncResult(ErrorCode.unknown_member_id)
         ticket = _ticket()
-        self._carry_out(group_id, group.sync(request, ticket, self._now_ms()))
+        self.carry_out(group_id, group.sync(request, ticket, self.now_ms()))
         return cast(SyncResult, await ticket)
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
@@ -92,7 +95,7 @@ class GroupShard(Shard[GroupRecord]):
         group = self._groups.get(group_id)
         if group is None:
             return ErrorCode.unknown_member_id
-        return group.heartbeat(member_id, instance_id, generation, self._now_ms())
+        return group.heartbeat(member_id, instance_id, generation, self.now_ms())
 
     async def leave(self, group_id: str, members: Sequence[LeavingMember]) -> LeaveResult:
         self.check_writable()
@@ -100,7 +103,7 @@ class GroupShard(Shard[GroupRecord]):
         if group is None:
             raise BrokerError(ErrorCode.unknown_member_id, f"there is no group {group_id[:80]!r}")
         ticket = _ticket()
-        self._carry_out(group_id, group.leave(members, ticket, self._now_ms()))
+        self.carry_out(group_id, group.leave(members, ticket, self.now_ms()))
         return cast(LeaveResult, await ticket)
 
     async def consumer_heartbeat(self, group_id: str, request: ConsumerHeartbeat) -> ConsumerHeartbeatResult:
@@ -108,47 +111,46 @@ class GroupShard(Shard[GroupRecord]):
         if request.member_epoch <= 0:
             self._appender.check_replicas()  # the member joins or leaves; other heartbeats write little or nothing
         _check_strings(request.member_id, request.instance_id, request.client_id)
-        now_ms = self._now_ms()
+        now_ms = self.now_ms()
         group, step = self._groups.for_consumer_heartbeat(group_id, request, now_ms)
         ticket = _ticket()
         step += group.consumer_heartbeat(request, self._context.image, ticket, now_ms)
-        self._carry_out(group_id, step)
+        self.carry_out(group_id, step)
         return cast(ConsumerHeartbeatResult, await ticket)
 
     # --- offsets
 
-    def commit(self, group_id: str, commit: OffsetCommit) -> asyncio.Future[None]:
-        """Commit offsets; the future is done when they are committed, or has a BrokerError. No coroutine,
-        because this is a hot path.
+    def commit(self, commit: OffsetCommit, response: Waiter) -> None:
+        """Commit offsets; `response` is settled when they are committed, or gets a BrokerError. No coroutine
+        and no future, because this is a hot path.
         """
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        now_ms = self.now_ms()
         try:
-            self.check_commit(group_id, commit)
+            self.check_commit(commit, now_ms)
         except BrokerError as error:
-            future.set_exception(error)
-            return future
-        records = commit.records(group_id)
-        self.offsets.begin(group_id, commit.offsets)
-        self._appender.add(records, partial(self._on_commit, group_id, commit, records, future))
-        if not future.done():
-            self.limit_wait(future)
-        return future
+            response.set_exception(error)
+            return
+        self.offsets.begin(commit)
+        records = [(encode_offset_key(key), encode_offset(value)) for key, value in commit.offsets.items()]
+        self._appender.add_encoded(records, partial(self._on_commit, commit, response))
+        if not response.done():
+            self._limit_wait(response, now_ms + self._context.config[OFFSETS_COMMIT_TIMEOUT_MS])
 
-    def check_commit(self, group_id: str, commit: OffsetCommit, *, is_transactional: bool = False) -> None:
+    def check_commit(self, commit: OffsetCommit, now_ms: int, *, is_transactional: bool = False) -> None:
         """Raise BrokerError if the commit is not allowed; create the group for a client outside of any group."""
         self.check_writable()
-        group = self._groups.get(group_id)
+        group = self._groups.get(commit.group_id)
         if group is None:
             # Clients of the consumer protocol send a member id from the start, even if they assign partitions
             # by hand.
             if commit.generation >= 0:
-                raise BrokerError(ErrorCode.illegal_generation, f"there is no group {group_id[:80]!r}")
-            group = self._groups.add_classic(group_id)
+                raise BrokerError(ErrorCode.illegal_generation, f"there is no group {commit.group_id[:80]!r}")
+            group = self._groups.add_classic(commit.group_id)
         group.check_commit(
             commit.member_id,
             commit.instance_id,
             commit.generation,
-            self._now_ms(),
+            now_ms,
             is_transactional=is_transactional,
         )
 
@@ -171,42 +173,8 @@ class GroupShard(Shard[GroupRecord]):
         return self.offsets.fetch(group_id, partitions, self._context.image)
 
     def confirmed(self) -> asyncio.Future[None]:
-        """Return a future that is done when no other broker can have coordinated this shard before the call.
-
-        A coordinator without connections to the store and to other brokers does not know that it was
-        replaced, but it cannot commit a record: so a commit is the proof. Under min ISR the store gives
-        the proof.
-        """
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if self._closed is None and self._appender.replica.partition.in_sync.is_alone:
-            future.set_result(None)
-            return future
-        if self._closed is None and self._appender.replica.partition.is_held:
-            # Nothing is committed under min ISR: the store tells which broker leads.
-            task = asyncio.ensure_future(self._confirm_by_store(future))
-            self._confirming.add(task)
-            task.add_done_callback(self._confirming.discard)
-            self.limit_wait(future)
-            return future
-        self._appender.add([_NOTHING], partial(self._on_confirmed, future))
-        if not future.done():
-            self.limit_wait(future)
-        return future
-
-    async def _confirm_by_store(self, future: asyncio.Future[None]) -> None:
-        replica = self._appender.replica
-        error: BrokerError | None = None
-        try:
-            await self._context.confirm_image()
-            state = self._context.image.partition(replica.name)
-            if state is None or state.leader_epoch != replica.partition.leader_epoch:
-                error = BrokerError(ErrorCode.not_coordinator, "another broker coordinates the group")
-        except BrokerError as refusal:
-            error = refusal
-        self.settle(future, error)
-
-    def _on_confirmed(self, future: asyncio.Future[None], error: BrokerError | None) -> None:
-        self.settle(future, None if is_stored(error) else error)
+        """Return a future that is done when no other broker can have coordinated this shard before the call."""
+        return self._confirmation.begin()
 
     async def delete_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition]
@@ -223,23 +191,16 @@ class GroupShard(Shard[GroupRecord]):
         await self._forget_offsets(self.offsets.tombstones(group_id, free))
         return errors
 
-    def _on_commit(
-        self,
-        group_id: str,
-        commit: OffsetCommit,
-        records: Iterable[GroupRecord],
-        future: asyncio.Future[None],
-        error: BrokerError | None,
-    ) -> None:
+    def _on_commit(self, commit: OffsetCommit, response: Waiter, error: BrokerError | None) -> None:
         if is_stored(error):
-            for record in records:
-                self.apply(record)
+            for key, offset in commit.offsets.items():
+                self.offsets.apply(key, offset)
             self._context.counts.commits += 1
         if self._closed is None:
-            self.offsets.end(group_id, commit.offsets)
+            self.offsets.end(commit)
             if not is_stored(error):
-                self.drop_if_blank(group_id)
-        self.settle(future, error)
+                self.drop_if_blank(commit.group_id)
+        self.settle(response, error)
 
     def apply(self, record: GroupRecord) -> None:
         """Apply a committed record of an offset. Groups have changed their state when they decided."""
@@ -259,7 +220,7 @@ class GroupShard(Shard[GroupRecord]):
         return future
 
     def limit_wait(self, future: asyncio.Future[None]) -> None:
-        self._limit_wait(future, self._context.config[OFFSETS_COMMIT_TIMEOUT_MS])
+        self._limit_wait(future, self.now_ms() + self._context.config[OFFSETS_COMMIT_TIMEOUT_MS])
 
     # --- whole groups
 
@@ -273,15 +234,18 @@ class GroupShard(Shard[GroupRecord]):
             raise BrokerError(
                 ErrorCode.non_empty_group, f"group {group_id[:80]!r} has members; stop them first"
             )
-        await self._forget(group_id, group)
+        if isinstance(group, ShareGroup):
+            await self.share.delete_states(group)
+            if not group.is_empty or self._groups.get(group_id) is not group:
+                raise BrokerError(ErrorCode.non_empty_group, f"group {group_id[:80]!r} has members again")
+        await self._forget(group_id)
 
-    def _forget(self, group_id: str, group: Group) -> asyncio.Future[None]:
+    def _forget(self, group_id: str) -> asyncio.Future[None]:
         """Remove the group and its offsets. The group is gone from memory at once, so a refusal closes the
         shard.
         """
-        del self._groups[group_id]
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        records = [*self.offsets.tombstones(group_id), *group.tombstones()]
+        records = [*self.offsets.tombstones(group_id), *self._groups.remove(group_id)]
 
         def done(error: BrokerError | None) -> None:
             if is_stored(error):
@@ -300,9 +264,9 @@ class GroupShard(Shard[GroupRecord]):
         group = self._groups.get(group_id)
         if group is None:
             return
-        deadline_ms, now_ms = group.next_deadline_ms, self._now_ms()
+        deadline_ms, now_ms = group.next_deadline_ms, self.now_ms()
         if deadline_ms is not None and deadline_ms <= now_ms:
-            self._carry_out(group_id, group.tick(now_ms))
+            self.carry_out(group_id, group.tick(now_ms))
         else:
             self._schedule(group_id, deadline_ms)
 
@@ -319,12 +283,16 @@ class GroupShard(Shard[GroupRecord]):
     def refresh(self, group_id: str) -> None:
         """Let the group follow the present topics."""
         group = self._groups.get(group_id)
-        if isinstance(group, ConsumerGroup) and self._closed is None:
-            self._carry_out(group_id, group.on_topics(self._context.image, self._now_ms()))
+        if isinstance(group, (ConsumerGroup, ShareGroup)) and self._closed is None:
+            self.carry_out(group_id, group.on_topics(self._context.image, self.now_ms()))
+        if isinstance(group, ShareGroup):
+            self.share.follow_topics(group)
 
     def sweep(self, group_id: str) -> None:
         """Remove the expired offsets of the group, and the group itself if nothing is left of it."""
         group = self._groups.get(group_id)
+        if isinstance(group, ShareGroup):
+            return  # a share group stays until it is deleted
         if group is None or self._closed is not None or self._appender.replica.is_under_min_insync:
             return
         tombstones = self.offsets.expired(
@@ -339,10 +307,11 @@ class GroupShard(Shard[GroupRecord]):
         if tombstones:
             ignore_outcome(self._forget_offsets(tombstones))
         elif group.is_empty and group.next_deadline_ms is None and not self.offsets.has(group_id):
-            ignore_outcome(self._forget(group_id, group))
+            ignore_outcome(self._forget(group_id))
 
     def _on_close(self, code: ErrorCode) -> None:
         self.transactional.close()
+        self.share.close()
         for group in self._groups.values():
             for ticket, result in group.give_up(code).answers:
                 _answer(ticket, result)
@@ -351,8 +320,9 @@ class GroupShard(Shard[GroupRecord]):
 
     # --- from a step to its responses
 
-    def _carry_out(self, group_id: str, step: Step) -> None:
-        step += self._groups.downgrade_if_due(group_id, self._now_ms())
+    def carry_out(self, group_id: str, step: Step) -> None:
+        """Append the records of a step; its responses follow their commit."""
+        step += self._groups.downgrade_if_due(group_id, self.now_ms())
         if step.records or step.answers:
             self._appender.add(step.records, partial(self._on_step, step))
         self._schedule(group_id, self._groups[group_id].next_deadline_ms)
@@ -380,7 +350,7 @@ class GroupShard(Shard[GroupRecord]):
         for ticket, result in step.answers:
             _answer(ticket, result)
 
-    def _existing(self, group_id: str) -> Group:
+    def _existing(self, group_id: str) -> CoordinatedGroup:
         self.check_open()
         return self._groups.existing(group_id)
 

@@ -1,12 +1,12 @@
-"""The groups of a shard by group id: found, created at the first request, and converted between the two
-kinds.
+"""The groups of a shard by group id: found, created at the first request, converted between classic and consumer
+groups, and removed.
 
-The steps hold the records of a conversion; the shard appends them. Used by `shard` alone.
+`apply` is the only way to a group of the log, live and in a replay; a group without records, whose first
+rebalance is not over or which has offsets only, is created by `add_classic` or by a heartbeat. The steps
+hold the records of a conversion; the shard appends them. Used by `shard` and `shard_state` alone.
 """
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 from penstock.errors import BrokerError, ErrorCode
 from penstock.groups import conversion
@@ -15,15 +15,62 @@ from penstock.groups.consumer.group import ConsumerGroup
 from penstock.groups.consumer.heartbeats import check_heartbeat
 from penstock.groups.consumer.member import JOIN_EPOCH
 from penstock.groups.context import GroupContext
-from penstock.groups.group import ConsumerHeartbeat, Group, Step
+from penstock.groups.group import ConsumerHeartbeat, CoordinatedGroup, GroupKind, ShareHeartbeat, Step
+from penstock.groups.records import (
+    ClassicGroupKey,
+    ConsumerGroupKey,
+    GroupRecord,
+    Key,
+    ShareCurrentKey,
+    ShareGroupKey,
+    ShareMemberKey,
+    ShareTargetEpochKey,
+    ShareTargetMemberKey,
+    ShareTopicsKey,
+)
+from penstock.groups.share.group import ShareGroup
+
+_SHARE_KEYS = (
+    ShareCurrentKey,
+    ShareGroupKey,
+    ShareMemberKey,
+    ShareTargetEpochKey,
+    ShareTargetMemberKey,
+    ShareTopicsKey,
+)
 
 
-class ShardGroups(dict[str, Group]):
-    def __init__(self, groups: Mapping[str, Group], context: GroupContext) -> None:
-        super().__init__(groups)
+class ShardGroups(dict[str, CoordinatedGroup]):
+    def __init__(self, context: GroupContext) -> None:
+        super().__init__()
         self._context = context
 
-    def existing(self, group_id: str) -> Group:
+    def apply(self, record: GroupRecord) -> None:
+        """Create, change or remove the group of a record. A record with a value replaces a group of the other
+        kind.
+        """
+        key, is_tombstone = record.key, record.value is None
+        kind = _kind_of(key)
+        group = self.get(key.group_id)
+        if group is None or group.kind is not kind:
+            if is_tombstone:
+                return
+            group = self._add(key.group_id, kind)
+        if is_tombstone and isinstance(key, (ClassicGroupKey, ConsumerGroupKey, ShareGroupKey)):
+            del self[key.group_id]
+        else:
+            group.apply(record)
+
+    def _apply_all(self, records: list[GroupRecord]) -> list[GroupRecord]:
+        for record in records:
+            self.apply(record)
+        return records
+
+    def remove(self, group_id: str) -> list[GroupRecord]:
+        """Remove the group; returns its tombstones."""
+        return self._apply_all(self[group_id].tombstones())
+
+    def existing(self, group_id: str) -> CoordinatedGroup:
         group = self.get(group_id)
         if group is None:
             raise no_group(group_id)
@@ -34,12 +81,39 @@ class ShardGroups(dict[str, Group]):
         self[group_id] = group
         return group
 
-    def for_join(self, group_id: str) -> tuple[Group, Step]:
+    def _add_consumer(self, group_id: str) -> ConsumerGroup:
+        group = ConsumerGroup(group_id, self._context.settings, self._context.wall_ms)
+        self[group_id] = group
+        return group
+
+    def _add(self, group_id: str, kind: GroupKind) -> CoordinatedGroup:
+        if kind is GroupKind.CLASSIC:
+            return self.add_classic(group_id)
+        return self._add_consumer(group_id) if kind is GroupKind.CONSUMER else self._add_share(group_id)
+
+    def _add_share(self, group_id: str) -> ShareGroup:
+        group = ShareGroup(group_id, self._context.settings, self._context.wall_ms)
+        self[group_id] = group
+        return group
+
+    def for_share_heartbeat(self, group_id: str, request: ShareHeartbeat, has_offsets: bool) -> ShareGroup:
+        """Return the share group, created by the first member; BrokerError if the id belongs to another kind.
+
+        `has_offsets` says that consumers have committed offsets under this id.
+        """
+        group = self.get(group_id)
+        if isinstance(group, ShareGroup):
+            return group
+        if request.member_epoch != JOIN_EPOCH or has_offsets or (group is not None and not group.is_blank):
+            raise no_group(group_id)
+        return self._add_share(group_id)
+
+    def for_join(self, group_id: str) -> tuple[CoordinatedGroup, Step]:
         """Return the group, created or replaced if necessary, and the step of the replacement."""
         group = self.get(group_id)
         if group is not None and not (isinstance(group, ConsumerGroup) and group.is_empty):
             return group, Step()
-        replaced = Step() if group is None else Step(group.tombstones())
+        replaced = Step() if group is None else Step(self.remove(group_id))
         return self.add_classic(group_id), replaced
 
     def for_consumer_heartbeat(
@@ -55,24 +129,37 @@ class ShardGroups(dict[str, Group]):
             raise no_group(group_id)
         context = self._context
         check_heartbeat(request, context.settings)
-        if isinstance(group, ClassicGroup) and not group.is_empty:
-            consumer, records = conversion.upgrade(
-                group, context.image, context.settings, context.wall_ms, now_ms
-            )
-            replaced = Step(records, group.give_up(ErrorCode.rebalance_in_progress).answers)
-        else:
-            consumer = ConsumerGroup(group_id, context.settings, context.wall_ms)
-            replaced = Step() if group is None else Step(group.tombstones())
-        self[group_id] = consumer
-        return consumer, replaced
+        if group is None:
+            return self._add_consumer(group_id), Step()
+        if isinstance(group, ShareGroup):
+            raise no_group(group_id)
+        if group.is_empty:
+            tombstones = self.remove(group_id)
+            return self._add_consumer(group_id), Step(tombstones)
+        assert isinstance(group, ClassicGroup)
+        records = self._apply_all(conversion.upgrade(group, context.image, context.settings))
+        answers = group.give_up(ErrorCode.rebalance_in_progress).answers
+        consumer = self[group_id]
+        assert isinstance(consumer, ConsumerGroup)
+        consumer.loaded(context.image, now_ms)
+        return consumer, Step(records, answers)
 
     def downgrade_if_due(self, group_id: str, now_ms: int) -> Step:
         group = self[group_id]
         if not (isinstance(group, ConsumerGroup) and group.must_downgrade):
             return Step()
-        context = self._context
-        self[group_id], step = conversion.downgrade(group, context.settings, context.wall_ms, now_ms)
+        step = Step(self._apply_all(conversion.downgrade(group, self._context.wall_ms())))
+        classic = self[group_id]
+        assert isinstance(classic, ClassicGroup)
+        classic.loaded(self._context.image, now_ms)
+        step += classic.prepare_rebalance(now_ms)
         return step
+
+
+def _kind_of(key: Key) -> GroupKind:
+    if isinstance(key, ClassicGroupKey):
+        return GroupKind.CLASSIC
+    return GroupKind.SHARE if isinstance(key, _SHARE_KEYS) else GroupKind.CONSUMER
 
 
 def no_group(group_id: str) -> BrokerError:

@@ -12,10 +12,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.errors import BrokerError, ErrorCode, ProtocolError
-from penstock.groups.offsets import CommittedOffset, OffsetCommit
-from penstock.groups.records import GroupRecord, OffsetKey
+from penstock.groups.offsets import OffsetCommit
+from penstock.groups.records import GroupRecord
 from penstock.model import ProducerEpoch, ProducerId
-from penstock.records.batch import read_header
+from penstock.records.batch import BatchHeader
 from penstock.records.control import Marker
 from penstock.replication.verified_appends import Verify
 from penstock.state_log.appender import Appender, is_stored
@@ -44,7 +44,6 @@ class TransactionalCommits:
 
     def commit(
         self,
-        group_id: str,
         commit: OffsetCommit,
         producer_id: ProducerId,
         producer_epoch: ProducerEpoch,
@@ -58,12 +57,10 @@ class TransactionalCommits:
         producer has used a newer connection since: it would replace offsets that were committed after it.
         """
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        records = commit.records(group_id)
-        content = self._appender.build_transactional(records, producer_id, producer_epoch)
-        header, verified = read_header(content), self._replica.verified
-        go_on = partial(
-            self._append, group_id, commit, content, producer_id, producer_epoch, connection, future
-        )
+        records = [GroupRecord(key, offset) for key, offset in commit.offsets.items()]
+        content, header = self._appender.build_transactional(records, producer_id, producer_epoch)
+        verified = self._replica.verified
+        go_on = partial(self._append, commit, content, header, connection, future)
         if verified.must_hold(header):
             verified.hold(header, verify, go_on, partial(self._refuse, future))
         else:
@@ -72,15 +69,14 @@ class TransactionalCommits:
 
     def _append(
         self,
-        group_id: str,
         commit: OffsetCommit,
         content: memoryview,
-        producer_id: ProducerId,
-        producer_epoch: ProducerEpoch,
+        header: BatchHeader,
         connection: int,
         future: asyncio.Future[None],
     ) -> None:
         shard = self._shard
+        producer_id, producer_epoch = ProducerId(header.producer_id), ProducerEpoch(header.producer_epoch)
         epoch, newest = self._connections.get(producer_id, (producer_epoch, connection))
         if epoch == producer_epoch and connection < newest:
             if not future.done():
@@ -89,27 +85,22 @@ class TransactionalCommits:
                 )
             return
         try:
-            shard.check_commit(group_id, commit, is_transactional=True)
+            shard.check_commit(commit, shard.now_ms(), is_transactional=True)
         except BrokerError as error:
             stale = error.code is ErrorCode.stale_member_epoch
             self._refuse(future, BrokerError(ErrorCode.illegal_generation, str(error)) if stale else error)
             return
-        offsets = {
-            OffsetKey(group_id, partition.topic, partition.partition): offset
-            for partition, offset in commit.offsets.items()
-        }
-        shard.offsets.transactional.begin(offsets)
-        done = partial(self._on_commit, group_id, offsets, producer_id, future)
-        self._appender.add_transactional(content, done)
-        if self._replica.log.producers.is_in_transaction(read_header(content)):
+        shard.offsets.transactional.begin(commit.offsets)
+        done = partial(self._on_commit, commit, producer_id, future)
+        self._appender.add_transactional(content, header, done)
+        if self._replica.log.producers.is_in_transaction(header):
             self._connections[producer_id] = producer_epoch, connection
         if not future.done():
             shard.limit_wait(future)
 
     def _on_commit(
         self,
-        group_id: str,
-        offsets: dict[OffsetKey, CommittedOffset],
+        commit: OffsetCommit,
         producer_id: ProducerId,
         future: asyncio.Future[None],
         error: BrokerError | None,
@@ -117,12 +108,12 @@ class TransactionalCommits:
         shard = self._shard
         if not shard.is_closed:
             transactional = shard.offsets.transactional
-            transactional.end(offsets)
+            transactional.end(commit.offsets)
             if is_stored(error):
-                for key, offset in offsets.items():
+                for key, offset in commit.offsets.items():
                     transactional.add(producer_id, key, offset)
             else:
-                shard.drop_if_blank(group_id)
+                shard.drop_if_blank(commit.group_id)
         if error is not None and error.code in _OF_PRODUCER:
             self._refuse(future, error)
         else:

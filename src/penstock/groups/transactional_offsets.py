@@ -45,7 +45,7 @@ class TransactionalOffsets:
             yield key, value
 
     def groups_of(self, producer_id: int) -> set[str]:
-        """Groups of which the producer's transaction has offsets."""
+        """Ids of the groups for which the producer's open transaction has pending offsets."""
         return {key.group_id for key in self._producers.get(producer_id, ())}
 
     def drop(self, producer_id: int) -> None:

@@ -2,9 +2,9 @@
 requests.
 
 `Routes` finds the broker for a topic partition, a group or a transactional id and keeps one connection to
-each. `Topics`, `Configs`, `Groups`, `Transactions`, `Records`, `Brokers` and `Reassignments` send requests;
-key and version of each API are declared beside its method. `IdempotentProducer` writes records; `retries.py`
-has the retry policy.
+each. `TopicCalls`, `ConfigCalls`, `GroupCalls`, `TransactionCalls`, `RecordCalls`, `BrokerCalls` and
+`ReassignmentCalls` send requests; key and version of each API are declared beside its method.
+`IdempotentProducer` writes records; `retries.py` has the retry policy.
 
 A refused request is a BrokerError with Kafka's error code, a cluster without a reachable broker is
 `Unreachable`, and a change whose response was lost is `OutcomeUnknown`.

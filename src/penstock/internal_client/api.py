@@ -13,7 +13,7 @@ RESPONSE_SECONDS = 30.0
 """A broker that takes longer than this for a response counts as lost, unless the request asks it to wait."""
 
 
-class Api(NamedTuple):
+class ClientApi(NamedTuple):
     key: int
     version: int
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from penstock.errors import ErrorCode
-from penstock.internal_client.api import Api, check_error
+from penstock.internal_client.api import ClientApi, check_error
 from penstock.model import TopicPartition
 from penstock.net.broker_connection import BrokerConnection
 from penstock.records.control import Marker
@@ -17,8 +17,8 @@ from penstock.wire.known_transactions import (
     encode_known_transactions_request,
 )
 
-_ADD_PARTITIONS_TO_TXN = Api(24, 5)
-_WRITE_TXN_MARKERS = Api(27, 2)
+_ADD_PARTITIONS_TO_TXN = ClientApi(24, 5)
+_WRITE_TXN_MARKERS = ClientApi(27, 2)
 
 PartitionErrors = Mapping[TopicPartition, ErrorCode]
 """The error code of each partition; partitions that the response leaves out have none."""

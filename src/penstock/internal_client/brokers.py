@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.internal_client.api import Api, check_error
+from penstock.internal_client.api import ClientApi, check_error
 from penstock.internal_client.routes import Routes
+from penstock.internal_client.slices import in_slices
+from penstock.internal_client.topic_routes import TopicRoute
 from penstock.model import BrokerId, TopicPartition
 
-_DESCRIBE_LOG_DIRS = Api(35, 4)
-_DESCRIBE_CLUSTER = Api(60, 1)
+_DESCRIBE_LOG_DIRS = ClientApi(35, 4)
+_DESCRIBE_CLUSTER = ClientApi(60, 1)
 _BROKER_ENDPOINTS = 1
 
 
@@ -44,13 +46,13 @@ class LogDir:
     """Bytes of each replica in it."""
 
 
-class Brokers:
+class BrokerCalls:
     def __init__(self, routes: Routes) -> None:
         self._routes = routes
 
     async def all(self) -> Sequence[BrokerSummary]:
         """Read the brokers that are in the cluster, sorted by id."""
-        await self._routes.topics()
+        await self._routes.read_brokers()
         return self._known()
 
     async def ids(self) -> list[int]:
@@ -63,14 +65,11 @@ class Brokers:
     async def health(self) -> ClusterHealth:
         """Count the partitions of all topics that have no leader or too few in-sync replicas."""
         topics = await self._routes.topics()
-        alive = self._routes.brokers
-        partitions = [partition for topic in topics.values() for partition in topic.partitions]
+        partitions, without_leader, under_replicated = await in_slices(
+            _count(topics.values(), self._routes.brokers)
+        )
         return ClusterHealth(
-            self._routes.cluster_id,
-            self._known(),
-            len(partitions),
-            sum(partition.leader not in alive for partition in partitions),
-            sum(len(partition.in_sync) < len(partition.replicas) for partition in partitions),
+            self._routes.cluster_id, self._known(), partitions, without_leader, under_replicated
         )
 
     async def log_dirs(self, node_id: BrokerId, *, with_sizes: bool = True) -> list[LogDir]:
@@ -95,6 +94,19 @@ class Brokers:
             )
             for node_id, broker in sorted(self._routes.brokers.items())
         )
+
+
+def _count(
+    topics: Iterable[TopicRoute], alive: Container[BrokerId]
+) -> Generator[None, None, tuple[int, int, int]]:
+    """Count partitions, those without a leader, and those with too few in-sync replicas."""
+    partitions = without_leader = under_replicated = 0
+    for topic in topics:
+        partitions += len(topic.partitions)
+        without_leader += sum(each.leader not in alive for each in topic.partitions)
+        under_replicated += sum(len(each.in_sync) < len(each.replicas) for each in topic.partitions)
+        yield
+    return partitions, without_leader, under_replicated
 
 
 def _log_dir(result: Any) -> LogDir:

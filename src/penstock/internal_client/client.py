@@ -8,14 +8,17 @@ from typing import Self, TypeVar
 
 from penstock.config import parse_address
 from penstock.internal_client.api import RESPONSE_SECONDS
-from penstock.internal_client.brokers import Brokers
-from penstock.internal_client.configs import Configs
-from penstock.internal_client.groups import Groups
-from penstock.internal_client.reassignments import Reassignments
-from penstock.internal_client.records import Records
+from penstock.internal_client.brokers import BrokerCalls
+from penstock.internal_client.client_security import ClientSecurity
+from penstock.internal_client.configs import ConfigCalls
+from penstock.internal_client.groups import GroupCalls
+from penstock.internal_client.reassignments import ReassignmentCalls
+from penstock.internal_client.records import RecordCalls
 from penstock.internal_client.routes import Routes
-from penstock.internal_client.topics import Topics
-from penstock.internal_client.transactions import Transactions
+from penstock.internal_client.share_groups import ShareGroupCalls
+from penstock.internal_client.topics import TopicCalls
+from penstock.internal_client.transactions import TransactionCalls
+from penstock.internal_client.users import UserCalls
 from penstock.net.network import TcpNetwork
 
 T = TypeVar("T")
@@ -24,13 +27,15 @@ T = TypeVar("T")
 class InternalClient:
     def __init__(self, routes: Routes) -> None:
         self.routes = routes
-        self.topics = Topics(routes)
-        self.configs = Configs(routes)
-        self.records = Records(routes)
-        self.groups = Groups(routes, self.records)
-        self.transactions = Transactions(routes)
-        self.brokers = Brokers(routes)
-        self.reassignments = Reassignments(routes)
+        self.topics = TopicCalls(routes)
+        self.configs = ConfigCalls(routes)
+        self.records = RecordCalls(routes)
+        self.groups = GroupCalls(routes, self.records)
+        self.share_groups = ShareGroupCalls(routes)
+        self.transactions = TransactionCalls(routes)
+        self.brokers = BrokerCalls(routes)
+        self.reassignments = ReassignmentCalls(routes)
+        self.users = UserCalls(routes)
 
     @classmethod
     def to(
@@ -39,16 +44,18 @@ class InternalClient:
         client_id: str,
         patience_seconds: float,
         response_seconds: float = RESPONSE_SECONDS,
+        security: ClientSecurity | None = None,
     ) -> Self:
         """Create a client of the cluster at `HOST:PORT,HOST:PORT`; ValueError, with the wrong part, for other
         texts.
 
         Nothing is connected before the first request. `patience_seconds` bounds the retries of each request;
-        another broker is asked after `response_seconds` without a response.
+        another broker is asked after `response_seconds` without a response. `security` encrypts connections and
+        logs in.
         """
         addresses = [parse_address(text.strip()) for text in bootstrap.split(",")]
         routes = Routes(
-            TcpNetwork(),
+            (security or ClientSecurity()).network(TcpNetwork()),
             addresses,
             client_id,
             patience_seconds=patience_seconds,

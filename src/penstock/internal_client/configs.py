@@ -12,13 +12,13 @@ from typing import Any
 from penstock.config import ConfigSource
 from penstock.config.resources import ConfigOperation, ConfigResourceType
 from penstock.errors import BrokerError, ErrorCode
-from penstock.internal_client.api import Api, check_error
+from penstock.internal_client.api import ClientApi, check_error
 from penstock.internal_client.routes import Routes
 from penstock.model import BrokerId
 from penstock.net.broker_connection import BrokerConnection
 
-_DESCRIBE_CONFIGS = Api(32, 4)
-_INCREMENTAL_ALTER_CONFIGS = Api(44, 1)
+_DESCRIBE_CONFIGS = ClientApi(32, 4)
+_INCREMENTAL_ALTER_CONFIGS = ClientApi(44, 1)
 _SET_ON_RESOURCE = frozenset(
     {ConfigSource.DYNAMIC_TOPIC_CONFIG, ConfigSource.DYNAMIC_BROKER_CONFIG, ConfigSource.DYNAMIC_GROUP_CONFIG}
 )
@@ -46,7 +46,7 @@ class ConfigEntry:
         return self.source not in _SET_ON_RESOURCE
 
 
-class Configs:
+class ConfigCalls:
     def __init__(self, routes: Routes) -> None:
         self._routes = routes
 
@@ -109,7 +109,7 @@ class Configs:
 
     async def _broker(self, name: str) -> BrokerId:
         if not self._routes.brokers:
-            await self._routes.topics()
+            await self._routes.read_brokers()
         node_id = BrokerId(int(name)) if name.isascii() and name.isdecimal() else None
         if node_id is None or node_id not in self._routes.brokers:
             raise BrokerError(ErrorCode.broker_id_not_registered, f"there is no broker {name[:20]!r}")

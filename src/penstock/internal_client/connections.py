@@ -44,8 +44,8 @@ class BrokerConnections:
 
     async def get(self, address: Address) -> BrokerConnection:
         """Return the shared connection to an address; Unreachable where none can be opened."""
-        connection = self._open.get(address)
-        if connection is not None and connection.is_connected:
+        connection = self.known(address)
+        if connection is not None:
             return connection
         opening = self._opening.get(address)
         if opening is None:
@@ -53,6 +53,11 @@ class BrokerConnections:
             self._opening[address] = opening
             opening.add_done_callback(lambda _: self._opening.pop(address, None))
         return await asyncio.shield(opening)
+
+    def known(self, address: Address) -> BrokerConnection | None:
+        """Return the shared connection to an address where it is open."""
+        connection = self._open.get(address)
+        return connection if connection is not None and connection.is_connected else None
 
     async def open(self, address: Address) -> BrokerConnection:
         """Open a connection of the caller's own; Unreachable where that fails."""

@@ -13,14 +13,14 @@ from typing import Any
 from uuid import UUID
 
 from penstock.errors import ErrorCode
-from penstock.internal_client.api import Api, check_error
+from penstock.internal_client.api import ClientApi, check_error
 from penstock.internal_client.routes import CoordinatorKind, Routes
 from penstock.net.broker_connection import BrokerConnection
 
-_OFFSET_COMMIT = Api(8, 10)
-_OFFSET_FETCH = Api(9, 10)
-_CONSUMER_GROUP_HEARTBEAT = Api(68, 1)
-_CONSUMER_GROUP_DESCRIBE = Api(69, 0)
+_OFFSET_COMMIT = ClientApi(8, 10)
+_OFFSET_FETCH = ClientApi(9, 10)
+_CONSUMER_GROUP_HEARTBEAT = ClientApi(68, 1)
+_CONSUMER_GROUP_DESCRIBE = ClientApi(69, 0)
 _UNCHANGED_MS = -1
 _RESPONSE_SECONDS = 10.0
 _PATIENCE_SECONDS = 20.0
@@ -47,7 +47,7 @@ class MemberIdentity:
 
 
 @dataclass(frozen=True, slots=True)
-class Subscription:
+class HeartbeatSubscription:
     """The part of a heartbeat that a member sends when it joins, and after a heartbeat whose response was lost."""
 
     rebalance_timeout_ms: int
@@ -67,7 +67,7 @@ class GroupMembership:
         self._routes = routes
 
     async def heartbeat(
-        self, member: MemberIdentity, subscription: Subscription | None, owned: Assignment | None
+        self, member: MemberIdentity, subscription: HeartbeatSubscription | None, owned: Assignment | None
     ) -> HeartbeatResponse:
         """Send a heartbeat; None stands for what has not changed since the last one."""
         fields: dict[str, Any] = {
@@ -132,7 +132,7 @@ class GroupMembership:
             for partition in assigned.partitions
         }
 
-    async def _call(self, group: str, api: Api, fields: Mapping[str, Any]) -> Any:
+    async def _call(self, group: str, api: ClientApi, fields: Mapping[str, Any]) -> Any:
         async def request(connection: BrokerConnection) -> Any:
             response = await api.call(connection, fields, _RESPONSE_SECONDS)
             _check(response)

@@ -9,20 +9,24 @@ from struct import Struct, error
 from typing import Any
 
 from penstock.errors import BrokerError, ErrorCode
-from penstock.internal_client.api import Api, check_error
-from penstock.internal_client.records import EARLIEST, LATEST, Records
+from penstock.internal_client.api import ClientApi, check_error
+from penstock.internal_client.records import EARLIEST, LATEST, RecordCalls
 from penstock.internal_client.routes import CoordinatorKind, Routes
 from penstock.net.broker_connection import BrokerConnection
 
-_OFFSET_COMMIT = Api(8, 9)
-_OFFSET_FETCH = Api(9, 9)
-_DESCRIBE_GROUPS = Api(15, 5)
-_LIST_GROUPS = Api(16, 5)
-_DELETE_GROUPS = Api(42, 2)
-_CONSUMER_GROUP_DESCRIBE = Api(69, 1)
+_OFFSET_COMMIT = ClientApi(8, 9)
+_OFFSET_FETCH = ClientApi(9, 9)
+_DESCRIBE_GROUPS = ClientApi(15, 5)
+_LIST_GROUPS = ClientApi(16, 5)
+_DELETE_GROUPS = ClientApi(42, 2)
+_OFFSET_DELETE = ClientApi(47, 0)
+_LEAVE_GROUP = ClientApi(13, 5)
+_CONSUMER_GROUP_HEARTBEAT = ClientApi(68, 1)
+_CONSUMER_GROUP_DESCRIBE = ClientApi(69, 1)
 _NO_MEMBER_EPOCH = -1
 _CLASSIC = "classic"
 CONSUMER = "consumer"
+SHARE = "share"
 _COUNT, _LENGTH = Struct(">i"), Struct(">h")
 
 
@@ -62,15 +66,15 @@ class GroupOffset:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupDescription:
+class GroupDetails:
     summary: GroupSummary
     members: tuple[GroupMemberSummary, ...]
     assignor: str
     offsets: tuple[GroupOffset, ...] = ()
 
 
-class Groups:
-    def __init__(self, routes: Routes, records: Records) -> None:
+class GroupCalls:
+    def __init__(self, routes: Routes, records: RecordCalls) -> None:
         self._routes = routes
         self._records = records
 
@@ -79,12 +83,14 @@ class Groups:
         found = await self._routes.at_all(_list_groups)
         return sorted((each for some in found for each in some), key=lambda each: each.id)
 
-    async def describe(self, group: str) -> GroupDescription:
+    async def describe(self, group: str) -> GroupDetails:
         """Describe the members and the lag of a group of either protocol; GROUP_ID_NOT_FOUND without it."""
         found = await self.describe_members(group)
+        if found.summary.protocol_type == SHARE:
+            return found  # a share group has no committed offsets
         return replace(found, offsets=await self._offsets(group, found.members))
 
-    async def describe_members(self, group: str) -> GroupDescription:
+    async def describe_members(self, group: str) -> GroupDetails:
         """Describe a group of either protocol without its offsets; GROUP_ID_NOT_FOUND without it."""
         try:
             return await self._describe_consumer(group)
@@ -136,7 +142,39 @@ class Groups:
             group, _DELETE_GROUPS, {"groups_names": [group]}, lambda response: _checked(response.results[0])
         )
 
-    async def _describe_consumer(self, group: str) -> GroupDescription:
+    async def delete_offsets(self, group: str, topic: str) -> None:
+        """Delete the committed offsets of a topic; GROUP_SUBSCRIBED_TO_TOPIC where a member reads it."""
+        partitions = (await self.all_committed(group)).get(topic, {})
+        if not partitions:
+            raise BrokerError(
+                ErrorCode.unknown_topic_or_partition,
+                f"group {group[:80]!r} has no committed offsets of {topic}",
+            )
+        named = [{"partition_index": partition} for partition in partitions]
+        fields = {"group_id": group, "topics": [{"name": topic, "partitions": named}]}
+        await self._call(group, _OFFSET_DELETE, fields, _check_deleted)
+
+    async def remove_member(self, group: str, member_id: str) -> None:
+        """Remove a member of a group of either protocol; UNKNOWN_MEMBER_ID without such a member."""
+        found = await self.describe_members(group)
+        member = next((each for each in found.members if each.id == member_id), None)
+        if member is None:
+            raise BrokerError(
+                ErrorCode.unknown_member_id, f"group {group[:80]!r} has no member {member_id[:80]!r}"
+            )
+        if found.summary.type == CONSUMER:
+            leaving = {"group_id": group, "member_id": member_id, "member_epoch": _NO_MEMBER_EPOCH}
+            await self._call(group, _CONSUMER_GROUP_HEARTBEAT, leaving, _checked)
+            return
+        named = {"member_id": member_id, "group_instance_id": member.instance_id, "reason": "removed"}
+        await self._call(
+            group,
+            _LEAVE_GROUP,
+            {"group_id": group, "members": [named]},
+            lambda response: _checked(response.members[0] if response.members else response),
+        )
+
+    async def _describe_consumer(self, group: str) -> GroupDetails:
         described = await self._call(
             group,
             _CONSUMER_GROUP_DESCRIBE,
@@ -145,9 +183,9 @@ class Groups:
         )
         members = tuple(_member(each) for each in described.members)
         summary = GroupSummary(group, CONSUMER, described.group_state)
-        return GroupDescription(summary, members, described.assignor_name)
+        return GroupDetails(summary, members, described.assignor_name)
 
-    async def _describe_classic(self, group: str) -> GroupDescription:
+    async def _describe_classic(self, group: str) -> GroupDetails:
         described = await self._call(
             group,
             _DESCRIBE_GROUPS,
@@ -158,7 +196,7 @@ class Groups:
             raise BrokerError(ErrorCode.group_id_not_found, f"there is no group {group[:80]!r}")
         members = tuple(_classic_member(each) for each in described.members)
         summary = GroupSummary(group, _CLASSIC, described.group_state, described.protocol_type)
-        return GroupDescription(summary, members, described.protocol_data)
+        return GroupDetails(summary, members, described.protocol_data)
 
     async def _offsets(self, group: str, members: Sequence[GroupMemberSummary]) -> tuple[GroupOffset, ...]:
         """Return the lag of every partition of the topics that have a committed offset or an assigned partition."""
@@ -205,7 +243,7 @@ class Groups:
         }
 
     async def _call(
-        self, group: str, api: Api, fields: Mapping[str, Any], check: Callable[[Any], Any]
+        self, group: str, api: ClientApi, fields: Mapping[str, Any], check: Callable[[Any], Any]
     ) -> Any:
         async def request(connection: BrokerConnection) -> Any:
             return check(await api.call(connection, fields))
@@ -245,6 +283,13 @@ def _check_reset(response: Any) -> None:
                 raise BrokerError(
                     ErrorCode.non_empty_group, "the group has members; stop them to reset its offsets"
                 )
+            check_error(each.error_code)
+
+
+def _check_deleted(response: Any) -> None:
+    check_error(response.error_code)
+    for topic in response.topics:
+        for each in topic.partitions:
             check_error(each.error_code)
 
 

@@ -8,7 +8,9 @@ Failures are those of `Routes`. Loop thread only.
 from __future__ import annotations
 
 import asyncio
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple, Protocol
 
 from penstock.config import Address
 from penstock.errors import BrokerError, ErrorCode, ProtocolError
@@ -57,6 +59,16 @@ class KeyedRead(NamedTuple):
     max_wait_ms: int = 0
 
 
+class KeyReceiver(Protocol):
+    """The receiver of a result: a future, or an object that is called in the loop turn of the response."""
+
+    def done(self) -> bool: ...
+
+    def set_result(self, result: KeyResult, /) -> None: ...
+
+    def set_exception(self, error: BaseException, /) -> None: ...
+
+
 class RecordDamaged(BrokerError):
     """A record of the key cannot be read from the disk; records from `next_offset` on may be readable."""
 
@@ -94,6 +106,22 @@ class KeyedReads:
 
         return await retry(attempt, seconds)
 
+    def begin(self, wanted: KeyedRead, receiver: KeyReceiver) -> Callable[[], None] | None:
+        """Look up once at the leader, without retries; return the function that gives the lookup up.
+
+        None where the leader is not known or not connected.
+        """
+        known = self._routes.known_leader(wanted.topic, wanted.partition)
+        if known is None:
+            return None
+        topic, leader = known
+        conversation = self._conversations.get(leader.address)
+        if conversation is None or conversation.is_over:
+            return None
+        epoch = topic.partitions[wanted.partition].leader_epoch
+        lookup_id = conversation.submit(wanted, topic.id, epoch, wanted.max_wait_ms, receiver)
+        return partial(conversation.give_up, lookup_id)
+
     async def _ask_leader(self, wanted: KeyedRead, max_wait_ms: int) -> KeyResult:
         topic, leader = await self._routes.find_leader(wanted.topic, wanted.partition)
         conversation = self._conversations.get(leader.address)
@@ -117,7 +145,7 @@ class _Conversation:
         self._last_id = 0
         self._new: list[KeyLookup] = []
         self._given_up: list[int] = []
-        self._waiting: dict[int, asyncio.Future[KeyResult]] = {}
+        self._waiting: dict[int, KeyReceiver] = {}
         self._deadlines: dict[int, float] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._heard_at = self._sent_at = 0.0
@@ -137,24 +165,40 @@ class _Conversation:
     async def look_up(
         self, wanted: KeyedRead, topic_id: TopicId, leader_epoch: int, max_wait_ms: int
     ) -> KeyResult:
+        result: asyncio.Future[KeyResult] = asyncio.get_running_loop().create_future()
+        lookup_id = self.submit(wanted, topic_id, leader_epoch, max_wait_ms, result)
+        try:
+            return await result
+        except asyncio.CancelledError:
+            self.give_up(lookup_id)
+            raise
+
+    def submit(
+        self,
+        wanted: KeyedRead,
+        topic_id: TopicId,
+        leader_epoch: int,
+        max_wait_ms: int,
+        receiver: KeyReceiver,
+    ) -> int:
+        """Send a lookup with those of this loop turn, and return its id."""
         lookup_id = self._last_id = self._last_id % _MAX_ID + 1
         limits = wanted.max_records, wanted.max_bytes, max_wait_ms
         where = wanted.partition, wanted.key, wanted.from_offset
         self._new.append(KeyLookup(lookup_id, topic_id, *where, *limits, leader_epoch))
         loop = asyncio.get_running_loop()
-        result: asyncio.Future[KeyResult] = loop.create_future()
-        self._waiting[lookup_id] = result
+        self._waiting[lookup_id] = receiver
         self._deadlines[lookup_id] = loop.time() + max_wait_ms / 1000 + _LATE_SECONDS
         if self._timer is None:
             self._timer = loop.call_later(_LOOK_SECONDS, self._look)
         self._send_soon()
-        try:
-            return await result
-        except asyncio.CancelledError:
-            if self._waiting.pop(lookup_id, None) is not None:
-                self._given_up.append(lookup_id)
-                self._send_soon()
-            raise
+        return lookup_id
+
+    def give_up(self, lookup_id: int) -> None:
+        """Cancel a lookup at the broker, unless its result has come."""
+        if self._waiting.pop(lookup_id, None) is not None:
+            self._given_up.append(lookup_id)
+            self._send_soon()
 
     def _look(self) -> None:
         """Check whether the broker still responds, and fail lookups that are late."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from penstock.errors import BrokerError, DiskFull, ErrorCode
 from penstock.internal_client.api import check_error
 from penstock.internal_client.errors import OutcomeUnknown
+from penstock.internal_client.produce_requests import ATTEMPT_SECONDS, ProduceRequests, ResultReceiver
 from penstock.internal_client.retries import MAX_RETRY_SECONDS, MOVED, RETRY_SECONDS, is_retriable
 from penstock.internal_client.routes import Routes
 from penstock.internal_client.transactions import ProducerIdentity, init_producer_id
@@ -18,14 +19,9 @@ from penstock.net.broker_connection import BrokerConnection
 from penstock.records.building import NewRecord, build_batch
 from penstock.records.compression import Codec
 from penstock.unreachable import reason_of
-from penstock.wire.produce import ProducePartition, ProduceRequest, ProduceResult, ProduceTopic
-from penstock.wire.produce_client import decode_produce_response, encode_produce_request
+from penstock.wire.produce import ProduceResult
 
 MAX_BATCH_BYTES = 512 * 1024
-_PRODUCE_VERSION = 12
-"""The first version that adds partitions to a transaction by itself (KIP-890)."""
-_ACKS_ALL = -1
-_ATTEMPT_SECONDS = 10.0
 _RECORD_OVERHEAD_BYTES = 64
 _SEQUENCES = 1 << 31
 _NO_PRODUCER = ProducerIdentity(None, -1, -1)
@@ -46,6 +42,10 @@ _PERHAPS_AFTER_APPEND = MOVED | {
 }
 
 
+Begun = ProduceResult | BaseException | None
+"""Outcome of a first attempt by `PartitionProducer.begin`; None without one."""
+
+
 class PartitionProducer:
     """The writer of one partition; one `write` at a time."""
 
@@ -58,10 +58,12 @@ class PartitionProducer:
         codec: Codec = Codec.NONE,
         *,
         waits_for_space: bool = False,
+        requests: ProduceRequests | None = None,
     ) -> None:
         """Create a writer with a given producer, or with producer ids that it obtains itself.
 
-        `waits_for_space` retries while the broker's disk is full, instead of raising DiskFull at once.
+        Writers with the same `requests` share Produce requests. `waits_for_space` retries while the broker's
+        disk is full, instead of raising DiskFull at once.
         """
         self._routes = routes
         self._topic, self._partition = topic, partition
@@ -69,24 +71,58 @@ class PartitionProducer:
         self._has_own_id = producer is None
         self._codec = codec
         self._waits_for_space = waits_for_space
+        self._requests = requests or ProduceRequests()
         self._sequence = 0
 
-    async def write(self, records: Sequence[NewRecord], deadline: float, *, has_sequence: bool = True) -> int:
+    def begin(
+        self,
+        records: Sequence[NewRecord],
+        deadline: float,
+        result: ResultReceiver,
+        *,
+        has_sequence: bool = True,
+    ) -> bool:
+        """Send one batch once, without a task; False where a producer id or a connection has to be obtained.
+
+        After success the caller calls `advance`; any other outcome goes to `write`, which repeats the batch.
+        """
+        connection = self._routes.known_connection(self._topic, self._partition)
+        if self._producer is None or connection is None:
+            return False
+        producer = self._producer if has_sequence else _NO_PRODUCER
+        batch = self._build(producer, records)
+        until = min(deadline, asyncio.get_running_loop().time() + 2 * ATTEMPT_SECONDS)
+        place = self._topic, self._partition
+        self._requests.submit(connection, producer.transactional_id, place, batch, result, until)
+        return True
+
+    def advance(self, count: int) -> None:
+        """Count the records of a batch with a sequence that is stored."""
+        self._sequence = (self._sequence + count) % _SEQUENCES
+
+    async def write(
+        self, records: Sequence[NewRecord], deadline: float, *, has_sequence: bool = True, begun: Begun = None
+    ) -> int:
         """Write one batch and return its base offset, once it is committed; -1 where the broker does not know
         it.
 
         BrokerError or OSError where nothing was stored, OutcomeUnknown at the deadline where that is not
-        certain. A batch without a sequence is deduplicated by its idempotency key alone.
+        certain. A batch without a sequence is deduplicated by its idempotency key alone. `begun` is the outcome
+        of a first attempt by `begin`.
         """
         loop = asyncio.get_running_loop()
-        pause_seconds, may_be_stored = RETRY_SECONDS, False
+        pause_seconds, may_be_stored, was_stored = RETRY_SECONDS, False, False
         while True:
             try:
-                async with asyncio.timeout_at(min(deadline, loop.time() + 2 * _ATTEMPT_SECONDS)):
-                    producer = self._producer or await self._obtain_producer()
-                    connection = await self._routes.leader(self._topic, self._partition)
-                    was_stored, may_be_stored = may_be_stored, True
-                    result = await self._send(connection, producer if has_sequence else _NO_PRODUCER, records)
+                if begun is not None:
+                    attempt, begun, may_be_stored = begun, None, True
+                    result = _outcome(attempt)
+                else:
+                    async with asyncio.timeout_at(min(deadline, loop.time() + 2 * ATTEMPT_SECONDS)):
+                        producer = self._producer or await self._obtain_producer()
+                        connection = await self._routes.leader(self._topic, self._partition)
+                        was_stored, may_be_stored = may_be_stored, True
+                        result = await self._send(connection, producer, records, has_sequence)
                 is_full = DiskFull.matches(result.error_code, result.error_message)
                 may_be_stored = was_stored or (result.error_code in _PERHAPS_AFTER_APPEND and not is_full)
                 self._check(result)
@@ -99,7 +135,7 @@ class PartitionProducer:
                     self._raise(error, may_be_stored)
             else:
                 if has_sequence:
-                    self._sequence = (self._sequence + len(records)) % _SEQUENCES
+                    self.advance(len(records))
                 return result.base_offset
             await asyncio.sleep(pause_seconds)
             pause_seconds = min(2 * pause_seconds, MAX_RETRY_SECONDS)
@@ -110,9 +146,19 @@ class PartitionProducer:
         return self._producer
 
     async def _send(
-        self, connection: BrokerConnection, producer: ProducerIdentity, records: Sequence[NewRecord]
+        self,
+        connection: BrokerConnection,
+        own: ProducerIdentity,
+        records: Sequence[NewRecord],
+        has_sequence: bool,
     ) -> ProduceResult:
-        batch = build_batch(
+        producer = own if has_sequence else _NO_PRODUCER
+        batch = self._build(producer, records)
+        place = self._topic, self._partition
+        return await self._requests.send(connection, producer.transactional_id, place, batch)
+
+    def _build(self, producer: ProducerIdentity, records: Sequence[NewRecord]) -> bytearray:
+        return build_batch(
             records,
             codec=self._codec,
             producer_id=producer.producer_id,
@@ -120,14 +166,6 @@ class PartitionProducer:
             base_sequence=-1 if producer is _NO_PRODUCER else self._sequence,
             transactional=producer.transactional_id is not None,
         )
-        topics = [ProduceTopic(self._topic, None, [ProducePartition(self._partition, memoryview(batch))])]
-        timeout_ms = int(_ATTEMPT_SECONDS * 1000)
-        request = ProduceRequest(producer.transactional_id, _ACKS_ALL, timeout_ms, topics)
-        correlation_id = connection.next_correlation_id()
-        frame = encode_produce_request(correlation_id, _PRODUCE_VERSION, connection.client_id, request)
-        response = await connection.exchange(correlation_id, frame)
-        [produced] = decode_produce_response(response, _PRODUCE_VERSION).topics
-        return produced.partitions[0]
 
     def _check(self, result: ProduceResult) -> None:
         code = result.error_code
@@ -161,6 +199,12 @@ class PartitionProducer:
             self._producer = None
         reason = str(error) if isinstance(error, BrokerError) else reason_of(error)
         raise OutcomeUnknown(reason) from error
+
+
+def _outcome(attempt: ProduceResult | BaseException) -> ProduceResult:
+    if isinstance(attempt, BaseException):
+        raise attempt
+    return attempt
 
 
 def batches_of(records: Sequence[NewRecord], max_records: int) -> Iterator[Sequence[NewRecord]]:

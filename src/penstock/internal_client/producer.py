@@ -1,6 +1,7 @@
 """A producer for many concurrent callers: each record is stored once, in order for each partition.
 
-One batch of a partition is in flight at a time; records that arrive meanwhile make the next. Every caller has
+One batch of a partition is in flight at a time; records that arrive meanwhile make the next. Batches of the
+same loop turn for the same broker share a request (`produce_requests.py`). Every caller has
 a result within the delivery time: an offset, a refusal, or OutcomeUnknown. Loop thread only.
 """
 
@@ -10,12 +11,21 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from penstock.errors import BrokerError, ErrorCode, PenstockError
 from penstock.internal_client.errors import OutcomeUnknown
-from penstock.internal_client.produce_loop import MAX_BATCH_BYTES, PartitionProducer, batches_of, size_of
+from penstock.internal_client.produce_loop import (
+    MAX_BATCH_BYTES,
+    Begun,
+    PartitionProducer,
+    batches_of,
+    size_of,
+)
+from penstock.internal_client.produce_requests import ProduceRequests
 from penstock.internal_client.routes import Routes
 from penstock.records.building import NewRecord
+from penstock.wire.produce import ProduceResult
 
 MAX_BATCH_RECORDS = 2_000
 
@@ -30,6 +40,18 @@ REFUSED_FOR_CONTENT = frozenset(
 """Errors of a batch because of one of its records, or their total size: other records may be accepted without it."""
 
 
+class OffsetReceiver(Protocol):
+    """The receiver of a result: a future, or an object that is called in the loop turn of the response."""
+
+    def done(self) -> bool:
+        """Whether the result is not wanted any more."""
+        ...
+
+    def set_result(self, offset: int, /) -> None: ...
+
+    def set_exception(self, error: BaseException, /) -> None: ...
+
+
 @dataclass(slots=True)
 class _Pending:
     """Records of one call, which are in one batch."""
@@ -38,28 +60,38 @@ class _Pending:
     size: int
     is_alone: bool
     deadline: float
-    base_offset: asyncio.Future[int]
+    base_offset: OffsetReceiver
 
 
 @dataclass(slots=True)
 class _PartitionQueue:
     producer: PartitionProducer
     pending: deque[_Pending] = field(default_factory=deque)
+    sending: list[_Pending] = field(default_factory=list)
+    """The batch that is being delivered."""
+    is_busy: bool = False
+    """Whether a batch is being delivered or about to be."""
     task: asyncio.Task[None] | None = None
+    """Delivers a batch for which an attempt without a task was not enough."""
 
 
 class IdempotentProducer:
     def __init__(self, routes: Routes, delivery_seconds: float = 30.0) -> None:
         self._routes = routes
         self._delivery_seconds = delivery_seconds
+        self._requests = ProduceRequests()
         self._queues: dict[tuple[str, int], _PartitionQueue] = {}
+        self._is_closed = False
 
     async def close(self) -> None:
         """Stop; callers that still wait get OutcomeUnknown."""
+        self._is_closed = True
         tasks = [queue.task for queue in self._queues.values() if queue.task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for queue in self._queues.values():
+            _fail_all(queue)
 
     def send(
         self, topic: str, partition: int, record: NewRecord, *, is_alone: bool = False
@@ -69,7 +101,9 @@ class IdempotentProducer:
         `is_alone` sends a batch of this record alone, without a sequence: a broker deduplicates it by its
         idempotency key, as it may repeat a record of another producer.
         """
-        return self._enqueue(topic, partition, [record], is_alone)
+        base_offset: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.submit(topic, partition, [record], base_offset, is_alone=is_alone)
+        return base_offset
 
     def send_many(
         self, topic: str, partition: int, records: Sequence[NewRecord]
@@ -78,43 +112,84 @@ class IdempotentProducer:
 
         A batch is stored or refused as a whole.
         """
-        return [
-            (self._enqueue(topic, partition, batch, False), len(batch))
-            for batch in batches_of(records, MAX_BATCH_RECORDS)
-        ]
+        loop = asyncio.get_running_loop()
+        sent: list[tuple[asyncio.Future[int], int]] = []
+        for batch in batches_of(records, MAX_BATCH_RECORDS):
+            base_offset: asyncio.Future[int] = loop.create_future()
+            self.submit(topic, partition, batch, base_offset)
+            sent.append((base_offset, len(batch)))
+        return sent
 
-    def _enqueue(
-        self, topic: str, partition: int, records: Sequence[NewRecord], is_alone: bool
-    ) -> asyncio.Future[int]:
+    def submit(
+        self,
+        topic: str,
+        partition: int,
+        records: Sequence[NewRecord],
+        base_offset: OffsetReceiver,
+        *,
+        is_alone: bool = False,
+    ) -> None:
+        """Send records of one batch, as `send` does; the receiver gets their base offset or the failure."""
         queue = self._queues.get((topic, partition))
         if queue is None:
-            producer = PartitionProducer(self._routes, topic, partition)
+            producer = PartitionProducer(self._routes, topic, partition, requests=self._requests)
             queue = self._queues[topic, partition] = _PartitionQueue(producer)
         loop = asyncio.get_running_loop()
-        base_offset: asyncio.Future[int] = loop.create_future()
         deadline = loop.time() + self._delivery_seconds
         queue.pending.append(_Pending(records, sum(map(size_of, records)), is_alone, deadline, base_offset))
-        if queue.task is None:
-            queue.task = loop.create_task(self._run(queue))
-        return base_offset
-
-    async def _run(self, queue: _PartitionQueue) -> None:
-        batch: list[_Pending] = []
-        try:
+        if not queue.is_busy:
             # Records of the same loop turn share a batch.
-            await asyncio.sleep(0)
-            while queue.pending:
-                batch = _next_batch(queue.pending)
-                await self._deliver(queue.producer, batch)
-        finally:
-            queue.task = None
-            _fail([*batch, *queue.pending], OutcomeUnknown("the producer was closed"))
-            queue.pending.clear()
+            queue.is_busy = True
+            loop.call_soon(self._send_next, queue)
 
-    async def _deliver(self, producer: PartitionProducer, batch: list[_Pending]) -> None:
+    def _send_next(self, queue: _PartitionQueue) -> None:
+        """Send the next batch, without a task where nothing has to be waited for but the response."""
+        if self._is_closed:
+            _fail_all(queue)
+        elif not queue.pending:
+            queue.is_busy = False
+        else:
+            batch = queue.sending = _next_batch(queue.pending)
+            try:
+                if _is_overdue(batch) or not _Delivery(self, queue, batch).begin():
+                    self.deliver_in_task(queue, None)
+            except Exception as error:  # noqa: BLE001 - the senders report every failure
+                queue.sending = []
+                _fail(batch, error)
+                asyncio.get_running_loop().call_soon(self._send_next, queue)
+
+    def on_delivered(self, queue: _PartitionQueue, offset: int) -> None:
+        """Give the senders of the batch their offsets, and send the next batch."""
+        batch, queue.sending = queue.sending, []
+        _succeed(batch, offset)
+        self._send_next(queue)
+
+    def deliver_in_task(self, queue: _PartitionQueue, begun: Begun) -> None:
+        """Deliver the batch in a task; `begun` is the outcome of the attempt without one."""
+        if self._is_closed:
+            _fail_all(queue)
+        else:
+            queue.task = asyncio.get_running_loop().create_task(self._run(queue, begun))
+
+    async def _run(self, queue: _PartitionQueue, begun: Begun) -> None:
+        try:
+            await self._deliver(queue.producer, queue.sending, begun)
+        except BaseException:
+            queue.task = None
+            _fail_all(queue)
+            raise
+        queue.task, queue.sending = None, []
+        self._send_next(queue)
+
+    async def _deliver(
+        self,
+        producer: PartitionProducer,
+        batch: list[_Pending],
+        begun: Begun = None,
+    ) -> None:
         """Deliver a batch, or its halves where it is refused for the content of a record."""
         try:
-            offset = await _write(producer, batch)
+            offset = await _write(producer, batch, begun)
         except (PenstockError, OSError) as error:
             if len(batch) > 1 and isinstance(error, BrokerError) and error.code in REFUSED_FOR_CONTENT:
                 middle = len(batch) // 2
@@ -123,24 +198,64 @@ class IdempotentProducer:
             else:
                 _fail(batch, error)
             return
-        for each in batch:
-            if not each.base_offset.done():
-                each.base_offset.set_result(offset)
-            offset += len(each.records)
+        _succeed(batch, offset)
 
 
-async def _write(producer: PartitionProducer, batch: list[_Pending]) -> int:
+class _Delivery:
+    """The attempt to deliver a batch without a task: the receiver of its result."""
+
+    __slots__ = ("_batch", "_is_over", "_owner", "_queue")
+
+    def __init__(self, owner: IdempotentProducer, queue: _PartitionQueue, batch: list[_Pending]) -> None:
+        self._owner = owner
+        self._queue = queue
+        self._batch = batch
+        self._is_over = False
+
+    def begin(self) -> bool:
+        batch = self._batch
+        return self._queue.producer.begin(
+            _records_of(batch), batch[0].deadline, self, has_sequence=not batch[0].is_alone
+        )
+
+    def done(self) -> bool:
+        # The batch was taken away where the producer was closed.
+        return self._is_over or self._queue.sending is not self._batch
+
+    def set_result(self, result: ProduceResult, /) -> None:
+        self._is_over = True
+        if result.error_code or result.base_offset < 0:
+            self._owner.deliver_in_task(self._queue, result)
+            return
+        if not self._batch[0].is_alone:
+            self._queue.producer.advance(sum(len(each.records) for each in self._batch))
+        self._owner.on_delivered(self._queue, result.base_offset)
+
+    def set_exception(self, error: BaseException, /) -> None:
+        self._is_over = True
+        self._owner.deliver_in_task(self._queue, error)
+
+
+async def _write(producer: PartitionProducer, batch: list[_Pending], begun: Begun) -> int:
     deadline = batch[0].deadline
-    if asyncio.get_running_loop().time() >= deadline:
+    if begun is None and _is_overdue(batch):
         raise BrokerError(
             ErrorCode.request_timed_out,
             "the delivery time was over before this record could be sent; nothing was stored",
         )
-    records = [record for each in batch for record in each.records]
-    offset = await producer.write(records, deadline, has_sequence=not batch[0].is_alone)
+    has_sequence = not batch[0].is_alone
+    offset = await producer.write(_records_of(batch), deadline, has_sequence=has_sequence, begun=begun)
     if offset < 0:
         raise OutcomeUnknown("the record is stored, but the broker does not know its offset any more")
     return offset
+
+
+def _records_of(batch: list[_Pending]) -> list[NewRecord]:
+    return [record for each in batch for record in each.records]
+
+
+def _is_overdue(batch: list[_Pending]) -> bool:
+    return asyncio.get_running_loop().time() >= batch[0].deadline
 
 
 def _next_batch(pending: deque[_Pending]) -> list[_Pending]:
@@ -156,6 +271,22 @@ def _next_batch(pending: deque[_Pending]) -> list[_Pending]:
         count += len(pending[0].records)
         batch.append(pending.popleft())
     return batch
+
+
+def _succeed(batch: list[_Pending], offset: int) -> None:
+    for each in batch:
+        if not each.base_offset.done():
+            each.base_offset.set_result(offset)
+        offset += len(each.records)
+
+
+def _fail_all(queue: _PartitionQueue) -> None:
+    """Fail everything that is left in a queue; nothing is left unless the producer was closed."""
+    left = [*queue.sending, *queue.pending]
+    queue.sending = []
+    queue.pending.clear()
+    queue.is_busy = False
+    _fail(left, OutcomeUnknown("the producer was closed"))
 
 
 def _fail(batch: list[_Pending], error: Exception) -> None:

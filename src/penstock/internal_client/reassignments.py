@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from penstock.errors import BrokerError, ErrorCode
-from penstock.internal_client.api import Api, check_error
+from penstock.internal_client.api import ClientApi, check_error
 from penstock.internal_client.routes import Routes
 from penstock.model import BrokerId, TopicPartition
 
@@ -15,9 +15,9 @@ T = TypeVar("T")
 
 PARTITIONS_PER_REQUEST = 500
 _TIMEOUT_MS = 20_000
-_ELECT_LEADERS = Api(43, 2)
-_ALTER_PARTITION_REASSIGNMENTS = Api(45, 1)
-_LIST_PARTITION_REASSIGNMENTS = Api(46, 0)
+_ELECT_LEADERS = ClientApi(43, 2)
+_ALTER_PARTITION_REASSIGNMENTS = ClientApi(45, 1)
+_LIST_PARTITION_REASSIGNMENTS = ClientApi(46, 0)
 _PREFERRED = 0
 
 
@@ -30,7 +30,7 @@ class Reassignment:
     removing: tuple[BrokerId, ...]
 
 
-class Reassignments:
+class ReassignmentCalls:
     def __init__(self, routes: Routes) -> None:
         self._routes = routes
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock.errors import BrokerError
-from penstock.internal_client.api import RESPONSE_SECONDS, Api, check_error
+from penstock.internal_client.api import RESPONSE_SECONDS, ClientApi, check_error
 from penstock.internal_client.routes import Routes
 from penstock.model import BrokerId, TopicId
 from penstock.net.broker_connection import BrokerConnection
@@ -22,8 +22,8 @@ EARLIEST, LATEST = -2, -1
 NOT_FOUND = -1
 """The offset of a time that is later than all records."""
 _FETCH_VERSION = 16
-_LIST_OFFSETS = Api(2, 7)
-_DELETE_RECORDS = Api(21, 2)
+_LIST_OFFSETS = ClientApi(2, 7)
+_DELETE_RECORDS = ClientApi(21, 2)
 _DELETE_TIMEOUT_MS = 15_000
 
 
@@ -76,7 +76,7 @@ async def list_offsets(
     return found
 
 
-class Records:
+class RecordCalls:
     def __init__(self, routes: Routes) -> None:
         self._routes = routes
 

@@ -10,15 +10,17 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, TypeVar
+from functools import partial
+from typing import TypeVar
 
 from penstock.config import Address
 from penstock.errors import BrokerError, ErrorCode
-from penstock.internal_client.api import RESPONSE_SECONDS, Api, check_error
+from penstock.internal_client.api import RESPONSE_SECONDS, ClientApi, check_error
 from penstock.internal_client.connections import BrokerConnections, Request
 from penstock.internal_client.errors import OutcomeUnknown
 from penstock.internal_client.retries import retry
-from penstock.model import BrokerId, TopicId
+from penstock.internal_client.topic_routes import TopicPages, TopicRoute, route_of
+from penstock.model import BrokerId
 from penstock.net.broker_connection import BrokerConnection
 from penstock.net.network import Network
 from penstock.unreachable import Unreachable, reason_of
@@ -29,29 +31,14 @@ PATIENCE_SECONDS = 10.0
 MAX_COORDINATORS = 10_000
 MAX_AGE_SECONDS = 30.0
 """Metadata older than this is read again in the background: no error tells that partitions were added."""
-_METADATA = Api(3, 12)
-_FIND_COORDINATOR = Api(10, 4)
+_METADATA = ClientApi(3, 12)
+_FIND_COORDINATOR = ClientApi(10, 4)
+_DESCRIBE_TOPICS = ClientApi(75, 0)
 
 
 class CoordinatorKind(IntEnum):
     GROUP = 0
     TRANSACTION = 1
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionRoute:
-    leader: BrokerId
-    leader_epoch: int
-    replicas: tuple[BrokerId, ...]
-    in_sync: tuple[BrokerId, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TopicRoute:
-    name: str
-    id: TopicId
-    is_internal: bool
-    partitions: tuple[PartitionRoute, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +110,21 @@ class Routes:
             done.exception()
 
     async def topics(self) -> Mapping[str, TopicRoute]:
-        """Read and return every topic."""
-        return await self._read(None)
+        """Read and return every topic, page by page: no response, and no work on it, grows with the cluster."""
+        began = asyncio.get_running_loop().time()
+        await self.read_brokers()
+        pages = TopicPages()
+        while not pages.is_complete:
+            request = partial(_DESCRIBE_TOPICS.call, fields=pages.next_request())
+            pages.add(await self.at_any(request))
+        newer = {name: route for name, route in self._topics.items() if self._read_at[name] > began}
+        self._topics = pages.topics | newer
+        self._read_at = dict.fromkeys(pages.topics, began) | {name: self._read_at[name] for name in newer}
+        return pages.topics
+
+    async def read_brokers(self) -> None:
+        """Read the brokers of the cluster and its controller, without any topic."""
+        await self._read([])
 
     async def leader(self, topic: str, partition: int) -> BrokerConnection:
         """Return the shared connection to the partition's leader."""
@@ -153,13 +153,30 @@ class Routes:
             raise BrokerError(ErrorCode.leader_not_available, f"{topic}-{partition} has no leader at present")
         return route, leader
 
+    def known_leader(self, topic: str, partition: int) -> tuple[TopicRoute, BrokerRoute] | None:
+        """Return the same from fresh metadata; None where `find_leader` has to read some."""
+        route = self._topics.get(topic)
+        if (
+            route is None
+            or not 0 <= partition < len(route.partitions)
+            or asyncio.get_running_loop().time() - self._read_at.get(topic, 0.0) > MAX_AGE_SECONDS
+        ):
+            return None
+        leader = self.brokers.get(route.partitions[partition].leader)
+        return None if leader is None else (route, leader)
+
+    def known_connection(self, topic: str, partition: int) -> BrokerConnection | None:
+        """Return the open connection to the leader by fresh metadata; None where `leader` has to wait for it."""
+        known = self.known_leader(topic, partition)
+        return None if known is None else self._connections.known(known[1].address)
+
     def forget(self, topic: str) -> None:
         """Drop the metadata of a topic, after a response that contradicts it."""
         self._topics.pop(topic, None)
         self._read_at.pop(topic, None)
 
-    async def _read(self, names: Sequence[str] | None) -> Mapping[str, TopicRoute]:
-        topics = None if names is None else [{"topic_id": None, "name": name} for name in names]
+    async def _read(self, names: Sequence[str]) -> Mapping[str, TopicRoute]:
+        topics = [{"topic_id": None, "name": name} for name in names]
         fields = {"topics": topics, "allow_auto_topic_creation": False}
         response = await self.at_any(lambda connection: _METADATA.call(connection, fields))
         self.cluster_id = response.cluster_id or ""
@@ -172,13 +189,9 @@ class Routes:
             )
             for each in response.brokers
         }
-        found = {topic.name: _route_of(topic) for topic in response.topics if topic.name and topic.partitions}
-        now = asyncio.get_running_loop().time()
-        if names is None:
-            self._topics, self._read_at = dict(found), {}
-        else:
-            self._topics |= found
-        self._read_at |= dict.fromkeys(found, now)
+        found = {topic.name: route_of(topic) for topic in response.topics if topic.name and topic.partitions}
+        self._topics |= found
+        self._read_at |= dict.fromkeys(found, asyncio.get_running_loop().time())
         return found
 
     # --- coordinators
@@ -255,7 +268,7 @@ class Routes:
 
     async def at_all(self, request: Request[T]) -> list[T]:
         """Make a request at every broker, one after the other in the order of their ids."""
-        await self.topics()
+        await self.read_brokers()
         return [await self.at_broker(node_id, request) for node_id in sorted(self.brokers)]
 
     async def once(self, request: Request[T], node_id: BrokerId | None = None) -> T:
@@ -300,22 +313,4 @@ async def read_topic(connection: BrokerConnection, name: str) -> TopicRoute | No
     """Return a topic as one broker knows it; None where the broker does not know it."""
     fields = {"topics": [{"topic_id": None, "name": name}], "allow_auto_topic_creation": False}
     response = await _METADATA.call(connection, fields)
-    return next((_route_of(topic) for topic in response.topics if topic.partitions), None)
-
-
-def _route_of(topic: Any) -> TopicRoute:
-    partitions = sorted(topic.partitions, key=lambda each: each.partition_index)
-    return TopicRoute(
-        topic.name,
-        TopicId(topic.topic_id),
-        bool(topic.is_internal),
-        tuple(
-            PartitionRoute(
-                BrokerId(each.leader_id),
-                each.leader_epoch,
-                tuple(map(BrokerId, each.replica_nodes)),
-                tuple(map(BrokerId, each.isr_nodes)),
-            )
-            for each in partitions
-        ),
-    )
+    return next((route_of(topic) for topic in response.topics if topic.partitions), None)

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from penstock.internal_client.api import Api, check_error
-from penstock.internal_client.routes import Routes, TopicRoute
+from penstock.internal_client.api import ClientApi, check_error
+from penstock.internal_client.routes import Routes
+from penstock.internal_client.topic_routes import TopicRoute
 
 _TIMEOUT_MS = 15_000
-_CREATE_TOPICS = Api(19, 7)
-_DELETE_TOPICS = Api(20, 6)
-_CREATE_PARTITIONS = Api(37, 3)
+_CREATE_TOPICS = ClientApi(19, 7)
+_DELETE_TOPICS = ClientApi(20, 6)
+_CREATE_PARTITIONS = ClientApi(37, 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class NewTopic:
     configs: Mapping[str, str] | None = None
 
 
-class Topics:
+class TopicCalls:
     def __init__(self, routes: Routes) -> None:
         self._routes = routes
 

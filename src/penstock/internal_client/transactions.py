@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple, TypeVar
 
 from penstock.errors import BrokerError, ErrorCode
-from penstock.internal_client.api import RESPONSE_SECONDS, Api, check_error
+from penstock.internal_client.api import RESPONSE_SECONDS, ClientApi, check_error
 from penstock.internal_client.connections import Request
 from penstock.internal_client.routes import CoordinatorKind, Routes
 from penstock.net.broker_connection import BrokerConnection
@@ -20,12 +20,12 @@ from penstock.wire.messages import decode_response_frame
 T = TypeVar("T")
 
 ONGOING = "Ongoing"
-_INIT_PRODUCER_ID = Api(22, 5)
-_END_TXN = Api(26, 5)
-_WRITE_TXN_MARKERS = Api(27, 1)
-_DESCRIBE_PRODUCERS = Api(61, 0)
-_DESCRIBE_TRANSACTIONS = Api(65, 0)
-_LIST_TRANSACTIONS = Api(66, 2)
+_INIT_PRODUCER_ID = ClientApi(22, 5)
+_END_TXN = ClientApi(26, 5)
+_WRITE_TXN_MARKERS = ClientApi(27, 1)
+_DESCRIBE_PRODUCERS = ClientApi(61, 0)
+_DESCRIBE_TRANSACTIONS = ClientApi(65, 0)
+_LIST_TRANSACTIONS = ClientApi(66, 2)
 _IDEMPOTENT_TIMEOUT_MS = 60_000
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -120,7 +120,7 @@ async def init_producer_id(
     return ProducerIdentity(transactional_id, response.producer_id, response.producer_epoch)
 
 
-class Transactions:
+class TransactionCalls:
     def __init__(self, routes: Routes, patience_seconds: float | None = None) -> None:
         """Create the client; `patience_seconds` bounds the retries at coordinators, as the routes do by default."""
         self._routes = routes

@@ -1,7 +1,7 @@
 """One connection to one broker: requests are pipelined, and responses are matched to them in order.
 
-Followers, the internal client and simulated clients use it. It knows frames and correlation ids; their
-content belongs to `wire`. Loop thread only.
+Followers, the internal client and simulated clients use it. It knows correlation ids; the content of requests
+and responses belongs to `wire`. Loop thread only.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from penstock.errors import ProtocolError
+from penstock.net.frame_stream import FrameStream
 from penstock.net.network import Network, Socket
 from penstock.unreachable import ConnectionLost, NotKafka
 from penstock.wire.foreign_protocol import PREFIX_BYTES, foreign_protocol
-from penstock.wire.framing import FrameReader
 from penstock.wire.messages import decode_response_frame, encode_request_frame
 
 _MAX_FRAME_BYTES = 2**31 - 1
@@ -37,15 +37,14 @@ class BrokerConnection:
     def __init__(self, socket: Socket, client_id: str) -> None:
         self.has_received = False
         """Whether the peer has sent anything."""
-        self._socket = socket
         self._client_id = client_id
-        self._reader = FrameReader(_MAX_FRAME_BYTES)
         self._waiting: deque[tuple[int, ResponseReceiver]] = deque()
-        self._unsent: deque[memoryview] = deque()
         self._correlation_id = 0
         self._lost: ConnectionLost | None = None
         self._loss: asyncio.Future[None] | None = None
-        socket.on_readable(self._on_readable)
+        self._stream = FrameStream(
+            socket, _MAX_FRAME_BYTES, self._on_frame, self._on_lost, check_start=self._check_protocol
+        )
 
     @classmethod
     async def connect(
@@ -56,6 +55,16 @@ class BrokerConnection:
     @property
     def client_id(self) -> str:
         return self._client_id
+
+    @property
+    def binding(self) -> bytes:
+        """Fingerprint of the broker's certificate; empty without TLS."""
+        return self._stream.binding
+
+    def detach(self) -> Socket:
+        """Give the socket away; no request may be waiting."""
+        assert not self._waiting, "a request is waiting"
+        return self._stream.detach()
 
     @property
     def is_connected(self) -> bool:
@@ -83,14 +92,11 @@ class BrokerConnection:
             receiver.set_exception(self._lost)
             return
         self._waiting.append((correlation_id, receiver))
-        self.send(frame)
+        self._stream.send(frame)
 
     def send(self, frame: bytes) -> None:
         """Send a frame that has no response (Produce with acks=0)."""
-        idle = not self._unsent
-        self._unsent.append(memoryview(frame))
-        if idle:
-            self._flush()
+        self._stream.send(frame)
 
     async def until_lost(self) -> None:
         """Wait until the connection has ended, from either side."""
@@ -99,62 +105,26 @@ class BrokerConnection:
             await asyncio.shield(self._loss)
 
     def close(self) -> None:
-        self._fail(ConnectionLost("the connection was closed"))
+        self._stream.close()
 
-    def _flush(self) -> None:
-        try:
-            while self._unsent:
-                sent = self._socket.sendmsg((self._unsent[0],), False)
-                if sent == len(self._unsent[0]):
-                    self._unsent.popleft()
-                else:
-                    self._unsent[0] = self._unsent[0][sent:]
-        except (BlockingIOError, InterruptedError):
-            self._socket.on_writable(self._flush)
-            return
-        except OSError as error:
-            self._fail(ConnectionLost(str(error)))
-            return
-        self._socket.on_writable(None)
-
-    def _on_readable(self) -> None:
-        try:
-            buffer = self._reader.buffer()
-            count = self._socket.recv_into(buffer)
-            if count == 0:
-                raise ConnectionResetError("the broker closed the connection")
-            if not self.has_received:
-                self._check_protocol(bytes(buffer[: min(count, PREFIX_BYTES)]))
-            for frame in self._reader.received(count):
-                self._on_frame(frame)
-        except (BlockingIOError, InterruptedError):
-            return
-        except ConnectionLost as error:
-            self._fail(error)
-        except (OSError, ProtocolError) as error:
-            self._fail(ConnectionLost(str(error)))
-
-    def _check_protocol(self, received: bytes) -> None:
+    def _check_protocol(self, received: memoryview) -> None:
         self.has_received = True
-        problem = foreign_protocol(received)
+        problem = foreign_protocol(bytes(received[:PREFIX_BYTES]))
         if problem is not None:
             raise NotKafka(problem)
 
     def _on_frame(self, frame: memoryview) -> None:
         if not self._waiting:
             raise ProtocolError("the broker sent a response without a request")
-        correlation_id, receiver = self._waiting.popleft()
+        correlation_id, receiver = self._waiting[0]
         if int.from_bytes(frame[:4], "big") != correlation_id:
             raise ProtocolError(f"the response to request {correlation_id} came out of order")
+        self._waiting.popleft()
         if not receiver.done():
             receiver.set_result(frame)
 
-    def _fail(self, error: ConnectionLost) -> None:
-        if self._lost is not None:
-            return
+    def _on_lost(self, error: ConnectionLost) -> None:
         self._lost = error
-        self._socket.close()
-        self._unsent.clear()
         if self._loss is not None:
             self._loss.set_result(None)
         while self._waiting:

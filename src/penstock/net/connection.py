@@ -40,8 +40,7 @@ class Traffic:
     __slots__ = ("memory", "monotonic", "received_bytes", "sent_bytes")
 
     def __init__(self, memory: RequestMemory, clock: Clock) -> None:
-        self.received_bytes = 0
-        self.sent_bytes = 0
+        self.received_bytes = self.sent_bytes = 0
         self.memory = memory
         self.monotonic = clock.monotonic
 
@@ -63,21 +62,24 @@ class Connection:
         """A counter that changes when bytes move; a connection with the same value as before is idle or
         stuck.
         """
-        self._socket = socket
-        self._handle = handle
-        self._on_close = on_close
+        self.received_bytes = 0
+        self.sent_bytes = 0
+        self._socket, self._handle, self._on_close = socket, handle, on_close
         self._limits = limits
         self._traffic = traffic
         self._outbox = Outbox(socket, threads, self)
         self._reader = FrameReader(limits.max_frame_bytes)
         self._frames: deque[memoryview] = deque()
         self._responses: deque[Parts | PendingResponse] = deque()
+        self._request_bytes = 0
+        """Bytes of requests whose response is not ready."""
         self._held_bytes = 0
-        """Memory of this client in bytes: requests until their response is ready, responses until they are
-        sent.
+        """Memory of this client in bytes, as `RequestMemory` counts it: requests until their response is ready,
+        responses until they are sent.
         """
-        self._dispatching = False
-        self._awaits_turn = False
+        self._dispatching = self._awaits_turn = False
+        self._is_scheduled = False
+        """Whether responses that became ready in this turn of the loop are sent together at its end."""
         self._reading = True
         self._has_ended = False
         """Whether the client has disconnected and only requests that it sent before remain."""
@@ -104,6 +106,11 @@ class Connection:
         """Whether the connection holds more than its share while the memory of requests is exhausted."""
         return not self._traffic.memory.has_room(self._held_bytes)
 
+    def serve_with(self, handle: Callable[[memoryview], Answer], max_frame_bytes: int) -> None:
+        """Pass later frames to another handler, with another limit on their size."""
+        self._handle = handle
+        self._reader.max_frame_bytes = max_frame_bytes
+
     def close(self, error: Exception | None = None) -> None:
         if self.closed:
             return
@@ -111,18 +118,41 @@ class Connection:
         self._socket.close()
         self._frames.clear()
         for response in self._responses:
-            if type(response) is PendingResponse:
+            if isinstance(response, PendingResponse):
                 response.abandon()
         self._responses.clear()
         self._outbox.close()
         self._reader.release()
-        self._traffic.memory.connections -= 1
-        self._traffic.memory.forget(self.on_response)
-        self._release(self._held_bytes)
+        memory, held_bytes = self._traffic.memory, self._held_bytes
+        memory.connections -= 1
+        memory.forget(self._continue)
+        self._held_bytes = 0
+        memory.give_back(held_bytes)
         self._on_close(self, error)
 
     def on_response(self) -> None:
-        """Continue after a PendingResponse of this connection has changed."""
+        """Continue after a PendingResponse of this connection has changed.
+
+        One flush or one fetch of a follower makes many responses ready: they are sent with one call.
+        """
+        if self._dispatching or self._is_scheduled:
+            return
+        responses = self._responses
+        if (
+            len(responses) > 1
+            and isinstance(following := responses[1], PendingResponse)
+            and not following.done
+        ):
+            self._is_scheduled = True
+            asyncio.get_running_loop().call_soon(self._on_schedule)
+        else:
+            self._continue()
+
+    def _on_schedule(self) -> None:
+        self._is_scheduled = False
+        self._continue()
+
+    def _continue(self) -> None:
         if not self.closed and not self._dispatching:
             self._dispatch()
 
@@ -139,8 +169,9 @@ class Connection:
             self._end()
             return
         self.progress += 1
+        self.received_bytes += count
         self._traffic.received_bytes += count
-        self.on_held(count)
+        self._request_bytes += count
         try:
             frames = self._reader.received(count)
         except ProtocolError as error:
@@ -149,8 +180,10 @@ class Connection:
         if frames:
             self._frames.extend(frames)
             self._dispatch()
-        elif not self._traffic.memory.has_room(self._held_bytes):
-            self._hold_for_memory()
+        else:
+            self._account()
+            if not self._traffic.memory.has_room(self._held_bytes):
+                self._hold_for_memory()
 
     def _end(self, error: Exception | None = None) -> None:
         """Close once the received requests are carried out: the client has disconnected."""
@@ -161,46 +194,61 @@ class Connection:
         self._set_reading(False)
         self._outbox.close()
         for response in self._responses:
-            if type(response) is PendingResponse and response.can_be_abandoned:
+            if isinstance(response, PendingResponse) and response.can_be_abandoned:
                 response.abandon()
-        self.on_response()
+        self._continue()
 
     def _dispatch(self) -> None:
         """Serve frames in order until none is left or one has to wait, then send the responses that are
         ready.
         """
         self._dispatching = True
-        turn_end = self._traffic.monotonic() + _TURN_SECONDS if len(self._frames) > 1 else 0.0
+        frames = self._frames
         try:
             if self._responses:
                 self._collect_responses()
-            while self._frames and not self._is_held_back():
-                frame = self._frames.popleft()
-                response = self._handle(frame)
-                if type(response) is PendingResponse and not response.done:
-                    response.request_bytes = len(frame) + SIZE_PREFIX
-                else:
-                    self._release(len(frame) + SIZE_PREFIX)
-                if self._responses:
-                    self._collect_responses()  # the handler may have completed earlier ones
-                if response is not None:
-                    self._take(response)
-                if self._frames and self._traffic.monotonic() >= turn_end:
-                    self._await_turn()
+            if frames:
+                self._serve(frames)
         except Exception as error:  # noqa: BLE001 - a failed request closes its connection alone
             self.close(error)
             return
         finally:
             self._dispatching = False
         if self._has_ended:
-            if not self._frames:
+            if not frames:
                 self.close()
+            self._account()
             return
         self._send()
         if not self._traffic.memory.has_room(self._held_bytes):
             self._hold_for_memory()
-        elif self._frames or self._outbox.unsent_bytes or not self._reading:
+        elif frames or self._outbox.unsent_bytes or not self._reading:
             self._set_reading(self._may_read())
+
+    def _serve(self, frames: deque[memoryview]) -> None:
+        """Serve frames in order until none is left, one has to wait, or the turn of this connection is over."""
+        responses, outbox, monotonic = self._responses, self._outbox, self._traffic.monotonic
+        max_unsent_bytes = self._limits.max_unsent_bytes
+        turn_end = monotonic() + _TURN_SECONDS if len(frames) > 1 else 0.0
+        while frames and not self._awaits_turn:
+            if (responses or outbox.unsent_bytes > max_unsent_bytes) and self._is_held_back():
+                return
+            frame = frames.popleft()
+            response = self._handle(frame)
+            if isinstance(response, PendingResponse) and not response.done:
+                response.request_bytes = len(frame) + SIZE_PREFIX
+            else:
+                self._request_bytes -= len(frame) + SIZE_PREFIX
+            if responses:
+                self._collect_responses()  # the handler may have completed earlier ones
+            if response is None:
+                pass
+            elif responses or self._has_ended or isinstance(response, PendingResponse):
+                self._take(response)
+            else:
+                outbox.put(response)
+            if frames and monotonic() >= turn_end:
+                self._await_turn()
 
     def _await_turn(self) -> None:
         """Continue after all other connections that have work now."""
@@ -209,18 +257,25 @@ class Connection:
 
     def _on_turn(self) -> None:
         self._awaits_turn = False
-        self.on_response()
+        self._continue()
 
     def _hold_for_memory(self) -> None:
         self._set_reading(False)
-        self._traffic.memory.when_room(self.on_response)
+        self._traffic.memory.when_room(self._continue)
 
-    def _release(self, count: int) -> None:
-        self._held_bytes -= count
-        self._traffic.memory.give_back(count)
+    def _account(self) -> None:
+        """Report the memory of this client, once for all requests of a turn; others may continue at once."""
+        held_bytes = self._request_bytes + self._outbox.memory_bytes
+        more = held_bytes - self._held_bytes
+        if more and not self.closed:
+            self._held_bytes = held_bytes
+            if more > 0:
+                self._traffic.memory.take(more)
+            else:
+                self._traffic.memory.give_back(-more)
 
     def _take(self, response: Parts | PendingResponse) -> None:
-        if type(response) is PendingResponse:
+        if isinstance(response, PendingResponse):
             response.attach(self)
             self._responses.append(response)
             if response.done:
@@ -234,12 +289,12 @@ class Connection:
         responses = self._responses
         while responses:
             response = responses[0]
-            if type(response) is PendingResponse:
+            if isinstance(response, PendingResponse):
                 if not response.done:
                     return
                 if response.error is not None:
                     raise response.error
-                self._release(response.request_bytes)
+                self._request_bytes -= response.request_bytes
                 parts = response.parts
             else:
                 parts = response
@@ -253,16 +308,13 @@ class Connection:
 
     def _is_held_back(self) -> bool:
         responses = self._responses
-        if self._awaits_turn:
-            return True
         if self._outbox.unsent_bytes > self._limits.max_unsent_bytes and not self._has_ended:
             return True
         if not responses:
             return False
         last = responses[-1]
-        return (type(last) is PendingResponse and last.barrier) or len(
-            responses
-        ) >= self._limits.max_in_flight_requests
+        is_barrier = isinstance(last, PendingResponse) and last.barrier
+        return is_barrier or len(responses) >= self._limits.max_in_flight_requests
 
     def _may_read(self) -> bool:
         """Read one frame ahead while a response is pending, to notice when the client disconnects."""
@@ -274,19 +326,14 @@ class Connection:
             self._socket.on_readable(self._on_readable if reading else None)
 
     def _send(self) -> None:
-        """Send what the peer takes, then release its memory, which lets other connections go on at once."""
-        freed = self._outbox.send()
-        if freed and not self.closed:
-            self._release(freed)
+        self._outbox.send()
+        self._account()
 
     # --- called by the outbox
 
-    def on_held(self, count: int) -> None:
-        self._held_bytes += count
-        self._traffic.memory.take(count)
-
     def on_sent(self, count: int) -> None:
         self.progress += 1
+        self.sent_bytes += count
         self._traffic.sent_bytes += count
 
     def on_sendable(self) -> None:

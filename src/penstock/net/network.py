@@ -73,14 +73,13 @@ _BACKLOG = 4096
 _ACCEPT_PAUSE_SECONDS = 0.1
 
 
-class TcpSocket:
-    """`Socket` on a real non-blocking TCP connection."""
+class StreamSocket:
+    """`Socket` on a real non-blocking connection, over TCP or a Unix socket."""
 
     __slots__ = ("_fd", "_loop", "_reading", "_socket", "_writing", "peer")
 
     def __init__(self, connected: socket.socket, peer: str, loop: asyncio.AbstractEventLoop) -> None:
         connected.setblocking(False)
-        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket = connected
         self._fd = connected.fileno()
         self._loop = loop
@@ -92,6 +91,8 @@ class TcpSocket:
         return self._socket.recv_into(buffer)
 
     def sendmsg(self, buffers: Sequence[Buffer], more: bool) -> int:
+        if len(buffers) == 1 and not more:
+            return self._socket.send(buffers[0])
         return self._socket.sendmsg(buffers, (), _MSG_MORE if more else 0)
 
     def sendfile(self, file: SliceFile, position: int, length: int) -> int:
@@ -120,6 +121,16 @@ class TcpSocket:
         self.on_readable(None)
         self.on_writable(None)
         self._socket.close()
+
+
+class TcpSocket(StreamSocket):
+    """`Socket` on a TCP connection."""
+
+    __slots__ = ()
+
+    def __init__(self, connected: socket.socket, peer: str, loop: asyncio.AbstractEventLoop) -> None:
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        super().__init__(connected, peer, loop)
 
 
 class TcpListener:

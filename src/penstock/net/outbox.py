@@ -21,14 +21,12 @@ from penstock.threads import Threads
 _BUFFERS_PER_SEND = 256
 _CHUNK_BYTES = 1 << 20
 _COPIED_SLICE_BYTES = 16 << 10
+_JOINED_BYTES = 64 << 10
+"""Up to this size, responses in memory are joined: one copy is cheaper than many buffers."""
 
 
 class Sender(Protocol):
     """The connection whose responses are sent."""
-
-    def on_held(self, count: int) -> None:
-        """Report that bytes of memory are held until they are sent."""
-        ...
 
     def on_sent(self, count: int) -> None: ...
 
@@ -44,8 +42,6 @@ class Sender(Protocol):
 class _Nobody:
     """The connection of a closed outbox."""
 
-    def on_held(self, count: int) -> None: ...
-
     def on_sent(self, count: int) -> None: ...
 
     def on_sendable(self) -> None: ...
@@ -59,12 +55,13 @@ _NOBODY = _Nobody()
 class Outbox:
     def __init__(self, socket: Socket, threads: Threads, sender: Sender) -> None:
         self.unsent_bytes = 0
+        self.memory_bytes = 0
+        """Bytes of memory that unsent responses hold."""
         self._socket = socket
         self._threads = threads
         self._sender: Sender = sender
         self._parts: deque[Part] = deque()
         self._head_sent = 0
-        self._sent_memory_bytes = 0
         self._is_waiting = False
         self._is_reading = False
         self._is_closed = False
@@ -78,35 +75,39 @@ class Outbox:
         return self._is_waiting
 
     def put(self, parts: Parts) -> None:
-        for part in parts:
+        if len(parts) == 1 and type(part := parts[0]) is bytes and part:
             self.unsent_bytes += len(part)
+            self.memory_bytes += len(part)
+            self._parts.append(part)
+            return
+        for part in parts:
+            if not (size := len(part)):
+                continue
+            self.unsent_bytes += size
             if type(part) is LogSlice and part.length <= _COPIED_SLICE_BYTES:
                 # One copy and one send are cheaper than a sendfile between two sends.
                 content = part.file.pread_cached(part.position, part.length)
                 if content is not None and len(content) == part.length:
                     part = content
             if type(part) is not LogSlice:
-                self._sender.on_held(len(part))
+                self.memory_bytes += size
             self._parts.append(part)
 
-    def send(self) -> int:
-        """Send what the peer takes now, the rest when it takes more; return the bytes of memory that were
-        released.
-        """
-        if not self._is_closed and not self._is_reading:
+    def send(self) -> None:
+        """Send what the peer takes now, the rest when it takes more."""
+        if self._parts and not self._is_closed and not self._is_reading:
             self._send_parts()
-        freed, self._sent_memory_bytes = self._sent_memory_bytes, 0
-        return freed
 
     def close(self) -> None:
         self._is_closed = True
         self._parts.clear()
+        self.memory_bytes = 0
         self._sender = _NOBODY  # the connection holds its outbox: leave no reference cycle
 
     def _send_parts(self) -> None:
         try:
-            if len(self._parts) == 1 and type(self._parts[0]) is bytes and not self._head_sent:
-                self._send_only(self._parts[0])
+            if self.unsent_bytes == self.memory_bytes <= _JOINED_BYTES:
+                self._send_joined()
             while self._parts:
                 part = self._parts[0]
                 sent = self._send_slice(part) if type(part) is LogSlice else self._send_buffers()
@@ -125,15 +126,16 @@ class Outbox:
             return
         self._wait(False)
 
-    def _send_only(self, part: bytes) -> None:
-        """Send the usual case, one small response, in as few steps as possible."""
-        sent = self._socket.sendmsg((part,), False)
-        if sent < len(part):
+    def _send_joined(self) -> None:
+        """Send the usual case, small responses of which nothing is sent yet, in as few steps as possible."""
+        parts = self._parts
+        content = parts[0] if len(parts) == 1 else b"".join(parts)  # type: ignore[arg-type]  # no slice is there
+        sent = self._socket.sendmsg((content,), False)  # type: ignore[arg-type]
+        if sent < self.unsent_bytes:
             self._consume(sent)
             return
-        self._parts.clear()
-        self.unsent_bytes = 0
-        self._sent_memory_bytes += sent
+        parts.clear()
+        self.unsent_bytes = self.memory_bytes = 0
         self._sender.on_sent(sent)
 
     def _wait(self, waiting: bool) -> None:
@@ -182,7 +184,7 @@ class Outbox:
         if rest.length:
             self._parts.appendleft(rest)
         self._parts.appendleft(content)
-        self._sender.on_held(len(content))
+        self.memory_bytes += len(content)
         self._head_sent = 0
         self._sender.on_sendable()
 
@@ -196,6 +198,6 @@ class Outbox:
                 return
             part = self._parts.popleft()
             if type(part) is not LogSlice:
-                self._sent_memory_bytes += len(part)
+                self.memory_bytes -= len(part)
             self._head_sent = 0
             count -= left

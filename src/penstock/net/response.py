@@ -6,7 +6,7 @@ A `PendingResponse` belongs to the code that works on the response; its connecti
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, TypeAlias, final
+from typing import Protocol, TypeAlias
 
 from penstock.records.log_slice import LogSlice
 
@@ -20,7 +20,14 @@ class ResponseWaiter(Protocol):
     def on_response(self) -> None: ...
 
 
-@final
+class ResponseObserver(Protocol):
+    """A dispatcher, which counts requests and their durations."""
+
+    def observe(self, api_key: int, started: float) -> None:
+        """Count a request whose response is ready now."""
+        ...
+
+
 class PendingResponse:
     """A response that is not ready yet. With `barrier` the connection dispatches no later request until it
     is.
@@ -28,7 +35,10 @@ class PendingResponse:
 
     __slots__ = (
         "_abandoned",
+        "_api_key",
         "_connection",
+        "_observer",
+        "_started",
         "_watchers",
         "barrier",
         "done",
@@ -44,7 +54,10 @@ class PendingResponse:
         self.error: Exception | None = None
         self.request_bytes = 0
         self._connection: ResponseWaiter | None = None
-        self._watchers: list[Callable[[], None]] = []
+        self._observer: ResponseObserver | None = None
+        self._api_key = 0
+        self._started = 0.0
+        self._watchers: list[Callable[[], None]] | None = None
         self._abandoned: Callable[[], None] | None = None
 
     def resolve(self, parts: Parts | None) -> None:
@@ -63,7 +76,15 @@ class PendingResponse:
         if self._connection is not None:
             self._connection.on_response()
 
+    def observe(self, observer: ResponseObserver, api_key: int, started: float) -> None:
+        """Tell the observer when the response is ready."""
+        self._observer = observer
+        self._api_key = api_key
+        self._started = started
+
     def when_done(self, watcher: Callable[[], None]) -> None:
+        if self._watchers is None:
+            self._watchers = []
         self._watchers.append(watcher)
 
     def when_abandoned(self, callback: Callable[[], None]) -> None:
@@ -82,7 +103,7 @@ class PendingResponse:
         """Tell the work that the client has disconnected."""
         if not self.done:
             self.done = True
-            self._watchers.clear()
+            self._observer = self._watchers = None
             callback, self._abandoned = self._abandoned, None
             if callback is not None:
                 callback()
@@ -90,9 +111,13 @@ class PendingResponse:
     def _finish(self) -> None:
         self.done = True
         self.barrier = False
-        for watcher in self._watchers:
-            watcher()
-        self._watchers.clear()
+        if self._observer is not None:
+            self._observer.observe(self._api_key, self._started)
+            self._observer = None
+        if self._watchers is not None:
+            watchers, self._watchers = self._watchers, None
+            for watcher in watchers:
+                watcher()
         self._abandoned = None  # the work holds this object too: no reference cycle is left for the collector
         if self._connection is not None:
             self._connection.on_response()

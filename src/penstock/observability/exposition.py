@@ -1,11 +1,11 @@
 """Metrics in Prometheus' text format. Imported on first use, because the library takes time to load.
 
-A snapshot reads the broker's state on the loop. Rendering takes longer and runs in a pool.
+A snapshot reads the broker's state on the loop, in steps. Rendering takes longer and runs in a pool.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -52,6 +52,30 @@ class MetricsSnapshot:
 
 
 def take_snapshot(metrics: BrokerMetrics) -> MetricsSnapshot:
+    """Read all metrics at once."""
+    steps = snapshot_steps(metrics)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            snapshot: MetricsSnapshot = done.value
+            return snapshot
+
+
+def snapshot_steps(metrics: BrokerMetrics) -> Generator[None, None, MetricsSnapshot]:
+    """Read all metrics in short steps, for a process with many partitions: other work may run in between."""
+    readings: list[tuple[ScrapedMetric, float]] = []
+    for reading in metrics.readings:
+        readings.append((reading, reading.read()))
+        yield
+    topics: list[TopicSize] = []
+    for size in metrics.topic_sizes():
+        topics.append(size)
+        yield
+    group_lags: list[GroupLag] = []
+    for lag in metrics.group_lags():
+        group_lags.append(lag)
+        yield
     return MetricsSnapshot(
         requests=[(metrics.api_names[key], histogram.copy()) for key, histogram in metrics.requests.items()],
         flushes=metrics.flushes.copy(),
@@ -61,11 +85,11 @@ def take_snapshot(metrics: BrokerMetrics) -> MetricsSnapshot:
         refusals=list(metrics.refusals.counts.items()),
         http_requests=[(name, histogram.copy()) for name, histogram in metrics.http_requests.items()],
         http_answers=list(metrics.http_answers.counts.items()),
-        readings=[(reading, reading.read()) for reading in metrics.readings],
-        topics=list(metrics.topic_sizes()),
+        readings=readings,
+        topics=topics,
         max_topics=metrics.max_topics,
         group_states=list(metrics.group_states().items()),
-        group_lags=list(metrics.group_lags()),
+        group_lags=group_lags,
     )
 
 
@@ -77,14 +101,14 @@ def render(snapshot: MetricsSnapshot) -> bytes:
     return generate_latest(registry)
 
 
-def merge(texts: Mapping[str, bytes]) -> bytes:
-    """Texts of several processes merged into one, with the process as label `worker`."""
+def merge(texts: Mapping[str, bytes], label: str) -> bytes:
+    """Texts of several processes merged into one, with the name of the process as a label."""
     families: dict[str, Metric] = {}
-    for worker, text in texts.items():
+    for process, text in texts.items():
         for family in text_string_to_metric_families(text.decode()):
             merged = families.setdefault(family.name, Metric(family.name, family.documentation, family.type))
             for sample in family.samples:
-                merged.add_sample(sample.name, {**sample.labels, "worker": worker}, sample.value)
+                merged.add_sample(sample.name, {**sample.labels, label: process}, sample.value)
     registry = CollectorRegistry()
     registry.register(_Merged(families.values()))
     return generate_latest(registry)
@@ -185,9 +209,25 @@ def _groups(states: Iterable[tuple[str, int]], lags: Iterable[GroupLag]) -> Iter
     yield by_partition
 
 
+def _by_topic(sizes: Iterable[TopicSize]) -> Iterable[TopicSize]:
+    """Add up the sizes of each topic."""
+    by_topic: dict[str, TopicSize] = {}
+    for size in sizes:
+        other = by_topic.get(size.topic)
+        if other is not None:
+            size = TopicSize(
+                size.topic,
+                size.partitions + other.partitions,
+                size.size_bytes + other.size_bytes,
+                size.appended_records + other.appended_records,
+            )
+        by_topic[size.topic] = size
+    return by_topic.values()
+
+
 def _capped(sizes: Iterable[TopicSize], limit: int) -> Iterator[TopicSize]:
     """Values of the first topics by name. All other topics are added up under a label that no topic can have."""
-    ordered = sorted(sizes, key=lambda size: size.topic)
+    ordered = sorted(_by_topic(sizes), key=lambda size: size.topic)
     yield from ordered[:limit]
     rest = ordered[limit:]
     if rest:

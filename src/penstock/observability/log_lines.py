@@ -28,8 +28,15 @@ _RESET = "\x1b[0m"
 
 
 def json_line(time: datetime, level: LoggingLevel, message: str, fields: Mapping[str, object]) -> str:
+    return json.dumps(plain_line(time, level, message, fields))
+
+
+def plain_line(
+    time: datetime, level: LoggingLevel, message: str, fields: Mapping[str, object]
+) -> dict[str, object]:
+    """The line as values that JSON can represent."""
     values = {name: _plain(value, name) for name, value in fields.items()}
-    return json.dumps({"time": _timestamp(time), "level": str(level), "message": message, **values})
+    return {"time": _timestamp(time), "level": str(level), "message": message, **values}
 
 
 def text_line(time: datetime, level: LoggingLevel, message: str, fields: Mapping[str, object]) -> str:

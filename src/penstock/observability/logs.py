@@ -7,6 +7,7 @@ The `_rarely` methods are for events that a client can cause at will.
 from __future__ import annotations
 
 import traceback
+from collections import deque
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import TextIO
@@ -19,11 +20,14 @@ from penstock.observability.log_lines import (
     TRACEBACK,
     coloured_line,
     json_line,
+    plain_line,
     text_line,
 )
 
 LINES_PER_WINDOW = 5
 WINDOW_SECONDS = 10.0
+RECENT_LINES = 500
+"""Number of lines that are kept in memory for operators."""
 
 Formatter = Callable[[datetime, LoggingLevel, str, Mapping[str, object]], str]
 
@@ -39,12 +43,17 @@ class Logger:
         write: Callable[[str], object],
         form: Formatter,
         level: LoggingLevel = LoggingLevel.INFO,
+        common: Mapping[str, object] | None = None,
     ) -> None:
+        """`common` are fields of every line."""
         self._clock = clock
         self._write = write
         self._form = form
         self._severity = _SEVERITY[level]
+        self._common = dict(common or {})
         self._limiter = _Limiter(clock)
+        self.recent: deque[Mapping[str, object]] = deque(maxlen=RECENT_LINES)
+        """The last lines, oldest first, in the form of JSON lines."""
 
     def debug(self, message: str, **fields: object) -> None:
         self._line(LoggingLevel.DEBUG, message, fields)
@@ -75,7 +84,9 @@ class Logger:
     def _line(self, level: LoggingLevel, message: str, fields: Mapping[str, object]) -> None:
         if _SEVERITY[level] >= self._severity:
             now = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
-            self._write(self._form(now, level, message, fields) + "\n")
+            values = {**self._common, **fields}
+            self._write(self._form(now, level, message, values) + "\n")
+            self.recent.append(plain_line(now, level, message, values))
 
 
 class _Limiter:
@@ -111,11 +122,15 @@ def _describe(problem: BaseException | None) -> dict[str, object]:
     return described
 
 
-def open_logger(config: BrokerConfig, clock: Clock, stream: TextIO, *, no_color: bool = False) -> Logger:
-    """Logger of a process, with the configured format and level. NO_COLOR disables colors."""
+def open_logger(
+    config: BrokerConfig, clock: Clock, stream: TextIO, *, no_color: bool = False, **common: object
+) -> Logger:
+    """Logger of a process, with the configured format and level. NO_COLOR disables colors. `common` are fields
+    of every line.
+    """
     on_terminal = stream.isatty()
     form = config[LOGGING_FORMAT]
     if form is LoggingFormat.JSON or (form is LoggingFormat.AUTO and not on_terminal):
-        return Logger(clock, stream.write, json_line, config[LOGGING_LEVEL])
-    is_coloured = on_terminal and not no_color
-    return Logger(clock, stream.write, coloured_line if is_coloured else text_line, config[LOGGING_LEVEL])
+        return Logger(clock, stream.write, json_line, config[LOGGING_LEVEL], common)
+    line = coloured_line if on_terminal and not no_color else text_line
+    return Logger(clock, stream.write, line, config[LOGGING_LEVEL], common)

@@ -111,6 +111,7 @@ class BrokerMetrics:
         self.produce_errors: dict[ErrorCode, int] = {}
         self.readings: list[ScrapedMetric] = []
         self.topic_sizes: Callable[[], Iterable[TopicSize]] = tuple
+        """Sizes of topics, or of their partitions: those of one topic are added up."""
         self.group_states: Callable[[], Mapping[str, int]] = dict
         self.group_lags: Callable[[], Iterable[GroupLag]] = tuple
 

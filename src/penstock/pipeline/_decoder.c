@@ -9,6 +9,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "../records/walk.h"
+
 #define FIRST_CAPACITY 4096
 
 typedef struct {
@@ -135,50 +137,6 @@ static int start_columns(RawBuilder *self)
     return 0;
 }
 
-/* --- reading; a failed Cursor stays failed */
-
-typedef struct {
-    const unsigned char *at, *end;
-    int has_failed;
-} Cursor;
-
-static int64_t read_varint(Cursor *cursor, int most_bytes)
-{
-    uint64_t value = 0;
-    for (int place = 0; place < most_bytes; place++) {
-        if (cursor->at >= cursor->end)
-            break;
-        unsigned char byte = *cursor->at++;
-        value |= (uint64_t)(byte & 0x7F) << (7 * place);
-        if (!(byte & 0x80))
-            return (int64_t)(value >> 1) ^ -(int64_t)(value & 1);
-    }
-    cursor->has_failed = 1;
-    return 0;
-}
-
-static int64_t read_int(Cursor *cursor)
-{
-    int64_t value = read_varint(cursor, 5);
-    if (value < INT32_MIN || value > INT32_MAX)
-        cursor->has_failed = 1;
-    return value;
-}
-
-/* Read a field: returns its length, or -1 for null, and points `data` at it. */
-static Py_ssize_t read_bytes(Cursor *cursor, const char **data)
-{
-    int64_t size = read_int(cursor);
-    *data = (const char *)cursor->at;
-    if (cursor->has_failed || size < -1 || size > cursor->end - cursor->at) {
-        cursor->has_failed = 1;
-        return -1;
-    }
-    if (size > 0)
-        cursor->at += size;
-    return (Py_ssize_t)size;
-}
-
 /* --- appending */
 
 static int is_ascii(const char *data, Py_ssize_t size)
@@ -200,27 +158,19 @@ static int check_name(const char *data, Py_ssize_t size)
     return text == NULL ? -1 : 0;
 }
 
-/* Return 0, or -1 with an exception set. A failed cursor sets no exception. */
-static int append_headers(RawBuilder *self, Cursor *cursor, int is_wanted)
+/* Append the headers of a record, or only check their names. Returns 0, or -1 with an exception set. */
+static int append_headers(RawBuilder *self, Cursor *cursor, int64_t count, int is_wanted)
 {
-    int64_t count = read_int(cursor);
-    if (cursor->has_failed || count < 0 || count > (cursor->end - cursor->at) / 2) {
-        cursor->has_failed = 1;
-        return 0;
-    }
     for (int64_t place = 0; place < count; place++) {
-        const char *name, *content;
-        Py_ssize_t name_size = read_bytes(cursor, &name);
-        Py_ssize_t content_size = read_bytes(cursor, &content);
-        if (cursor->has_failed || name_size < 0) {
-            cursor->has_failed = 1;
-            return 0;
-        }
-        if (check_name(name, name_size) < 0)
+        const unsigned char *name, *content;
+        int64_t name_size, content_size;
+        read_header(cursor, &name, &name_size, &content, &content_size);
+        if (check_name((const char *)name, (Py_ssize_t)name_size) < 0)
             return -1;
         if (!is_wanted)
             continue;
-        if (put_value(&self->names, name, name_size) < 0 || put_value(&self->contents, content, content_size) < 0)
+        if (put_value(&self->names, (const char *)name, (Py_ssize_t)name_size) < 0 ||
+            put_value(&self->contents, (const char *)content, (Py_ssize_t)content_size) < 0)
             return -1;
         self->headers++;
     }
@@ -235,30 +185,24 @@ typedef struct {
     int64_t base_offset, base_timestamp, append_timestamp, first, end;
 } Batch;
 
-static int append_record(RawBuilder *self, Cursor *cursor, const Batch *batch)
+static int append_record(RawBuilder *self, const unsigned char *body, const Layout *layout, const Batch *batch)
 {
-    const char *key, *value;
-    cursor->at++; /* skip the attributes of the record, which are unused */
-    int64_t timestamp_delta = read_varint(cursor, 10);
-    int64_t offset_delta = read_int(cursor);
-    Py_ssize_t key_size = read_bytes(cursor, &key);
-    Py_ssize_t value_size = read_bytes(cursor, &value);
-    if (cursor->has_failed)
-        return 0;
-    int64_t offset = (int64_t)((uint64_t)batch->base_offset + (uint64_t)offset_delta);
+    const char *key = (const char *)body + layout->key_start, *value = (const char *)body + layout->value_start;
+    int64_t offset = (int64_t)((uint64_t)batch->base_offset + (uint64_t)layout->offset_delta);
     int is_wanted = offset >= batch->first && offset < batch->end;
-    if (append_headers(self, cursor, is_wanted && self->wants_headers) < 0)
+    Cursor headers = {body + layout->headers_start, body + layout->end, 0};
+    if (append_headers(self, &headers, layout->header_count, is_wanted && self->wants_headers) < 0)
         return -1;
-    if (cursor->has_failed || !is_wanted)
+    if (!is_wanted)
         return 0;
     uint64_t timestamp = batch->append_timestamp < 0
-        ? (uint64_t)batch->base_timestamp + (uint64_t)timestamp_delta
+        ? (uint64_t)batch->base_timestamp + (uint64_t)layout->timestamp_delta
         : (uint64_t)batch->append_timestamp;
     if (put_int64(&self->offsets, offset) < 0 || put_int64(&self->timestamps, (int64_t)(timestamp * 1000)) < 0)
         return -1;
-    if (self->wants_key && put_value(&self->key, key, key_size) < 0)
+    if (self->wants_key && put_value(&self->key, key, (Py_ssize_t)layout->key_length) < 0)
         return -1;
-    if (self->wants_value && put_value(&self->value, value, value_size) < 0)
+    if (self->wants_value && put_value(&self->value, value, (Py_ssize_t)layout->value_length) < 0)
         return -1;
     self->rows++;
     return 0;
@@ -266,17 +210,14 @@ static int append_record(RawBuilder *self, Cursor *cursor, const Batch *batch)
 
 static int append_records(RawBuilder *self, const Py_buffer *body, Py_ssize_t count, const Batch *batch)
 {
-    Cursor cursor = {body->buf, (const unsigned char *)body->buf + body->len, 0};
+    const unsigned char *start = body->buf;
+    Cursor cursor = {start, start + body->len, 0};
     for (Py_ssize_t place = 0; place < count; place++) {
-        int64_t size = read_int(&cursor);
-        if (cursor.has_failed || size < 1 || size > cursor.end - cursor.at)
+        Layout layout;
+        if (lay_out_record(&cursor, start, &layout) < 0)
             goto invalid;
-        Cursor record = {cursor.at, cursor.at + size, 0};
-        if (append_record(self, &record, batch) < 0)
+        if (append_record(self, start, &layout, batch) < 0)
             return -1;
-        if (record.has_failed || record.at != record.end)
-            goto invalid;
-        cursor.at += size;
     }
     if (cursor.at == cursor.end)
         return 0;

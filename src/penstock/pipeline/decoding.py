@@ -102,13 +102,9 @@ def decode(
 
     Raises DamagedRecords at a batch whose CRC does not match. Rows of earlier batches may be lost then.
     """
-    make = builder_type or fastest_builder()
-    needed = with_sources(columns)
-    builder: ColumnBuilder = make("key" in needed, "value" in needed, "headers" in needed)
-    next_offset = 0
+    rows = _Rows(wanted, columns, builder_type or fastest_builder())
     visibility = _Visibility()
-    timestamp_type = 0
-    append_times: _AppendTimes | None = _AppendTimes() if CREATE_TIMESTAMP in columns else None
+    next_offset = 0
     for records, aborted in chunks:
         visibility.learn(aborted)
         for header, batch in _verified(records, wanted, next_offset):
@@ -117,31 +113,79 @@ def decode(
                 continue
             if header.base_offset >= wanted.end:
                 break
-            is_append_time = bool(header.attributes & LOG_APPEND_TIME_FLAG)
-            if builder.rows and (
-                is_append_time != bool(timestamp_type)
-                or builder.rows >= ROWS_AT_ONCE
-                or builder.size_bytes >= BYTES_AT_ONCE
-            ):
-                yield _rows(builder, wanted, columns, timestamp_type, append_times)
-            timestamp_type = int(is_append_time)
-            body = batch[HEADER_SIZE : header.size]
-            if header.codec is not Codec.NONE:
-                body = memoryview(decompress(header.codec, body, MAX_DECOMPRESSED_BYTES))
-            append_ms, rows_before = header.max_timestamp if is_append_time else -1, builder.rows
-            builder.append(
-                body,
-                header.record_count,
-                header.base_offset,
-                header.base_timestamp,
-                append_ms if append_times is None else -1,
-                wanted.start,
-                wanted.end,
-            )
-            if append_times is not None and is_append_time:
-                append_times.add(append_ms, builder.rows - rows_before)
-    if builder.rows:
-        yield _rows(builder, wanted, columns, timestamp_type, append_times)
+            if rows.must_be_taken_before(header):
+                yield rows.take()
+            rows.append(header, batch)
+    if rows.count:
+        yield rows.take()
+
+
+class _Rows:
+    """Rows of the wanted range that are decoded but not yet returned; all have the same timestamp type."""
+
+    def __init__(self, wanted: OffsetRange, columns: tuple[str, ...], builder_type: BuilderType) -> None:
+        needed = with_sources(columns)
+        self._builder = builder_type("key" in needed, "value" in needed, "headers" in needed)
+        self._wanted = wanted
+        self._columns = columns
+        self._is_append_time = False
+        self._append_times = _AppendTimes() if CREATE_TIMESTAMP in columns else None
+
+    @property
+    def count(self) -> int:
+        return self._builder.rows
+
+    def must_be_taken_before(self, header: BatchHeader) -> bool:
+        """Check that the rows are many enough, or that the next batch has another timestamp type."""
+        return bool(self.count) and (
+            _has_append_time(header) != self._is_append_time
+            or self.count >= ROWS_AT_ONCE
+            or self._builder.size_bytes >= BYTES_AT_ONCE
+        )
+
+    def append(self, header: BatchHeader, batch: memoryview) -> None:
+        """Add the records of a batch that are in the wanted range."""
+        self._is_append_time = _has_append_time(header)
+        body = batch[HEADER_SIZE : header.size]
+        if header.codec is not Codec.NONE:
+            body = memoryview(decompress(header.codec, body, MAX_DECOMPRESSED_BYTES))
+        append_ms, rows_before = header.max_timestamp if self._is_append_time else -1, self.count
+        self._builder.append(
+            body,
+            header.record_count,
+            header.base_offset,
+            header.base_timestamp,
+            append_ms if self._append_times is None else -1,
+            self._wanted.start,
+            self._wanted.end,
+        )
+        if self._append_times is not None and self._is_append_time:
+            self._append_times.add(append_ms, self.count - rows_before)
+
+    def take(self) -> pa.RecordBatch:
+        """Return the rows with the requested columns, and forget them."""
+        rows = self.count
+        made = self._builder.take()
+        if self._append_times is not None:
+            made[CREATE_TIMESTAMP] = made["timestamp"]
+            made["timestamp"] = self._append_times.take(made["timestamp"])
+        fixed = {
+            "topic": lambda: pa.repeat(pa.scalar(self._wanted.topic), rows),
+            "partition": lambda: pa.repeat(pa.scalar(self._wanted.partition, pa.int32()), rows),
+            "timestampType": lambda: pa.repeat(pa.scalar(int(self._is_append_time), pa.int32()), rows),
+        }
+
+        def column(name: str) -> pa.Array:
+            if name in made:
+                return made[name]
+            return computed(name, column) if is_computed(name) else fixed[name]()
+
+        arrays = [column(name) for name in self._columns]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema_of(self._columns))
+
+
+def _has_append_time(header: BatchHeader) -> bool:
+    return bool(header.attributes & LOG_APPEND_TIME_FLAG)
 
 
 def _verified(
@@ -216,30 +260,3 @@ class _Visibility:
             firsts.pop(0)
             self._ongoing.add(producer)
         return producer not in self._ongoing
-
-
-def _rows(
-    builder: ColumnBuilder,
-    wanted: OffsetRange,
-    columns: tuple[str, ...],
-    timestamp_type: int,
-    append_times: _AppendTimes | None,
-) -> pa.RecordBatch:
-    rows = builder.rows
-    made = builder.take()
-    if append_times is not None:
-        made[CREATE_TIMESTAMP] = made["timestamp"]
-        made["timestamp"] = append_times.take(made["timestamp"])
-    fixed = {
-        "topic": lambda: pa.repeat(pa.scalar(wanted.topic), rows),
-        "partition": lambda: pa.repeat(pa.scalar(wanted.partition, pa.int32()), rows),
-        "timestampType": lambda: pa.repeat(pa.scalar(timestamp_type, pa.int32()), rows),
-    }
-
-    def column(name: str) -> pa.Array:
-        if name in made:
-            return made[name]
-        return computed(name, column) if is_computed(name) else fixed[name]()
-
-    arrays = [column(name) for name in columns]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema_of(columns))

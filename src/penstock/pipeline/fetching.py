@@ -48,7 +48,7 @@ class OffsetsLost(PenstockError):
 def read_range(
     read_settings: ReadSettings, wanted: OffsetRange, columns: tuple[str, ...] = ALL
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of the range in offset order."""
+    """Yield the rows of the range in offset order, as Arrow record batches."""
     with _ReadAhead(read_settings, wanted) as chunks:
         yield from decode(chunks, wanted, columns)
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from penstock.errors import BrokerError, ErrorCode, PenstockError
-from penstock.internal_client.records import Records
-from penstock.internal_client.routes import Routes, TopicRoute
+from penstock.internal_client.records import RecordCalls
+from penstock.internal_client.routes import Routes
+from penstock.internal_client.topic_routes import TopicRoute
 from penstock.pipeline.options import OptionError, SourceOptions, SubscriptionKind
 from penstock.pipeline.read_settings import ReadSettings, open_routes
 
@@ -118,7 +119,7 @@ async def find_offset(routes: Routes, partition: TopicPartition, time_ms: int, r
     """
     topic, index = partition
     try:
-        return await Records(routes).offset(topic, index, time_ms, read_committed=read_committed)
+        return await RecordCalls(routes).offset(topic, index, time_ms, read_committed=read_committed)
     except BrokerError as error:
         if error.code is ErrorCode.unknown_topic_or_partition:
             raise NoSuchTopic(f"there is no topic {topic!r} with a partition {index}") from error

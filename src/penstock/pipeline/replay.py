@@ -21,9 +21,9 @@ from penstock.pipeline.archive.topic_admin import topic_settings
 from penstock.pipeline.offsets import topics_of
 from penstock.pipeline.options import EARLIEST, LATEST, Bound, OptionError, SourceOptions, parse
 from penstock.pipeline.planning import Plan, limited
+from penstock.pipeline.range_reading import warn
 from penstock.pipeline.ranges import OffsetRange
 from penstock.pipeline.replay_writer import ReplayTarget, replayed_up_to, write_rows
-from penstock.pipeline.source import warn
 from penstock.pipeline.table_store import store_at
 
 OFFSETS_A_ROUND = 5_000_000

@@ -16,9 +16,9 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from penstock.errors import PenstockError
-from penstock.internal_client.groups import Groups
+from penstock.internal_client.groups import GroupCalls
 from penstock.internal_client.partitioner import partition_for
-from penstock.internal_client.records import Records
+from penstock.internal_client.records import RecordCalls
 from penstock.internal_client.routes import Routes
 from penstock.pipeline.offsets import run
 
@@ -84,7 +84,7 @@ def committed_offset(bootstrap: str, group: str, topic: str) -> int | None:
     """
 
     async def fetch(routes: Routes) -> int | None:
-        groups = Groups(routes, Records(routes))
+        groups = GroupCalls(routes, RecordCalls(routes))
         found = await groups.committed(group, topic, [_PROGRESS_PARTITION], require_stable=True)
         return found.get(_PROGRESS_PARTITION)
 

@@ -21,8 +21,9 @@ from penstock.pipeline.offsets import NoSuchTopic, TopicPartition, topics_of
 from penstock.pipeline.options import EARLIEST, LATEST, Bound, OptionError, SourceOptions, SubscriptionKind
 from penstock.pipeline.planning import Plan, limited
 from penstock.pipeline.positions import Position
+from penstock.pipeline.range_reading import read_rows, warn
 from penstock.pipeline.ranges import OffsetRange, split
-from penstock.pipeline.source import RangePartition, read_rows, warn
+from penstock.pipeline.source import RangePartition
 
 T = TypeVar("T")
 

@@ -101,10 +101,14 @@ class BatchHeader(NamedTuple):
         return (self.base_sequence + self.last_offset_delta) & MAX_SEQUENCE
 
 
+_make_header = BatchHeader._make
+_read_header = _HEADER.unpack_from
+
+
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """Read the header at a position without checking it."""
     try:
-        return BatchHeader._make(_HEADER.unpack_from(buffer, position))
+        return _make_header(_read_header(buffer, position))
     except error:
         raise InvalidBatch(ErrorCode.corrupt_message, "fewer bytes than a record batch header") from None
 

@@ -97,6 +97,21 @@ def with_records(header: BatchHeader, records: Sequence[bytes]) -> bytearray:
     return batch
 
 
+def with_kept_records(header: BatchHeader, records: Sequence[bytes], last_offset: int) -> bytearray:
+    """The batch with some of its records, encoded as they are there, in its codec. It ends with the last of them; all
+    other fields stay the same.
+    """
+    batch = bytearray(HEADER_SIZE) + compress(Codec(header.codec), b"".join(records))
+    kept = header._replace(
+        last_offset_delta=last_offset - header.base_offset,
+        record_count=len(records),
+        batch_length=len(batch) - LENGTH_OVERHEAD,
+    )
+    write_header(batch, kept)
+    write_crc(memoryview(batch))
+    return batch
+
+
 def _finish(header: BatchHeader, records: Iterable[Record]) -> bytearray:
     body = b"".join(_encode_record(record, header) for record in records)
     batch = bytearray(HEADER_SIZE) + compress(Codec(header.codec), body)

@@ -1,8 +1,10 @@
-"""Transaction markers: control batches of one record that say how a transaction ended.
+"""Control batches: transaction markers, and the ranges of offsets that a projection leaves out.
 
     key: version 2 | type 2 (0 abort, 1 commit)      value: version 2 | coordinator epoch 4
 
 Only brokers write markers. Other kinds of control batches, and control batches that compaction emptied, are no markers.
+A skipped range is never stored: it is made for a reader, has one record of a type that no client knows, and that record
+is at the last offset of the range. Clients then move their position behind it.
 """
 
 from __future__ import annotations
@@ -11,14 +13,30 @@ from struct import Struct, error
 from typing import NamedTuple
 
 from penstock.errors import InvalidBatch
-from penstock.records.batch import BatchHeader
-from penstock.records.building import NewRecord, build_batch
+from penstock.records.batch import (
+    CONTROL_FLAG,
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    MAGIC,
+    BatchHeader,
+    write_crc,
+    write_header,
+)
 from penstock.records.iteration import iterate
+from penstock.records.plain_batch import build_plain_batch, encode_plain_record
 
 _KEY = Struct(">hh")
 _VALUE = Struct(">hi")
+_PLAIN = Struct(">5shhchic")
+"""A marker as brokers write it: the start of its record, key, length of the value, value, number of headers."""
+_PLAIN_FRAMING = (b"\x20\x00\x00\x00\x08", b"\x0c", b"\x00")
+_PLAIN_LENGTH = HEADER_SIZE - LENGTH_OVERHEAD + _PLAIN.size
 _VERSION = 0
 _ABORT, _COMMIT = 0, 1
+_SKIPPED = 0x7FFF
+_NO_TIMESTAMP = -1
+MAX_SKIPPED_OFFSETS = 2**31 - 1
+"""Maximum length of a skipped range."""
 
 
 class AbortedTransaction(NamedTuple):
@@ -40,19 +58,25 @@ def build_marker(
 ) -> bytearray:
     """Build the batch to append to every partition of the transaction."""
     key = _KEY.pack(_VERSION, _COMMIT if commit else _ABORT)
-    record = NewRecord(key, _VALUE.pack(_VERSION, coordinator_epoch), timestamp_ms)
-    return build_batch(
+    record = encode_plain_record(0, key, _VALUE.pack(_VERSION, coordinator_epoch))
+    batch, _ = build_plain_batch(
         [record],
+        timestamp_ms,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         transactional=True,
         control=True,
     )
+    return batch
 
 
 def read_marker(batch: memoryview, header: BatchHeader) -> Marker | None:
     """Read the marker of a control batch; None if the batch is no marker."""
     try:
+        if header.batch_length == _PLAIN_LENGTH and header.record_count == 1 and not header.codec:
+            start, _, kind, middle, _, coordinator_epoch, end = _PLAIN.unpack_from(batch, HEADER_SIZE)
+            if (start, middle, end) == _PLAIN_FRAMING and kind in (_ABORT, _COMMIT):
+                return Marker(header.producer_id, header.producer_epoch, kind == _COMMIT, coordinator_epoch)
         record = next(iterate(batch, header), None)
         if record is None or record.key is None or record.value is None:
             return None
@@ -63,3 +87,29 @@ def read_marker(batch: memoryview, header: BatchHeader) -> Marker | None:
     if kind not in (_ABORT, _COMMIT):
         return None
     return Marker(header.producer_id, header.producer_epoch, kind == _COMMIT, coordinator_epoch)
+
+
+def build_skipped_range(first_offset: int, last_offset: int, leader_epoch: int) -> bytearray:
+    """Build the batch that stands for the offsets of a range, none of which has a visible record."""
+    length = last_offset - first_offset + 1
+    assert 0 < length <= MAX_SKIPPED_OFFSETS, "a skipped range has offsets, and no more than fit into a batch"
+    record = encode_plain_record(length - 1, _KEY.pack(_VERSION, _SKIPPED), b"")
+    batch = bytearray(HEADER_SIZE) + record
+    header = BatchHeader(
+        first_offset,
+        len(batch) - LENGTH_OVERHEAD,
+        leader_epoch,
+        MAGIC,
+        0,
+        CONTROL_FLAG,
+        length - 1,
+        _NO_TIMESTAMP,
+        _NO_TIMESTAMP,
+        -1,
+        -1,
+        -1,
+        1,
+    )
+    write_header(batch, header)
+    write_crc(memoryview(batch))
+    return batch

@@ -21,8 +21,8 @@ from penstock.records.batch import (
     read_header,
 )
 from penstock.records.compression import MAX_DECOMPRESSED_BYTES, decompress
-from penstock.records.content import HEADER_NAMES, Headers
-from penstock.records.varints import decode_int, decode_long
+from penstock.records.content import Headers
+from penstock.records.walking import layouts, read_headers
 
 _MIN_LONG = -(2**63)
 _MAX_LONG = 2**63 - 1
@@ -81,60 +81,12 @@ def read_batches(buffer: memoryview) -> Iterator[tuple[BatchHeader, memoryview]]
 
 
 def walk(body: bytes | memoryview, record_count: int) -> Iterator[Layout]:
-    """Find every record of a decompressed batch body, which must hold exactly `count` records."""
-    position = 0
-    try:
-        for _ in range(record_count):
-            length, start = decode_int(body, position)
-            position = start + length
-            if length < 0 or position > len(body):
-                raise _invalid("a record is longer than its batch")
-            yield _lay_out(body, start, position)
-    except IndexError:
-        raise _invalid("there are fewer records than the batch says") from None
-    if position != len(body):
-        raise _invalid("there are bytes after the last record")
-
-
-def _lay_out(body: bytes | memoryview, position: int, end: int) -> Layout:
-    timestamp_delta, position = decode_long(body, position + 1)  # a record's attributes are unused
-    offset_delta, position = decode_int(body, position)
-    key_length, key_start = decode_int(body, position)
-    position = key_start + key_length if key_length > 0 else key_start
-    value_length, value_start = decode_int(body, position)
-    position = value_start + value_length if value_length > 0 else value_start
-    headers: Headers = ()
-    if body[position] == 0:
-        position += 1
-    else:
-        headers, position = _read_headers(body, position, end)
-    if key_length < -1 or value_length < -1 or position != end:
-        raise _invalid("a record's parts are not as long as the record")
-    return timestamp_delta, offset_delta, key_start, key_length, value_start, value_length, headers
-
-
-def _read_headers(body: bytes | memoryview, position: int, end: int) -> tuple[Headers, int]:
-    count, position = decode_int(body, position)
-    if count < 0 or count * 2 > end - position:
-        raise _invalid("more headers than there are bytes for")
-    headers = []
-    for _ in range(count):
-        key, position = _read_bytes(body, position, end)
-        value, position = _read_bytes(body, position, end)
-        if key is None:
-            raise _invalid("a header without a key")
-        headers.append((key.decode(errors=HEADER_NAMES), value))
-    return tuple(headers), position
-
-
-def _read_bytes(body: bytes | memoryview, position: int, end: int) -> tuple[bytes | None, int]:
-    length, position = decode_int(body, position)
-    if length == -1:
-        return None, position
-    stop = position + length
-    if length < 0 or stop > end:
-        raise _invalid("a header is longer than its record")
-    return bytes(body[position:stop]), stop
+    """Find every record of a decompressed batch body, which must hold exactly `record_count` records."""
+    for _, _, delta, offset_delta, key, key_length, value, value_length, headers, count in layouts(
+        body, record_count
+    ):
+        named = read_headers(body, headers, count) if count else ()
+        yield delta, offset_delta, key, key_length, value, value_length, named
 
 
 def _invalid(message: str) -> InvalidBatch:

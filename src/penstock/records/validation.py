@@ -10,6 +10,7 @@ from typing import NoReturn
 
 from penstock.errors import ErrorCode, InvalidBatch
 from penstock.records.batch import (
+    CODEC_MASK,
     CONTROL_FLAG,
     HEADER_SIZE,
     KNOWN_ATTRIBUTES,
@@ -23,7 +24,8 @@ from penstock.records.batch import (
     read_header,
 )
 from penstock.records.compression import Codec, decompress
-from penstock.records.iteration import record_timestamp, walk
+from penstock.records.iteration import record_timestamp
+from penstock.records.walking import layouts
 
 MIN_RECORD_SIZE = 7  # length, attributes, timestamp delta, offset delta, key, value, headers: one byte each
 
@@ -36,30 +38,28 @@ _MAX_CHECKED_RECORDS = 250_000
 
 def check_batch(buffer: memoryview, *, max_bytes: int) -> BatchHeader:
     """Check the one batch that fills `buffer` and return its header; InvalidBatch says why it cannot be stored."""
-    if len(buffer) < HEADER_SIZE or buffer[MAGIC_POSITION] != MAGIC:
+    size = len(buffer)
+    if size < HEADER_SIZE or buffer[MAGIC_POSITION] != MAGIC:
         _refuse_format(buffer)
     header = read_header(buffer)
-    if header.batch_length + LENGTH_OVERHEAD != len(buffer):
-        _refuse_length(len(buffer) - LENGTH_OVERHEAD - header.batch_length)
-    if len(buffer) > max_bytes:
+    base_offset, length, _, _, _, attributes, last_delta, _, _, producer_id, epoch, sequence, count = header
+    if length + LENGTH_OVERHEAD != size:
+        _refuse_length(size - LENGTH_OVERHEAD - length)
+    if size > max_bytes:
         raise InvalidBatch(
-            ErrorCode.message_too_large,
-            f"the batch has {len(buffer)} bytes, max.message.bytes is {max_bytes}",
+            ErrorCode.message_too_large, f"the batch has {size} bytes, max.message.bytes is {max_bytes}"
         )
     if not crc_matches(buffer, header):
         raise InvalidBatch(ErrorCode.corrupt_message, "the CRC of the batch does not match")
-    if header.attributes:
+    if attributes:
         _check_attributes(header)
-    count = header.record_count
-    if count <= 0 or header.last_offset_delta != count - 1 or header.base_offset < 0:
+    if count <= 0 or last_delta != count - 1 or base_offset < 0:
         raise InvalidBatch(
             ErrorCode.invalid_record, "the record count and the offsets of the batch do not agree"
         )
-    if header.codec == Codec.NONE and count * MIN_RECORD_SIZE > len(buffer) - HEADER_SIZE:
+    if not attributes & CODEC_MASK and count * MIN_RECORD_SIZE > size - HEADER_SIZE:
         raise InvalidBatch(ErrorCode.invalid_record, "the batch claims more records than its bytes can hold")
-    if header.producer_id != -1 and (
-        header.producer_id < 0 or header.producer_epoch < 0 or header.base_sequence < 0
-    ):
+    if producer_id != -1 and (producer_id < 0 or epoch < 0 or sequence < 0):
         raise InvalidBatch(
             ErrorCode.invalid_record, "the batch has a producer id without an epoch or a sequence"
         )
@@ -77,8 +77,8 @@ def check_records(
     limit = min(max_decompressed_bytes, max(_RATIO_FLOOR_BYTES, _MAX_RATIO * len(buffer)))
     body = decompress(header.codec, buffer[HEADER_SIZE:], limit)
     without_key = []
-    for index, (timestamp_delta, offset_delta, _, key_length, *_) in enumerate(
-        walk(body, header.record_count)
+    for index, (_, _, timestamp_delta, offset_delta, _, key_length, *_) in enumerate(
+        layouts(body, header.record_count)
     ):
         record_timestamp(header, timestamp_delta)
         if offset_delta != index:

@@ -1,9 +1,9 @@
 """Admission of a producer's batch: the checks before the append, and the batches held by a check.
 
 `check_produced` is a plain function on the bytes of a batch. `Admission` belongs to one replica. It holds
-a batch until its records were checked, its idempotency key was looked up or its transaction was verified,
-and keeps the order of a producer's batches. It knows of batches that were refused with a retriable error,
-so that the batches behind them get the same error. Loop thread only.
+a batch until its records were checked, its idempotency key was looked up, its transaction was verified or the
+key index has caught up, and keeps the order of a producer's batches. It knows of batches that were refused
+with a retriable error, so that the batches behind them get the same error. Loop thread only.
 """
 
 from __future__ import annotations
@@ -45,15 +45,16 @@ class TransactionCheck(Protocol):
 
 
 def check_produced(
-    batch: memoryview, max_bytes: int, *, is_transactional: bool = False, allows_zstd: bool = True
+    batch: memoryview, max_bytes: int, is_transactional: bool = False, allows_zstd: bool = True
 ) -> BatchHeader:
     """Header of the one batch that fills `batch`; BrokerError when a producer may not store it.
 
     `is_transactional` is true for a request with a transactional id, `allows_zstd` for versions that have the codec.
     """
     header = check_batch(batch, max_bytes=max_bytes)
-    if header.attributes:
-        if bool(header.attributes & TRANSACTIONAL_FLAG) is not is_transactional:
+    attributes = header.attributes
+    if attributes:
+        if bool(attributes & TRANSACTIONAL_FLAG) is not is_transactional:
             raise _transaction_mismatch()
         if not allows_zstd and header.codec == Codec.ZSTD:
             raise BrokerError(ErrorCode.unsupported_compression_type, "zstd needs Produce version 7")
@@ -122,19 +123,18 @@ class Admission:
         self,
         batch: memoryview,
         now_ms: int,
-        callback: AppendCallback,
-        acks: int,
-        transaction: TransactionCheck | None,
-        *,
-        allows_zstd: bool,
+        callback: AppendCallback | None,
+        acks: int = ACKS_ALL,
+        transaction: TransactionCheck | None = None,
+        allows_zstd: bool = True,
     ) -> AppendInfo | None:
-        """Check a batch and append it; see `Replica.append`."""
-        header = check_produced(
-            batch,
-            self._max_message_bytes,
-            is_transactional=transaction is not None,
-            allows_zstd=allows_zstd,
-        )
+        """Append a producer's batch; BrokerError when it is refused, and then nothing has changed.
+
+        None when the batch is held until its records, its idempotency key or its transaction was checked, or
+        the key index has caught up: `callback` is called later, with the append or the refusal. Without a
+        callback no batch is held, and nothing has changed after None.
+        """
+        header = check_produced(batch, self._max_message_bytes, transaction is not None, allows_zstd)
         keyed, held = self.keyed, self._held
         if keyed is not None:
             keyed.check_size(header)
@@ -142,10 +142,13 @@ class Admission:
         if acks_all and self._refuses_acks_all():
             raise not_enough_replicas()
         if transaction is not None and self._must_verify(transaction, header):
+            assert callback is not None, "a transactional batch may be held"
             self._hold_unverified(HeldAppend(batch, header, now_ms, callback, acks_all=acks_all), transaction)
             return None
         may_be_stored = keyed is not None and keyed.must_check(batch, header)
         if may_be_stored or held.must_hold:
+            if callback is None:
+                return None
             held.hold(HeldAppend(batch, header, now_ms, callback, may_be_stored, acks_all))
             return None
         return self._append(batch, header, now_ms)

@@ -28,7 +28,7 @@ async def prove(
         raise BrokerError(ErrorCode.cluster_authorization_failed, "cluster.secret is not set")
     nonce = random.randbytes(NONCE_BYTES)
     answer = await _ask(client, HandshakeRequest(me, other, nonce))
-    challenge = Challenge(me, other, nonce, answer.nonce)
+    challenge = Challenge(me, other, nonce, answer.nonce, client.binding)
     if not same_proof(challenge.answering_proof(secret), answer.proof):
         raise BrokerError(
             ErrorCode.cluster_authorization_failed, f"broker {other} has a different cluster.secret"

@@ -14,8 +14,8 @@ from functools import partial
 from typing import Protocol
 
 from penstock.clock import Clock
-from penstock.storage.disk import Disk
-from penstock.storage.jobs import SYNC_ALL_ABOVE, FlushJob, sync_together
+from penstock.storage.disk import SYNC_ALL_ABOVE, Disk
+from penstock.storage.jobs import FlushJob, sync_together
 from penstock.storage.log import Log
 from penstock.threads import Threads
 

@@ -1,4 +1,5 @@
-"""Appends held until their batch was checked in a pool: its records, or whether the batch was stored before.
+"""Appends held until their batch was checked in a pool (its records, or whether the batch was stored before), or
+until the key index has caught up.
 
 Held appends keep their order: later ones queue behind the first, so that a producer's next batch never
 overtakes one. One instance belongs to one replica. Loop thread only.
@@ -33,6 +34,8 @@ class HeldAppend:
     """True when the batch has an idempotency key, and so may have been appended before."""
     acks_all: bool = True
     """True when min.insync.replicas applies to the batch."""
+    has_waited: bool = False
+    """True when the batch has waited for the key index; it waits once."""
 
 
 class HeldAppends:
@@ -49,7 +52,7 @@ class HeldAppends:
     @property
     def must_hold(self) -> bool:
         """True when the next append has to be held, whatever its batch is."""
-        return self.checks_records or bool(self._held)
+        return self.checks_records or bool(self._held) or (self.keyed is not None and self.keyed.must_wait())
 
     def hold(self, held: HeldAppend) -> None:
         self._held.append(held)
@@ -66,7 +69,10 @@ class HeldAppends:
         """Append held batches in order, up to the first that has to be checked in a pool."""
         while self._held and not self._is_looking:
             held = self._held[0]
-            if self.checks_records:
+            if self.keyed is not None and not held.has_waited and self.keyed.must_wait():
+                self._is_looking = True
+                self.keyed.when_caught_up(partial(self._on_caught_up, held))
+            elif self.checks_records:
                 self._is_looking = True
                 self._check_records(held)
             elif held.may_be_stored and self.keyed is not None:
@@ -74,6 +80,12 @@ class HeldAppends:
                 self._find_original(held, self.keyed)
             else:
                 self._settle(held, None)
+
+    def _on_caught_up(self, held: HeldAppend) -> None:
+        if self._is_first(held):  # otherwise refused meanwhile
+            held.has_waited = True
+            self._is_looking = False
+            self._look()
 
     def _check_records(self, held: HeldAppend) -> None:
         limit = self._log.config.max_decompressed_bytes

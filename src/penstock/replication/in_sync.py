@@ -134,8 +134,9 @@ class InSync:
 
     @property
     def must_be_written(self) -> bool:
-        """True when commits wait for a write that can be made now: a member is not registered, or eligible
-        leaders are recorded that the set no longer needs.
+        """True when the high watermark waits for a change of the recorded set that can be written now: to
+        remove a member whose broker is not registered, or to remove eligible leaders after the set has
+        reached min ISR.
         """
         has_dead = any(member not in self._machines for member in self.recorded if member != self._me)
         return has_dead or (self.has_eligible and self._is_enough(self.recorded))

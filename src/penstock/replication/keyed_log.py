@@ -2,8 +2,9 @@
 files.
 
 One job at a time runs in a pool for a log: the index catches up with the log, then the job serves lookups.
-Appends do not wait for any of this. A waiting lookup is woken by a committed record of its key and by no
-other. Loop thread only.
+An append waits for the index only while it is more than MAX_LAG_RECORDS behind, so that a lookup never has to
+read more than that. A waiting lookup is woken by a committed record of its key and by no other. Loop thread
+only.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ LookupCallback = Callable[[KeyRecords | BrokerError], None]
 OriginalCallback = Callable[[Offset | BrokerError | None], None]
 Outcome = KeyRecords | BrokerError
 
+MAX_LAG_RECORDS = 1 << 16
+"""Maximum lag of the index in records: above it producers wait; above half of it the index starts to catch up."""
 _LOOKUPS_PER_JOB = 64
 _MAX_FOUND_BYTES = 8 * 1024 * 1024
 """Limit of the bytes that one job returns; the remaining lookups are served by the next job."""
@@ -40,7 +43,7 @@ _NOT_YET = BrokerError(ErrorCode.offset_not_available, "the keys of this partiti
 
 @dataclass(slots=True, eq=False)
 class KeyWait:
-    """Lookup until its response."""
+    """Lookup whose response has not been sent yet."""
 
     query: KeyQuery
     deadline: float
@@ -90,6 +93,9 @@ class KeyedLog:
         self._numbers = count()
         self._running: _Job | None = None
         self._idle: asyncio.Future[None] | None = None
+        self._not_before = log.log_end_offset
+        """Log end at the beginning: records before it were not produced here, so no producer waits for them."""
+        self._on_caught_up: list[Callable[[], None]] = []
 
     # --- lookups
 
@@ -141,6 +147,21 @@ class KeyedLog:
         """
         self._checks.append(_Check(batch, header, callback))
         self._run()
+
+    # --- back-pressure
+
+    def must_wait(self) -> bool:
+        """Whether an append has to wait for the index. Starts to index where many records were appended."""
+        lag = self._log.log_end_offset - max(self._index.end_offset, self._not_before)
+        if lag > MAX_LAG_RECORDS // 2 and self._running is None:
+            self._start(_Job(LogView.of(self._log), [], []))
+        return lag > MAX_LAG_RECORDS
+
+    def when_caught_up(self, callback: Callable[[], None]) -> None:
+        """Call back after the job in progress, or a new one: the index has caught up, or could not be read."""
+        self._on_caught_up.append(callback)
+        if self._running is None:
+            self._start(_Job(LogView.of(self._log), [], []))
 
     # --- changes of the log
 
@@ -236,6 +257,14 @@ class KeyedLog:
         if self._idle is not None:
             self._idle.set_result(None)
             self._idle = None
+        try:
+            self._settle_job(job, done)
+        finally:
+            waiting, self._on_caught_up = self._on_caught_up, []
+            for callback in waiting:
+                callback()
+
+    def _settle_job(self, job: _Job, done: asyncio.Future[None]) -> None:
         error = done.exception()
         has_changed = self._log.segments is not job.view.segments
         if error is not None:

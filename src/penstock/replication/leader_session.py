@@ -78,7 +78,7 @@ class LeaderSession:
     def _on_turn(self) -> None:
         try:
             self._ask()
-        except Exception as error:  # noqa: BLE001 - whoever runs this says what it was, and tries again
+        except Exception as error:  # noqa: BLE001 - the caller of `run` logs the error and retries
             self._end(error)
 
     def _ask(self) -> None:

@@ -1,10 +1,10 @@
 """Role of a replica in its partition, and the high watermark that follows from it.
 
 Pure: no disk, no clock, no awaits. The log holds the log end offset, the flushed offset and the high
-watermark; this class alone raises the high watermark. Invariant: the high watermark goes back only with
-the end of a follower's log. A leader raises it over what every set that may be the recorded in-sync set
-holds. A leader that is alone in sync never raises it past the flushed offset (unless durability is `os`),
-so that no reader sees what a power loss can take back.
+watermark; this class alone raises the high watermark. Invariant: the high watermark decreases only when a
+follower's log is truncated. A leader raises it up to the offset below which all records are in every set that
+may be the recorded in-sync set. A leader that is alone in sync never raises it past the flushed offset
+(unless durability is `os`), so that no reader sees what a power loss can take back.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ class LogOffsets(Protocol):
     log_end_offset: Offset
     flushed_offset: Offset
     high_watermark: Offset
+    committed_epoch: LeaderEpoch
 
 
 class ReplicatedPartition:
@@ -34,25 +35,17 @@ class ReplicatedPartition:
         "_in_sync",
         "_is_alone",
         "_log",
-        "committed_epoch",
         "durability",
         "is_leader",
         "leader_epoch",
         "waits_for_store",
     )
 
-    def __init__(
-        self,
-        durability: Durability,
-        log: LogOffsets,
-        committed_epoch: LeaderEpoch = NO_LEADER_EPOCH,
-    ) -> None:
+    def __init__(self, durability: Durability, log: LogOffsets) -> None:
         self.leader_epoch = NO_LEADER_EPOCH
         self.durability = durability
         log.high_watermark = min(log.high_watermark, log.log_end_offset)
         self._log = log
-        self.committed_epoch = committed_epoch
-        """The leader epoch in which everything below the high watermark was last known to be in the leader's log."""
         self.is_leader = False
         self._in_sync: InSync | None = None
         self._is_alone = False
@@ -63,7 +56,7 @@ class ReplicatedPartition:
 
     def lead(self, leader_epoch: LeaderEpoch, in_sync: InSync) -> bool:
         """Lead in a new leader epoch; true when the high watermark moved."""
-        self.leader_epoch = self.committed_epoch = leader_epoch
+        self.leader_epoch = self._log.committed_epoch = leader_epoch
         self.is_leader = True
         self._in_sync = in_sync
         return self.on_in_sync()
@@ -129,7 +122,7 @@ class ReplicatedPartition:
         """Raise a follower's high watermark to its leader's, up to the log end; true when it moved."""
         log = self._log
         bound = min(high_watermark, log.log_end_offset)
-        self.committed_epoch = self.leader_epoch
+        log.committed_epoch = self.leader_epoch
         if bound <= log.high_watermark:
             return False
         log.high_watermark = bound

@@ -52,15 +52,15 @@ class _Run:
 
 
 class RefusedBatches:
-    __slots__ = ("_clock", "_runs")
+    __slots__ = ("_clock", "runs")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._runs: dict[tuple[PartitionKey, int], _Run] = {}
+        self.runs: dict[tuple[PartitionKey, int], _Run] = {}
         """Runs by partition and producer id, in the order of their expiry."""
 
     def __len__(self) -> int:
-        return len(self._runs)
+        return len(self.runs)
 
     def on_refusal(self, partition: PartitionKey, records: memoryview, code: ErrorCode) -> None:
         """Remember a refused batch when its producer sends it again after this error and it was not stored."""
@@ -78,7 +78,7 @@ class RefusedBatches:
             return
         now = self._clock.monotonic()
         key = partition, header.producer_id
-        run = self._runs.get(key)
+        run = self.runs.get(key)
         behind = _after(header.last_sequence)
         if run is not None and run.epoch > header.producer_epoch:
             return
@@ -94,14 +94,14 @@ class RefusedBatches:
             end = run.next if behind == run.first else behind
             run = _Run(header.producer_epoch, header.base_sequence, end, code, 0.0)
         run.until = now + REMEMBERED_SECONDS
-        self._runs.pop(key, None)
+        self.runs.pop(key, None)
         self._make_room(now)
-        self._runs[key] = run
+        self.runs[key] = run
 
     def cause(self, header: BatchHeader, *partitions: PartitionKey) -> BrokerError | None:
         """Error for a batch that cannot be stored before an earlier refused one; None otherwise."""
         for partition in partitions:
-            run = self._runs.get((partition, header.producer_id))
+            run = self.runs.get((partition, header.producer_id))
             if (
                 run is not None
                 and run.epoch == header.producer_epoch
@@ -122,29 +122,29 @@ class RefusedBatches:
     def on_append(self, header: BatchHeader, *partitions: PartitionKey) -> None:
         """Forget runs that a stored batch, or a duplicate of one, has made obsolete."""
         for partition in partitions:
-            run = self._runs.get((partition, header.producer_id))
+            run = self.runs.get((partition, header.producer_id))
             if run is not None and (
                 header.producer_epoch > run.epoch
                 or (header.producer_epoch == run.epoch and _is_at_or_after(run.first, header.base_sequence))
             ):
-                del self._runs[partition, header.producer_id]
+                del self.runs[partition, header.producer_id]
 
     def on_epoch_end(self, producer_id: int, below: int, *partitions: PartitionKey) -> None:
         """Forget runs of producer epochs below `below`, which a marker has ended."""
         for partition in partitions:
-            run = self._runs.get((partition, producer_id))
+            run = self.runs.get((partition, producer_id))
             if run is not None and run.epoch < below:
-                del self._runs[partition, producer_id]
+                del self.runs[partition, producer_id]
 
     def _make_room(self, now: float) -> None:
         """Drop expired runs; at most two for each new one, so that no request pays for many."""
         for _ in range(2):
-            if not self._runs:
+            if not self.runs:
                 return
-            oldest = next(iter(self._runs))
-            if len(self._runs) < MAX_RUNS and self._runs[oldest].until >= now:
+            oldest = next(iter(self.runs))
+            if len(self.runs) < MAX_RUNS and self.runs[oldest].until >= now:
                 return
-            del self._runs[oldest]
+            del self.runs[oldest]
 
 
 def _may_exist(topic: str | UUID) -> bool:

@@ -22,14 +22,14 @@ from penstock.replication.admission import (
     ACKS_ALL,
     ACKS_LEADER,
     Admission,
-    TransactionCheck,
     not_enough_replicas_after_append,
 )
 from penstock.replication.flusher import Flusher
-from penstock.replication.held_appends import AppendCallback
 from penstock.replication.in_sync import InSync
 from penstock.replication.keyed_log import KeyedLog
 from penstock.replication.partition import ReplicatedPartition
+from penstock.replication.projected_log import ScanSlots
+from penstock.replication.projections import Projections
 from penstock.replication.refused_batches import RefusedBatches
 from penstock.replication.truncation import diverging_epoch, gives_up_committed
 from penstock.replication.waiting import CommitCallback, CommitWaiters, DataWaiters, settled_by
@@ -58,21 +58,23 @@ class ReplicaContext:
     """Replicas appended to since they were last checkpointed."""
     on_in_sync_due: Callable[[], None]
     """Called when the in-sync set of a replica may have to change."""
+    scan_slots: ScanSlots
 
 
 class Replica:
     def __init__(self, log: Log, durability: Durability, context: ReplicaContext) -> None:
-        self.name = log.topic_partition
-        self.topic_id = log.topic_id
+        self.name, self.topic_id = log.topic_partition, log.topic_id
         self.log = log
-        committed_epoch = log.leader_epochs.epoch_at(Offset(log.high_watermark - 1))
-        self.partition = ReplicatedPartition(durability, log, committed_epoch)
+        self.partition = ReplicatedPartition(durability, log)
         self.partition_epoch = -1
         """Partition epoch of the recorded state that gave this replica its role."""
         self.unclean_epoch = NO_LEADER_EPOCH
         """Leader epoch of the last election that may have given up committed records."""
         self.min_insync_replicas = 1
+        self.adding_replicas = 0
+        """Number of replicas that a reassignment in progress adds to the partition."""
         self.data_waiters = DataWaiters()
+        self.projections = Projections(log, self.data_waiters, context.scan_slots)
         self.listeners: dict[ReplicaListener, None] = {}
         self.flushes_as_follower = False
         """True when the leader counts only what this follower has fsynced."""
@@ -81,9 +83,10 @@ class Replica:
         self.archived_offset: Offset | None = None
         """Offset from which on no record may be removed; None where the topic has no `archive.required`."""
         self.may_refetch = bool(log.damage)
-        """True when the log was damaged when the broker started, and every Fetch since has told its leader so:
-        then the leader has not let this replica into the in-sync set, and no record is here alone.
-        """
+        """True when the log was damaged at the start and every Fetch since has reported that to the leader.
+        Such a replica has not joined the in-sync set, so no committed record is stored only here."""
+        self.suspects: set[Offset] = set()
+        """Offsets at which a coordinator met damage that the log did not know; their segments are scrubbed soon."""
         self.truncating: asyncio.Future[None] | None = None
         """Truncation under way; the replica takes no role before it is done."""
         self.on_marker: Callable[[Marker, AppendInfo], None] | None = None
@@ -92,7 +95,7 @@ class Replica:
         self._admission = Admission(
             log, context.threads, context.refused, self.append_as_leader, lambda: self.refuses_acks_all
         )
-        self.verified = self._admission.verified
+        self.verified, self.append = self._admission.verified, self._admission.append
         self._commit_waiters = CommitWaiters()
         self._producers = CommitWaiters()
         """Producers with acks=all. They fail when fewer replicas than min.insync.replicas are in sync."""
@@ -116,6 +119,7 @@ class Replica:
     def become_leader(self, leader_epoch: LeaderEpoch, in_sync: InSync) -> None:
         """Lead in a new leader epoch, which starts at the log end offset."""
         self.log.assign_epoch(leader_epoch)
+        self._on_committed_epoch(leader_epoch)
         self.on_in_sync_change(self.partition.lead(leader_epoch, in_sync))
         if self.partition.waits_for_store:
             self._context.on_in_sync_due()
@@ -177,8 +181,8 @@ class Replica:
 
     @property
     def is_only_replica(self) -> bool:
-        """True when this broker leads the partition and no other broker has, or is to have, a replica of it."""
-        return self.partition.is_leader and not self.partition.in_sync.followers
+        """True when this broker leads a partition with one replica, apart from those that a reassignment adds."""
+        return self.partition.is_leader and len(self.partition.in_sync.followers) <= self.adding_replicas
 
     @property
     def is_in_doubt(self) -> bool:
@@ -186,7 +190,7 @@ class Replica:
         return self.partition.is_leader and self.partition.in_sync.is_in_doubt
 
     def on_in_sync_change(self, has_moved: bool) -> None:
-        """Serve waiting requests after the in-sync set changed; `has_moved` tells of the high watermark."""
+        """Serve waiting requests after the in-sync set changed; `has_moved` is true if the high watermark moved."""
         if has_moved:
             self._on_high_watermark()
         if self._start_waiters:
@@ -216,41 +220,25 @@ class Replica:
 
     # --- appending
 
-    def append(
-        self,
-        batch: memoryview,
-        now_ms: int,
-        callback: AppendCallback,
-        *,
-        acks: int = ACKS_ALL,
-        transaction: TransactionCheck | None = None,
-        allows_zstd: bool = True,
-    ) -> AppendInfo | None:
-        """Append a producer's batch; BrokerError when it is refused, and then nothing has changed.
-
-        None when the batch is held until its records, its idempotency key or its transaction was checked:
-        `callback` is called later, with the append or the refusal.
-        """
-        return self._admission.append(batch, now_ms, callback, acks, transaction, allows_zstd=allows_zstd)
-
     def append_as_leader(self, batch: memoryview, header: BatchHeader, now_ms: int) -> AppendInfo:
         """Append one checked batch; BrokerError when it is refused, and then nothing has changed."""
-        if not self.partition.is_leader:
+        partition, log, context, admission = self.partition, self.log, self._context, self._admission
+        if not partition.is_leader:
             raise self._not_leader()
-        admission, refused = self._admission, self._context.refused
+        refused = context.refused.runs
         kind = header.attributes & (TRANSACTIONAL_FLAG | CONTROL_FLAG)
         if kind == TRANSACTIONAL_FLAG:
             admission.verified.check(header)
-            superseded = self.log.producers.superseded(header)
+            superseded = log.producers.superseded(header)
             if superseded is not None:
                 # Its coordinator lost the transaction in a power loss. The commit of the next one must not commit it.
                 self.append_marker(superseded, is_epoch_new=False, now_ms=now_ms)
-        if refused and header.producer_id >= 0 and self.log.producers.get(header.producer_id) is None:
+        if refused and header.producer_id >= 0 and log.producers.get(header.producer_id) is None:
             admission.check_refused(header)
         try:
-            info = self.log.append(batch, header, self.partition.leader_epoch, now_ms)
+            info = log.append(batch, header, partition.leader_epoch, now_ms)
         except BrokerError as error:
-            if self.log.failed:
+            if log.failed:
                 self._fail_commits(self._log_failed())  # a failed log has no further flush to wait for
             if error.code is ErrorCode.out_of_order_sequence_number:
                 admission.check_refused(header)
@@ -259,15 +247,15 @@ class Replica:
             admission.on_append(header)
         if kind == TRANSACTIONAL_FLAG:
             admission.verified.on_append(header.producer_id)
-        self._context.changed[self] = None
-        if self.partition.advance():
+        context.changed[self] = None
+        if partition.advance():
             self._on_high_watermark()
-        if self.partition.needs_flush:
-            self._context.flusher.request(self)
+        if partition.needs_flush:
+            context.flusher.request(self)
         else:
             self._write_back(len(batch))
-        if self.partition.waits_for_store:
-            self._context.on_in_sync_due()
+        if partition.waits_for_store:
+            context.on_in_sync_due()
         if self.listeners:
             self._tell_listeners()
         return info
@@ -329,10 +317,19 @@ class Replica:
 
     def on_leader_offsets(self, high_watermark: Offset, log_start_offset: Offset) -> None:
         """Take over offsets of the leader's Fetch response."""
+        self._on_committed_epoch(self.partition.leader_epoch)
         if self.partition.on_leader_high_watermark(high_watermark):
             self.data_waiters.wake()
         if log_start_offset > self.log.log_start_offset:
             self.log.advance_log_start(min(log_start_offset, self.log.log_end_offset))
+
+    def _on_committed_epoch(self, epoch: LeaderEpoch) -> None:
+        """Request a checkpoint when the log first agrees with the leader of an unclean election.
+
+        After a restart `refuses_truncation` needs the epoch, and perhaps no later record contains it.
+        """
+        if self.log.committed_epoch < self.unclean_epoch <= epoch:
+            self._context.changed[self] = None
 
     def refuses_truncation(self, offset: Offset) -> bool:
         """True when a truncation to `offset` would remove committed records that no election has given up."""
@@ -340,7 +337,7 @@ class Replica:
         return gives_up_committed(
             offset,
             self.log.high_watermark,
-            partition.committed_epoch,
+            self.log.committed_epoch,
             self.unclean_epoch,
             partition.durability,
         )
@@ -368,39 +365,54 @@ class Replica:
             self.log.leader_epochs, self.log.log_end_offset, LeaderEpoch(fetched_epoch), Offset(offset)
         )
 
+    def on_unreadable(self, offset: Offset) -> None:
+        """Have the segment of an offset scrubbed, unless the log knows the damage."""
+        if not any(offset in damaged for damaged in self.log.damage):
+            self.suspects.add(offset)
+
     # --- waiting
 
     def when_acknowledged(self, info: AppendInfo, acks: int, callback: CommitCallback) -> bool:
-        """True when a produced batch can be acknowledged; else calls back when it can, or cannot be.
+        """True when a produced batch can be acknowledged; otherwise calls back later, with the error if it
+        failed.
 
         acks=all waits for the high watermark, and fails while fewer replicas than min.insync.replicas are
         in sync: then the producer sends the batch again. acks=1 waits for it where the partition has a
-        single replica, so that the producer reads its own write; a follower is not waited for.
+        single replica, so that the producer reads its own write, also while a reassignment adds replicas;
+        otherwise followers are not waited for.
         """
+        waiters = self.acknowledging(info, acks)
+        if waiters is None:
+            return True
+        waiters.add(Offset(info.last_offset + 1), callback)
+        return False
+
+    def acknowledging(self, info: AppendInfo, acks: int) -> CommitWaiters | None:
+        """Waiters that a produced batch has to join; None when it can be acknowledged now. See `when_acknowledged`."""
         if acks == ACKS_ALL:
-            if not self._add_waiter(self._producers, info, callback):
-                return False
+            if self._waits_for_commit(info):
+                return self._producers
             if self.refuses_acks_all:
                 raise not_enough_replicas_after_append()
-            return True
-        return (
-            acks != ACKS_LEADER
-            or not self.is_only_replica
-            or self._add_waiter(self._commit_waiters, info, callback)
-        )
+        elif acks == ACKS_LEADER and self.is_only_replica and self._waits_for_commit(info):
+            return self._commit_waiters
+        return None
 
     def when_committed(self, info: AppendInfo, callback: CommitCallback) -> bool:
-        """True when the append is committed; else calls back when it is, or cannot be."""
-        return self._add_waiter(self._commit_waiters, info, callback)
-
-    def _add_waiter(self, waiters: CommitWaiters, info: AppendInfo, callback: CommitCallback) -> bool:
-        required = Offset(info.last_offset + 1)
-        if self.log.high_watermark >= required:
+        """True when the append is committed; otherwise calls back later, with the error if it cannot be."""
+        if not self._waits_for_commit(info):
             return True
-        if self.log.failed:
-            raise self._log_failed()
-        waiters.add(required, callback)
+        self._commit_waiters.add(Offset(info.last_offset + 1), callback)
         return False
+
+    def _waits_for_commit(self, info: AppendInfo) -> bool:
+        """True when an append is not committed; BrokerError when it never will be."""
+        log = self.log
+        if log.high_watermark > info.last_offset:
+            return False
+        if log.failure is not None:
+            raise self._log_failed()
+        return True
 
     async def flushed(self) -> None:
         """Wait until all records in the log are durable; BrokerError when they will not be."""
@@ -409,7 +421,9 @@ class Replica:
             await done
 
     def when_flushed(self, callback: CommitCallback) -> bool:
-        """True when all records in the log are durable; else calls back when they are, or will not be."""
+        """True when all records in the log are durable; otherwise calls back later, with the error if a flush
+        failed.
+        """
         required = self.log.log_end_offset
         if self.log.flushed_offset >= required:
             return True
@@ -452,13 +466,16 @@ class Replica:
 
     def _on_high_watermark(self) -> None:
         high_watermark = self.log.high_watermark
-        self._commit_waiters.committed(high_watermark)
-        if self._producers:
+        if self._commit_waiters.waiting:
+            self._commit_waiters.committed(high_watermark)
+        if self._producers.waiting:
             error = not_enough_replicas_after_append() if self.refuses_acks_all else None
             self._producers.committed(high_watermark, error)
-        self.data_waiters.wake()
-        if self.keyed is not None:
-            self.keyed.on_high_watermark()
+        if self.data_waiters.waiting:
+            self.data_waiters.wake()
+        keyed = self._admission.keyed
+        if keyed is not None:
+            keyed.on_high_watermark()
 
     def _fail_commits(self, error: BrokerError) -> None:
         self._commit_waiters.fail(error)

@@ -42,6 +42,7 @@ from penstock.observability.alarms import AlarmKind
 from penstock.replication.context import ReplicationContext
 from penstock.replication.fetchers import Fetchers
 from penstock.replication.in_sync import InSync
+from penstock.replication.projected_log import ScanSlots
 from penstock.replication.refused_batches import RefusedBatches
 from penstock.replication.replica import Replica, ReplicaContext
 from penstock.replication.throttle import Throttle
@@ -68,7 +69,12 @@ class ReplicaManager:
         self._logs = context.logs
         self._threads = context.threads
         self._replica_context = ReplicaContext(
-            context.flusher, context.threads, self.refused, self.changed, self.in_sync_due.set
+            context.flusher,
+            context.threads,
+            self.refused,
+            self.changed,
+            self.in_sync_due.set,
+            ScanSlots(context.threads, context.clock),
         )
         self._logger = context.logger
         self._image: ClusterImage | None = None
@@ -110,6 +116,10 @@ class ReplicaManager:
                 f"{topic}-{partition} is not on this broker",
             )
         return replica
+
+    @property
+    def scan_slots(self) -> ScanSlots:
+        return self._replica_context.scan_slots
 
     @property
     def context(self) -> ReplicationContext:
@@ -190,6 +200,7 @@ class ReplicaManager:
         """
         for name in sorted(change.topics):
             self._stop_leading(change.after.topic(name))
+            self._drop_projections(change.before.topic(name), change.after.topic(name))
         self._following = asyncio.get_running_loop().create_task(self._apply(self._following, change, config))
 
     def _stop_leading(self, topic: TopicImage | None) -> None:
@@ -202,6 +213,14 @@ class ReplicaManager:
                     and state.leader_epoch > replica.partition.leader_epoch
                 ):
                     replica.stop_leading()
+
+    def _drop_projections(self, before: TopicImage | None, after: TopicImage | None) -> None:
+        """Forget a view that was deleted or has another filter."""
+        if before is None or before.view_of is None:
+            return
+        if after is None or (after.id, after.configs) != (before.id, before.configs):
+            for replica in self._replicas.values():
+                replica.projections.drop(before.id)
 
     def on_lost_session(self) -> None:
         """Stop leading everywhere after the session expired. The broker leads again only in a later leader
@@ -306,6 +325,7 @@ class ReplicaManager:
             await asyncio.wait([replica.truncating])
         partition = replica.partition
         replica.unclean_epoch = state.unclean_epoch
+        replica.adding_replicas = len(state.adding_replicas)
         if state.leader_epoch > partition.leader_epoch:
             self._context.alarms.clear(AlarmKind.TRUNCATION_REFUSED, replica.name)
             if state.leader == self._node_id:

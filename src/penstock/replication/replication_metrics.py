@@ -29,27 +29,27 @@ class ReplicationMetrics:
         )
         metrics.add_gauge(
             "penstock_under_replicated_partitions",
-            "Partitions this broker leads of which a copy is not in sync.",
+            "Partitions led by this broker with a replica that is not in sync.",
             lambda: sum(
                 len(each.partition.in_sync.recorded) <= self._followers(each) for each in self._led()
             ),
         )
         metrics.add_gauge(
             "penstock_under_min_isr_partitions",
-            "Partitions this broker leads that take no acks=all writes for lack of copies in sync.",
+            "Partitions led by this broker with fewer in-sync replicas than min.insync.replicas.",
             lambda: sum(each.refuses_acks_all for each in self._led()),
         )
         metrics.add_gauge(
             "penstock_replica_max_lag_records",
-            "Records that the copy of a led partition which is farthest behind does not have.",
+            "Lag in records of the slowest follower of all partitions that this broker leads.",
             lambda: max((self._lag(each) for each in self._led()), default=0),
         )
         metrics.add_gauge(
-            "penstock_offline_partitions", "Partitions of the cluster that nobody leads.", self._offline
+            "penstock_offline_partitions", "Partitions of the cluster without a leader.", self._offline
         )
         metrics.add_gauge(
             "penstock_moving_partitions",
-            "Partitions of the cluster on their way to other brokers.",
+            "Partitions of the cluster with a reassignment in progress.",
             self._moving,
         )
         metrics.add_gauge(
@@ -67,6 +67,31 @@ class ReplicationMetrics:
             "penstock_in_sync_expansions",
             "In-sync sets recorded with more members.",
             lambda: writer.expansions,
+        )
+
+        self._show_views(metrics)
+
+    def _show_views(self, metrics: BrokerMetrics) -> None:
+        slots = self._replicas.scan_slots
+        metrics.add_counter(
+            "penstock_view_scanned_records",
+            "Records that the filter of a view was evaluated on.",
+            lambda: slots.scanned,
+        )
+        metrics.add_counter(
+            "penstock_view_matched_records", "Records that matched a view.", lambda: slots.matched
+        )
+        metrics.add_counter(
+            "penstock_view_failed_records",
+            "Records on which the evaluation of a filter failed, so that they match no view.",
+            lambda: slots.failed,
+        )
+        metrics.add_gauge(
+            "penstock_view_index_bytes",
+            "Memory of the indexes of matching records.",
+            lambda: sum(
+                projected.index.size_bytes for replica in self._replicas for projected in replica.projections
+            ),
         )
 
     def _led(self) -> Iterator[Replica]:

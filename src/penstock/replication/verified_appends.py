@@ -1,9 +1,9 @@
 """First batches of transactions, held until the coordinator has confirmed the partition (KIP-890).
 
 Otherwise a record could be stored that no marker ever follows. While a batch is held, later ones of its
-producer wait behind it; other producers go on. A confirmation counts until the transaction has a record
-here or is ended by a marker. A marker refuses held batches: a second question might confirm them for the
-next transaction. Loop thread only, on the leader.
+producer wait behind it; other producers are not held. A confirmation counts until the transaction has a
+record here or is ended by a marker. A marker refuses held batches: the coordinator, asked again, might
+confirm them for the next transaction. Loop thread only, on the leader.
 """
 
 from __future__ import annotations

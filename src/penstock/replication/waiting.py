@@ -29,13 +29,13 @@ def settled_by() -> tuple[asyncio.Future[None], CommitCallback]:
 class CommitWaiters:
     """Appends that wait for the high watermark, in offset order."""
 
-    __slots__ = ("_waiting",)
+    __slots__ = ("waiting",)
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[Offset, CommitCallback]] = deque()
+        self.waiting: deque[tuple[Offset, CommitCallback]] = deque()
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self.waiting)
 
     def add(self, offset: Offset, callback: CommitCallback) -> None:
         """Call back once all records below `offset` are committed.
@@ -43,23 +43,23 @@ class CommitWaiters:
         A retried batch waits for the offset of its original, which may lie below the offsets of earlier
         waiters; its callback comes a little late then, together with the first of them, and never early.
         """
-        if self._waiting and offset < self._waiting[-1][0]:
-            offset = self._waiting[-1][0]
-        self._waiting.append((offset, callback))
+        if self.waiting and offset < self.waiting[-1][0]:
+            offset = self.waiting[-1][0]
+        self.waiting.append((offset, callback))
 
     def committed(self, high_watermark: Offset, error: BrokerError | None = None) -> None:
-        """Call back those that wait for an offset up to the high watermark, with `error` when it is given."""
-        waiting = self._waiting
+        """Call back the waiters for offsets up to the high watermark, with `error` when it is given."""
+        waiting = self.waiting
         while waiting and waiting[0][0] <= high_watermark:
             waiting.popleft()[1](error)
 
     def truncate(self, end: Offset) -> None:
         """Lower offsets above `end`, where the log ends now: their records are gone."""
-        self._waiting = deque((min(offset, end), callback) for offset, callback in self._waiting)
+        self.waiting = deque((min(offset, end), callback) for offset, callback in self.waiting)
 
     def fail(self, error: BrokerError) -> None:
         """Fail all waiters: the partition cannot commit any more."""
-        waiting, self._waiting = self._waiting, deque()
+        waiting, self.waiting = self.waiting, deque()
         for _, callback in waiting:
             callback(error)
 
@@ -67,19 +67,19 @@ class CommitWaiters:
 class DataWaiters:
     """Long polls that wait for new records."""
 
-    __slots__ = ("_waiting",)
+    __slots__ = ("waiting",)
 
     def __init__(self) -> None:
-        self._waiting: dict[Callable[[], None], None] = {}
+        self.waiting: dict[Callable[[], None], None] = {}
 
     def add(self, callback: Callable[[], None]) -> None:
-        self._waiting[callback] = None
+        self.waiting[callback] = None
 
     def discard(self, callback: Callable[[], None]) -> None:
-        self._waiting.pop(callback, None)
+        self.waiting.pop(callback, None)
 
     def wake(self) -> None:
-        if self._waiting:
-            waiting, self._waiting = self._waiting, {}
+        if self.waiting:
+            waiting, self.waiting = self.waiting, {}
             for callback in waiting:
                 callback()

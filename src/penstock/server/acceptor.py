@@ -1,20 +1,20 @@
-"""Acceptor of client connections: accepts within the limits, watches open connections and closes stalled
-ones.
+"""Acceptor of client connections at all listeners: accepts within the limits, watches open connections and
+closes stalled ones.
 
-All connections are checked about every second, some in each turn of the loop. A stalled connection is
-closed: a frame that does not end, responses that are not read, a client that has sent nothing for long.
-Loop thread only.
+All connections are checked about every second, some in each turn of the loop. A connection is closed when its
+client does not finish a frame, does not read its responses, or has sent nothing for a long time. Loop thread
+only.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from penstock.config import (
-    CONNECTION_MAX_IN_FLIGHT_BYTES,
-    CONNECTION_MAX_IN_FLIGHT_REQUESTS,
     CONNECTION_WRITE_TIMEOUT_MS,
     CONNECTIONS_MAX_IDLE_MS,
     MAX_CONNECTION_CREATION_RATE,
@@ -22,15 +22,17 @@ from penstock.config import (
     MAX_CONNECTIONS_PER_IP,
     QUEUED_MAX_REQUEST_BYTES,
     REQUEST_RECEIVE_TIMEOUT_MS,
-    SOCKET_REQUEST_MAX_BYTES,
-    BrokerConfig,
 )
-from penstock.net.connection import Connection, ConnectionLimits, Traffic
+from penstock.config.settings import ListenerConfig
+from penstock.net.connection import Connection, Traffic
 from penstock.net.network import Listener, Network, Socket
 from penstock.net.request_memory import RequestMemory
 from penstock.observability.logs import Logger
+from penstock.security.user import User
 from penstock.server.context import BrokerContext
 from penstock.server.dispatch import Dispatcher, Session
+from penstock.server.door import Door
+from penstock.server.sasl.gate import Gate
 from penstock.server.security import ANONYMOUS
 
 _SHORTEST_ROUND_SECONDS = 1.0
@@ -42,10 +44,14 @@ _HOG_PATIENCE_MS = 5_000
 
 
 @dataclass(slots=True)
-class _Watched:
+class WatchedConnection:
     session: Session
+    door: Door
     progress: int
     since: float
+    opened: float
+    """Monotonic time of the acceptance."""
+    gate: Gate | None = None
 
 
 class Acceptor:
@@ -55,16 +61,16 @@ class Acceptor:
         self._context = context
         self._dispatcher = dispatcher
         self._logger = logger
-        self._limits = ConnectionLimits(
-            max_frame_bytes=config[SOCKET_REQUEST_MAX_BYTES],
-            max_in_flight_requests=config[CONNECTION_MAX_IN_FLIGHT_REQUESTS],
-            max_unsent_bytes=config[CONNECTION_MAX_IN_FLIGHT_BYTES],
-        )
         self._accepted_this_second = 0
-        self._waiting: list[Socket] | None = []
-        self._watched: dict[Connection, _Watched] = {}
+        self._waiting: list[tuple[Door, Socket]] | None = []
+        self._watched: dict[Connection, WatchedConnection] = {}
+        context.connections, context.traffic, context.recent_lines = (
+            self._watched,
+            self.traffic,
+            logger.recent,
+        )
         self._by_host: Counter[str] = Counter()
-        self._listener: Listener | None = None
+        self._listeners: list[Listener] = []
         self._is_closed = False
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._sweeps_left = 0
@@ -76,48 +82,63 @@ class Acceptor:
     def connections(self) -> int:
         return len(self._watched)
 
-    async def listen(self, network: Network, host: str, port: int) -> int:
-        """Bind the listener; connections wait in its backlog until `open`. Returns the bound port."""
-        self._listener = await network.listen(host, port, self._accept)
-        return self._listener.port
+    async def listen(self, network: Network, door: Door) -> int:
+        """Bind a listener; connections wait in its backlog until `open`. Returns the bound port."""
+        address = door.listener.address
+        listener = await network.listen(address.host, address.port, partial(self._accept, door))
+        self._listeners.append(listener)
+        return listener.port
 
     def open(self) -> None:
         """Serve waiting and new connections."""
         if self._is_closed:
             return
         waiting, self._waiting = self._waiting, None
-        for socket in waiting or ():
-            self._accept(socket)
+        for door, socket in waiting or ():
+            self._accept(door, socket)
         self._schedule_sweep()
 
-    def close_listener(self) -> None:
+    def close_listeners(self) -> None:
         """Stop accepting; open connections stay."""
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
+        for listener in self._listeners:
+            listener.close()
+        self._listeners.clear()
 
     def close(self) -> None:
         """Stop accepting and close every connection; an `open` afterwards does nothing."""
         self._is_closed = True
-        self.close_listener()
-        for socket in self._waiting or ():
+        self.close_listeners()
+        for _, socket in self._waiting or ():
             socket.close()
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
         for connection in tuple(self._watched):
             connection.close()
 
-    def _accept(self, socket: Socket) -> bool:
+    def on_users(self, before: Mapping[str, User], after: Mapping[str, User]) -> None:
+        """Close the connections of users that were deleted, disabled or changed."""
+        changed = {name for name in before if before[name] != after.get(name)}
+        if not changed:
+            return
+        for connection, watched in tuple(self._watched.items()):
+            login = watched.session.login
+            if login is None or login.user not in changed or not login.credential:
+                continue
+            user = after.get(login.user)
+            if user is None or user.is_disabled or user.credential != login.credential:
+                connection.close()
+
+    def _accept(self, door: Door, socket: Socket) -> bool:
         """Take a new connection; false when further ones have to wait a moment."""
         if self._waiting is not None:
-            self._waiting.append(socket)
+            self._waiting.append((door, socket))
             return False
         self._accepted_this_second += 1
         host = socket.peer.rpartition(":")[0]
-        config = self._context.config
         if (
-            self.connections >= config[MAX_CONNECTIONS]
-            or self._by_host[host] >= config[MAX_CONNECTIONS_PER_IP]
+            self.connections >= self._context.config[MAX_CONNECTIONS]
+            or door.connections >= door.config[MAX_CONNECTIONS]
+            or self._by_host[host] >= door.config[MAX_CONNECTIONS_PER_IP]
         ):
             self._context.metrics.refused("connection limit")
             self._logger.warning_rarely(
@@ -125,28 +146,40 @@ class Acceptor:
             )
             socket.close()
             return self._accepts_more()
-        session = Session(socket.peer, host, ANONYMOUS, self._context.connection_numbers.next())
+        number = self._context.connection_numbers.next()
+        session = Session(socket.peer, host, ANONYMOUS, number, listener=door.listener.name)
         connection = Connection(
-            socket,
-            lambda frame: self._dispatcher.dispatch(session, frame),
+            door.wrap(socket, session),
+            partial(self._dispatcher.dispatch, session),
             self._on_close,
-            limits=self._limits,
+            limits=door.limits,
             threads=self._context.threads,
             traffic=self.traffic,
         )
-        self._watched[connection] = _Watched(session, 0, self._context.clock.monotonic())
+        gate = None
+        if door.sasl is not None:
+            gate = Gate(session, self._dispatcher, door.sasl)
+            gate.attach(connection, door.login_seconds)
+        now = self._context.clock.monotonic()
+        self._watched[connection] = WatchedConnection(session, door, 0, now, now, gate)
         self._by_host[host] += 1
+        door.connections += 1
         return self._accepts_more()
 
     def _accepts_more(self) -> bool:
         return self._accepted_this_second < self._context.config[MAX_CONNECTION_CREATION_RATE]
 
     def _on_close(self, connection: Connection, error: Exception | None) -> None:
-        session = self._watched.pop(connection).session
+        watched = self._watched.pop(connection)
+        session = watched.session
+        watched.door.connections -= 1
+        if watched.gate is not None:
+            watched.gate.close()
         self._by_host[session.host] -= 1
         if not self._by_host[session.host]:
             del self._by_host[session.host]
         self._context.fetch_sessions.close(session)
+        self._context.share.sessions.close_all_of(session)
         if session.follower is not None:
             session.follower.close()
         if session.keys is not None:
@@ -168,15 +201,17 @@ class Acceptor:
         if now >= self._second_ends:
             self._second_ends = now + _ACCEPTING_SECONDS
             self._accepted_this_second = 0
-        config = self._context.config
         for _ in range(part):
             connection = self._unswept.pop()
             watched = self._watched.get(connection)
             if watched is None:
                 continue
+            if watched.gate is not None and watched.gate.has_expired:
+                connection.close()
+                continue
             if connection.progress != watched.progress or connection.is_waiting:
                 watched.progress, watched.since = connection.progress, now
-            elif (now - watched.since) * 1000 > _patience_ms(connection, config):
+            elif (now - watched.since) * 1000 > _patience_ms(connection, watched.door.config):
                 connection.close(_reproach(connection))
         self._schedule_sweep()
 
@@ -189,7 +224,7 @@ class Acceptor:
         self._sweep_seconds = max(_SHORTEST_ROUND_SECONDS / self._sweeps_left, 1 / _MAX_SWEEPS_PER_SECOND)
 
 
-def _patience_ms(connection: Connection, config: BrokerConfig) -> int:
+def _patience_ms(connection: Connection, config: ListenerConfig) -> int:
     """Time in milliseconds that a connection may stall; short while other connections wait for the memory
     that it holds.
     """

@@ -1,7 +1,7 @@
-"""Retention and compaction of this broker's logs: decided on the loop, carried out in a pool, at half its
-speed.
+"""Retention and compaction of this broker's logs: decided on the loop, carried out in a pool.
 
-A log that cannot be cleaned (damage, no space) stays as it is and is reported; the others go on.
+Compaction pauses after each step for as long as the step took. A log that cannot be cleaned (damage, no
+space) stays as it is and is reported; the other logs are cleaned.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from penstock.model import Offset
 from penstock.observability.logs import Logger
 from penstock.replication.replica import Replica
 from penstock.server.context import BrokerContext
-from penstock.storage.compaction import Compaction, Progress, begin_compaction
+from penstock.storage.compaction import Compaction, CompactionProgress, begin_compaction
 from penstock.storage.retention import retained_from
 
 
@@ -88,10 +88,10 @@ class Cleaning:
         while True:
             started = self._context.clock.monotonic()
             progress = await self._context.threads.run("background", compaction.step)
-            if progress is Progress.DONE:
+            if progress is CompactionProgress.DONE:
                 compaction.finish()
                 return
-            swapped = progress is not Progress.CLEANED or await self._swap(replica, compaction)
+            swapped = progress is not CompactionProgress.CLEANED or await self._swap(replica, compaction)
             if not swapped or self._stopping.is_set():
                 await self._context.threads.run("background", compaction.abandon)
                 return

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random  # noqa: TID251 - the type; the numbers come from the environment
+from typing import TYPE_CHECKING
 
 from penstock.clock import Clock
 from penstock.cluster.administration import Administration
@@ -15,6 +17,7 @@ from penstock.cluster.partition_admin import PartitionAdministration
 from penstock.config import BrokerConfig
 from penstock.groups.coordinator import GroupCoordinator
 from penstock.model import BrokerId
+from penstock.net.connection import Connection, Traffic
 from penstock.observability.alarms import Alarms
 from penstock.observability.metrics import BrokerMetrics
 from penstock.replication.replica_manager import ReplicaManager
@@ -23,14 +26,20 @@ from penstock.server.fetch_sessions import FetchSessions
 from penstock.server.long_polls import LongPolls
 from penstock.server.lost_leaders import LostLeaders
 from penstock.server.marker_writing import MarkerWriter
+from penstock.server.produce_routes import ProduceRoutes
 from penstock.server.producer_ids import ProducerIds
 from penstock.server.security import Authorizer
+from penstock.server.share_services import ShareServices
 from penstock.storage.disk import Disk
 from penstock.storage.log_manager import LogManager
 from penstock.threads import Threads
 from penstock.transactions.coordinator import TransactionCoordinator
 from penstock.transactions.hanging import HangingTransactions
 from penstock.transactions.verification import Verifier
+
+if TYPE_CHECKING:
+    from penstock.server.acceptor import WatchedConnection
+    from penstock.server.inspection.activity import Activity
 
 
 @dataclass(slots=True)
@@ -47,6 +56,7 @@ class BrokerContext:
     replicas: ReplicaManager
     groups: GroupCoordinator
     transactions: TransactionCoordinator
+    share: ShareServices
     verifier: Verifier
     marker_writer: MarkerWriter
     hanging_transactions: HangingTransactions
@@ -59,10 +69,22 @@ class BrokerContext:
     alarms: Alarms
     random: Random
     lost_leaders: LostLeaders = field(default_factory=LostLeaders)
+    produce_routes: ProduceRoutes = field(default_factory=ProduceRoutes)
+    recent_lines: Sequence[Mapping[str, object]] = ()
+    """The last lines of the broker's log."""
+    connections: Mapping[Connection, WatchedConnection] = field(default_factory=dict)
+    """Open client connections; the acceptor's own table."""
+    traffic: Traffic | None = None
+    activity: Activity | None = None
+    """Journals for gateways, made when the first gateway asks."""
 
     @property
     def image(self) -> ClusterImage:
         return self.metadata.image
+
+    def source_of(self, topic: str) -> str:
+        """Name of the topic whose log the readers of a topic read: the source of a view, else the topic itself."""
+        return self.metadata.image.views.get(topic, topic)
 
     async def write_checkpoints(self, *, both: bool = False) -> None:
         """Write log start offsets and high watermarks durably; a cancelled caller does not stop the write."""

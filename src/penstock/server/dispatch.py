@@ -3,9 +3,9 @@
 A handler module declares its `API`: key, version range, and a function. The function of an ordinary API
 takes `(request, message)`, where the message is the decoded request, and returns the response as nested
 mappings (the wire layer drops fields that a version does not have). It may be `async`, and then later
-requests of its connection wait for it. A raw API (Produce, Fetch, Heartbeat) takes `(request, frame,
-position)` and returns parts to send, a `PendingResponse`, or None for no response. ApiVersions is derived from the
-table.
+requests of its connection wait for it; or it returns parts to send, or a `PendingResponse`. A raw API
+(Produce, Fetch, Heartbeat, OffsetCommit) takes `(request, frame, position)` and returns parts to send, a
+`PendingResponse`, or None for no response. ApiVersions is derived from the table.
 """
 
 from __future__ import annotations
@@ -13,24 +13,29 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from penstock.errors import BrokerError, ProtocolError
+from penstock.errors import ProtocolError
 from penstock.model import BrokerId
-from penstock.net.response import Answer, PendingResponse
+from penstock.net.response import Answer, Parts, PendingResponse
 from penstock.server.context import BrokerContext
 from penstock.server.follower_session import FollowerSession
 from penstock.server.key_session import KeySession
-from penstock.server.security import DENIED, SUPPORTED_OPERATIONS, Operation, Principal, ResourceType
+from penstock.server.known_requests import KnownCommit, KnownHeartbeat
+from penstock.server.security import SUPPORTED_OPERATIONS, Login, Operation, Principal, ResourceType, require
 from penstock.wire.apis import API_VERSIONS
 from penstock.wire.broker_handshake import Challenge
-from penstock.wire.headers import RequestHeader, decode_request_header
+from penstock.wire.headers import RequestHeader, read_request_header
 from penstock.wire.messages import decode_request, encode_response_frame
 
+DEFAULT_LISTENER = "PLAINTEXT"
 Fields = Mapping[str, Any]
-MessageHandler = Callable[["Request", Any], "Fields | Awaitable[Fields]"]
+MessageHandler = Callable[["Request", Any], "Fields | Awaitable[Fields] | Parts | PendingResponse"]
 RawHandler = Callable[["Request", memoryview, int], Answer]
+PlainHandler = Callable[
+    ["BrokerContext", "Session", memoryview, int, int, int], Parts | PendingResponse | None
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,13 @@ class Api:
     handle_raw: RawHandler | None = None
     decode: Callable[[memoryview, int, int], Any] | None = None
     """Decoder of the request from a position on, in a version; the schema's unless given."""
+    is_concurrent: bool = False
+    """Whether later requests of the connection are handled while an `async` function works on this one."""
+    handle_plain: PlainHandler | None = None
+    """Short path for the usual request, tried first: takes `(context, session, frame, position, version,
+    correlation id)`. None when the request is not plain; then nothing has changed. No parts for a request without
+    a response.
+    """
 
 
 @dataclass(slots=True, eq=False)
@@ -55,6 +67,10 @@ class Session:
     principal: Principal
     number: int = 0
     """Number of the connection (`ConnectionNumbers`)."""
+    client_id: str | None = None
+    """Client id of the last request that took the general path."""
+    software: str = ""
+    """Name and version of the client software, as ApiVersions gives them."""
     challenge: Challenge | None = None
     """Challenge that a broker still has to answer to authenticate; None otherwise."""
     broker_id: BrokerId | None = None
@@ -63,6 +79,16 @@ class Session:
     """Fetch session of that broker as a follower."""
     keys: KeySession | None = None
     """Lookups by key of the connection."""
+    heartbeat: KnownHeartbeat | None = None
+    """Last Heartbeat of the connection."""
+    commit: KnownCommit | None = None
+    """Last OffsetCommit of the connection that may be repeated with another offset."""
+    listener: str = DEFAULT_LISTENER
+    """Name of the listener that accepted the connection."""
+    login: Login | None = None
+    """Login by SASL."""
+    binding: bytes = b""
+    """Fingerprint of the certificate that this broker showed to the client; empty without TLS."""
 
 
 @dataclass(slots=True)
@@ -83,10 +109,8 @@ class Request:
         )
 
     def require(self, operation: Operation, kind: ResourceType, name: str) -> None:
-        if not self.allowed(operation, kind, name):
-            raise BrokerError(
-                DENIED[kind], f"{self.session.principal} may not {operation.name} {kind.name} {name}"
-            )
+        session = self.session
+        require(self.context.authorizer, session.principal, session.host, operation, kind, name)
 
     def authorized_operations(self, kind: ResourceType, name: str) -> int:
         """Bit field of authorized operations in Metadata, DescribeCluster and DescribeGroups."""
@@ -96,47 +120,70 @@ class Request:
 class Dispatcher:
     """Table of the APIs, and dispatch of frames to them."""
 
-    def __init__(self, context: BrokerContext, apis: Iterable[Api]) -> None:
+    def __init__(self, context: BrokerContext, apis: Iterable[Api], *, serves_plain: bool = True) -> None:
+        """Without `serves_plain` every request takes the general path, so that both paths can be compared."""
         self._context = context
-        self._apis = {api.key: api for api in apis}
-        self._metrics = context.metrics
+        self._apis = {api.key: api if serves_plain else replace(api, handle_plain=None) for api in apis}
+        self._durations = context.metrics.requests
         self._monotonic = context.clock.monotonic
         self._tasks: set[asyncio.Task[None]] = set()
 
     def dispatch(self, session: Session, frame: memoryview) -> Answer:
         """Serve one frame; ProtocolError when it is not a request that this broker knows."""
         started = self._monotonic()
-        header, position = decode_request_header(frame)
-        api = self._apis.get(header.api_key)
+        api_key, version, correlation_id, client_id, position = read_request_header(frame)
+        api = self._apis.get(api_key)
         if api is None:
-            raise ProtocolError(f"unknown api key {header.api_key}")
-        if not api.min_version <= header.api_version <= api.max_version:
-            if api.key != API_VERSIONS:
-                raise ProtocolError(f"unsupported version {header.api_version} of api key {api.key}")
-            # The response has version 0, which every client can read; the client then sends a version of the
-            # range (KIP-511).
-            header = RequestHeader(header.api_key, 0, header.correlation_id, header.client_id)
-            answer: Answer = self._answer_message(api, Request(header, session, self._context), None)
-        elif api.handle_raw is not None:
-            answer = api.handle_raw(Request(header, session, self._context), frame, position)
+            raise ProtocolError(f"unknown api key {api_key}")
+        is_served = api.min_version <= version <= api.max_version
+        answer: Answer = None
+        if is_served and api.handle_plain is not None:
+            answer = api.handle_plain(self._context, session, frame, position, version, correlation_id)
+        if answer is None:
+            if not is_served:
+                version = self._version_for(api, version)
+            session.client_id = client_id
+            header = RequestHeader(api_key, version, correlation_id, client_id)
+            answer = self._handle(api, Request(header, session, self._context), frame, position, is_served)
+        if isinstance(answer, PendingResponse) and not answer.done:
+            answer.observe(self, api.key, started)
         else:
-            if api.decode is None:
-                message = decode_request(header.api_key, header.api_version, frame, position)
-            else:
-                message = api.decode(frame, position, header.api_version)
-            answer = self._answer_message(api, Request(header, session, self._context), message)
-        if type(answer) is PendingResponse:
-            answer.when_done(lambda: self._metrics.observe_request(api.key, self._monotonic() - started))
-        else:
-            self._metrics.observe_request(api.key, self._monotonic() - started)
+            self.observe(api.key, started)
         return answer
+
+    def observe(self, api_key: int, started: float) -> None:
+        """Count a request that arrived at `started` and has its response now."""
+        self._durations[api_key].observe(self._monotonic() - started)
+
+    @staticmethod
+    def _version_for(api: Api, version: int) -> int:
+        """Version of the response to an unsupported version; ProtocolError for all APIs but ApiVersions."""
+        if api.key != API_VERSIONS:
+            raise ProtocolError(f"unsupported version {version} of api key {api.key}")
+        # Every client can read version 0; the client then sends a version of the range (KIP-511).
+        return 0
+
+    def _handle(
+        self, api: Api, request: Request, frame: memoryview, position: int, is_served: bool
+    ) -> Answer:
+        if api.handle_raw is not None:
+            return api.handle_raw(request, frame, position)
+        message = None
+        if is_served:
+            if api.decode is None:
+                message = decode_request(api.key, request.version, frame, position)
+            else:
+                message = api.decode(frame, position, request.version)
+        return self._answer_message(api, request, message)
 
     def _answer_message(self, api: Api, request: Request, message: Any) -> Answer:
         assert api.handle is not None
         result = api.handle(request, message)
+        if isinstance(result, list | PendingResponse):
+            return result
         if not inspect.isawaitable(result):
             return [_encode(request.header, result)]
-        later = PendingResponse(barrier=True)
+        later = PendingResponse(barrier=not api.is_concurrent)
         task = asyncio.ensure_future(self._finish(request.header, result, later))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

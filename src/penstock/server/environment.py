@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import random
 import socket
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from penstock.clock import Clock, SystemClock
 from penstock.cluster.coordination import CoordinationStore
@@ -20,12 +22,49 @@ from penstock.config import (
 )
 from penstock.errors import ConfigError
 from penstock.extras import how_to_install
+from penstock.gateway.health import Health
+from penstock.model import BrokerId
 from penstock.net.network import Network, TcpNetwork
 from penstock.storage.disk import Disk, RealDisk
 from penstock.threads import ThreadPools, Threads
 
 STORE_FILE = "metadata.sqlite"
 BOOT_ID_FILE = "/proc/sys/kernel/random/boot_id"
+SOCKET_SESSION_SECONDS = 30.0
+"""Session timeout at the common store of a machine. A dead process is noticed at once, so the timeout only concerns
+processes that hang.
+"""
+
+
+class SiblingReports(Protocol):
+    """Metrics and health of all brokers of this machine, which share one HTTP port."""
+
+    async def start(self, metrics: Callable[[], Awaitable[bytes]], health: Callable[[], Health]) -> None:
+        """Show the metrics and the health of this broker to the others."""
+        ...
+
+    def close(self) -> None: ...
+
+    async def metrics(self) -> bytes:
+        """Return the metrics of all brokers."""
+        ...
+
+    def health(self) -> Health:
+        """Return the health of all brokers together."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class MachineShare:
+    """Place of a broker among the brokers that one `penstock broker --processes` runs on a machine."""
+
+    siblings: tuple[BrokerId, ...]
+    """All brokers of the machine, this one included."""
+    reports: SiblingReports
+    store_path: str | None = None
+    """Socket of the common store; None in a cluster with ZooKeeper."""
+    is_cordoned: bool = False
+    """The broker is being drained and gets no replicas of new partitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +79,13 @@ class Environment:
     """Id of the machine. Brokers with the same id lose the contents of their memory together in a power loss."""
     boot_id: str = ""
     """Id of the machine's boot, new after every start of the machine; empty where it is not known."""
+    share: MachineShare | None = None
+    """Place among the brokers of this machine; None for a broker without siblings."""
+    serves_plain: bool = True
+    """False for a broker that takes the general path for every request, as a simulation may draw."""
 
 
-def real_environment(config: BrokerConfig) -> Environment:
+def real_environment(config: BrokerConfig, share: MachineShare | None = None) -> Environment:
     data_dir = config[LOG_DIR]
     disk = RealDisk(data_dir)
     network = TcpNetwork(config[SOCKET_SEND_BUFFER_BYTES])
@@ -54,10 +97,11 @@ def real_environment(config: BrokerConfig) -> Environment:
         disk,
         network,
         threads,
-        _open_store(config, threads),
+        _open_store(config, threads, share),
         # Containers have host names of their own, but share the machine's kernel and page cache.
         machine_id=boot_id or socket.gethostname(),
         boot_id=boot_id,
+        share=share,
     )
 
 
@@ -69,7 +113,12 @@ def _read_boot_id() -> str:
         return ""
 
 
-def _open_store(config: BrokerConfig, threads: Threads) -> CoordinationStore:
+def _open_store(config: BrokerConfig, threads: Threads, share: MachineShare | None) -> CoordinationStore:
+    if share is not None and share.store_path is not None:
+        from penstock.cluster.socket_store import SocketStore
+        from penstock.net.unix_network import UnixNetwork
+
+        return SocketStore(UnixNetwork(), share.store_path, SOCKET_SESSION_SECONDS)
     path = os.path.join(config[LOG_DIR], STORE_FILE)
     hosts = config[ZOOKEEPER_CONNECT]
     if hosts is None:

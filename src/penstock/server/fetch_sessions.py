@@ -13,6 +13,11 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from random import Random
 
+from penstock.config import (
+    MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS,
+    MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS,
+    BrokerConfig,
+)
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import TopicId
 
@@ -20,6 +25,8 @@ FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
 MAX_PARTITIONS = 10_000
 """Limit of the partitions in one session: every fetch looks at each of them, however small the request is."""
+PARTITIONS_PER_SLOT = 100
+"""Partitions in all sessions together, for each session that the settings allow."""
 _MAX_EPOCH = 2**31 - 1
 
 Owner = Hashable
@@ -73,6 +80,12 @@ class FetchSessions:
         self._random = random
         self._sessions: OrderedDict[Owner, FetchSession] = OrderedDict()
         self._partitions = 0
+
+    @classmethod
+    def from_config(cls, config: BrokerConfig, random: Random) -> FetchSessions:
+        slots = config[MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS]
+        max_partitions = slots * PARTITIONS_PER_SLOT
+        return cls(slots, max_partitions, config[MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS], random)
 
     def __len__(self) -> int:
         return len(self._sessions)

@@ -1,8 +1,8 @@
-"""Lookups by key of one connection. Each result goes into the response to the request that waits when it is
-ready.
+"""Lookups by key of one connection.
 
-Results are held for the client up to a limit: beyond it a lookup is put back, and made again when the
-client has taken results. Loop thread only.
+A result is sent in the response to the request that waits when the result becomes ready. Results are held
+for the client up to a limit: beyond it a lookup is put back, and made again when the client has taken
+results. Loop thread only.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Metadata about leaders that are lost, or may be, which makes clients find the next leader soon.
 
 While a broker may have died, its partitions are shown without a leader, so that clients send no requests
-there and ask again in a moment. A connection that was told so is shown the next leader as soon as it is
-elected. Other connections are shown the lost broker for a while: librdkafka (2.10 and later) drops a
+there and ask again in a moment. A connection that has received such metadata is shown the next leader as soon
+as it is elected. Other connections are shown the lost broker for a while: librdkafka (2.10 and later) drops a
 broker that vanishes from the list together with its partitions, even those that the same response gives to
 another broker, and asks again only a second later. Loop thread only.
 """
@@ -17,7 +17,7 @@ from penstock.cluster.image import ClusterImage, ImageChange, RegisteredBroker
 from penstock.model import BrokerId, TopicPartition
 
 SUSPECTED_SECONDS = 0.3
-"""Time in seconds of a suspicion: longer than finding out and electing others takes."""
+"""Time in seconds that a broker stays suspected: longer than failure detection and elections take."""
 CLEARED_SECONDS = 10.0
 """Time in seconds for which a broker that proved alive is not suspected again: connections end for other
 reasons, often.
@@ -36,7 +36,7 @@ class _Lost:
     led: frozenset[TopicPartition]
     is_gone: bool = False
     told: set[Hashable] = field(default_factory=set)
-    """Connections that were told of the loss."""
+    """Connections to which partitions of the broker were shown without a leader."""
     forgetting: asyncio.TimerHandle | None = None
 
 
@@ -82,7 +82,7 @@ class LostLeaders:
         return found
 
     def still_shown(self, connection: Hashable) -> list[RegisteredBroker]:
-        """Lost brokers of which this connection was not told."""
+        """Lost brokers whose partitions this connection has not been shown without a leader."""
         return [lost.broker for lost in self._lost.values() if lost.is_gone and connection not in lost.told]
 
     def _lose(self, lost: _Lost, seconds: float) -> None:

@@ -1,8 +1,8 @@
 """Background work of a broker: recovery points, retention, compaction, scrubbing, repair and the check of
 free space.
 
-Each is a loop with its own interval; work that may wait for the disk runs in a pool. A loop reports an
-error and goes on with its next round.
+Each is a loop with its own interval; work that may wait for the disk runs in a pool. After an error, a loop
+logs the error and continues with its next round.
 """
 
 from __future__ import annotations
@@ -170,6 +170,7 @@ class Maintenance:
                 continue  # another job changes its files; the next round tries again
             self._context.replicas.changed.pop(replica, None)
             if job is None:
+                self._is_outdated = True  # the entry of the log may have changed without records
                 continue
             try:
                 await self._context.threads.run("background", job.work)

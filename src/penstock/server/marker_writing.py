@@ -9,7 +9,7 @@ only.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from penstock.clock import Clock
 from penstock.cluster.internal_topics import OFFSETS_TOPIC
@@ -18,6 +18,28 @@ from penstock.model import BrokerId, TopicPartition
 from penstock.records.control import Marker
 from penstock.replication.replica_manager import ReplicaManager
 from penstock.transactions.transaction import VERSION_2
+
+Done = Callable[[Mapping[TopicPartition, ErrorCode]], None]
+
+
+class Writing:
+    """A marker on its way into several partitions."""
+
+    __slots__ = ("_done", "_left", "codes")
+
+    def __init__(self, partitions: Sequence[TopicPartition], done: Done) -> None:
+        self.codes = dict.fromkeys(partitions, ErrorCode.request_timed_out)
+        """Error of each partition; REQUEST_TIMED_OUT until it is known."""
+        self._left = len(self.codes)
+        self._done = done
+        if not self._left:
+            done(self.codes)
+
+    def settle(self, partition: TopicPartition, code: ErrorCode) -> None:
+        self.codes[partition] = code
+        self._left -= 1
+        if not self._left:
+            self._done(self.codes)
 
 
 class MarkerWriter:
@@ -42,30 +64,33 @@ class MarkerWriter:
         partitions: Sequence[TopicPartition],
         wait_seconds: float | None = None,
     ) -> dict[TopicPartition, ErrorCode]:
-        """Write a marker to each partition; the error of each. `version` is that of the transaction: since
-        version 2 a marker has an epoch of its own. A marker that is not committed after `wait_seconds`
-        gets REQUEST_TIMED_OUT.
+        """Write a marker to each partition; the error of each. A marker that is not committed after
+        `wait_seconds` gets REQUEST_TIMED_OUT.
         """
-        # All markers are appended before any is waited for.
-        outcomes = {partition: self._append(marker, version, partition) for partition in partitions}
-        waiting = [outcome for outcome in outcomes.values() if not outcome.done()]
-        if waiting:
-            await asyncio.wait(waiting, timeout=wait_seconds)
-        return {
-            partition: outcome.result() if outcome.done() else ErrorCode.request_timed_out
-            for partition, outcome in outcomes.items()
-        }
+        written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        writing = self.begin(marker, version, partitions, lambda _: _finish(written))
+        if not written.done():
+            await asyncio.wait([written], timeout=wait_seconds)
+        return dict(writing.codes)
 
-    def _append(self, marker: Marker, version: int, name: TopicPartition) -> asyncio.Future[ErrorCode]:
-        done: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+    def begin(
+        self, marker: Marker, version: int, partitions: Sequence[TopicPartition], done: Done
+    ) -> Writing:
+        """Write a marker to each partition; `done` is called with the error of each, at once if all are known.
 
+        `version` is that of the transaction: since version 2 a marker has an epoch of its own.
+        """
+        writing = Writing(partitions, done)
+        for partition in partitions:
+            self._append(marker, version, partition, writing)
+        return writing
+
+    def _append(self, marker: Marker, version: int, name: TopicPartition, writing: Writing) -> None:
         def finish(error: BrokerError | None) -> None:
             if error is None and replica.is_under_min_insync:
                 error = BrokerError(ErrorCode.not_enough_replicas_after_append)
-            if not done.done():
-                done.set_result(ErrorCode.none if error is None else error.code)
+            writing.settle(name, ErrorCode.none if error is None else error.code)
 
-        now_ms = self._clock.now_ms()
         try:
             replica = self._replicas.get(name.topic, name.partition)
             if replica.is_under_min_insync:
@@ -73,9 +98,16 @@ class MarkerWriter:
             if name.topic == OFFSETS_TOPIC and replica.on_marker is None:
                 # Groups that are being loaded from their log would miss records appended to it now.
                 raise BrokerError(ErrorCode.coordinator_load_in_progress)
-            info = replica.append_marker(marker, is_epoch_new=version >= VERSION_2, now_ms=now_ms)
-            if replica.when_committed(info, finish):
-                finish(None)
+            is_epoch_new = version >= VERSION_2
+            info = replica.append_marker(marker, is_epoch_new=is_epoch_new, now_ms=self._clock.now_ms())
+            is_committed = replica.when_committed(info, finish)
         except BrokerError as error:
             finish(error)
-        return done
+            return
+        if is_committed:
+            finish(None)
+
+
+def _finish(written: asyncio.Future[None]) -> None:
+    if not written.done():
+        written.set_result(None)

@@ -16,10 +16,11 @@ from functools import partial
 from penstock.cluster.image import RegisteredBroker
 from penstock.config import REPLICA_SOCKET_TIMEOUT_MS
 from penstock.errors import PenstockError, StorageError
-from penstock.model import LeaderEpoch
+from penstock.model import LeaderEpoch, Offset
 from penstock.observability.alarms import AlarmKind
 from penstock.observability.logs import Logger
 from penstock.observability.metrics import BrokerMetrics
+from penstock.records.iteration import read_batches
 from penstock.replication.range_fetch import fetch_range, verify_range
 from penstock.replication.replica import Replica
 from penstock.server.context import BrokerContext
@@ -101,9 +102,17 @@ class Repairing:
             log.jobs.abandon_patch(target.segment, error)
             raise
         log.jobs.finish_patch(target.segment, damaged)
+        for header, _ in reversed(list(read_batches(content))):
+            log.leader_epochs.add_earlier(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
         if replica.keyed is not None:
             replica.keyed.on_repaired(target.segment)
-        for coordinator in (self._context.groups, self._context.transactions):
+        for projected in replica.projections:
+            projected.on_repaired(target.segment)
+        for coordinator in (
+            self._context.groups,
+            self._context.transactions,
+            self._context.share.coordinator,
+        ):
             coordinator.on_repaired(replica)
         self.repaired_ranges += 1
         self._logger.info("damaged records repaired", partition=replica.name, damage=damaged)
@@ -168,7 +177,13 @@ class Repairing:
                     damaged,
                     context.config[REPLICA_SOCKET_TIMEOUT_MS] / 1000,
                 )
-                check_copy(content, damaged, log.leader_epochs, is_sparse=is_sparse)
+                check_copy(
+                    content,
+                    damaged,
+                    log.leader_epochs,
+                    is_sparse=is_sparse,
+                    is_in_sync=self._is_in_sync(replica, source),
+                )
                 if len(content) != size:
                     raise StorageError(f"its batches have {len(content)} bytes, the damaged range has {size}")
             except (PenstockError, OSError, TimeoutError) as error:
@@ -178,6 +193,10 @@ class Repairing:
         raise StorageError(
             f"no other replica has the records: {'; '.join(failures) or 'there is no other replica'}"
         )
+
+    def _is_in_sync(self, replica: Replica, source: RegisteredBroker) -> bool:
+        state = self._context.image.partition(replica.name)
+        return state is not None and source.node_id in (state.leader, *state.isr)
 
     def _sources(self, replica: Replica) -> list[RegisteredBroker]:
         """Registered brokers with another replica: the leader first, then the in-sync set, then the others."""

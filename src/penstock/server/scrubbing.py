@@ -12,12 +12,11 @@ from functools import partial
 
 from penstock.config import LOG_SCRUB_BYTES_PER_SECOND, LOG_SCRUB_INTERVAL_MS
 from penstock.errors import StorageError
-from penstock.model import Offset
 from penstock.observability.logs import Logger
 from penstock.observability.metrics import BrokerMetrics
 from penstock.replication.replica import Replica
 from penstock.server.context import BrokerContext
-from penstock.storage.scrub import Damaged, Extent, Piece, Place, extents, scrub_piece
+from penstock.storage.scrub import BatchBoundary, Damaged, Extent, Piece, extents, scrub_piece, start_of
 from penstock.storage.segment import Segment
 
 FIRST_PASS_SECONDS = 600.0
@@ -73,29 +72,47 @@ class Scrubbing:
     async def scrub_suspects(self) -> None:
         """Scrub logs in which readers have met damage, whatever the interval is."""
         for replica in self._context.replicas:
+            if replica.suspects:
+                await self._scrub_offsets(replica)
             suspects = frozenset() if replica.keyed is None else replica.keyed.suspects
             if replica.keyed is not None and suspects:
                 await self._scrub(replica, suspects)
                 replica.keyed.on_scrubbed(suspects)
+
+    async def _scrub_offsets(self, replica: Replica) -> None:
+        """Scrub the segments of suspect offsets. An offset above the recovery point waits for the next checkpoint."""
+        log, suspects = replica.log, replica.suspects
+        suspects -= {each for each in suspects if not log.log_start_offset <= each < log.log_end_offset}
+        found = {
+            offset: extent.segment
+            for extent in extents(log)
+            for offset in suspects
+            if extent.segment.base_offset <= offset < extent.end_offset
+        }
+        if found:
+            await self._scrub(replica, frozenset(found.values()))
+            suspects -= found.keys()
 
     def _interval_seconds(self) -> float:
         return self._context.config[LOG_SCRUB_INTERVAL_MS] / 1000
 
     async def _scrub(self, replica: Replica, only: frozenset[Segment] = frozenset()) -> None:
         """Scrub a log, or only some of its segments without rests."""
+        place: BatchBoundary | None = None
         for extent in extents(replica.log):
             if only and extent.segment not in only:
+                place = None
                 continue
-            place: Place | None = Place(0, Offset(extent.segment.base_offset))
+            place = start_of(extent, place)
             while place is not None and place.position < extent.size:
                 if self._stopping.is_set() or not self._is_there(replica, extent):
                     return
                 place = await self._scrub_piece(replica, extent, place, is_urgent=bool(only))
 
     async def _scrub_piece(
-        self, replica: Replica, extent: Extent, place: Place, *, is_urgent: bool
-    ) -> Place | None:
-        """Verify a piece and rest; the position to go on at, None where the segment cannot be read."""
+        self, replica: Replica, extent: Extent, place: BatchBoundary, *, is_urgent: bool
+    ) -> BatchBoundary | None:
+        """Verify a piece and rest. Returns the position of the next piece; None if the segment cannot be read."""
         started = self._context.clock.monotonic()
         try:
             piece = await self._read(extent, place)
@@ -117,7 +134,7 @@ class Scrubbing:
             await self._rest(max(piece.read_bytes / rate, elapsed * _REST_FACTOR))
         return piece.after
 
-    async def _read(self, extent: Extent, place: Place) -> Piece:
+    async def _read(self, extent: Extent, place: BatchBoundary) -> Piece:
         return await self._context.threads.run("background", partial(scrub_piece, extent, place))
 
     async def _rest(self, seconds: float) -> None:

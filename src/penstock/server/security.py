@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
 
-from penstock.errors import ErrorCode
+from penstock.errors import BrokerError, ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,19 @@ class Principal:
 
 
 ANONYMOUS = Principal("User", "ANONYMOUS")
+BROKER = Principal("User", "penstock-broker")
+"""Principal of a connection that has proved the cluster secret: a broker, or the gateway in a broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """Completed login of a client."""
+
+    user: str
+    credential: str = ""
+    """Credential of the user's account; empty for a token of an issuer."""
+    expires_ms: int | None = None
+    """Time at which the token expires."""
 
 
 class Operation(IntEnum):
@@ -95,6 +108,19 @@ class Authorizer(Protocol):
     def authorize(
         self, principal: Principal, host: str, operation: Operation, kind: ResourceType, name: str
     ) -> bool: ...
+
+
+def require(
+    authorizer: Authorizer,
+    principal: Principal,
+    host: str,
+    operation: Operation,
+    kind: ResourceType,
+    name: str,
+) -> None:
+    """Raise BrokerError unless the principal may do this."""
+    if not authorizer.authorize(principal, host, operation, kind, name):
+        raise BrokerError(DENIED[kind], f"{principal} may not {operation.name} {kind.name} {name}")
 
 
 class AllowAll:

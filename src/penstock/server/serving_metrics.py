@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from penstock.observability.metrics import BrokerMetrics, TopicSize
 from penstock.replication.replica_manager import ReplicaManager
 from penstock.server.acceptor import Acceptor
@@ -42,11 +44,8 @@ class ServingMetrics:
         metrics.topic_sizes = lambda: _topic_sizes(replicas)
 
 
-def _topic_sizes(replicas: ReplicaManager) -> list[TopicSize]:
-    sizes: dict[str, list[int]] = {}
-    for replica in replicas:
-        size = sizes.setdefault(replica.name.topic, [0, 0, 0])
-        size[0] += 1
-        size[1] += replica.log.size_bytes
-        size[2] += replica.log.log_end_offset
-    return [TopicSize(topic, *size) for topic, size in sizes.items()]
+def _topic_sizes(replicas: ReplicaManager) -> Iterator[TopicSize]:
+    """Sizes of all partitions, lazily, so that they can be read in slices."""
+    for replica in list(replicas):
+        log = replica.log
+        yield TopicSize(replica.name.topic, 1, log.size_bytes, log.log_end_offset)

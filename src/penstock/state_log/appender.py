@@ -15,14 +15,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Generic, TypeVar
 
 from penstock.clock import Clock
 from penstock.errors import BrokerError, ErrorCode
-from penstock.records.batch import read_header
-from penstock.records.building import NewRecord, build_batch
+from penstock.records.batch import BatchHeader
+from penstock.records.plain_batch import build_plain_batch, encode_plain_record
 from penstock.replication.replica import Replica
 
 MAX_BATCH_BYTES = 1_000_000
@@ -47,11 +46,20 @@ def under_min_insync(replica: Replica) -> BrokerError:
     )
 
 
-@dataclass(slots=True, eq=False)
 class _Batch:
-    records: list[tuple[bytes, bytes | None]] = field(default_factory=list)
-    size_bytes: int = 0
-    waiting: list[Done] = field(default_factory=list)
+    """Records that are appended together, encoded when they are added, and the callbacks for their outcome."""
+
+    __slots__ = ("records", "size_bytes", "waiting")
+
+    def __init__(self) -> None:
+        self.records: list[bytes] = []
+        self.size_bytes = 0
+        self.waiting: list[Done] = []
+
+    def add(self, key: bytes, value: bytes | None) -> None:
+        record = encode_plain_record(len(self.records), key, value)
+        self.records.append(record)
+        self.size_bytes += len(record)
 
     def finish(self, error: BrokerError | None) -> None:
         waiting, self.waiting = self.waiting, []
@@ -64,7 +72,7 @@ class Appender(Generic[R]):
         self.replica = replica
         self._encode = encode
         self._clock = clock
-        self._collected: list[_Batch] = []
+        self._collected: deque[_Batch] = deque()
         self._uncommitted: deque[_Batch] = deque()
         """Batches that are collected or appended, in log order."""
         self._closed: BrokerError | None = None
@@ -76,44 +84,49 @@ class Appender(Generic[R]):
 
     def add(self, records: Sequence[R], done: Done) -> None:
         """Append the records together; `done` is called later, or at once if no records precede the call."""
+        self.add_encoded([self._encode(record) for record in records], done)
+
+    def add_encoded(self, records: Sequence[tuple[bytes, bytes | None]], done: Done) -> None:
+        """Append records, given as key and value, as `add` does."""
         if self._closed is not None:
             done(self._closed)
         elif records:
             batch = self._open_batch()
-            for record in records:
-                key, value = self._encode(record)
-                batch.records.append((key, value))
-                batch.size_bytes += len(key) + len(value or b"")
+            for key, value in records:
+                batch.add(key, value)
             batch.waiting.append(done)
         elif self._uncommitted:
             self._uncommitted[-1].waiting.append(done)
         else:
             done(None)
 
-    def build_transactional(self, records: Sequence[R], producer_id: int, producer_epoch: int) -> memoryview:
+    def build_transactional(
+        self, records: Sequence[R], producer_id: int, producer_epoch: int
+    ) -> tuple[memoryview, BatchHeader]:
         """Build the batch for `add_transactional`. The batch has no sequence number: a coordinator never
         retries a batch.
         """
-        now_ms = self._clock.now_ms()
-        return memoryview(
-            build_batch(
-                [NewRecord(*self._encode(record), now_ms) for record in records],
-                producer_id=producer_id,
-                producer_epoch=producer_epoch,
-                transactional=True,
-            )
+        encoded = [encode_plain_record(place, *self._encode(record)) for place, record in enumerate(records)]
+        batch, header = build_plain_batch(
+            encoded,
+            self._clock.now_ms(),
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            transactional=True,
         )
+        return memoryview(batch), header
 
-    def add_transactional(self, content: memoryview, done: Done) -> None:
+    def add_transactional(self, content: memoryview, header: BatchHeader, done: Done) -> None:
         """Append a batch whose transaction the replica has verified; `done` is called as by `add`."""
         if self._closed is not None:
             done(self._closed)
             return
         self.append_collected()
-        batch = _Batch(waiting=[done])
+        batch = _Batch()
+        batch.waiting.append(done)
         self._uncommitted.append(batch)
         try:
-            self._append(batch, content, self._clock.now_ms())
+            self._append(batch, content, header, self._clock.now_ms())
         except BrokerError as error:
             self._finish(batch, error)
 
@@ -134,22 +147,34 @@ class Appender(Generic[R]):
         return self._collected[-1]
 
     def append_collected(self) -> None:
-        """Append all collected records now instead of at the end of the turn."""
-        collected, self._collected = self._collected, []
+        """Append all collected records now instead of at the end of the turn.
+
+        A callback may lead to another call of this method. So each call takes the oldest batch that is left.
+        """
         now_ms = self._clock.now_ms()
-        for place, batch in enumerate(collected):
-            records, batch.records = batch.records, []
-            content = memoryview(build_batch([NewRecord(key, value, now_ms) for key, value in records]))
+        for _ in range(len(self._collected)):
+            if not self._collected:
+                return
+            batch = self._collected.popleft()
+            content, header = build_plain_batch(batch.records, now_ms)
+            batch.records.clear()
             try:
-                self._append(batch, content, now_ms)
+                self._append(batch, memoryview(content), header, now_ms)
             except BrokerError as error:
-                # Later records were decided after these, and must not be in the log without them.
-                for refused in collected[place:]:
-                    self._finish(refused, error)
+                self._refuse(batch, error)
                 return
 
-    def _append(self, batch: _Batch, content: memoryview, now_ms: int) -> None:
-        info = self.replica.append_as_leader(content, read_header(content), now_ms)
+    def _refuse(self, batch: _Batch, error: BrokerError) -> None:
+        """Refuse a batch, and all that follow: their records were decided after those of this batch, and must
+        not be in the log without them.
+        """
+        refused = (batch, *self._collected)
+        self._collected.clear()
+        for each in refused:
+            self._finish(each, error)
+
+    def _append(self, batch: _Batch, content: memoryview, header: BatchHeader, now_ms: int) -> None:
+        info = self.replica.append_as_leader(content, header, now_ms)
         if self.replica.when_committed(info, partial(self._finish, batch)):
             self._finish(batch, None)
 

@@ -19,7 +19,8 @@ from penstock.model import Offset
 from penstock.records.batch import HEADER_SIZE, BatchHeader, crc_matches
 from penstock.records.compression import MAX_DECOMPRESSED_BYTES, decompress
 from penstock.records.control import Marker, read_marker
-from penstock.records.iteration import read_batches, walk
+from penstock.records.iteration import read_batches
+from penstock.records.walking import layouts
 from penstock.replication.replica import Replica
 from penstock.storage.log import Log
 from penstock.threads import Threads
@@ -56,6 +57,8 @@ class LogPart(Generic[R]):
     unknown: int = 0
     """Number of records that were passed over."""
     is_damaged: bool = False
+    suspect: Offset | None = None
+    """Offset at which the first damage in the stored bytes begins; None where every batch is whole."""
 
 
 @dataclass(slots=True)
@@ -82,6 +85,8 @@ class Replaying(Generic[R]):
             part = await self.threads.run("read", read)
             self.unknown += part.unknown
             self.damaged_parts += part.is_damaged
+            if part.suspect is not None:
+                self.replica.on_unreadable(part.suspect)
             await self._apply(part.steps)
             offset = part.next_offset
 
@@ -113,7 +118,7 @@ def read_part(
         for header, batch in read_batches(memoryview(content)):
             is_whole = crc_matches(batch, header)
             if not is_whole:
-                part.is_damaged = True
+                _suspect(part)
                 continue
             part.next_offset = max(part.next_offset, header.next_offset)
             try:
@@ -128,10 +133,16 @@ def read_part(
             # The last batch is damaged, so its header does not tell where the next batch begins.
             part.next_offset = _behind_damage(log, part.next_offset, end_offset)
     except (CorruptLog, InvalidBatch):
-        part.is_damaged = True
+        _suspect(part)
         part.next_offset = _behind_damage(log, part.next_offset, end_offset)
     _decode(found, part, decode)
     return part
+
+
+def _suspect(part: LogPart[R]) -> None:
+    part.is_damaged = True
+    if part.suspect is None:
+        part.suspect = part.next_offset
 
 
 class _Found:
@@ -151,7 +162,7 @@ class _Found:
             return 0
         records, without_key = self._records, 0
         body = bytes(decompress(header.codec, batch[HEADER_SIZE:], MAX_DECOMPRESSED_BYTES))
-        for _, _, key_start, key_length, start, length, _ in walk(body, header.record_count):
+        for _, _, _, _, key_start, key_length, start, length, *_ in layouts(body, header.record_count):
             if key_length < 0:
                 without_key += 1
                 continue

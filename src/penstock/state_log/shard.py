@@ -13,14 +13,37 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from penstock.errors import BrokerError, ErrorCode
 from penstock.state_log.appender import Appender, is_stored
 from penstock.state_log.timers import Timers
 
 R = TypeVar("R")
-T = TypeVar("T")
+
+
+class Waiter(Protocol):
+    """Response that waits for a commit: a future, or an object of a hot path that is used like one."""
+
+    def done(self) -> bool: ...
+
+    def set_result(self, result: Any, /) -> None: ...
+
+    def set_exception(self, error: BrokerError, /) -> None: ...
+
+
+class _Nobody:
+    """Waiter for records that no request waits for: the shard itself handles their outcome."""
+
+    def done(self) -> bool:
+        return True
+
+    def set_result(self, result: Any, /) -> None: ...
+
+    def set_exception(self, error: BrokerError, /) -> None: ...
+
+
+NOBODY_WAITS: Final = _Nobody()
 
 
 class ShardContext(Protocol):
@@ -42,7 +65,7 @@ class Shard(ABC, Generic[R]):
         self._on_lost = context.lost
         self._closed: BrokerError | None = None
         """The error for every request since the shard closed."""
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._waiting: deque[tuple[int, Waiter]] = deque()
         """Responses that wait for a commit, oldest first, with the monotonic time in milliseconds they wait until."""
 
     @property
@@ -98,16 +121,16 @@ class Shard(ABC, Generic[R]):
             self._lose()
         self.settle(future, error)
 
-    def settle(self, future: asyncio.Future[T], error: BrokerError | None) -> None:
+    def settle(self, waiter: Waiter, error: BrokerError | None) -> None:
         """Complete a response whose records are committed, or whose log has refused them."""
         if error is not None and self.has_failed:
             self._lose()
-        if future.done():
+        if waiter.done():
             return
         if error is None:
-            future.set_result(cast(T, None))
+            waiter.set_result(None)
         else:
-            future.set_exception(self._closed or _unavailable(error))
+            waiter.set_exception(self._closed or _unavailable(error))
 
     # --- deadlines
 
@@ -118,30 +141,32 @@ class Shard(ABC, Generic[R]):
         elif self._closed is None:
             self._on_deadline(name)
 
-    def _now_ms(self) -> int:
+    def now_ms(self) -> int:
+        """Monotonic time in milliseconds."""
         return self._timers.now_ms()
 
     def _schedule(self, name: str, due_ms: int | None) -> None:
         self._timers.schedule((self.partition, name), due_ms)
 
-    def _limit_wait(self, future: asyncio.Future[None], timeout_ms: int) -> None:
-        """Respond with REQUEST_TIMED_OUT if the records are not committed in time."""
+    def _limit_wait(self, waiter: Waiter, deadline_ms: int) -> None:
+        """Respond with REQUEST_TIMED_OUT if the records are not committed at this monotonic time in
+        milliseconds.
+        """
         waiting = self._waiting
         while waiting and waiting[0][1].done():
             waiting.popleft()
-        deadline_ms = self._now_ms() + timeout_ms
-        waiting.append((deadline_ms, future))
+        waiting.append((deadline_ms, waiter))
         if len(waiting) == 1:
             self._timers.schedule((self.partition, None), deadline_ms)
 
     def _time_out(self) -> None:
-        now_ms, waiting = self._now_ms(), self._waiting
+        now_ms, waiting = self.now_ms(), self._waiting
         # The client of a broker that lost its connections must look for the coordinator elsewhere.
         code = ErrorCode.not_coordinator if self.is_in_doubt else ErrorCode.request_timed_out
         while waiting and (waiting[0][1].done() or waiting[0][0] <= now_ms):
-            _, future = waiting.popleft()
-            if not future.done():
-                future.set_exception(
+            _, waiter = waiting.popleft()
+            if not waiter.done():
+                waiter.set_exception(
                     BrokerError(code, "the records are stored, but were not committed in time")
                 )
         if waiting:

@@ -6,8 +6,8 @@ of every live producer stays, empty if need be, so that its sequence is not forg
 read stays too.
 
 Aborted records are removed. A marker stays until a pass that found nothing of its transaction before it, and then as
-long as a tombstone. The marker of an aborted transaction is removed at the earliest one pass after readers were last
-told of the transaction: a reader told of it without its marker would skip what the producer wrote next.
+long as a tombstone. The marker of an aborted transaction is removed at the earliest one pass after a Fetch response
+could last list the transaction: without the marker, a reader would skip the producer's next records too.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import msgspec
 from crc32c import crc32c
 
 from penstock.errors import StorageError
-from penstock.model import Offset
+from penstock.model import NO_LEADER_EPOCH, LeaderEpoch, Offset
 from penstock.storage.disk import Disk
 
 COPIES = ("checkpoint.0", "checkpoint.1")
@@ -46,6 +46,8 @@ class LogCheckpoint(msgspec.Struct, frozen=True, array_like=True):
     high_watermark: Offset
     cleaned_offset: Offset
     mark: RecoveryMark
+    committed_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    """See `Log.committed_epoch`; unknown in files of earlier versions."""
 
 
 class Checkpoints:

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from penstock.errors import CorruptLog
 from penstock.model import Offset
-from penstock.records.batch import HEADER_SIZE, MAGIC, crc_matches, read_header
+from penstock.records.batch import HEADER_SIZE, MAGIC, BatchHeader, crc_matches, read_header
 from penstock.storage.batch_scan import read_batch
 from penstock.storage.closed_segments import LOST, ClosedSegment, ClosedSegments, first_crc
 from penstock.storage.damage import DamagedRange
@@ -78,9 +78,7 @@ class ClosedCheck:
         """True if the first batch is the listed one, or unreadable: readers and the scrub deal with a damaged batch."""
         if segment.size < HEADER_SIZE or entry.size < HEADER_SIZE or first_crc(segment) == entry.first_crc:
             return True
-        header = read_header(segment.file.pread(0, HEADER_SIZE))
-        is_batch = header.magic == MAGIC and HEADER_SIZE <= header.size <= segment.size
-        return not (is_batch and crc_matches(read_batch(segment.file, 0, header), header))
+        return first_batch(segment) is None
 
     @staticmethod
     def _shorten(segment: Segment) -> int:
@@ -91,6 +89,15 @@ class ClosedCheck:
                 position, end_offset = place + header.size, header.next_offset
         segment.size = segment.synced_size = segment.indexed_size = position
         return end_offset
+
+
+def first_batch(segment: Segment) -> BatchHeader | None:
+    """The header of the first batch of a file; None if the file does not begin with a whole batch of a matching CRC."""
+    if segment.size < HEADER_SIZE:
+        return None
+    header = read_header(segment.file.pread(0, HEADER_SIZE))
+    is_framed = header.magic == MAGIC and HEADER_SIZE <= header.size <= segment.size
+    return header if is_framed and crc_matches(read_batch(segment.file, 0, header), header) else None
 
 
 def set_aside(disk: Disk, segment: Segment) -> None:

@@ -26,13 +26,12 @@ from crc32c import crc32c
 from penstock.errors import StorageError
 from penstock.model import Offset
 from penstock.records.batch import HEADER_SIZE, read_header
-from penstock.storage.disk import Disk, File
+from penstock.storage.disk import SYNC_ALL_ABOVE, Disk, File
 from penstock.storage.segment import Segment
 
 CLOSED_SEGMENTS_FILE = "closed-segments"
 NO_RECORDS = -1
 LOST = -2
-_SYNC_ALL_ABOVE = 4
 _START = Offset(0)
 _MAGIC = b"PCLS"
 _VERSION = 1
@@ -166,7 +165,7 @@ def publish_list(disk: Disk, directory: str) -> None:
 
 def write_lists(disk: Disk, lists: Sequence[tuple[str, ClosedSegments]]) -> None:
     """Write the lists of many logs durably, with few syncs."""
-    if len(lists) <= _SYNC_ALL_ABOVE:
+    if len(lists) <= SYNC_ALL_ABOVE:
         for directory, closed in lists:
             write_list(disk, directory, closed)
         return

@@ -28,7 +28,7 @@ from penstock.storage.segment import Segment
 STEP_BYTES = 256 * 1024
 
 
-class Progress(Enum):
+class CompactionProgress(Enum):
     MORE = "more"
     """There is more to do."""
     CLEANED = "cleaned"
@@ -46,7 +46,7 @@ class _Span(NamedTuple):
 def begin_compaction(
     log: Log, files: FileCache, now_ms: int, high_watermark: Offset, dedupe_buffer_bytes: int
 ) -> Compaction | None:
-    """A pass over the log, if there may be something to gain. Loop thread; reads nothing.
+    """Begin a pass over the log; None if there is nothing to compact. Loop thread; reads no file.
 
     A damaged log is not compacted: a new segment over a damaged range would hide the range from readers.
     """
@@ -89,9 +89,9 @@ class Compaction:
         self._spent_bytes = 0
         self._steps = self._run()
 
-    def step(self) -> Progress:
+    def step(self) -> CompactionProgress:
         """Work for a moment. After CorruptLog or OSError the pass has to be abandoned."""
-        return next(self._steps, Progress.DONE)
+        return next(self._steps, CompactionProgress.DONE)
 
     def finish(self) -> None:
         """Tell the log how far it is clean, and forget aborted transactions that are gone."""
@@ -105,7 +105,7 @@ class Compaction:
         if self.cleaned is not None:
             self.cleaned.discard()
 
-    def _run(self) -> Iterator[Progress]:
+    def _run(self) -> Iterator[CompactionProgress]:
         self._spans = self._old_enough()
         if not self._is_due():
             return
@@ -142,7 +142,7 @@ class Compaction:
                 return header.max_timestamp
         return self._now_ms
 
-    def _read_keys(self) -> Generator[Progress, None, int]:
+    def _read_keys(self) -> Generator[CompactionProgress, None, int]:
         """Collect the keys that no pass has seen; return the offset up to which they fitted."""
         for segment, end_offset in self._spans:
             if end_offset <= self._dirty_from:
@@ -154,7 +154,7 @@ class Compaction:
                     return header.base_offset
                 self._learn(header, _read_checked(segment, position, header))
                 if self._is_tired(header.size):
-                    yield Progress.MORE
+                    yield CompactionProgress.MORE
         return self._spans[-1].end_offset
 
     def _is_aborted(self, header: BatchHeader) -> bool:
@@ -201,7 +201,7 @@ class Compaction:
             self._settled,
         )
 
-    def _clean(self, group: list[_Span], batch_filter: BatchFilter) -> Iterator[Progress]:
+    def _clean(self, group: list[_Span], batch_filter: BatchFilter) -> Iterator[CompactionProgress]:
         """Write the remaining records of the group; put the new segment in place only if it is smaller."""
         replaced = tuple(span.segment for span in group)
         self.cleaned = cleaned = CleanedSegment(
@@ -220,10 +220,10 @@ class Compaction:
                 if kept is not None:
                     cleaned.append(kept)
                 if self._is_tired(header.size):
-                    yield Progress.MORE
+                    yield CompactionProgress.MORE
         if cleaned.is_changed:
             cleaned.finish()
-            yield Progress.CLEANED
+            yield CompactionProgress.CLEANED
         else:
             cleaned.discard()
         self.cleaned = None

@@ -20,6 +20,8 @@ from typing import NamedTuple, Protocol
 
 from typing_extensions import Buffer
 
+SYNC_ALL_ABOVE = 4
+"""Number of dirty logs above which `Disk.sync_all` costs less than a sync of each; docs/decisions/0002."""
 _LINUX = sys.platform == "linux"
 _LOCK_FILE = "lock"
 _CACHE_PROBE_BYTES = 256 * 1024
@@ -195,11 +197,14 @@ class RealFile:
         return True
 
     def pwrite(self, position: int, buffers: Sequence[Buffer]) -> int:
+        if len(buffers) == 1:
+            view = memoryview(buffers[0])
+            total = view.nbytes
+            written = os.pwrite(self._fd, view, position)
+            if written == total:
+                return total
         views = [memoryview(buffer).cast("B") for buffer in buffers]
-        if len(views) == 1:
-            total = len(views[0])
-            written = os.pwrite(self._fd, views[0], position)
-        else:
+        if len(views) > 1:
             total = sum(map(len, views))
             written = os.pwritev(self._fd, views[:_MAX_BUFFERS], position)
         if written < total:

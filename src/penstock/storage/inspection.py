@@ -127,7 +127,7 @@ def _read_index(disk: Disk, log_path: str) -> tuple[list[SegmentProblem], dict[i
             problems.append(SegmentProblem(path, place, "the checksum of the entry does not match"))
             continue
         if any(new < old for new, old in zip(entry, previous, strict=True)):
-            problems.append(SegmentProblem(path, place, "the entry goes back behind the one before"))
+            problems.append(SegmentProblem(path, place, "the entry is below the one before it"))
         if entry.position > 0:
             indexed[entry.position] = SegmentProblem(path, place, f"no batch is at {entry.position}")
         previous = entry

@@ -13,12 +13,10 @@ from dataclasses import dataclass, field
 from penstock.model import Offset
 from penstock.storage.checkpoints import RecoveryMark
 from penstock.storage.closed_segments import ClosedSegments, describe, prepare_list, publish_list
-from penstock.storage.disk import Disk, File
+from penstock.storage.disk import SYNC_ALL_ABOVE, Disk, File
 from penstock.storage.index import ENTRY_SIZE, IndexEntry, encode_entries
 from penstock.storage.segment import Segment
 from penstock.storage.snapshot import KEPT_SNAPSHOTS, Snapshot, snapshot_name
-
-SYNC_ALL_ABOVE = 4  # above this number one sync of the whole disk costs less; docs/decisions/0002
 
 
 @dataclass(frozen=True, slots=True)

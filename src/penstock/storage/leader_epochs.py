@@ -60,6 +60,21 @@ class LeaderEpochs:
         place = bisect_right(self.entries, offset, key=lambda entry: entry.start_offset)
         return self.entries[place - 1].epoch if place else NO_LEADER_EPOCH
 
+    def may_have_written(self, epoch: LeaderEpoch, offset: Offset) -> bool:
+        """Whether this epoch wrote at the offset, or may have: epochs before the first known one are forgotten when
+        the first batches of a log cannot be read at its recovery.
+        """
+        known = self.epoch_at(offset)
+        if known == NO_LEADER_EPOCH and self.entries:
+            return 0 <= epoch <= self.entries[0].epoch
+        return epoch == known
+
+    def add_earlier(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
+        """Note an epoch that wrote before all known ones."""
+        if self.entries and start_offset < self.entries[0].start_offset and epoch <= self.entries[0].epoch:
+            later = self.entries if epoch < self.entries[0].epoch else self.entries[1:]
+            self.entries = (EpochEntry(epoch, start_offset), *later)
+
     def truncate_from_end(self, end_offset: Offset) -> None:
         """Forget epochs that start at or after the log end."""
         self.entries = tuple(entry for entry in self.entries if entry.start_offset < end_offset)

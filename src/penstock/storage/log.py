@@ -36,7 +36,7 @@ from penstock.storage.segment import Segment
 from penstock.storage.segment_list import SegmentList
 
 _TRUNCATED_SEGMENT_BYTES = 1024 * 1024
-"""Size from which an active segment ends when the log start moves into it; a smaller one goes on taking records."""
+"""Size in bytes from which an active segment is rolled when the log start moves into it."""
 
 
 class AppendInfo(NamedTuple):
@@ -61,6 +61,7 @@ class Log:
         "boundaries",
         "cleaned_offset",
         "closed",
+        "committed_epoch",
         "context",
         "damage",
         "directory",
@@ -103,6 +104,10 @@ class Log:
         self.flushed_offset = state.log_end_offset
         self.high_watermark = state.high_watermark
         """High watermark, raised by the replica's `ReplicatedPartition` and checkpointed with the log."""
+        self.committed_epoch = max(
+            state.committed_epoch, state.epochs.epoch_at(Offset(state.high_watermark - 1))
+        )
+        """The leader epoch in which everything below the high watermark was last known to be in the leader's log."""
         self.cleaned_offset = state.cleaned_offset
         """The offset below which compaction has seen every key once."""
         self.mark = state.mark
@@ -221,7 +226,10 @@ class Log:
         return self.producers.aborted.between(from_offset, to_offset)
 
     def checkpoint(self) -> LogCheckpoint:
-        """The entry of this log in the checkpoint file."""
+        """The entry of this log in the checkpoint file. May run in a pool while the loop thread changes the offsets."""
+        committed_epoch = (
+            self.committed_epoch
+        )  # read first: the epoch must not be newer than the high watermark
         return LogCheckpoint(
             self.topic_partition.topic,
             self.topic_id.bytes,
@@ -230,6 +238,7 @@ class Log:
             min(self.high_watermark, self.flushed_offset),  # a recovery takes it for durable
             self.cleaned_offset,
             self.mark,
+            committed_epoch,
         )
 
     # --- leader epochs
@@ -360,10 +369,10 @@ class Log:
         ) and size > 0
 
     def _ends_by_truncation(self, size: int) -> bool:
-        """True if an active segment that begins below the log start takes no more records.
+        """True if an active segment that begins below the log start must be rolled.
 
-        Its file can be deleted once all of its records are below the log start; a segment that went on taking records
-        would keep its space until it is full.
+        Its file can be deleted once all of its records are below the log start; a segment that took further
+        records would keep its space until it is full.
         """
         return self.log_start_offset == self.log_end_offset or size >= _TRUNCATED_SEGMENT_BYTES
 
@@ -419,12 +428,12 @@ class Log:
             self.clip_damage()
 
     def keep_list(self, closed: ClosedSegments) -> None:
-        """Write the list of closed segments durably. Waits for the disk; only within a job, which excludes others."""
+        """Write the list of closed segments durably. Waits for the disk; call it only in a job that changes files."""
         write_list(self.context.disk, self.directory, closed)
         self.closed = closed
 
     def adopt_state(self, epochs: LeaderEpochs, producers: ProducerStates) -> None:
-        """Go on with leader epochs and producers that were made again from the log."""
+        """Use leader epochs and producers that were rebuilt from the log."""
         self.leader_epochs, self.producers = epochs, producers
         self.latest_epoch = epochs.latest
 

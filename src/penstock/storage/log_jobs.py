@@ -1,4 +1,4 @@
-"""The jobs of a log: work on its files that runs in a pool while the loop thread goes on.
+"""Jobs of a log: work on its files that runs in a pool, so that the loop thread does not wait for the disk.
 
 A job is begun on the loop, its `work` runs in a pool, then it is finished or abandoned on the loop. Flushes may
 overlap; of the jobs that change files in other ways one is under way at a time. After a failure no flush counts any

@@ -29,7 +29,6 @@ from penstock.storage.data_directory import (
     take_clean_stop,
 )
 from penstock.storage.disk import Disk
-from penstock.storage.disk_reserve import keep_reserve, release_reserve
 from penstock.storage.file_cache import DEFAULT_MAX_OPEN_FILES, FileCache
 from penstock.storage.jobs import work_together
 from penstock.storage.log import Log
@@ -39,6 +38,7 @@ from penstock.storage.log_state import StorageContext
 from penstock.storage.log_truncation import restart_log, truncate_log
 from penstock.storage.losses import LogKey, forget_losses, keep_losses, load_losses
 from penstock.storage.recovery import RecoveryReport, load
+from penstock.storage.start_reserve import keep_reserve, release_reserve
 
 _ANY_CONFIG = LogConfig()
 """Settings of a recovered log until its topic's are set, before anything is appended."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from penstock.model import Offset
+from penstock.model import NO_LEADER_EPOCH, LeaderEpoch, Offset
 from penstock.storage.checkpoints import RecoveryMark
 from penstock.storage.closed_segments import ClosedSegments
 from penstock.storage.damage import NO_DAMAGE, Damage
@@ -36,6 +36,7 @@ class LogState:
     log_start_offset: Offset = _START
     log_end_offset: Offset = _START
     high_watermark: Offset = _START
+    committed_epoch: LeaderEpoch = NO_LEADER_EPOCH
     cleaned_offset: Offset = _START
     mark: RecoveryMark = field(default_factory=RecoveryMark)
     epochs: LeaderEpochs = field(default_factory=LeaderEpochs)

@@ -53,7 +53,7 @@ def truncate_log(log: Log, offset: Offset, now_ms: int, keep_mark: Callable[[], 
 
 
 def restart_log(log: Log, offset: Offset, now_ms: int, keep_mark: Callable[[], None]) -> None:
-    """Remove everything and go on at `offset`, as when the leader has nothing older.
+    """Remove all records and continue the log at `offset`, for a leader that has no older records.
 
     The mark alone says then where the log begins: without it recovery would miss records before the first segment.
     """

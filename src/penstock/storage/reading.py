@@ -98,7 +98,7 @@ def read_slice(
 
 
 def end_offset(found: Found, below: int, wait: bool) -> int:
-    """An offset above the last batch that was found, close to it, and at most `below`."""
+    """Base offset of the batch after the found ones, at most `below`; `below` if there is none."""
     segment, end = found.segment, found.records.position + found.records.length
     try:
         for position, header in segment.walk(segment.size, segment.find(POSITION, end, wait), wait=wait):

@@ -40,8 +40,9 @@ class RecoveryReport:
     """True if records are missing that had been on the disk. A write that the end of the process cut short is no loss,
     nor are unsynced records that a power loss took: neither was acknowledged."""
     is_replaced: bool = False
-    """True if a closed segment is another file than the one that was written, with the same records: somebody has
-    restored the log from a copy."""
+    """True if a closed segment is another file than the one that was written, with the same records: the log was
+    restored from a copy.
+    """
 
 
 def load(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from penstock.model import Offset
+from penstock.model import NO_LEADER_EPOCH, Offset
 from penstock.storage.checkpoints import RecoveryMark
 from penstock.storage.closed_segments import LOST, NO_RECORDS, ClosedSegment, ClosedSegments, describe
 from penstock.storage.damage import clip_damage, merge_damage
@@ -37,6 +37,7 @@ def recovered_state(
         log_start_offset=log_start_offset,
         log_end_offset=log_end_offset,
         high_watermark=min(checkpoint.high_watermark, log_end_offset) if checkpoint else Offset(0),
+        committed_epoch=checkpoint.committed_epoch if checkpoint else NO_LEADER_EPOCH,
         cleaned_offset=min(checkpoint.cleaned_offset, log_end_offset) if checkpoint else Offset(0),
         mark=mark,
         epochs=epochs,

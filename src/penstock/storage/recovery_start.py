@@ -9,10 +9,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 from penstock.model import Offset
-from penstock.records.batch import HEADER_SIZE, MAGIC, crc_matches, read_header
-from penstock.storage.batch_scan import read_batch
 from penstock.storage.checkpoints import RecoveryMark
-from penstock.storage.closed_check import ClosedCheck, set_aside
+from penstock.storage.closed_check import ClosedCheck, first_batch, set_aside
 from penstock.storage.disk import FileStatus
 from penstock.storage.index import IndexEntry
 from penstock.storage.reading import floor_segment
@@ -125,7 +123,7 @@ def _without_exchanged(findings: Findings, segments: list[Segment]) -> list[Segm
     exchanged = {
         segment: following
         for segment, following in pairwise(segments)
-        if segment.base_offset >= findings.list_end and _first_offset(segment) >= following.base_offset
+        if segment.base_offset >= findings.list_end and _begins_at(segment, following.base_offset)
     }
     for segment, following in exchanged.items():
         findings.miss(Offset(segment.base_offset), Offset(following.base_offset))
@@ -135,22 +133,19 @@ def _without_exchanged(findings: Findings, segments: list[Segment]) -> list[Segm
     return [segment for segment in segments if segment not in exchanged]
 
 
-def _first_offset(segment: Segment) -> int:
-    """Return the base offset of the first batch of a file; -1 if the file does not begin with a valid batch."""
-    if segment.size < HEADER_SIZE:
-        return -1
-    header = read_header(segment.file.pread(0, HEADER_SIZE))
-    is_batch = header.magic == MAGIC and HEADER_SIZE <= header.size <= segment.size
-    return header.base_offset if is_batch and crc_matches(read_batch(segment.file, 0, header), header) else -1
+def _begins_at(segment: Segment, offset: int) -> bool:
+    """True if the first batch of a file is whole and its base offset is not below `offset`."""
+    first = first_batch(segment)
+    return first is not None and first.base_offset >= offset
 
 
 def _is_unproven(findings: Findings, first: Segment, snapshots: tuple[Offset, ...]) -> bool:
     """True if files before the first one are missing because a power loss took their names.
 
     Nothing of the log was durable then, because it becomes durable in order. A deletion leaves a snapshot of an offset
-    at or above what stays. Without a power loss the log is complete, or somebody else removed the files. An earlier
+    at or above what stays. Without a power loss the log is complete, or another program removed the files. An earlier
     version named the first segment of a follower after its first batch, which compaction may have left above the log
-    start: after a power loss nobody knows whether such a log is complete.
+    start: after a power loss it is unknown whether such a log is complete.
     """
     checkpoint = findings.checkpoint
     if checkpoint is None:

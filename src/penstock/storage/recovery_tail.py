@@ -64,7 +64,7 @@ class TailCheck:
     # --- segments
 
     def _had_between(self, end_offset: Offset, next_offset: int, *, is_torn: bool) -> bool:
-        """True if records were stored between the end that was found and the next segment."""
+        """True if records between `end_offset` and the next segment are lost; False if the gap may be regular."""
         findings = self._findings
         if next_offset <= end_offset:
             return False
@@ -156,13 +156,13 @@ class TailCheck:
         return behind_offset
 
     def _was_whole(self, problem: CorruptLog, offset: Offset) -> bool:
-        """True if damage at an offset is more than the torn end of what was not synced."""
+        """True if the batch at `offset` was once complete: it was synced, or written in this boot and is not torn."""
         findings = self._findings
         return offset < findings.kept_to or (findings.is_same_boot and not isinstance(problem, TornBatch))
 
     @staticmethod
     def _step_over(segment: Segment, damage: IndexEntry, behind: IndexEntry) -> None:
-        """Keep damaged bytes as they are; the index has both sides of them, as one that is made again has."""
+        """Keep damaged bytes as they are. The index gets an entry on each side of them, as a rebuilt index has."""
         segment.index.add(*damage)
         segment.index.add(*behind)
         segment.size = segment.synced_size = segment.indexed_size = behind.position

@@ -35,7 +35,7 @@ def extent_of(log: Log, damaged: DamagedRange) -> Extent | None:
 
 
 def locate(extent: Extent, damaged: DamagedRange) -> Damaged:
-    """The bytes of a damaged range; CorruptLog if its bounds are not batch boundaries."""
+    """Find the file positions of a damaged range; CorruptLog if its offsets are not batch boundaries."""
     segment, start, end = extent.segment, 0, extent.size
     if damaged.base_offset > segment.base_offset:
         position, header = segment.locate(damaged.base_offset - 1, extent.size, wait=True)
@@ -53,10 +53,13 @@ def locate(extent: Extent, damaged: DamagedRange) -> Damaged:
     return Damaged(damaged, segment, start, end)
 
 
-def check_copy(content: memoryview, damaged: DamagedRange, epochs: LeaderEpochs, *, is_sparse: bool) -> None:
+def check_copy(
+    content: memoryview, damaged: DamagedRange, epochs: LeaderEpochs, *, is_sparse: bool, is_in_sync: bool
+) -> None:
     """StorageError unless the batches are those of the range, whole and of the leader epochs that this log knows.
 
-    A log that was compacted (`is_sparse`) may have gaps between batches.
+    A log that was compacted (`is_sparse`) may have gaps between batches. Where this log does not know the epoch,
+    a copy of an in-sync replica is right (`is_in_sync`), because the range is committed.
     """
     offset, size = damaged.base_offset, 0
     try:
@@ -65,7 +68,9 @@ def check_copy(content: memoryview, damaged: DamagedRange, epochs: LeaderEpochs,
                 raise StorageError(f"the other replica is damaged at offset {header.base_offset} too")
             if header.base_offset < offset or (header.base_offset > offset and not is_sparse):
                 raise StorageError(f"the other replica has offset {header.base_offset} instead of {offset}")
-            if epochs.epoch_at(Offset(header.base_offset)) != LeaderEpoch(header.leader_epoch):
+            epoch, base_offset = LeaderEpoch(header.leader_epoch), Offset(header.base_offset)
+            is_known = epochs.epoch_at(base_offset) == epoch
+            if not is_known and not (is_in_sync and epochs.may_have_written(epoch, base_offset)):
                 raise StorageError(
                     f"the other replica has another leader epoch at offset {header.base_offset}"
                 )

@@ -35,9 +35,10 @@ class Extent(NamedTuple):
     end_offset: Offset
     epochs: LeaderEpochs = _NO_EPOCHS
     """Leader epochs of the log; empty if they are not verified."""
+    following: Segment | None = None
 
 
-class Place(NamedTuple):
+class BatchBoundary(NamedTuple):
     """A batch boundary: offsets below `offset` lie before `position`."""
 
     position: int
@@ -54,8 +55,12 @@ class Place(NamedTuple):
     The batch is damaged if the next one has the known epoch too. Otherwise the log's knowledge of epochs is in doubt:
     it may have been made from a log with a damaged range.
     """
-    is_epoch_known: bool = True
-    """True if that batch has the leader epoch that the log knows."""
+    is_epoch_known: bool | None = None
+    """True if that batch has the leader epoch that the log knows; None if no batch before `position` was verified."""
+    is_backed: bool = False
+    """True if the batch before `suspect`, in this segment or in the one before, has the leader epoch that the log
+    knows.
+    """
 
 
 class Damaged(NamedTuple):
@@ -68,7 +73,7 @@ class Damaged(NamedTuple):
 
 
 class Piece(NamedTuple):
-    after: Place
+    after: BatchBoundary
     read_bytes: int
     found: Damaged | None
 
@@ -77,7 +82,7 @@ def extents(log: Log) -> list[Extent]:
     """The segments to verify, oldest first: closed segments, and the active one up to the recovery point."""
     segments, mark, epochs = log.segments, log.mark, LeaderEpochs(log.leader_epochs.entries)
     found = [
-        Extent(segment, segment.size, Offset(following.base_offset), epochs)
+        Extent(segment, segment.size, Offset(following.base_offset), epochs, following)
         for segment, following in pairwise(segments)
         if following.base_offset <= log.flushed_offset
     ]
@@ -86,9 +91,15 @@ def extents(log: Log) -> list[Extent]:
     return found
 
 
-def scrub_piece(extent: Extent, place: Place) -> Piece:
+def start_of(extent: Extent, before: BatchBoundary | None) -> BatchBoundary:
+    """The start of a segment; `before` is the end of the segment before it, if that was verified."""
+    is_epoch_known = None if before is None else before.is_epoch_known
+    return BatchBoundary(0, Offset(extent.segment.base_offset), is_epoch_known=is_epoch_known)
+
+
+def scrub_piece(extent: Extent, place: BatchBoundary) -> Piece:
     """Verify some batches from `place` on, up to the first damaged one. OSError if the file cannot be read."""
-    position, offset, last_position, gap_start, suspect, is_epoch_known = place
+    position, offset, last_position, gap_start, suspect, is_epoch_known, is_backed = place
     file = extent.segment.file
     content = memoryview(file.pread(position, min(PIECE_BYTES, extent.size - position)))
     read_bytes = len(content)
@@ -108,24 +119,32 @@ def scrub_piece(extent: Extent, place: Place) -> Piece:
             return _damage_at(extent, position, offset, read_bytes, "the CRC of a batch does not match")
         if header.base_offset < offset:
             if 0 <= gap_start <= header.base_offset:
-                # The batch before this one claims offsets of this one: the base offset of that one is wrong.
-                damaged = DamagedRange(gap_start, Offset(header.base_offset), _OFFSETS)
-                after = Place(position, Offset(header.base_offset))
-                return Piece(after, read_bytes, Damaged(damaged, extent.segment, last_position, position))
+                next_offset = Offset(header.base_offset)
+                return _wrong_offset(extent, position, next_offset, last_position, gap_start, read_bytes)
             return _damage_at(extent, position, offset, read_bytes, _OFFSETS)
         has_known_epoch = _has_known_epoch(header, extent.epochs)
         if has_known_epoch and suspect >= 0:
             return _wrong_epoch(extent, position, offset, last_position, suspect, read_bytes)
-        is_first_doubt = is_epoch_known and not has_known_epoch
+        is_first_doubt = is_epoch_known is not False and not has_known_epoch
         suspect = Offset(header.base_offset) if is_first_doubt else Offset(-1)
+        is_backed = is_epoch_known is True
         is_epoch_known = has_known_epoch
         gap_start = offset if header.base_offset > offset else Offset(-1)
         last_position, offset = position, header.next_offset
         position += header.size
-    if position >= extent.size and suspect >= 0 and last_position > 0:
+    if position >= extent.size and suspect >= 0 and (is_backed or _goes_on_as_known(extent)):
         return _wrong_epoch(extent, position, offset, last_position, suspect, read_bytes)
-    after = Place(position, offset, last_position, gap_start, suspect, is_epoch_known)
+    after = BatchBoundary(position, offset, last_position, gap_start, suspect, is_epoch_known, is_backed)
     return Piece(after, read_bytes, None)
+
+
+def _wrong_offset(
+    extent: Extent, position: int, offset: Offset, last_position: int, gap_start: Offset, read_bytes: int
+) -> Piece:
+    """Report that the batch before `position` claims offsets of the batch behind it, which begins at `offset`."""
+    damaged = DamagedRange(gap_start, offset, _OFFSETS)
+    found = Damaged(damaged, extent.segment, last_position, position)
+    return Piece(BatchBoundary(position, offset), read_bytes, found)
 
 
 def _wrong_epoch(
@@ -134,12 +153,21 @@ def _wrong_epoch(
     """Report that the batch before `position` is damaged."""
     damaged = DamagedRange(suspect, offset, _EPOCH)
     found = Damaged(damaged, extent.segment, last_position, position)
-    return Piece(Place(position, offset), read_bytes, found)
+    return Piece(BatchBoundary(position, offset), read_bytes, found)
 
 
 def _has_known_epoch(header: BatchHeader, epochs: LeaderEpochs) -> bool:
     known = epochs.epoch_at(Offset(header.base_offset))
     return known in (NO_LEADER_EPOCH, header.leader_epoch)
+
+
+def _goes_on_as_known(extent: Extent) -> bool:
+    """True if the next segment begins with a batch of the leader epoch that the log knows."""
+    following = extent.following
+    if following is None or following.size < HEADER_SIZE:
+        return False
+    header = read_header(following.file.pread(0, HEADER_SIZE))
+    return header.magic == MAGIC and _has_known_epoch(header, extent.epochs)
 
 
 def _is_framed(header: BatchHeader, extent: Extent, position: int) -> bool:
@@ -167,4 +195,4 @@ def _damage_at(extent: Extent, position: int, offset: Offset, read_bytes: int, r
     else:
         end, end_offset = found[0], Offset(found[1].base_offset)
     damaged = DamagedRange(offset, end_offset, reason)
-    return Piece(Place(end, end_offset), read_bytes, Damaged(damaged, segment, position, end))
+    return Piece(BatchBoundary(end, end_offset), read_bytes, Damaged(damaged, segment, position, end))

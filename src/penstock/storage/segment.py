@@ -195,7 +195,7 @@ class Segment:
         return self.max_timestamp
 
     def close(self, end_offset: int) -> None:
-        """Complete the index of a segment that takes no more batches."""
+        """Complete the index of a full segment; batches are then appended to the next one."""
         self.index.add(end_offset - self.base_offset, self.size, self.max_timestamp)
 
     def truncate(self, position: int, disk: Disk) -> None:

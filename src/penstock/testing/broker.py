@@ -20,7 +20,9 @@ QUICK = {
     "durability": "os",
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.heartbeat.interval.ms": "200",
+    "group.share.heartbeat.interval.ms": "200",
     "offsets.topic.num.partitions": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
 }
 
 

@@ -12,7 +12,7 @@ from penstock.transactions.endings import Ending
 
 
 @dataclass(slots=True)
-class Counts:
+class TransactionCounts:
     """Counters for metrics."""
 
     commits: int = 0
@@ -23,7 +23,7 @@ class Counts:
 
 
 class TransactionContext(ShardContext, Protocol):
-    counts: Counts
+    counts: TransactionCounts
 
     @property
     def config(self) -> BrokerConfig: ...

@@ -17,7 +17,7 @@ from penstock.state_log.appender import Appender
 from penstock.state_log.coordinator import Coordinator
 from penstock.state_log.replaying import Replaying
 from penstock.state_log.shards import CoordinatorContext
-from penstock.transactions.context import Counts
+from penstock.transactions.context import TransactionCounts
 from penstock.transactions.endings import Ending
 from penstock.transactions.markers import Markers
 from penstock.transactions.record_codec import decode_record, encode_record
@@ -40,7 +40,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
     ) -> None:
         """`newest_connection` returns the number of the connection that was accepted last."""
         super().__init__(context, TRANSACTIONS_TOPIC, new_transactions_topic)
-        self.counts = Counts()
+        self.counts = TransactionCounts()
         self._markers = markers
         self._new_producer_id = new_producer_id
         self._newest_connection = newest_connection

@@ -8,7 +8,9 @@ needs no marker; a topic that this broker does not know yet does. Loop thread on
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from penstock.cluster.image import NO_LEADER
@@ -30,13 +32,18 @@ _SETTLED = frozenset(
     }
 )
 
-WriteHere = Callable[[Marker, int, Sequence[TopicPartition]], Awaitable[PartitionErrors]]
-"""Writes a marker, in this version of the protocol, to partitions that this broker leads, and waits for the
-commit.
+WriteHere = Callable[
+    [Marker, int, Sequence[TopicPartition], Callable[[Mapping[TopicPartition, ErrorCode]], None]], object
+]
+"""Writes a marker, in this version of the protocol, to partitions that this broker leads, and calls back when
+it is committed in all of them, or refused.
 """
 
 
 Written = tuple[Ending, tuple[TopicPartition, ...]]
+
+
+_place = attrgetter("topic", "partition")
 
 
 class Markers:
@@ -55,11 +62,20 @@ class Markers:
         self._logger = logger
         self._batches: Batches[Written] = Batches(self._write)
         self._tasks: set[asyncio.Task[None]] = set()
-        """Tasks that write markers to partitions of this broker, or check whether partitions were deleted."""
+        """Tasks that check whether partitions were deleted."""
+        self._due: list[Ending] = []
+        """Endings whose markers are written in the next turn."""
 
     def write(self, ending: Ending) -> None:
         """Write the markers of an ending, beginning in the next turn: the client gets its response first."""
-        asyncio.get_running_loop().call_soon(self._send_unless_abandoned, ending, ending.left)
+        if not self._due:
+            asyncio.get_running_loop().call_soon(self._send_due)
+        self._due.append(ending)
+
+    def _send_due(self) -> None:
+        due, self._due = self._due, []
+        for ending in due:
+            self._send_unless_abandoned(ending, ending.left)
 
     async def close(self) -> None:
         for task in self._tasks:
@@ -72,7 +88,7 @@ class Markers:
         image = self._metadata.image
         by_leader: dict[BrokerId, list[TopicPartition]] = {}
         unknown: list[TopicPartition] = []
-        for partition in sorted(partitions):
+        for partition in sorted(partitions, key=_place):
             state = image.partition(partition)
             if state is None:
                 unknown.append(partition)
@@ -84,8 +100,7 @@ class Markers:
             if leader == NO_LEADER:
                 self._send_later(ending, led)
             elif leader == self._node_id:
-                # A task of its own: a partition that cannot commit now does not delay other transactions.
-                self._start(self._write(leader, [(ending, tuple(led))]))
+                self._write_led(ending, led)
             else:
                 self._batches.add(leader, (ending, tuple(led)))
 
@@ -120,26 +135,36 @@ class Markers:
         if not ending.is_abandoned:
             self._send(ending, partitions)
 
+    def _write_led(self, ending: Ending, led: Sequence[TopicPartition]) -> None:
+        """Write the marker to partitions that this broker leads."""
+        try:
+            self._write_here(ending.marker, ending.version, led, partial(self._on_written, ending, led))
+        except Exception as error:  # noqa: BLE001 - whatever it is, transactions must not stay open for ever
+            self._logger.error("transaction markers failed", error, leader=self._node_id)
+            self._on_written(ending, led, {})
+
     async def _write(self, leader: BrokerId, all_written: list[Written]) -> None:
+        """Have another broker write markers to partitions that it leads."""
         wanted = [written for written in all_written if not written[0].is_abandoned]
         results: list[PartitionErrors] = [{} for _ in wanted]
         try:
-            if leader == self._node_id:
-                results = [
-                    await self._write_here(ending.marker, ending.version, led) for ending, led in wanted
-                ]
-            elif wanted:
+            if wanted:
                 results = await self._ask(leader, wanted)
         except (OSError, PenstockError, TimeoutError) as error:
             self._logger.error_rarely("transaction markers not written; retrying", error, leader=leader)
         except Exception as error:  # noqa: BLE001 - whatever it is, transactions must not stay open for ever
             self._logger.error("transaction markers failed", error, leader=leader)
         for (ending, led), result in zip(wanted, results, strict=True):
-            settled = [partition for partition in led if result.get(partition) in _SETTLED]
-            ending.settle(settled)
-            unsettled = [partition for partition in led if partition not in settled]
-            if unsettled:
-                self._send_later(ending, unsettled)
+            self._on_written(ending, led, result)
+
+    def _on_written(
+        self, ending: Ending, led: Sequence[TopicPartition], result: Mapping[TopicPartition, ErrorCode]
+    ) -> None:
+        settled = [partition for partition in led if result.get(partition) in _SETTLED]
+        ending.settle(settled)
+        unsettled = [partition for partition in led if partition not in settled]
+        if unsettled and not ending.is_abandoned:
+            self._send_later(ending, unsettled)
 
     async def _ask(self, leader: BrokerId, wanted: list[Written]) -> list[PartitionErrors]:
         markers = [MarkersToWrite(ending.marker, ending.version, led) for ending, led in wanted]

@@ -12,6 +12,7 @@ no tags. `decode_record` raises UnknownRecord and nothing else, whatever the byt
 
 from __future__ import annotations
 
+from operator import attrgetter
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -27,6 +28,9 @@ _EARLIER_ID_TAG, _NEXT_ID_TAG, _CLIENT_VERSION_TAG, _EARLIER_EPOCH_TAG = 0, 1, 2
 _KEY_VERSION: Final = 0
 _VALUE_VERSION: Final = 1
 _HEAD: Final = Struct(">hqhib")
+
+
+_place = attrgetter("topic", "partition")
 
 
 class TransactionRecord(NamedTuple):
@@ -75,7 +79,7 @@ def _encode_partitions(value: Transaction) -> bytes:
     if value.state is TransactionState.EMPTY:
         return p.compact_array_length(-1)
     topics: dict[str, list[int]] = {}
-    for partition in sorted(value.partitions):
+    for partition in sorted(value.partitions, key=_place):
         topics.setdefault(partition.topic, []).append(partition.partition)
     parts = [p.compact_array_length(len(topics))]
     for topic, indexes in topics.items():

@@ -17,28 +17,23 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from functools import partial
 
-from penstock.config import (
-    TRANSACTION_HELD_MAX_COUNT,
-    TRANSACTIONAL_ID_EXPIRATION_MS,
-    TRANSACTIONAL_ID_MAX_COUNT,
-)
+from penstock.config import TRANSACTIONAL_ID_EXPIRATION_MS
 from penstock.errors import BrokerError, ErrorCode, ProtocolError
 from penstock.model import LeaderEpoch, ProducerId, TopicPartition
 from penstock.records.control import Marker
 from penstock.state_log.appender import Appender, is_stored
-from penstock.state_log.shard import Shard, ignore_outcome
+from penstock.state_log.shard import NOBODY_WAITS, Shard, Waiter, ignore_outcome
 from penstock.transactions.context import TransactionContext
 from penstock.transactions.endings import Completions, Ending
+from penstock.transactions.limits import check_room, check_room_to_hold
+from penstock.transactions.producer_connections import ProducerConnections
 from penstock.transactions.record_codec import TransactionRecord
 from penstock.transactions.transaction import Identity, Transaction, TransactionState, begin
 
 COMPLETION_WAIT_SECONDS = 0.5
 """Limit in seconds of the wait of a request for the end of the previous transaction."""
-_NO_CONNECTION = -1
 REPLICAS_RETRY_MS = 200
 """Interval of the checks whether enough replicas are in sync again, for work that no client repeats."""
-USUAL_ID_CHARACTERS = 256
-"""Average length of transactional ids, in characters, that the limit of their number assumes."""
 
 
 class TransactionShard(Shard[TransactionRecord]):
@@ -49,9 +44,7 @@ class TransactionShard(Shard[TransactionRecord]):
         context: TransactionContext,
         first_connection: int,
     ) -> None:
-        """`first_connection` is the number of the first connection since this broker leads the partition: a
-        producer on an older connection may have used another coordinator meanwhile.
-        """
+        """`first_connection` is the number of the first connection since this broker leads the partition."""
         super().__init__(partition, appender, context)
         self.coordinator_epoch: LeaderEpoch = appender.replica.partition.leader_epoch
         self._transactions: dict[str, Transaction] = {}
@@ -64,9 +57,7 @@ class TransactionShard(Shard[TransactionRecord]):
         self._completions = Completions()
         self._opened_ms: dict[str, int] = {}
         """Monotonic time in milliseconds at which each open transaction began."""
-        self._first_connection = first_connection
-        self._connections: dict[str, int] = {}
-        """Number of the newest connection that the present epoch of each id has used."""
+        self._connections = ProducerConnections(first_connection)
 
     @property
     def transactions(self) -> Mapping[str, Transaction]:
@@ -74,7 +65,7 @@ class TransactionShard(Shard[TransactionRecord]):
 
     def resume(self) -> None:
         """Resume the endings and timeouts of the transactions that were loaded."""
-        now_ms, wall_ms = self._now_ms(), self._context.wall_ms()
+        now_ms, wall_ms = self.now_ms(), self._context.wall_ms()
         for transactional_id, transaction in self._transactions.items():
             if transaction.is_ending:
                 self._end(transactional_id, transaction)
@@ -93,9 +84,9 @@ class TransactionShard(Shard[TransactionRecord]):
             self.check_writable()
             known, now_ms = self._transactions.get(transactional_id), self._context.wall_ms()
             if is_held:
-                self._check_room_to_hold(known)
+                check_room_to_hold(self._context, known)
             if fresh_id is None and (known is None or known.is_exhausted):
-                self._check_room(known)
+                check_room(self._context, known)
                 fresh_id = await self._context.new_producer_id()
                 continue
             try:
@@ -107,11 +98,8 @@ class TransactionShard(Shard[TransactionRecord]):
             except BrokerError as error:
                 await self._complete_first(transactional_id, error)
                 continue
-            # A late request is recognised by its epoch, on any connection. The present connection does not
-            # count: some clients request an epoch over another, perhaps older connection than they use for
-            # transactions.
-            self._connections[transactional_id] = _NO_CONNECTION
-            await self._record(transactional_id, changed)
+            self._connections.reset(transactional_id)
+            await self._recorded(transactional_id, changed)
             if not changed.is_ending:
                 return changed.producer
 
@@ -133,7 +121,7 @@ class TransactionShard(Shard[TransactionRecord]):
             except BrokerError as error:
                 await self._complete_first(transactional_id, error, may_wait=may_wait)
                 continue
-            await self._record(transactional_id, changed)
+            await self._recorded(transactional_id, changed)
             return
 
     async def verify(
@@ -163,12 +151,22 @@ class TransactionShard(Shard[TransactionRecord]):
             and known.verify(producer, partition) is ErrorCode.none
         )
 
-    def end_at_once(
+    def plain_addition(
+        self, transactional_id: str, producer: Identity, partitions: Iterable[TopicPartition], version: int
+    ) -> Transaction | None:
+        """Decide like `add_partitions`, for `record`; None for a request that is refused or must wait."""
+        known = self._transactions.get(transactional_id)
+        if known is None or self._appender.replica.is_under_min_insync:
+            return None
+        try:
+            return known.with_partitions(producer, partitions, version, self._context.wall_ms())
+        except BrokerError:
+            return None
+
+    def plain_end(
         self, transactional_id: str, producer: Identity, commit: bool, version: int
-    ) -> tuple[asyncio.Future[None], Identity] | None:
-        """End a transaction like `end`, with the record appended when this returns: turns of a busy loop are
-        long, and a client waits. Returns None, and changes nothing, if something prevents that.
-        """
+    ) -> Transaction | None:
+        """Decide like `end`, for `record`; None for a request that is refused or must wait."""
         known = self._transactions.get(transactional_id)
         if (
             known is None
@@ -177,10 +175,14 @@ class TransactionShard(Shard[TransactionRecord]):
             or known.needs_id_to_end(producer, version)
         ):
             return None
-        changed = known.ended(producer, commit, version, None, self._context.wall_ms())
-        recorded = self._record(transactional_id, changed)
+        return known.ended(producer, commit, version, None, self._context.wall_ms())
+
+    def record_at_once(self, transactional_id: str, changed: Transaction, response: Waiter) -> None:
+        """Record a decision like `record`, and append it now instead of at the end of the turn: turns of a busy
+        loop are long, and the client waits for the end of its transaction.
+        """
+        self.record(transactional_id, changed, response)
         self._appender.append_collected()
-        return recorded, changed.successor
 
     async def end(self, transactional_id: str, producer: Identity, commit: bool, version: int) -> Identity:
         """Decide the outcome; returns the producer identity that may begin the next transaction."""
@@ -196,7 +198,7 @@ class TransactionShard(Shard[TransactionRecord]):
             except BrokerError as error:
                 await self._complete_first(transactional_id, error)
                 continue
-            await self._record(transactional_id, changed)
+            await self._recorded(transactional_id, changed)
             return changed.successor
 
     def partitions_of(self, transactional_id: str) -> frozenset[TopicPartition]:
@@ -213,10 +215,9 @@ class TransactionShard(Shard[TransactionRecord]):
         known = self._transactions.get(transactional_id)
         if known is None or known.successor != producer:
             return
-        if number < self._connections.get(transactional_id, self._first_connection):
+        if self._connections.is_late(transactional_id, number):
             self._context.counts.late_requests += 1
             raise ProtocolError("late transaction request: the producer has used a newer connection")
-        self._connections[transactional_id] = number
 
     # --- time
 
@@ -228,14 +229,15 @@ class TransactionShard(Shard[TransactionRecord]):
         due_ms = self._due_ms(transactional_id, transaction)
         if due_ms is None:
             return
-        if due_ms > self._now_ms():
+        if due_ms > self.now_ms():
             self._schedule(transactional_id, due_ms)
             return
         if self._appender.replica.is_under_min_insync:
-            self._schedule(transactional_id, self._now_ms() + REPLICAS_RETRY_MS)
+            self._schedule(transactional_id, self.now_ms() + REPLICAS_RETRY_MS)
             return
         self._context.counts.timeouts += 1
-        ignore_outcome(self._record(transactional_id, transaction.timed_out(self._context.wall_ms())))
+        timed_out = transaction.timed_out(self._context.wall_ms())
+        self.record(transactional_id, timed_out, NOBODY_WAITS)
 
     def sweep(self) -> None:
         """Remove expired transactional ids."""
@@ -248,7 +250,7 @@ class TransactionShard(Shard[TransactionRecord]):
             if (expires_ms := transaction.expires_ms(expiration_ms)) is not None and expires_ms <= now_ms
         ]
         for transactional_id in expired:
-            self._connections.pop(transactional_id, None)
+            self._connections.forget(transactional_id)
             # One record at a time: records that are added together must fit into one batch.
             ignore_outcome(self._record_nothing(transactional_id))
 
@@ -272,36 +274,37 @@ class TransactionShard(Shard[TransactionRecord]):
         self.id_characters += len(transactional_id) * ((value is not None) - (known is not None))
         self.held_count += (value is not None and value.is_held) - (known is not None and known.is_held)
 
-    def _record(self, transactional_id: str, changed: Transaction) -> asyncio.Future[None]:
+    def _recorded(self, transactional_id: str, changed: Transaction) -> asyncio.Future[None]:
         """Apply and append a decision; done when it, and all earlier decisions about the id, are committed."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.record(transactional_id, changed, future)
+        return future
+
+    def record(self, transactional_id: str, changed: Transaction, response: Waiter) -> None:
+        """Apply and append a decision of this turn; `response` is settled when it, and all earlier decisions
+        about the id, are committed.
+        """
         known = self._transactions.get(transactional_id)
         record = TransactionRecord(transactional_id, changed)
         self.apply(record)
         self._uncommitted[transactional_id] = self._uncommitted.get(transactional_id, 0) + 1
         if changed.state is TransactionState.ONGOING:
             if known is None or known.state is not TransactionState.ONGOING:
-                self._opened_ms[transactional_id] = self._now_ms()
+                self._opened_ms[transactional_id] = self.now_ms()
                 self._schedule(transactional_id, self._due_ms(transactional_id, changed))
         else:
             self._opened_ms.pop(transactional_id, None)
-        self._appender.add([record], partial(self._on_recorded, record, changed, future))
-        return future
+        self._appender.add([record], partial(self._on_recorded, transactional_id, changed, response))
 
     def _on_recorded(
-        self,
-        record: TransactionRecord,
-        changed: Transaction,
-        future: asyncio.Future[None],
-        error: BrokerError | None,
+        self, transactional_id: str, changed: Transaction, response: Waiter, error: BrokerError | None
     ) -> None:
-        transactional_id = record.transactional_id
         left = self._uncommitted.pop(transactional_id, 1) - 1
         if left:
             self._uncommitted[transactional_id] = left
         if not is_stored(error):
             self._lose()
-        self.settle(future, error)
+        self.settle(response, error)
         # Uncommitted decisions have no effect outside the shard, not even while it closes.
         if is_stored(error) and changed.is_ending and self._transactions.get(transactional_id) is changed:
             self._end(transactional_id, changed)
@@ -337,7 +340,8 @@ class TransactionShard(Shard[TransactionRecord]):
             self._context.counts.commits += 1
         else:
             self._context.counts.aborts += 1
-        ignore_outcome(self._record(transactional_id, transaction.completed(self._context.wall_ms())))
+        completed = transaction.completed(self._context.wall_ms())
+        self.record(transactional_id, completed, NOBODY_WAITS)
         self._completions.tell(transactional_id)
 
     async def _confirm(self, transactional_id: str) -> None:
@@ -347,7 +351,7 @@ class TransactionShard(Shard[TransactionRecord]):
         if known is None:
             await self._record_nothing(transactional_id)
         else:
-            await self._record(transactional_id, known)
+            await self._recorded(transactional_id, known)
 
     async def _committed(self, transactional_id: str) -> None:
         """Wait until all decisions about the id are committed."""
@@ -394,16 +398,3 @@ class TransactionShard(Shard[TransactionRecord]):
                 ErrorCode.invalid_producer_id_mapping, "the transactional id does not exist, or has expired"
             )
         return transaction
-
-    def _check_room(self, known: Transaction | None) -> None:
-        max_count = self._context.config[TRANSACTIONAL_ID_MAX_COUNT]
-        if known is None and (
-            self._context.id_count >= max_count
-            or self._context.id_characters >= max_count * USUAL_ID_CHARACTERS
-        ):
-            raise BrokerError(ErrorCode.policy_violation, "transactional.id.max.count is reached")
-
-    def _check_room_to_hold(self, known: Transaction | None) -> None:
-        is_counted = known is not None and known.is_held
-        if not is_counted and self._context.held_count >= self._context.config[TRANSACTION_HELD_MAX_COUNT]:
-            raise BrokerError(ErrorCode.policy_violation, "transaction.held.max.count is reached")

@@ -202,7 +202,7 @@ class Transaction:
         return replace(ending, start_ms=now_ms).completed(now_ms)
 
     def timed_out(self, now_ms: int) -> Transaction:
-        """Abort an open transaction whose timeout has passed, and fence its producer."""
+        """Return this open transaction, whose timeout has passed, as aborting and with its producer fenced."""
         assert self.state is TransactionState.ONGOING
         return self._fenced_off(NOBODY, now_ms)
 

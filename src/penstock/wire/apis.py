@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
+METADATA: Final = 3
+SASL_HANDSHAKE: Final = 17
 API_VERSIONS: Final = 18
+SASL_AUTHENTICATE: Final = 36
 CONSUMER_GROUP_HEARTBEAT: Final = 68
 
 NEVER: Final = 1 << 15
@@ -111,11 +114,15 @@ _APIS: Final[dict[int, tuple[str, int]]] = {
 BROKER_HANDSHAKE: Final = 32_000
 FETCH_BY_KEY: Final = 32_001
 KNOWN_TRANSACTIONS: Final = 32_002
+SHARE_STATUS: Final = 32_003
+INSPECT: Final = 32_010
 # APIs between brokers and for the gateway: outside the keys that Kafka assigns, and not in ApiVersions.
 _PRIVATE: Final[dict[int, tuple[str, int]]] = {
     BROKER_HANDSHAKE: ("BrokerHandshake", NEVER),
     FETCH_BY_KEY: ("FetchByKey", NEVER),
     KNOWN_TRANSACTIONS: ("KnownTransactions", NEVER),
+    SHARE_STATUS: ("ShareStatus", NEVER),
+    INSPECT: ("Inspect", NEVER),
 }
 
 FLEXIBLE_FROM: Final = {key: version for key, (_, version) in (_APIS | _PRIVATE).items()}

@@ -6,7 +6,9 @@ secret.
 
 The first exchange gives the nonces of both sides and the proof of the responding side, the second the proof
 of the requesting side. A proof is an HMAC-SHA256 over the direction, both broker ids and both nonces, so it
-cannot be replayed, used at another broker, or reflected.
+cannot be replayed, used at another broker, or reflected. With TLS it also covers the fingerprint of the server's
+certificate, so that it cannot be passed on by a peer that shows another one. A connection that only has to
+authenticate, as the gateway's, may leave the intended broker open (-1).
 """
 
 from __future__ import annotations
@@ -29,6 +31,8 @@ from penstock.wire.headers import (
 NONCE_BYTES = 16
 PROOF_BYTES = 32
 NO_PROOF = bytes(PROOF_BYTES)
+ANY_BROKER = BrokerId(-1)
+"""Intended broker of a connection that only has to authenticate."""
 
 _REQUEST = Struct(f">ii{NONCE_BYTES}s{PROOF_BYTES}s")
 _RESPONSE = Struct(f">h{NONCE_BYTES}s{PROOF_BYTES}s")
@@ -43,6 +47,8 @@ class Challenge:
     answering: BrokerId
     asking_nonce: bytes
     answering_nonce: bytes
+    binding: bytes = b""
+    """Fingerprint of the server's certificate; empty without TLS."""
 
     def answering_proof(self, secret: str) -> bytes:
         return self._proof(secret, b"penstock answers")
@@ -52,7 +58,7 @@ class Challenge:
 
     def _proof(self, secret: str, role: bytes) -> bytes:
         said = role + _IDS.pack(self.asking, self.answering) + self.asking_nonce + self.answering_nonce
-        return hmac.digest(secret.encode(), said, "sha256")
+        return hmac.digest(secret.encode(), said + self.binding, "sha256")
 
 
 def same_proof(one: bytes, other: bytes) -> bool:

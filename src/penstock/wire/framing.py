@@ -78,11 +78,11 @@ class FrameReader:
 
     def _split(self, scratch: bytearray, end: int) -> list[memoryview]:
         frames: list[memoryview] = []
-        position = 0
+        position, limit = 0, self.max_frame_bytes
         while end - position >= SIZE_PREFIX:
             (size,) = _SIZE.unpack_from(scratch, position)
-            if not 0 < size <= self.max_frame_bytes:
-                raise ProtocolError(f"a frame of {size} bytes, 1 to {self.max_frame_bytes} are allowed")
+            if not 0 < size <= limit:
+                raise ProtocolError(f"a frame of {size} bytes, 1 to {limit} are allowed")
             start = position + SIZE_PREFIX
             if start + size > end:
                 if end - start >= _LARGE_FRAME_BYTES:

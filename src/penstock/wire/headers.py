@@ -14,6 +14,8 @@ from penstock.wire.apis import FLEXIBLE_FROM, has_flexible_response_header
 from penstock.wire.reader import MALFORMED, Reader
 
 _REQUEST = Struct(">hhih")
+_REQUEST_SIZE = _REQUEST.size
+_read_request = _REQUEST.unpack_from
 _CORRELATION_ID = Struct(">i")
 _NO_TAGS = b"\x00"
 
@@ -27,20 +29,28 @@ class RequestHeader(NamedTuple):
 
 def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
     """Decode a header and return it with the position of the body; ProtocolError for an unknown API."""
+    api_key, version, correlation_id, client_id, position = read_request_header(frame)
+    return RequestHeader(api_key, version, correlation_id, client_id), position
+
+
+def read_request_header(frame: memoryview) -> tuple[int, int, int, str | None, int]:
+    """Decode a header into the fields of a RequestHeader and the position of the body; ProtocolError for an
+    unknown API.
+    """
     try:
-        api_key, version, correlation_id, length = _REQUEST.unpack_from(frame)
+        api_key, version, correlation_id, length = _read_request(frame)
         flexible_from = FLEXIBLE_FROM.get(api_key)
         if flexible_from is None:
             raise ProtocolError(f"unknown api key {api_key}")
-        position = _REQUEST.size + (length if length > 0 else 0)
+        position = _REQUEST_SIZE + length if length > 0 else _REQUEST_SIZE
         if version < 0 or length < -1 or position > len(frame):
             raise ProtocolError("malformed request header")
-        client_id = None if length < 0 else str(frame[_REQUEST.size : position], "utf-8")
+        client_id = None if length < 0 else str(frame[_REQUEST_SIZE:position], "utf-8")
         if version >= flexible_from:
             position = _skip_tags(frame, position)
     except MALFORMED as error:
         raise ProtocolError(f"malformed request header: {error}") from None
-    return RequestHeader(api_key, version, correlation_id, client_id), position
+    return api_key, version, correlation_id, client_id, position
 
 
 def _skip_tags(frame: memoryview, position: int) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final, NamedTuple
 
-from penstock.errors import ProtocolError
+from penstock.errors import BrokerError, InvalidBatch, ProtocolError
 from penstock.model import TopicId
 from penstock.wire import primitives
 from penstock.wire.headers import encode_response_header
@@ -77,6 +77,15 @@ class ProduceResult:
     invalid_records: tuple[int, ...] = ()
     """Indexes of the invalid records in the batch (KIP-467); the error message is that of all of them."""
     current_leader: CurrentLeader | None = None
+
+    def refuse(self, error: BrokerError) -> None:
+        """Turn the result into an error; the log start offset stays, where it is known."""
+        self.error_code = error.code
+        self.error_message = str(error)
+        if isinstance(error, InvalidBatch):
+            self.invalid_records = error.records
+        self.base_offset = -1
+        self.log_append_time_ms = -1
 
 
 @dataclass(slots=True)

@@ -33,7 +33,7 @@ _MAX_VARINT_SHIFT = 28
 
 
 @lru_cache(maxsize=4096)
-def _uuid(raw: bytes) -> UUID:
+def uuid_of(raw: bytes) -> UUID:
     """A cache of topic ids: the same ids come again and again, and creating one is slow."""
     return UUID(bytes=raw)
 
@@ -87,7 +87,7 @@ class Reader:
         return value  # type: ignore[no-any-return]
 
     def uuid(self) -> UUID:
-        return _uuid(bytes(self._take(16)))
+        return uuid_of(bytes(self._take(16)))
 
     def unsigned_varint(self) -> int:
         position = self.position

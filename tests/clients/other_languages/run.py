@@ -17,6 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from secure import secure_broker
+
 from support.cluster_processes import ClusterProcesses
 
 HERE = Path(__file__).resolve().parent
@@ -36,6 +38,8 @@ class Foreign:
     build: tuple[tuple[str, ...], ...]
     """Run the program in a copy of its directory."""
     run: tuple[str, ...]
+    logs_in: bool = False
+    """Whether the program logs in to a broker with TLS and users."""
 
     @property
     def missing(self) -> list[str]:
@@ -48,6 +52,7 @@ _JAVA_RUN = ("java", "-cp", "target/classes:jars/*")
 CLIENTS = (
     Foreign("Java, kafka-clients", "java", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Client")),
     Foreign("Java, transactions", "java", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Transactions")),
+    Foreign("Java, share groups", "java", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Shares")),
     Foreign("Java, administration tools", "java", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Tools")),
     Foreign("MirrorMaker 2", "mirror", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Mirror")),
     Foreign("Java, Kafka Streams", "java", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Streams")),
@@ -66,6 +71,23 @@ CLIENTS = (
         ("node", "npm"),
         (("npm", "install", "--no-audit", "--no-fund", "--silent"),),
         ("node", "main.js"),
+    ),
+    Foreign("Java, logins", "java", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Secure"), logs_in=True),
+    Foreign(
+        "Go, franz-go, logins",
+        "go_secure",
+        ("go",),
+        (("go", "build", "-o", "client", "."),),
+        ("./client",),
+        logs_in=True,
+    ),
+    Foreign(
+        "JavaScript, kafkajs, logins",
+        "javascript",
+        ("node", "npm"),
+        (("npm", "install", "--no-audit", "--no-fund", "--silent"),),
+        ("node", "secure.js"),
+        logs_in=True,
     ),
     Foreign(
         "Spark's own Kafka connector",
@@ -90,7 +112,7 @@ def main(chosen: Sequence[str]) -> int:
             print(f"{client.name}: skipped, {', '.join(client.missing)} is not installed")
             skipped += 1
             continue
-        problem = build(client) or try_out(client)
+        problem = build(client) or (try_login(client) if client.logs_in else try_out(client))
         print(f"{client.name}: {problem or 'passed'}", flush=True)
         passed, failed = (passed, failed + 1) if problem else (passed + 1, failed)
     print(f"{passed} passed, {failed} failed, {skipped} skipped")
@@ -121,6 +143,23 @@ def try_out(client: Foreign) -> str:
             return problem
         finally:
             cluster.close()
+
+
+def try_login(client: Foreign) -> str:
+    """Run a program with the address, the authority and the administrator of a secure broker."""
+    with (
+        tempfile.TemporaryDirectory(prefix="penstock-foreign-") as directory,
+        secure_broker(Path(directory)) as broker,
+    ):
+        done = subprocess.run(
+            [*client.run, *broker.arguments, f"from-{client.folder}"],
+            cwd=BUILD / client.folder,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+        )
+    print("".join(f"  {line}\n" for line in done.stdout.splitlines()), end="", flush=True)
+    return "" if done.returncode == 0 else f"failed with {done.returncode}\n{done.stderr[-4000:]}"
 
 
 def run(client: Foreign, cluster: ClusterProcesses) -> str:

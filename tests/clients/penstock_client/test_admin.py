@@ -42,7 +42,7 @@ def test_a_topic_from_creation_to_deletion(admin: Admin, topic_name: str) -> Non
     assert topic_name in admin.topics.list()
     topic = admin.topics.describe(topic_name)
     assert [(each.number, each.start, each.end) for each in topic.partitions] == [(0, 0, 0), (1, 0, 0)]
-    assert (topic.config["retention.ms"], topic.changed) == ("60000", {"retention.ms"} | SET_BY_CLUSTER)
+    assert (topic.config["retention.ms"], topic.changed) == ("60000", SET_BY_CLUSTER | {"retention.ms"})
 
     admin.topics.alter(topic_name, set={"segment.bytes": "1048576"}, unset=["retention.ms"])
     admin.topics.add_partitions(topic_name, 3)
@@ -129,9 +129,9 @@ def test_unknown_names_are_reported(admin: Admin, topic_name: str) -> None:
     for call in (admin.topics.describe, admin.topics.delete, admin.topics.truncate):
         with pytest.raises(TopicUnknown, match=topic_name):
             call(topic_name)
-    for call in (admin.groups.describe, admin.groups.delete):
+    for ask in (admin.groups.describe, admin.groups.delete):
         with pytest.raises(GroupUnknown, match=topic_name):
-            call(topic_name)
+            ask(topic_name)
 
 
 def test_refusal_names_its_reason(admin: Admin, make_topic: MakeTopic) -> None:

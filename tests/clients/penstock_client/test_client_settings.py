@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from confluent_kafka import KafkaError
@@ -23,11 +23,12 @@ from penstock.client.producer_options import ProducerOptions, producer_config
 
 
 def producer(**options: Any) -> dict[str, Any]:
-    return producer_config("h:1", ProducerOptions(connect_timeout_s=0, **options))
+    return producer_config("h:1", cast(ProducerOptions, {"connect_timeout_s": 0, **options}))
 
 
 def consumer(**options: Any) -> dict[str, Any]:
-    return consumer_config(ConsumerOptions(connect_timeout_s=0, bootstrap="h:1", group="g", **options))
+    chosen = {"connect_timeout_s": 0, "bootstrap": "h:1", "group": "g", **options}
+    return consumer_config(cast(ConsumerOptions, chosen))
 
 
 def without_callbacks(settings: dict[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -221,6 +222,7 @@ def test_seek_works_before_the_first_message_and_in_on_assigned(bootstrap: str, 
     with open_consumer(bootstrap, numbers) as consumer:
         consumer.seek(partition, 8)
         assert values(consumer, 2) == [8, 9]
+    member: Consumer
     with open_consumer(
         bootstrap, numbers, numbers, on_assigned=lambda found: member.seek(found[0], 6)
     ) as member:
@@ -290,11 +292,15 @@ def test_consumers_that_close_together_leave_no_member_behind(
         threads = [threading.Thread(target=read_and_close, args=(group, stop)) for _ in range(4)]
         for thread in threads:
             thread.start()
-        eventually(lambda group=group: bool(members(admin, group)))
+        eventually(partial(members, admin, group))
         stop.set()  # while the group still rebalances
         for thread in threads:
             thread.join()
-        eventually(lambda group=group: not members(admin, group), within_s=5)
+        eventually(partial(is_empty, admin, group), within_s=5)
+
+
+def is_empty(admin: Admin, group: str) -> bool:
+    return not members(admin, group)
 
 
 def members(admin: Admin, group: str) -> Sequence[object]:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -60,12 +61,16 @@ def send(broker: Broker, topic: str, count: int) -> None:
             producer.send(topic, str(number))
 
 
+def is_longer(count: int, lines: list[str]) -> bool:
+    return len(lines) > count
+
+
 def go_on(broker: Broker, topic: str, count: int, **options: Any) -> list[str]:
     """Read as the next member of the group."""
     with Consumer(
         topic, group=topic, bootstrap=broker.bootstrap, value_deserializer="str", **options
     ) as consumer:
-        found = []
+        found: list[str] = []
         while len(found) < count:
             message = consumer.poll(PATIENCE_S)
             assert message is not None, f"only {found}"
@@ -122,7 +127,7 @@ def test_delivery_guarantee_holds_when_consumers_are_killed(
             for _ in range(2000):
                 producer.send(topic_name, str(count))
                 count += 1
-            worker.wait_until(lambda lines, seen=seen: len(lines) > seen)  # type: ignore[misc]
+            worker.wait_until(partial(is_longer, seen))
             time.sleep(chance.random() * 0.05)
             worker.kill()
         producer.send_and_wait(topic_name, "end")

@@ -284,8 +284,12 @@ def test_processing_restarts_at_its_first_record_without_a_commit(
 def test_call_that_never_returns_is_left_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transactions, "STUCK_MARGIN_S", 0.01)
     returns = threading.Event()
+
+    def stuck() -> None:
+        returns.wait()
+
     with pytest.raises(TimedOut):
-        transactions._watched(lambda: bool(returns.wait()) and None, 0.01)
+        transactions._watched(stuck, 0.01)
     returns.set()
 
 

@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 stopping = False
@@ -135,6 +135,9 @@ def _with_assignor(config: dict[str, Any], package: str) -> dict[str, Any]:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, stop)
-    {"confluent": confluent, "aiokafka": aiokafka, "kafka-python": kafka_python}[sys.argv[1]](
-        **json.loads(sys.argv[2])
-    )
+    libraries: dict[str, Callable[..., None]] = {
+        "confluent": confluent,
+        "aiokafka": aiokafka,
+        "kafka-python": kafka_python,
+    }
+    libraries[sys.argv[1]](**json.loads(sys.argv[2]))

@@ -72,7 +72,7 @@ KAFKA_PYTHON = Kind("kafka-python", "kafka-python", _ROUND)
 KCAT_KIND = Kind("kcat", "kcat", CLASSIC.config)
 
 
-def each_kind(*kinds: Kind) -> Any:
+def each_kind(*kinds: Kind) -> pytest.MarkDecorator:
     marks = {"kcat": pytest.mark.skipif(KCAT is None, reason="kcat is not installed")}
     shown = [pytest.param(kind, id=kind.name, marks=marks.get(kind.name, ())) for kind in kinds]
     return pytest.mark.parametrize("kind", shown)
@@ -212,7 +212,7 @@ def longest_wait_s(member: Member, partitions: Iterable[int], since: float) -> f
     """
     chosen = set(partitions)
     born = [(record, float(record["value"].split()[1])) for record in member.records]
-    return max(r["at"] - at for r, at in born if at >= since and r["partition"] in chosen)
+    return max(float(r["at"]) - at for r, at in born if at >= since and r["partition"] in chosen)
 
 
 def share(places: Iterable[Place], members: Sequence[Member]) -> bool:

@@ -178,7 +178,7 @@ def test_a_group_changes_to_the_new_protocol_and_back_while_it_reads(
 ) -> None:
     def kind_of_group() -> str:
         listed = admin.list_consumer_groups().result(10).valid
-        return next(each.type.name for each in listed if each.group_id == group.name)
+        return next(str(each.type.name) for each in listed if each.group_id == group.name)
 
     with feeding(broker, topic, PARTITIONS) as feed:
         old = group.join(COOPERATIVE, topic)

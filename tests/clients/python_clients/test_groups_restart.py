@@ -104,6 +104,7 @@ def test_committed_offsets_outlive_kill_9(
     assert committed(broker, "g", topic_name) == [50, 51, 52, 53]
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("end", ["stop", "kill"])
 @each_kind(CLASSIC, COOPERATIVE, CONSUMER)
 def test_members_go_on_without_a_rebalance_when_their_broker_comes_back(

@@ -1,34 +1,37 @@
-"""The ASGI application of the gateway: every HTTP request and every response passes through here.
+"""The application of the gateway: every HTTP request and every response passes through here.
 
 A request gets an id, is counted against the limits of its client and validated against the declaration of its
 endpoint; then the handler gets a `Call`. Failures become problem documents; an unexpected exception is logged
 with the request id, and the client sees that id alone. A cancelled task means that the client has left or
-that the gateway stops.
+that the gateway stops. Requests come through ASGI or, plain ones, from the parser itself (`exchange.py`); plain
+requests that need not wait for anything but the cluster have no task (`plain_request.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import count
 from typing import Any
 
-from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Router
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from penstock.config import GATEWAY_BODY_MAX_BYTES, GATEWAY_JSON_MAX_BYTES
 from penstock.gateway.authorization import require_all
 from penstock.gateway.endpoint_context import EndpointContext
 from penstock.gateway.http.client_limits import ClientLimits, LimitExceeded
-from penstock.gateway.http.connection import ON_LASTING, SEND_WHOLE, SendWhole
 from penstock.gateway.http.cross_origin import CrossOrigin
 from penstock.gateway.http.endpoint import JSON, SYSTEM, Call, Endpoint
+from penstock.gateway.http.exchange import AsgiExchange, ClientGone, Exchange
+from penstock.gateway.http.head_plans import HeadPlans
+from penstock.gateway.http.plain_exchange import PlainExchange
+from penstock.gateway.http.plain_request import PlainRequest
 from penstock.gateway.http.problems import CONTENT_TYPE, Problem, problem_of
 from penstock.gateway.http.request_parts import (
-    ClientGone,
     Headers,
     collect_headers,
     content_type_of,
@@ -37,15 +40,12 @@ from penstock.gateway.http.request_parts import (
     read_json,
     read_parameters,
 )
-from penstock.gateway.http.responses import JsonResponse, json_response
+from penstock.gateway.http.response_state import ResponseState
+from penstock.gateway.http.responses import json_response
 from penstock.gateway.http.routing import RouteTable
+from penstock.gateway.http.users import needs_login
 from penstock.gateway.push.websocket import refuse as refuse_socket
 from penstock.observability.metrics import BrokerMetrics, Histogram
-
-_SAFETY = (
-    (b"x-content-type-options", b"nosniff"),
-    (b"cache-control", b"no-store"),
-)
 
 _SAFE = ("GET", "HEAD")
 _CLIENT_GONE = 499
@@ -71,14 +71,16 @@ class GatewayApplication:
         self._table = RouteTable(endpoints)
         self._sockets = Router(routes=sockets)
         self._cross_origin = CrossOrigin(context.config)
+        self._plans = HeadPlans(endpoints, self._table, self._cross_origin)
         self._max_json_bytes = context.config[GATEWAY_JSON_MAX_BYTES]
         self._max_body_bytes = context.config[GATEWAY_BODY_MAX_BYTES]
         self._metrics = metrics
         self._numbers = count(1)
         self._id_prefix = id_prefix
         self._is_stopping = False
-        self._serving: set[asyncio.Task[None]] = set()
-        self._lasting: set[asyncio.Task[None]] = set()
+        self._serving: set[asyncio.Task[None] | PlainRequest] = set()
+        self._settled: asyncio.Future[None] | None = None
+        self._lasting: set[asyncio.Task[None] | PlainRequest] = set()
         """The requests in progress that wait for messages or stream them."""
         self.limits = ClientLimits(context.config, context.clock)
 
@@ -87,82 +89,162 @@ class GatewayApplication:
         gateway.
         """
         self._is_stopping = True
-        for task in self._lasting:
-            task.cancel()
+        for request in tuple(self._lasting):
+            request.cancel()
 
     async def settle(self, seconds: float) -> None:
         """Wait until all requests have a response, but no longer than this."""
         if self._serving:
-            await asyncio.wait(self._serving, timeout=seconds)
+            self._settled = asyncio.get_running_loop().create_future()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._settled, seconds)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
             await self._serve_socket(scope, receive, send)
         elif scope["type"] == "http":
-            await self._serve(scope, receive, send)
+            await self.serve(AsgiExchange(scope, receive, send))
 
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        started = self._context.clock.monotonic()
+    def is_plain(self, method: str, path: bytes) -> bool:
+        """Whether the endpoint of such a request is declared plain."""
+        return self._table.is_plain(method, path)
+
+    async def serve(self, exchange: Exchange) -> None:
+        """Respond to one request."""
+        clock = self._context.clock
+        started = clock.monotonic()
         task = asyncio.current_task()
         assert task is not None
         self._serving.add(task)
-        state = _ResponseState(send, f"{self._id_prefix}-{next(self._numbers):x}")
-        client = scope["client"][0] if scope["client"] else ""
+        state = ResponseState(f"{self._id_prefix}-{next(self._numbers):x}")
         try:
-            await self._respond(scope, receive, state, client, task)
+            await self._respond(exchange, state, task)
         except ClientGone:
             return
         except asyncio.CancelledError:
             if not self._is_stopping or state.status:
                 return
-            await self._refuse(_stopping(), scope, receive, state)
+            await self._refuse(_stopping(), exchange, state)
         except Exception as error:  # noqa: BLE001 - an unexpected error becomes a 500 for its client alone
             problem = self._explain(error, state.request_id)
             if not state.status:
-                await self._refuse(problem, scope, receive, state)
+                await self._refuse(problem, exchange, state)
         finally:
-            self._serving.discard(task)
-            self._lasting.discard(task)
-            self._observe(state.endpoint, state.status, self._context.clock.monotonic() - started)
+            self._remove(task)
+            self._observe(state.endpoint, state.status, clock.monotonic() - started)
 
-    async def _respond(
-        self, scope: Scope, receive: Receive, state: _ResponseState, client: str, task: asyncio.Task[None]
-    ) -> None:
-        headers, method = collect_headers(scope["headers"]), scope["method"]
+    def begin(self, exchange: PlainExchange, on_end: Callable[[PlainExchange], None]) -> PlainRequest | None:
+        """Serve a plain request with all of its body, without a task; `on_end` is called when it is over.
+
+        None where `serve` has to serve or to refuse it: nothing was done yet.
+        """
+        body, client = exchange.body, exchange.address
+        if (
+            self._is_stopping
+            or self._context.users is not None
+            or len(body) > self._max_json_bytes
+            or len(body) >= _POOL_FROM_BYTES
+            or not self.limits.admits(client, len(body))
+        ):
+            return None
+        try:
+            found = self._plans.find(exchange)
+            if found is None or found[0].content_type not in ("", JSON):
+                return None
+            value = read_json(found[0].endpoint, body) if found[0].content_type else None
+        except Exception:  # noqa: BLE001 - `serve` meets the same error and reports it
+            return None
+        plan, parameters = found
+        endpoint = plan.endpoint
+        state = ResponseState(f"{self._id_prefix}-{next(self._numbers):x}")
+        state.headers += plan.response_headers
+        state.endpoint, state.body_bytes = endpoint.name, len(body)
+        request = PlainRequest(self, exchange, state, self._context.clock.monotonic(), on_end)
+        self._serving.add(request)
+        self.limits.enter(client)
+        if body:
+            self.limits.hold(client, len(body))
+        call = Call(self._context, state.request_id, client, parameters, value, plan.content_type)
+        self._handle(endpoint, call, request)
+        return request
+
+    def _handle(self, endpoint: Endpoint, call: Call, request: PlainRequest) -> None:
+        assert endpoint.begin is not None
+        try:
+            require_all(self._context.authorize, call.client, endpoint.needs, call.parameters, call.body)
+            if endpoint.is_stream:
+                self._lasting.add(request)
+                request.exchange.on_lasting()
+            begun = endpoint.begin(call, request)
+            if begun is None:
+                request.follow(endpoint.handler(call))
+            else:
+                request.attach(begun)
+        except Exception as error:  # noqa: BLE001 - an unexpected error becomes a 500 for its client alone
+            request.set_exception(error)
+
+    def end(self, request: PlainRequest) -> None:
+        """Count a request that is over, and release its limits."""
+        state, client = request.state, request.exchange.address
+        self.limits.give_back(client, state.body_bytes)
+        self.limits.leave(client)
+        self._remove(request)
+        self._observe(state.endpoint, state.status, self._context.clock.monotonic() - request.started)
+
+    def refusal(self, error: Exception, exchange: Exchange, state: ResponseState) -> Response:
+        """Return the response for a failure."""
+        return self._problem_response(self._explain(error, state.request_id), exchange, state)
+
+    def stopping_response(self, exchange: Exchange, state: ResponseState) -> Response | None:
+        """Return the response for a cancelled request while the gateway stops; None at other times."""
+        return self._problem_response(_stopping(), exchange, state) if self._is_stopping else None
+
+    def _remove(self, request: asyncio.Task[None] | PlainRequest) -> None:
+        self._serving.discard(request)
+        self._lasting.discard(request)
+        if not self._serving and self._settled is not None and not self._settled.done():
+            self._settled.set_result(None)
+
+    async def _respond(self, exchange: Exchange, state: ResponseState, task: asyncio.Task[None]) -> None:
+        headers, method = collect_headers(exchange.headers), exchange.method
         self._cross_origin.apply(headers, state.headers)
         state.is_body_unread = has_body(headers)
         if method == "OPTIONS":
-            allowed = self._table.methods(scope["raw_path"])
-            response = self._cross_origin.preflight(headers, allowed)
-            await response(scope, receive, state.send)
+            allowed = self._table.methods(exchange.raw_path)
+            await exchange.respond(self._cross_origin.preflight(headers, allowed), state.begin)
             return
         if method not in _SAFE:
             self._cross_origin.check(headers)
-        endpoint, in_path = self._table.find(method, scope["raw_path"])
+        endpoint, in_path = self._table.find(method, exchange.raw_path)
         state.endpoint = endpoint.name
-        parameters = read_parameters(endpoint, in_path, scope["query_string"], headers)
+        parameters = read_parameters(endpoint, in_path, exchange.query_string, headers)
+        client = exchange.address
+        await self._log_in(endpoint, exchange, headers)
         if endpoint.tag == SYSTEM:
             # Health checks and metrics are served whatever the limits say.
-            request = Request(scope, receive)
-            call = Call(self._context, request, state.request_id, client, parameters)
-            await self._call(endpoint, call, state)
+            call = Call(self._context, state.request_id, client, parameters)
+            await exchange.respond(await endpoint.handler(call), state.begin)
             return
         if self._is_stopping:
             raise _stopping()
         await self._enter(client)
         try:
-            body, content_type = await self._read_body(endpoint, receive, headers, state, client)
+            body, content_type = await self._read_body(endpoint, exchange, headers, state)
             require_all(self._context.authorize, client, endpoint.needs, parameters, body)
-            request = Request(scope, receive)
-            call = Call(self._context, request, state.request_id, client, parameters, body, content_type)
+            call = Call(self._context, state.request_id, client, parameters, body, content_type)
             if endpoint.is_stream:
                 self._lasting.add(task)
-                if ON_LASTING in scope:
-                    scope[ON_LASTING]()
-            await self._call(endpoint, call, state)
+                exchange.on_lasting()
+            await exchange.respond(await endpoint.handler(call), state.begin)
         finally:
             self.limits.give_back(client, state.body_bytes)
             self.limits.leave(client)
+
+    async def _log_in(self, endpoint: Endpoint, exchange: Exchange, headers: Headers) -> None:
+        """Find the user of a request, if clients log in. Raises a Problem."""
+        users, client = self._context.users, exchange.address
+        if users is not None and (endpoint.tag != SYSTEM or needs_login(exchange.raw_path, client)):
+            await users.log_in(client, headers)
 
     async def _enter(self, client: str) -> None:
         try:
@@ -172,7 +254,7 @@ class GatewayApplication:
             raise
 
     async def _read_body(
-        self, endpoint: Endpoint, receive: Receive, headers: Headers, state: _ResponseState, client: str
+        self, endpoint: Endpoint, exchange: Exchange, headers: Headers, state: ResponseState
     ) -> tuple[Any, str]:
         if not state.is_body_unread:
             if endpoint.bodies and endpoint.is_body_required:
@@ -184,10 +266,10 @@ class GatewayApplication:
         limit = self._max_json_bytes if content_type == JSON else self._max_body_bytes
 
         def hold(size: int) -> None:
-            self.limits.hold(client, size)
+            self.limits.hold(exchange.address, size)
             state.body_bytes += size
 
-        body = await read_body(receive, headers, limit, hold)
+        body = await read_body(exchange, headers, limit, hold)
         state.is_body_unread = False
         if content_type != JSON:
             return body, content_type
@@ -195,19 +277,14 @@ class GatewayApplication:
             return read_json(endpoint, body), content_type
         return await self._context.threads.run("read", partial(read_json, endpoint, body)), content_type
 
-    async def _call(self, endpoint: Endpoint, call: Call, state: _ResponseState) -> None:
-        response = await endpoint.handler(call)
-        request = call.request
-        if type(response) is JsonResponse and SEND_WHOLE in request.scope and request.method != "HEAD":
-            await state.send_whole(response, request.scope[SEND_WHOLE])
-        else:
-            await response(request.scope, request.receive, state.send)
-
     async def _serve_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
         client = scope["client"][0] if scope["client"] else ""
         request_id = f"{self._id_prefix}-{next(self._numbers):x}"
         try:
-            self._cross_origin.check(collect_headers(scope["headers"]))
+            headers = collect_headers(scope["headers"])
+            self._cross_origin.check(headers)
+            if self._context.users is not None:
+                await self._context.users.log_in(client, headers)
             if self._is_stopping:
                 raise _stopping()
             await self._enter(client)
@@ -228,13 +305,16 @@ class GatewayApplication:
             self._lasting.discard(task)
             self.limits.leave(client)
 
-    async def _refuse(self, problem: Problem, scope: Scope, receive: Receive, state: _ResponseState) -> None:
+    async def _refuse(self, problem: Problem, exchange: Exchange, state: ResponseState) -> None:
+        await exchange.respond(self._problem_response(problem, exchange, state), state.begin)
+
+    def _problem_response(self, problem: Problem, exchange: Exchange, state: ResponseState) -> Response:
         response: Response = json_response(problem.document(state.request_id), problem.status, CONTENT_TYPE)
         for name, value in problem.headers.items():
             response.headers[name] = value
-        if scope["method"] == "HEAD":
+        if exchange.method == "HEAD":
             response = Response(status_code=problem.status, headers=dict(response.headers))
-        await response(scope, receive, state.send)
+        return response
 
     def _explain(self, error: Exception, request_id: str) -> Problem:
         problem = problem_of(error)
@@ -258,32 +338,3 @@ class GatewayApplication:
 def _stopping() -> Problem:
     headers = {"retry-after": "1", "connection": "close"}
     return Problem(503, "the gateway is stopping; send the request again", retriable=True, headers=headers)
-
-
-class _ResponseState:
-    """The response to one request: its headers and whether it has begun."""
-
-    def __init__(self, send: Send, request_id: str) -> None:
-        self.request_id = request_id
-        self.status = 0
-        self.endpoint = "none"
-        self.is_body_unread = False
-        self.body_bytes = 0
-        self.headers: list[tuple[bytes, bytes]] = [*_SAFETY, (b"x-request-id", request_id.encode())]
-        self._send = send
-
-    async def send_whole(self, response: JsonResponse, send: SendWhole) -> None:
-        """Send head and body with one write, where the server supports that."""
-        self.status = response.status_code
-        await send(response.status_code, [*response.raw_headers, *self.headers], bytes(response.body))
-
-    async def send(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
-            given = {name for name, _ in message["headers"]}
-            added = [pair for pair in self.headers if pair[0] not in given]
-            if self.is_body_unread:
-                # The unread rest of the body would be taken for the next request.
-                added.append((b"connection", b"close"))
-            message["headers"] = [*message["headers"], *added]
-        await self._send(message)

@@ -67,6 +67,16 @@ class ClientLimits:
         self._open[client] = opened + 1
         self.open_requests += 1
 
+    def admits(self, client: str, size: int) -> bool:
+        """Whether `enter`, and `hold` for a body of this size, would succeed now."""
+        is_new_window = self._clock.monotonic() >= self._window_end
+        return (
+            self._open.get(client, 0) < self._max_open
+            and (is_new_window or self._recent.get(client, 0) < self._max_rate)
+            and self._bytes_of.get(client, 0) + size <= self._max_bytes // 2
+            and self._bytes + size <= self._max_bytes
+        )
+
     def leave(self, client: str) -> None:
         self.open_requests -= 1
         left = self._open[client] - 1

@@ -9,17 +9,26 @@ beginning to its end.
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Coroutine
 from functools import partial
 from http import HTTPStatus
-from typing import Any
-from urllib.parse import urlsplit
+from typing import Any, NoReturn
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from penstock.gateway.http.connection_table import ConnectionTable, RefusedConnection
+from penstock.gateway.http.exchange import ON_LASTING, SEND_WHOLE
+from penstock.gateway.http.plain_exchange import (
+    MAX_PLAIN_BODY_BYTES,
+    PLAIN_TARGET,
+    PlainApplication,
+    PlainExchange,
+    RunningRequest,
+    write_response,
+)
+from penstock.gateway.http.refusals import RefusedRequest, refusal_of, refusal_response
+from penstock.gateway.http.request_target import path_of
 from penstock.gateway.http.websocket_connection import WebSocketConnection
 
 MAX_HEAD_BYTES = 32 * 1024
@@ -30,33 +39,16 @@ MAX_PIPELINED = 16
 """Requests that a client may send before the first of them has a response."""
 
 _KNOWN_METHODS = frozenset({b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS"})
-
-
 SYSTEM_PATHS = (b"/health", b"/metrics")
-ON_LASTING = "penstock.on_lasting"
-"""Key in the scope of a request: a function to call when the response may take long because it waits for
-messages.
-"""
-_RETRIABLE = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
-_LATER = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
-SEND_WHOLE = "penstock.send_whole"
-"""Key in the scope of a request: a `SendWhole`."""
-SendWhole = Callable[[int, Sequence[tuple[bytes, bytes]], bytes], Awaitable[None]]
-"""A function that sends status, headers and body of a response at once."""
-
-
-class _Refused(Exception):
-    """The request gets a response with this status, and the connection is closed."""
-
-    def __init__(self, status: int, detail: str) -> None:
-        super().__init__(detail)
-        self.status = status
+_CHECKED_HEADERS = frozenset({b"host", b"expect", b"transfer-encoding", b"content-length"})
 
 
 class HttpConnection(HttpToolsProtocol):
     server_connections: dict[HttpConnection, None]
     """All connections of the server, oldest first."""
     table: ConnectionTable
+    plain_app: PlainApplication | None = None
+    """The application for plain requests; without one, all requests take the general way."""
     no_place: RefusedConnection | None = None
     """Set on a connection beyond the limits: it gets one response, for `SYSTEM_PATHS` alone, and is closed."""
     head_since: float | None = None
@@ -70,9 +62,12 @@ class HttpConnection(HttpToolsProtocol):
 
     _head_bytes = 0
     _is_in_head = True
-    _refusal: _Refused | None = None
-    _running: asyncio.Task[None] | None = None
-    _running_cycle: RequestResponseCycle | None = None
+    _refusal: RefusedRequest | None = None
+    _running: RunningRequest | None = None
+    _unstarted: PlainExchange | None = None
+    """A plain request that starts when the received bytes are parsed."""
+    _closes_after_response = False
+    _running_cycle: RequestResponseCycle | PlainExchange | None = None
     _is_lasting = False
     """Whether the request in progress waits for messages or streams them."""
     _framing_bytes = 0
@@ -129,15 +124,7 @@ class HttpConnection(HttpToolsProtocol):
         """Respond with a problem and close."""
         if self.transport.is_closing():
             return
-        title = HTTPStatus(status).phrase
-        problem = {"type": "about:blank", "title": title, "status": status, "detail": detail}
-        body = json.dumps(problem | {"retriable": status in _RETRIABLE}).encode()
-        later = "retry-after: 1\r\n" if status in _LATER else ""
-        head = (
-            f"HTTP/1.1 {status} {title}\r\ncontent-type: application/problem+json\r\n{later}"
-            f"content-length: {len(body)}\r\nx-content-type-options: nosniff\r\nconnection: close\r\n\r\n"
-        )
-        self.transport.write(head.encode() + body)
+        self.transport.write(refusal_response(status, detail))
         self.transport.close()
 
     # --- bytes
@@ -155,30 +142,39 @@ class HttpConnection(HttpToolsProtocol):
             self.parser.feed_data(data)
             self._check_progress()
         except httptools.HttpParserUpgrade:
+            self._start_plain()
             self._on_upgrade()
-        except (httptools.HttpParserError, _Refused) as error:
-            self._refusal = self._refusal or _explain(error, data)
-            self._end_with(self._refusal)
+        except (httptools.HttpParserError, RefusedRequest) as error:
+            is_served = self._unstarted is not None
+            self._start_plain()
+            self._refusal = self._refusal or refusal_of(error, data)
+            if is_served and self._running is None:
+                self.transport.close()
+            else:
+                self._end_with(self._refusal)
+        else:
+            if self._unstarted is not None:
+                self._start_plain()
 
     def _check_progress(self) -> None:
         if self._is_in_head and self._head_bytes > MAX_HEAD_BYTES:
-            raise _Refused(431, f"the head of the request is larger than {MAX_HEAD_BYTES} bytes")
+            raise RefusedRequest(431, f"the head of the request is larger than {MAX_HEAD_BYTES} bytes")
         if self._framing_bytes > MAX_FRAMING_BYTES:
-            raise _Refused(400, "the body has more framing than content")
+            raise RefusedRequest(400, "the body has more framing than content")
 
     def give_up(self, detail: str) -> None:
         """Respond with 408 and close, because a head or body that has begun is overdue."""
         self.head_since = self.body_since = None
-        self._refusal = self._refusal or _Refused(HTTPStatus.REQUEST_TIMEOUT, detail)
+        self._refusal = self._refusal or RefusedRequest(HTTPStatus.REQUEST_TIMEOUT, detail)
         self._end_with(self._refusal)
 
-    def _end_with(self, refusal: _Refused) -> None:
+    def _end_with(self, refusal: RefusedRequest) -> None:
         if self._running is None:
             self._refuse(refusal.status, str(refusal))
         elif self._running_cycle is not self.cycle or self.cycle.response_started or not self.cycle.more_body:
             # An earlier request has its response first, and nothing may be written into a response in
             # progress.
-            self._running.add_done_callback(lambda _: self.transport.close())
+            self._closes_after_response = True
         else:
             self.cycle.disconnected = True
             self._running.cancel()
@@ -207,30 +203,45 @@ class HttpConnection(HttpToolsProtocol):
     # --- the parser's events
 
     def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self._target_bytes = 0
+        # The scope of ASGI is made when the head is complete, for requests that need it.
+        self.url = b""
+        self.expect_100_continue = False
+        self.headers = []
+        self._header_bytes = 0
         self._hosts: list[bytes] = []
+        self._content_length = 0
+        self._is_chunked = False
         self._is_in_head = True
 
     def on_url(self, url: bytes) -> None:
         if len(self.url) + len(url) > MAX_TARGET_BYTES:
             self._refuse_later(414, f"the target of the request is longer than {MAX_TARGET_BYTES} bytes")
-        super().on_url(url)
+        self.url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        super().on_header(name, value)
-        self._target_bytes += len(name) + len(value)
-        if len(self.headers) > MAX_HEADERS or self._target_bytes > MAX_HEAD_BYTES:
+        name = name.lower()
+        self.headers.append((name, value))
+        self._header_bytes += len(name) + len(value)
+        if len(self.headers) > MAX_HEADERS or self._header_bytes > MAX_HEAD_BYTES:
             self._refuse_later(
                 431, f"a request may have {MAX_HEADERS} headers and {MAX_HEAD_BYTES} bytes of them at most"
             )
-        lowered = name.lower()
-        if lowered == b"host":
-            self._hosts.append(value.strip())
-        elif lowered == b"expect" and value.strip().lower() != b"100-continue":
-            self._refuse_later(417, "the only supported expectation is 100-continue")
-        elif lowered == b"transfer-encoding" and value.strip().lower() != b"chunked":
-            self._refuse_later(400, "the only supported transfer encoding is chunked")
+        if name in _CHECKED_HEADERS:
+            self._check_header(name, value.strip())
+
+    def _check_header(self, name: bytes, value: bytes) -> None:
+        if name == b"host":
+            self._hosts.append(value)
+        elif name == b"content-length":
+            self._content_length = int(value) if value.isdigit() else 0
+        elif name == b"expect":
+            if value.lower() != b"100-continue":
+                self._refuse_later(417, "the only supported expectation is 100-continue")
+            self.expect_100_continue = True
+        else:
+            if value.lower() != b"chunked":
+                self._refuse_later(400, "the only supported transfer encoding is chunked")
+            self._is_chunked = True
 
     def on_headers_complete(self) -> None:
         self._is_in_head, self._head_bytes, self.head_since = False, 0, None
@@ -246,44 +257,93 @@ class HttpConnection(HttpToolsProtocol):
             self._refuse_later(400, "a request needs exactly one Host header")
         if len(self.pipeline) >= MAX_PIPELINED:
             self._refuse_later(429, f"more than {MAX_PIPELINED} requests before a response")
-        self._check_target()
+        target = path_of(self.url, method, self._hosts)
+        if target is None:
+            self._refuse_later(400, "the target of the request is not a path, nor a URL of its host")
+        self.url = target
         if self.no_place is not None and self.url.partition(b"?")[0] not in SYSTEM_PATHS:
             self._refuse_later(self.no_place.status, self.no_place.detail)
         self.body_since = self.loop.time()
+        plain = self._plain_exchange(method.decode(), version)
+        if plain is None:
+            self._start_general()
+        else:
+            self.cycle = plain  # type: ignore[assignment]
+            self._unstarted = plain
+
+    def _plain_exchange(self, method: str, version: str) -> PlainExchange | None:
+        """Return the request where it is plain, else None."""
+        if (
+            self.plain_app is None
+            or self.no_place is not None
+            or self.expect_100_continue
+            or self._is_chunked
+            or self._content_length > MAX_PLAIN_BODY_BYTES
+            or not (self.cycle is None or self.cycle.response_complete)
+            or self.parser.should_upgrade()
+        ):
+            return None
+        target = PLAIN_TARGET.fullmatch(self.url)
+        if target is None or not self.plain_app.is_plain(method, target[1]):
+            return None
+        return PlainExchange(
+            method,
+            target[1],
+            target[2] or b"",
+            self.headers,
+            self.address,
+            flow=self.flow,
+            transport=self.transport,
+            keep_alive=version != "1.0" and self.parser.should_keep_alive(),
+            on_response=self.on_response_complete,
+            on_lasting=self._on_lasting,
+        )
+
+    def _start_plain(self) -> None:
+        """Start the plain request in the received bytes: without a task where its body is complete."""
+        plain = self._unstarted
+        if plain is None:
+            return
+        self._unstarted = None
+        assert self.plain_app is not None
+        self._running_cycle, self._is_lasting = plain, False
+        request = None if plain.more_body else self.plain_app.begin(plain, self._on_plain_end)
+        if request is None:
+            self._run(plain, self.plain_app.serve(plain))
+        elif self._running_cycle is plain:
+            self._running = request
+
+    def _start_general(self) -> None:
+        """Pass the request to uvicorn, as if its head were received now."""
+        url, headers, expects = self.url, self.headers, self.expect_100_continue
+        super().on_message_begin()
+        self.url, self.expect_100_continue = url, expects
+        self.headers += headers
         super().on_headers_complete()
         if self.no_place is not None:
             self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
         self._framing_bytes = max(0, self._framing_bytes - 17 * len(body))
-        super().on_body(body)
+        cycle: object = self.cycle
+        if isinstance(cycle, PlainExchange):
+            cycle.on_body(body)
+        else:
+            super().on_body(body)
 
     def on_message_complete(self) -> None:
-        super().on_message_complete()
+        cycle: object = self.cycle
+        if isinstance(cycle, PlainExchange):
+            cycle.on_message_complete()
+        else:
+            super().on_message_complete()
         self.body_since = None
         # The next head begins with the next byte.
         self._is_in_head = True
 
-    def _check_target(self) -> None:
-        """Check that an absolute target names the host of the request, and return the target without it."""
-        if self.url.startswith(b"/"):
-            return
-        if self.url == b"*" and self.parser.get_method() == b"OPTIONS":
-            self.url = b"/"
-            return
-        parts = urlsplit(self.url)
-        host = self._hosts[0] if self._hosts else b""
-        if (
-            parts.scheme not in (b"http", b"https")
-            or parts.netloc.lower() != host.lower()
-            or b"@" in parts.netloc
-        ):
-            self._refuse_later(400, "the target of the request is not a path, nor a URL of its host")
-        self.url = (parts.path or b"/") + (b"?" + parts.query if parts.query else b"")
-
-    def _refuse_later(self, status: int, detail: str) -> None:
+    def _refuse_later(self, status: int, detail: str) -> NoReturn:
         """Refuse the request from within the parser, which passes on no exception but its own."""
-        self._refusal = self._refusal or _Refused(status, detail)
+        self._refusal = self._refusal or RefusedRequest(status, detail)
         raise self._refusal
 
     def on_response_complete(self) -> None:
@@ -291,6 +351,8 @@ class HttpConnection(HttpToolsProtocol):
         connections.
         """
         self.server_state.total_requests += 1
+        if self._closes_after_response:
+            self.transport.close()
         if self.transport.is_closing():
             return
         self.flow.resume_reading()
@@ -300,9 +362,12 @@ class HttpConnection(HttpToolsProtocol):
     # --- the application
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        cycle.scope[SEND_WHOLE] = partial(_send_whole, cycle)  # type: ignore[literal-required]
+        cycle.scope[SEND_WHOLE] = partial(write_response, cycle)  # type: ignore[literal-required]
         cycle.scope[ON_LASTING] = self._on_lasting  # type: ignore[literal-required]
-        task = self.loop.create_task(cycle.run_asgi(app))
+        self._run(cycle, cycle.run_asgi(app))
+
+    def _run(self, cycle: RequestResponseCycle | PlainExchange, work: Coroutine[Any, Any, None]) -> None:
+        task = self.loop.create_task(work)
         self._running, self._running_cycle = task, cycle
         self._is_lasting = False
         self.tasks.add(task)
@@ -313,42 +378,23 @@ class HttpConnection(HttpToolsProtocol):
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
         self.tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.logger.error("HTTP request failed", exc_info=error)
         if self._running is task:
-            self._running = self._running_cycle = None
-            self._is_lasting = False
-            self.idle_since = self.loop.time()
+            self._on_end()
 
+    def _on_plain_end(self, plain: PlainExchange) -> None:
+        # The response may have started the next request.
+        if self._running_cycle is plain:
+            self._on_end()
 
-async def _send_whole(
-    cycle: RequestResponseCycle, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes
-) -> None:
-    """Send both parts of a response as uvicorn's `send`, with one write and one check."""
-    if cycle.flow.write_paused and not cycle.disconnected:
-        await cycle.flow.drain()
-    if cycle.disconnected:
-        return
-    head = STATUS_LINE[status] + b"".join([b"%s: %s\r\n" % header for header in headers])
-    if head.count(b"\n") != len(headers) + 1 or head.count(b"\r") != len(headers) + 1 or b"\0" in head:
-        raise ValueError("a response header contains a line break")
-    if not cycle.keep_alive:
-        head += b"connection: close\r\n"
-    cycle.response_started = cycle.response_complete = True
-    cycle.transport.write(b"%s\r\n%s" % (head, body))
-    cycle.message_event.set()
-    if not cycle.keep_alive:
-        cycle.transport.close()
-    cycle.on_response()
-
-
-def _explain(error: Exception, data: bytes) -> _Refused:
-    if isinstance(error, _Refused):
-        return error
-    if isinstance(error, httptools.HttpParserInvalidMethodError):
-        is_method = data.split(b" ", 1)[0].isalpha()
-        return _Refused(501 if is_method else 400, "this is not a request of HTTP/1.1")
-    return _Refused(400, f"this is not a request of HTTP/1.1: {_named(error)}")
-
-
-def _named(error: Exception) -> str:
-    text = str(error.args[0]) if error.args else ""
-    return text[:100] if text.isprintable() else "it cannot be read"
+    def _on_end(self) -> None:
+        cycle = self._running_cycle
+        if isinstance(cycle, PlainExchange) and not (cycle.response_complete or cycle.disconnected):
+            # No response follows: the request failed or was cancelled.
+            self.transport.close()
+        if self._closes_after_response:
+            self.transport.close()
+        self._running = self._running_cycle = None
+        self._is_lasting = False
+        self.idle_since = self.loop.time()

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from starlette.responses import Response
 
 from penstock.config import GATEWAY_ALLOWED_ORIGINS, BrokerConfig
+from penstock.gateway.http.host_names import HostNames
 from penstock.gateway.http.problems import Problem
 
 _MAX_AGE_SECONDS = 600
@@ -24,9 +25,15 @@ Headers = Mapping[bytes, bytes]
 
 class CrossOrigin:
     def __init__(self, config: BrokerConfig) -> None:
+        self._host_names = HostNames(config)
         self._allowed = frozenset(origin.encode() for origin in config[GATEWAY_ALLOWED_ORIGINS] or ())
 
     def apply(self, headers: Headers, response: list[tuple[bytes, bytes]]) -> None:
+        """Add the headers that let a page of an allowed origin read the response.
+
+        A Problem for a request of a browser at a name that is not one of this gateway.
+        """
+        self._host_names.check(headers)
         if not self._allowed:
             return
         response.append((b"vary", b"origin"))
@@ -45,6 +52,7 @@ class CrossOrigin:
 
     def check(self, headers: Headers) -> None:
         """Raise a Problem for a request of a page of another origin, even one that browsers let pass."""
+        self._host_names.check(headers)
         if self.is_foreign(headers):
             raise Problem(
                 403,

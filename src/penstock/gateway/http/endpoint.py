@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
-from starlette.requests import Request
 from starlette.responses import Response
 
 from penstock.gateway.authorization import RequiredPermission, require
 from penstock.gateway.endpoint_context import EndpointContext
 from penstock.gateway.http.schema import Schema
+from penstock.gateway.reply import Reply
 
 JSON = "application/json"
 OCTETS = "application/octet-stream"
@@ -28,7 +28,6 @@ class Call:
     """One request to one endpoint."""
 
     context: EndpointContext
-    request: Request
     request_id: str
     client: str
     """The client whose limits the request counts against: an IP address."""
@@ -49,6 +48,29 @@ class Call:
 Handler = Callable[[Call], Awaitable[Response]]
 
 
+class Begun(Protocol):
+    """Work of a handler that was begun without a task."""
+
+    def cancel(self) -> object:
+        """Give the work up: the client has left, and nothing may be given to the reply any more."""
+        ...
+
+
+class _NotCancelled:
+    def cancel(self) -> None:
+        pass
+
+
+NOT_CANCELLED: Begun = _NotCancelled()
+"""Begun work without a way to cancel it: a message that was sent is stored even if its client leaves."""
+
+BeginHandler = Callable[[Call, Reply[Response]], Begun | None]
+"""A handler without a task: it gives the response to the reply, at once or in a later loop turn.
+
+None where the work needs a task, so that the `Handler` has to do it; nothing was begun then.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Parameter:
     name: str
@@ -57,6 +79,11 @@ class Parameter:
     schema: Schema
     doc: str
     required: bool = False
+    header: bytes = field(init=False)
+    """Name of a header as `collect_headers` has it."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "header", self.name.lower().encode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +111,21 @@ class Endpoint:
     is_body_required: bool = True
     assumes_json: bool = False
     """Whether a body without a Content-Type is read as JSON."""
+    is_plain: bool = False
+    """Whether the handler returns complete JSON responses alone, so that requests need no ASGI."""
+    begin: BeginHandler | None = None
+    """The handler without a task, for plain requests."""
     is_stream: bool = False
     """Whether the response may take long: streams, and long polls that hold no other resource."""
     socket_messages: Mapping[str, Schema] = field(default_factory=dict)
     """The JSON messages of a WebSocket by their sender, `client` and `gateway`."""
     needs: tuple[RequiredPermission, ...] = ()
     """Permissions that the client needs."""
+    by_name: Mapping[str, Parameter] = field(init=False)
+    """The parameters by name."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "by_name", {each.name: each for each in self.parameters})
 
 
 def path(name: str, schema: Schema, doc: str) -> Parameter:

@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from penstock.build import current_build
 from penstock.gateway.health import Health, PartitionDamage
 from penstock.gateway.http.responses import iso_time
 from penstock.observability.alarms import Alarm
@@ -37,6 +38,7 @@ def make_app(health: Callable[[], Health], metrics: Callable[[], Awaitable[bytes
 def describe_health(health: Health) -> dict[str, object]:
     return {
         "status": str(health.state),
+        "build": current_build(),
         "failed_logs": list(health.failed_logs[:MAX_FAILED_LOGS_SHOWN]),
         "failed_log_count": len(health.failed_logs),
         "disk_full": health.is_disk_full,

@@ -24,6 +24,7 @@ _STATUSES: Mapping[ErrorCode, int] = {
     _E.group_id_not_found: 404,
     _E.transactional_id_not_found: 404,
     _E.unknown_member_id: 404,
+    _E.resource_not_found: 404,
     _E.broker_id_not_registered: 404,
     _E.topic_already_exists: 409,
     _E.non_empty_group: 409,

@@ -10,10 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
-from starlette.types import Receive
-
 from penstock.gateway.http import strict_json
 from penstock.gateway.http.endpoint import JSON, Endpoint, Parameter
+from penstock.gateway.http.exchange import Exchange
 from penstock.gateway.http.problems import Problem
 from penstock.gateway.http.schema import Mismatch, accepts, check, parse
 
@@ -21,10 +20,6 @@ MAX_QUERY_PARAMETERS = 32
 
 Headers = Mapping[bytes, bytes]
 """Headers by lower-case name; a repeated header has all its values with commas between, as HTTP reads them."""
-
-
-class ClientGone(Exception):
-    """The client has disconnected, so no response is possible."""
 
 
 def collect_headers(given: Sequence[tuple[bytes, bytes]]) -> Headers:
@@ -40,7 +35,7 @@ def read_parameters(
     endpoint: Endpoint, in_path: Mapping[str, str], query_string: bytes, headers: Headers
 ) -> dict[str, Any]:
     texts = dict(in_path)
-    declared = {parameter.name: parameter for parameter in endpoint.parameters}
+    declared = endpoint.by_name
     for name, text in _read_query(query_string):
         parameter = declared.get(name)
         if parameter is None or parameter.place != "query":
@@ -52,7 +47,7 @@ def read_parameters(
         texts[name] = text
     values: dict[str, Any] = {}
     for name, parameter in declared.items():
-        text_or_none = _header(headers, name) if parameter.place == "header" else texts.get(name)
+        text_or_none = _header(headers, parameter.header) if parameter.place == "header" else texts.get(name)
         if text_or_none == "" and is_absent_when_empty(parameter):
             text_or_none = None
         if text_or_none is not None:
@@ -83,9 +78,13 @@ def content_type_of(endpoint: Endpoint, headers: Headers, *, is_foreign: bool) -
     """
     if not endpoint.bodies:
         raise _invalid(f"{endpoint.method} takes no body at this path")
-    if (_header(headers, "content-encoding") or "identity").lower() != "identity":
+    if b"content-encoding" in headers and (
+        (_header(headers, b"content-encoding") or "identity").lower() != "identity"
+    ):
         raise Problem(415, "send the body as it is, without Content-Encoding", error="INVALID_REQUEST")
-    given = _header(headers, "content-type") or ""
+    given = _header(headers, b"content-type") or ""
+    if given in endpoint.bodies:
+        return given
     if not given and endpoint.assumes_json and not is_foreign:
         return JSON
     media_type, _, rest = given.partition(";")
@@ -97,23 +96,22 @@ def content_type_of(endpoint: Endpoint, headers: Headers, *, is_foreign: bool) -
     return media_type
 
 
-async def read_body(receive: Receive, headers: Headers, max_bytes: int, hold: Callable[[int], None]) -> bytes:
+async def read_body(
+    exchange: Exchange, headers: Headers, max_bytes: int, hold: Callable[[int], None]
+) -> bytes:
     """Read the body; `hold` is called with the size of every piece before the piece is kept."""
     if int(headers.get(b"content-length", b"0")) > max_bytes:
         raise _too_large(max_bytes)
     chunks: list[bytes] = []
     size = 0
     while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientGone
-        chunk = message.get("body", b"")
+        chunk, has_more = await exchange.read_piece()
         size += len(chunk)
         if size > max_bytes:
             raise _too_large(max_bytes)
         hold(len(chunk))
         chunks.append(chunk)
-        if not message.get("more_body"):
+        if not has_more:
             return b"".join(chunks)
 
 
@@ -153,14 +151,14 @@ def _read_field(field: str) -> tuple[str, str]:
     return name, value
 
 
-def _header(headers: Headers, name: str) -> str | None:
-    value = headers.get(name.lower().encode())
+def _header(headers: Headers, name: bytes) -> str | None:
+    value = headers.get(name)
     if value is None:
         return None
     try:
         return value.decode()
     except UnicodeDecodeError:
-        raise _invalid(f"the header {name} is not UTF-8") from None
+        raise _invalid(f"the header {name.decode()} is not UTF-8") from None
 
 
 def _parse(parameter: Parameter, text: str) -> Any:

@@ -6,7 +6,8 @@ border of a segment; a segment is text for a handler and never part of another p
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes
 
@@ -23,9 +24,14 @@ class _Resource:
 
 
 class RouteTable:
-    def __init__(self, endpoints: Iterable[Endpoint]) -> None:
+    def __init__(self, endpoints: Sequence[Endpoint]) -> None:
         self._fixed: dict[bytes, _Resource] = {}
         self._with_parameters: dict[int, list[_Resource]] = {}
+        self._plain_forms = [
+            (endpoint.method, re.compile(re.sub(r"\{\w+\}", "[^/]+", endpoint.path).encode()))
+            for endpoint in endpoints
+            if endpoint.is_plain and "{" in endpoint.path
+        ]
         resources: dict[str, _Resource] = {}
         for endpoint in endpoints:
             resource = resources.get(endpoint.path)
@@ -56,6 +62,14 @@ class RouteTable:
                 headers={"allow": allowed},
             )
         return endpoint, values
+
+    def is_plain(self, method: str, path: bytes) -> bool:
+        """Whether the endpoint of this method and path, without a query, is declared plain."""
+        resource = self._fixed.get(path)
+        if resource is not None:
+            endpoint = resource.methods.get(method)
+            return endpoint is not None and endpoint.is_plain
+        return any(known == method and form.fullmatch(path) for known, form in self._plain_forms)
 
     def methods(self, raw_path: bytes) -> list[str]:
         """Return the methods of the resource at a path."""

@@ -26,6 +26,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 ABSENT = (None, "")
 """Values of an optional field that mean the same as leaving it out."""
+_NO_BOUND = 2**63
 _INTEGER = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 _NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,9})?", re.ASCII)
 
@@ -43,6 +44,9 @@ class Mismatch(Exception):
 def check(value: Any, schema: Schema) -> None:
     """Raise Mismatch unless the value matches the schema; remove optional fields that count as absent."""
     expected = schema.get("type")
+    if type(value) is str and expected == "string":
+        _check_text(value, schema)
+        return
     if expected is not None and not _has_type(value, expected):
         names = expected if isinstance(expected, str) else " or ".join(expected)
         raise Mismatch("", f"give {_article(names)}")
@@ -59,7 +63,7 @@ def check(value: Any, schema: Schema) -> None:
 
 
 def _check_text(value: str, schema: Schema) -> None:
-    if "maxLength" in schema or "minLength" in schema:
+    if len(value) > schema.get("maxLength", _NO_BOUND) or len(value) < schema.get("minLength", 0):
         _check_size(len(value), schema, "Length", "characters")
     if "enum" in schema and value not in schema["enum"]:
         raise Mismatch("", f"give one of {', '.join(schema['enum'])}")
@@ -81,12 +85,13 @@ def _check_list(value: list[Any], schema: Schema) -> None:
 
 def _check_object(value: dict[str, Any], schema: Schema) -> None:
     properties, required = schema.get("properties", {}), schema.get("required", ())
-    absent = []
+    absent: list[str] = []
     for name in required:
         if name not in value:
             raise Mismatch("", f"{name} is missing")
     others = schema.get("additionalProperties", True)
-    _check_size(len(value), schema, "Properties", "fields")
+    if "maxProperties" in schema or "minProperties" in schema:
+        _check_size(len(value), schema, "Properties", "fields")
     for name, each in value.items():
         inner = properties.get(name, others)
         try:

@@ -9,6 +9,7 @@ health check. This module is imported late: loading it takes longer than startin
 from __future__ import annotations
 
 import asyncio
+import ssl
 
 from starlette.types import ASGIApp
 from uvicorn import Config
@@ -16,6 +17,7 @@ from uvicorn.server import ServerState
 
 from penstock.gateway.http.connection import HttpConnection
 from penstock.gateway.http.connection_table import ConnectionTable
+from penstock.gateway.http.plain_exchange import PlainApplication
 from penstock.gateway.http.websocket_connection import WebSocketConnection
 from penstock.net.network import limit_send_buffer
 
@@ -36,8 +38,13 @@ WEBSOCKET_MESSAGE_BYTES = 1024 * 1024
 
 class HttpServer:
     def __init__(
-        self, app: ASGIApp, table: ConnectionTable | None = None, write_seconds: float = WRITE_SECONDS
+        self,
+        app: ASGIApp,
+        table: ConnectionTable | None = None,
+        write_seconds: float = WRITE_SECONDS,
+        plain_app: PlainApplication | None = None,
     ) -> None:
+        """Create a server; `plain_app` serves plain requests (see `plain_exchange.py`) without ASGI."""
         self._config = Config(
             app,
             lifespan="off",
@@ -54,6 +61,7 @@ class HttpServer:
         self._config.load()
         self.table = table or ConnectionTable(MAX_CONNECTIONS)
         self._write_seconds = write_seconds
+        self._plain_app = plain_app
         self._state = ServerState()
         self._connections: dict[HttpConnection, None] = {}
         self._server: asyncio.Server | None = None
@@ -63,13 +71,21 @@ class HttpServer:
     def connections(self) -> int:
         return len(self._state.connections)
 
-    async def start(self, host: str, port: int, *, shared: bool = False) -> int:
+    async def start(
+        self, host: str, port: int, *, shared: bool = False, tls: ssl.SSLContext | None = None
+    ) -> int:
         """Listen and return the bound port; OSError where it is taken. A `shared` port is used by other
         processes too.
         """
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
-            self._make_protocol, host, port, reuse_port=shared or None, backlog=4096
+            self._make_protocol,
+            host,
+            port,
+            reuse_port=shared or None,
+            backlog=4096,
+            ssl=tls,
+            ssl_handshake_timeout=None if tls is None else HEAD_SECONDS,
         )
         for each in self._server.sockets:
             limit_send_buffer(each.fileno(), SEND_BUFFER_BYTES)
@@ -78,7 +94,7 @@ class HttpServer:
         return bound
 
     async def stop(self) -> None:
-        """Accept no more connections, let responses finish for a moment, and close what is left."""
+        """Stop accepting connections, let responses finish for a moment, and close the remaining connections."""
         if self._server is None:
             return
         self._server.close()
@@ -92,6 +108,8 @@ class HttpServer:
                 task.cancel()
             if late:
                 await asyncio.wait(late, timeout=STOP_SECONDS)
+        if self._plain_app is not None:
+            await self._plain_app.settle(STOP_SECONDS)
         for connection in list(self._connections):
             connection.transport.abort()
         self._server = None
@@ -100,6 +118,7 @@ class HttpServer:
         connection = HttpConnection(config=self._config, server_state=self._state, app_state={})
         connection.server_connections = self._connections
         connection.table = self.table
+        connection.plain_app = self._plain_app
         return connection
 
     def _schedule_sweep(self) -> None:

@@ -1,12 +1,13 @@
 """The HTTP side of a process, a broker's or a gateway's own, from start to stop.
 
 HTTP libraries are imported in a thread pool after the Kafka listener serves, so they delay no client. Metrics
-are collected on the loop and formatted in a pool. A process imports this module; modules behind it are
+are collected on the loop, in slices, and formatted in a pool. A process imports this module; modules behind it are
 imported here, late.
 """
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from penstock.config import (
     GATEWAY_WRITE_TIMEOUT_MS,
 )
 from penstock.gateway.health import Health
+from penstock.internal_client.slices import in_slices
 from penstock.observability.metrics import BrokerMetrics
 from penstock.threads import Threads
 
@@ -30,22 +32,32 @@ class HttpService:
     def __init__(self, threads: Threads, metrics: BrokerMetrics, health: Callable[[], Health]) -> None:
         self._threads = threads
         self._metrics = metrics
-        self._health = health
         self.shown_metrics: Callable[[], Awaitable[bytes]] = self.own_metrics
         """The source of `/metrics`; may be replaced before the start."""
+        self.shown_health = health
+        """The source of `/health`; may be replaced before the start."""
         self._server: HttpServer | None = None
         self._gateway: Gateway | None = None
 
     async def start(
-        self, host: str, port: int, context: GatewayContext | None = None, *, shared: bool = False
+        self,
+        host: str,
+        port: int,
+        context: GatewayContext | None = None,
+        *,
+        shared: bool = False,
+        tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> int:
         """Serve HTTP, with a gateway where a context is given, and return the bound port.
 
-        OSError where the port is taken. A `shared` port is used by other processes too.
+        OSError where the port is taken. A `shared` port is used by other processes too. `tls` returns the context
+        of the next connection, so that certificates can change.
         """
         await self._threads.run("background", _load)
         self._server = self._make_server(context)
-        return await self._server.start(host, port, shared=shared)
+        return await self._server.start(
+            host, port, shared=shared, tls=None if tls is None else _swapping(tls)
+        )
 
     async def close_gateway(self) -> None:
         """End long polls and let requests finish, before the broker that the gateway is a client of stops."""
@@ -68,14 +80,15 @@ class HttpService:
         from penstock.gateway.http.server import HttpServer
 
         if context is None:
-            return HttpServer(make_app(self._health, self.shown_metrics))
-        self._gateway = Gateway(context, self._health, self.shown_metrics)
+            return HttpServer(make_app(self.shown_health, self.shown_metrics))
+        self._gateway = Gateway(context, self.shown_health, self.shown_metrics)
         config = context.config
         trusted = config[GATEWAY_TRUSTED_PROXIES]
         table = ConnectionTable(
             config[GATEWAY_MAX_CONNECTIONS], config[GATEWAY_CLIENT_MAX_CONNECTIONS], trusted or ()
         )
-        server = HttpServer(self._gateway.application, table, config[GATEWAY_WRITE_TIMEOUT_MS] / 1000)
+        application, write_seconds = self._gateway.application, config[GATEWAY_WRITE_TIMEOUT_MS] / 1000
+        server = HttpServer(application, table, write_seconds, plain_app=application)
         self._metrics.add_gauge(
             "penstock_http_connections", "Open HTTP connections.", lambda: server.connections
         )
@@ -93,10 +106,27 @@ class HttpService:
 
     async def own_metrics(self) -> bytes:
         """Return the metrics of this process in Prometheus' text format."""
-        from penstock.observability.exposition import render, take_snapshot
+        from penstock.observability.exposition import render, snapshot_steps
 
-        snapshot = take_snapshot(self._metrics)
+        snapshot = await in_slices(snapshot_steps(self._metrics))
         return await self._threads.run("read", lambda: render(snapshot))
+
+
+def _swapping(current: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
+    """Context whose connections take the certificate in force when they begin."""
+    context = current()
+
+    def swap(connection: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
+        connection.context = current()
+
+    first = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    first.minimum_version, first.verify_mode = context.minimum_version, context.verify_mode
+    first.options |= context.options
+    # The suites of TLS 1.2 are taken from the context of the listener, not from the one that is swapped in.
+    suites = [suite["name"] for suite in context.get_ciphers() if suite["protocol"] != "TLSv1.3"]
+    first.set_ciphers(":".join(suites))
+    first.sni_callback = swap
+    return first
 
 
 def _load() -> None:

@@ -10,6 +10,7 @@ LONG_MAX = 2**63 - 1
 
 STRING: Schema = {"type": "string"}
 INTEGER: Schema = {"type": "integer"}
+NUMBER: Schema = {"type": "number"}
 BOOLEAN: Schema = {"type": "boolean"}
 OFFSET: Schema = {"type": "integer", "minimum": 0, "maximum": LONG_MAX}
 PARTITION: Schema = {"type": "integer", "minimum": 0, "maximum": 2**31 - 1}

@@ -8,17 +8,16 @@ mark, encodings other than UTF-8, and deep nesting.
 from __future__ import annotations
 
 import json
-import re
 from math import isfinite
 from typing import Any, NoReturn
+
+import msgspec
 
 from penstock.gateway.http.problems import Problem
 
 MAX_DEPTH = 32
 _MAX_INTEGER_CHARACTERS = 20
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_DOUBTFUL_NUMBER = re.compile(r"[0-9]{19}|[0-9][eE]")
-"""Numbers that need the slow checks; a text without them is parsed several times as fast."""
 
 
 class _Refused(ValueError):
@@ -27,6 +26,9 @@ class _Refused(ValueError):
 
 def parse(body: bytes) -> Any:
     """Return the value, or raise a Problem that says what is wrong with the text."""
+    value = _parse_texts(body)
+    if value is not None:
+        return value
     if body.startswith(_BYTE_ORDER_MARK):
         raise _problem("the text begins with a byte order mark; leave it out")
     try:
@@ -34,7 +36,7 @@ def parse(body: bytes) -> Any:
     except UnicodeDecodeError as error:
         raise _problem(f"byte {error.start} is not UTF-8") from None
     try:
-        value = (_CAREFUL if _DOUBTFUL_NUMBER.search(text) else _DECODER).decode(text)
+        value = _decode(text)
     except json.JSONDecodeError as error:
         raise _problem(f"{error.msg} at line {error.lineno}, column {error.colno}") from None
     except _Refused as error:
@@ -44,6 +46,47 @@ def parse(body: bytes) -> Any:
     if "\\u" in text or text.count("[") + text.count("{") > MAX_DEPTH:
         _check(value, MAX_DEPTH)
     return value
+
+
+def _parse_texts(body: bytes) -> dict[str, str] | None:
+    """Return an object of plain texts, the common body, several times as fast; None where it may be another.
+
+    Without escapes, a text has two quotes. So an object of texts has four for each name, or a name occurs
+    twice.
+    """
+    if b"\\" in body:
+        return None
+    try:
+        texts: dict[str, str] = _TEXTS.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    return texts if body.count(b'"') == 4 * len(texts) else None
+
+
+def _decode(text: str) -> Any:
+    """Decode with Python's own conversion of numbers, which is several times as fast; check each number of a
+    text that has a large one, or that is no JSON.
+    """
+    try:
+        value = _DECODER.decode(text)
+        if _has_small_numbers(value):
+            return value
+    except ValueError:
+        pass
+    return _CAREFUL.decode(text)
+
+
+def _has_small_numbers(value: Any) -> bool:
+    kind = type(value)
+    if kind is dict:
+        value = value.values()
+    elif kind is int:
+        return bool(-(2**63) <= value < 2**64)
+    elif kind is float:
+        return isfinite(value)
+    elif kind is not list:
+        return True
+    return all(type(each) is str or _has_small_numbers(each) for each in value)
 
 
 def _check(value: Any, depth: int) -> None:
@@ -98,6 +141,7 @@ def _problem(what: str) -> Problem:
     return Problem(400, f"the body is not valid JSON: {what}", error="INVALID_REQUEST")
 
 
+_TEXTS = msgspec.json.Decoder(dict[str, str])
 _DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_constant)
 _CAREFUL = json.JSONDecoder(
     object_pairs_hook=_unique, parse_int=_integer, parse_float=_number, parse_constant=_constant

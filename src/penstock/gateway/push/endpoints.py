@@ -93,6 +93,13 @@ _GATEWAY_MESSAGE = an_object(
     },
     required=(),
 )
+_WHOSE = (
+    query("user_id", USER_ID, "Whose messages.", required=True),
+    query("last_message_id", _POSITION, "The id of the last message seen."),
+)
+_ACKNOWLEDGED = DeclaredResponse(
+    "The partitions that were acknowledged.", an_object({"partitions": an_array(PARTITION)})
+)
 _STREAM = DeclaredResponse("Events, until the client disconnects.", content_type=CONTENT_TYPE)
 
 
@@ -126,11 +133,7 @@ def push_endpoints(handlers: Handlers) -> Sequence[Endpoint]:
             _TAG,
             "Acknowledge events of a group, up to and including one.",
             handlers.acknowledge,
-            {
-                200: DeclaredResponse(
-                    "The partitions that were acknowledged.", an_object({"partitions": an_array(PARTITION)})
-                )
-            },
+            {200: _ACKNOWLEDGED},
             (path("group", GROUP_ID, "The consumer group."), _TOPIC),
             {JSON: an_object({"id": _POSITION})},
             needs=READS,
@@ -143,11 +146,7 @@ def push_endpoints(handlers: Handlers) -> Sequence[Endpoint]:
             "A user's messages as server-sent events.",
             handlers.mailbox_events,
             {200: _STREAM},
-            (
-                query("user_id", USER_ID, "Whose messages.", required=True),
-                query("last_message_id", _POSITION, "The id of the last message seen."),
-                _LAST_EVENT_ID,
-            ),
+            (*_WHOSE, _LAST_EVENT_ID),
             is_stream=True,
             needs=(RequiredPermission("READ", "TOPIC", MAILBOX),),
         ),

@@ -18,7 +18,7 @@ from penstock.errors import BrokerError, PenstockError
 from penstock.gateway.push.turns import Turns
 from penstock.gateway.records import GatewayRecords, Limits, Page
 from penstock.internal_client.retries import RETRIABLE
-from penstock.internal_client.routes import TopicRoute
+from penstock.internal_client.topic_routes import TopicRoute
 from penstock.model import TopicId
 from penstock.records.iteration import Record
 

@@ -17,11 +17,12 @@ from penstock.errors import BrokerError, ErrorCode
 from penstock.internal_client.group_membership import (
     Assignment,
     GroupMembership,
+    HeartbeatSubscription,
     MemberIdentity,
-    Subscription,
 )
 from penstock.internal_client.retries import MAX_RETRY_SECONDS, RETRIABLE
-from penstock.internal_client.routes import Routes, TopicRoute
+from penstock.internal_client.routes import Routes
+from penstock.internal_client.topic_routes import TopicRoute
 
 _JOINS, _LEAVES = 0, -1
 _REBALANCE_TIMEOUT_MS = 60_000
@@ -54,7 +55,7 @@ class AssignmentListener(Protocol):
         ...
 
 
-class GroupMember:
+class StreamMember:
     def __init__(
         self, routes: Routes, group: str, topic: TopicRoute, member_id: str, reader: AssignmentListener
     ) -> None:
@@ -133,7 +134,9 @@ class GroupMember:
 
     async def _beat(self) -> None:
         self._is_due.clear()
-        introduction = None if self._is_certain else Subscription(_REBALANCE_TIMEOUT_MS, [self._topic.name])
+        introduction = (
+            None if self._is_certain else HeartbeatSubscription(_REBALANCE_TIMEOUT_MS, [self._topic.name])
+        )
         async with self._speaking:
             owned = self._owned_by_topic()
             says_owned = introduction is not None or owned != self._reported

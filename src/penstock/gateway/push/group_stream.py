@@ -13,10 +13,11 @@ from contextlib import suppress
 
 from penstock.errors import BrokerError
 from penstock.gateway.push.feed import Feeds
-from penstock.gateway.push.group_member import GroupMember
+from penstock.gateway.push.group_member import StreamMember
 from penstock.gateway.push.position import Positions
 from penstock.gateway.push.stream import PushStream
-from penstock.internal_client.routes import Routes, TopicRoute
+from penstock.internal_client.routes import Routes
+from penstock.internal_client.topic_routes import TopicRoute
 
 _RETRY_SECONDS = 1.0
 
@@ -32,7 +33,7 @@ class GroupStream:
         self.group = group
         self._records = feeds.records
         self._start = start
-        self._member = GroupMember(routes, group, topic, member_id, self)
+        self._member = StreamMember(routes, group, topic, member_id, self)
         self._acknowledged: dict[int, int] = {}
         """Acknowledged offset of each partition that is read, at least the committed offset at the time of
         its assignment.

@@ -10,14 +10,14 @@ import asyncio
 
 from penstock.errors import BrokerError, ErrorCode, PenstockError
 from penstock.gateway.push.stream import PushStream
-from penstock.internal_client.routes import TopicRoute
-from penstock.internal_client.topics import Topics
+from penstock.internal_client.topic_routes import TopicRoute
+from penstock.internal_client.topics import TopicCalls
 
 LOOK_SECONDS = 5.0
 
 
 class OpenStreams:
-    def __init__(self, topics: Topics) -> None:
+    def __init__(self, topics: TopicCalls) -> None:
         self._topics = topics
         self._streams: dict[str, set[PushStream]] = {}
         self._looking: asyncio.Task[None] | None = None

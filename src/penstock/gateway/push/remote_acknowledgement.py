@@ -10,7 +10,7 @@ from penstock.errors import BrokerError, ErrorCode
 from penstock.gateway.context import CLIENT_ID
 from penstock.gateway.push.position import Positions
 from penstock.internal_client.group_membership import GroupMembership, MemberIdentity
-from penstock.internal_client.routes import TopicRoute
+from penstock.internal_client.topic_routes import TopicRoute
 
 _CHANGED = frozenset(
     {

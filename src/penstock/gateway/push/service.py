@@ -37,7 +37,7 @@ from penstock.gateway.push.websocket import SocketStream, refuse
 from penstock.gateway.records import Limits
 from penstock.internal_client.group_membership import GroupMembership
 from penstock.internal_client.records import EARLIEST, LATEST
-from penstock.internal_client.routes import TopicRoute
+from penstock.internal_client.topic_routes import TopicRoute
 
 COMMIT_SECONDS = 10.0
 MAX_PARTITIONS = 1_000

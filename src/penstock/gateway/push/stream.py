@@ -16,7 +16,7 @@ from penstock.gateway.push.feed import Feeds, PartitionFeed, SharedPage
 from penstock.gateway.push.position import encode_positions
 from penstock.internal_client.records import EARLIEST, LATEST
 from penstock.internal_client.retries import RETRIABLE
-from penstock.internal_client.routes import TopicRoute
+from penstock.internal_client.topic_routes import TopicRoute
 
 _RETRY_SECONDS = 0.5
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from penstock.cluster.image import ClusterImage
 from penstock.errors import BrokerError, ErrorCode
 from penstock.groups.classic.joins import ClassicJoins
 from penstock.groups.classic.members import Protocols
@@ -33,27 +34,19 @@ from penstock.groups.settings import GroupSettings
 
 
 class ClassicGroup:
-    kind: GroupKind = GroupKind.CLASSIC
-
     def __init__(self, group_id: str, settings: GroupSettings, wall_ms: Callable[[], int]) -> None:
+        self.kind = GroupKind.CLASSIC
         self.group_id = group_id
         self._state = ClassicState(group_id, settings, wall_ms)
         self._members = self._state.members
         self._joins = ClassicJoins(self._state, settings)
 
-    @classmethod
-    def restore(
-        cls,
-        group_id: str,
-        value: ClassicGroupValue,
-        settings: GroupSettings,
-        wall_ms: Callable[[], int],
-        now_ms: int,
-    ) -> ClassicGroup:
-        """Restore the group from its last record: stable, even if a rebalance had begun since, or empty."""
-        group = cls(group_id, settings, wall_ms)
-        group._state.restore(value, now_ms)
-        return group
+    def apply(self, record: GroupRecord) -> None:
+        assert isinstance(record.value, ClassicGroupValue)
+        self._state.apply(record.value)
+
+    def loaded(self, image: ClusterImage, now_ms: int) -> None:
+        self._state.loaded(now_ms)
 
     def saved(self) -> ClassicGroupValue:
         return self._state.saved()

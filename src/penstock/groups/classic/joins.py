@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.errors import ErrorCode
-from penstock.groups.classic.members import Member, described_bytes, subscribed_topics
+from penstock.groups.classic.members import ClassicGroupMember, described_bytes, subscribed_topics
 from penstock.groups.classic.state import ClassicState
 from penstock.groups.consumer_protocol import PROTOCOL_TYPE
 from penstock.groups.group import NO_MEMBER, GroupState, JoinRequest, JoinResult, Step, Ticket
@@ -65,7 +65,7 @@ class ClassicJoins:
             return bool(request.protocol_type and request.protocols)
         return request.protocol_type == self._state.protocol_type and self._members.support(request.protocols)
 
-    def _check_bytes(self, request: JoinRequest, known: Member | None) -> ErrorCode:
+    def _check_bytes(self, request: JoinRequest, known: ClassicGroupMember | None) -> ErrorCode:
         before = known.described_bytes if known else 0
         after = described_bytes(
             request.member_id or request.new_member_id,
@@ -78,10 +78,12 @@ class ClassicJoins:
         return ErrorCode.group_max_size_reached if is_too_much else ErrorCode.none
 
     def _admit(self, request: JoinRequest, ticket: Ticket, now_ms: int, step: Step) -> None:
-        member = Member.joining(request.member_id or request.new_member_id, request)
+        member = ClassicGroupMember.joining(request.member_id or request.new_member_id, request)
         self._state.admit(member, request.protocol_type, ticket, now_ms, step)
 
-    def _rejoin(self, member: Member, request: JoinRequest, ticket: Ticket, now_ms: int, step: Step) -> None:
+    def _rejoin(
+        self, member: ClassicGroupMember, request: JoinRequest, ticket: Ticket, now_ms: int, step: Step
+    ) -> None:
         state = self._state
         # A leader that rejoins a stable group asks for a new assignment, even with unchanged metadata:
         # partitions were added.
@@ -98,7 +100,9 @@ class ClassicJoins:
         state.await_join(member, ticket, step)
         state.rebalance(now_ms, step)
 
-    def _replace(self, member: Member, request: JoinRequest, ticket: Ticket, now_ms: int, step: Step) -> None:
+    def _replace(
+        self, member: ClassicGroupMember, request: JoinRequest, ticket: Ticket, now_ms: int, step: Step
+    ) -> None:
         """Give a new member id to a static member that joins without its old one."""
         state = self._state
         former_leader_id = state.leader.member_id if state.leader else NO_MEMBER
@@ -107,13 +111,13 @@ class ClassicJoins:
         state.update(member, request)
         state.prolong(member, now_ms)
         if state.current_state is GroupState.STABLE and self._still_fits(member, former_metadata):
-            step.records.append(state.record())
+            state.write(state.saved(), step)
             step.answers.append((ticket, self._returned(member, request, former_leader_id)))
             return
         state.await_join(member, ticket, step)
         state.rebalance(now_ms, step)
 
-    def _still_fits(self, member: Member, former_metadata: bytes) -> bool:
+    def _still_fits(self, member: ClassicGroupMember, former_metadata: bytes) -> bool:
         """Whether the assignment of a returning static member is still valid: the same protocol would be
         selected, and it subscribes to the same topics. Other metadata may differ, because a restarted
         client does not know what it owned.
@@ -126,7 +130,9 @@ class ClassicJoins:
         former_topics = subscribed_topics(former_metadata)
         return former_topics is None or former_topics == subscribed_topics(metadata)
 
-    def _returned(self, member: Member, request: JoinRequest, former_leader_id: str) -> JoinResult:
+    def _returned(
+        self, member: ClassicGroupMember, request: JoinRequest, former_leader_id: str
+    ) -> JoinResult:
         if not request.supports_skipping_assignment:
             # A leader gets its previous member id: it takes itself for a follower and keeps the assignment.
             return self._state.joined(member, leader_id=former_leader_id, with_members=False)

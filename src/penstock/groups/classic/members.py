@@ -7,7 +7,7 @@ changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from penstock.errors import BrokerError, ErrorCode
@@ -19,7 +19,7 @@ Protocols = tuple[tuple[str, bytes], ...]
 
 
 @dataclass(slots=True, eq=False)
-class Member:
+class ClassicGroupMember:
     member_id: str
     instance_id: str | None
     client_id: str
@@ -47,10 +47,15 @@ class Member:
     def metadata(self, protocol_name: str | None) -> bytes:
         return next((metadata for name, metadata in self.protocols if name == protocol_name), b"")
 
+    def is_described_by(self, value: ClassicMember, protocol_name: str) -> bool:
+        """Whether a record has this member as it is, but perhaps with another assignment."""
+        is_supported = any(name == protocol_name for name, _ in self.protocols)
+        return is_supported and self.saved(protocol_name, value.assignment) == value
+
     def vote(self, candidates: set[str]) -> str:
         return next(name for name, _ in self.protocols if name in candidates)
 
-    def saved(self, protocol_name: str | None) -> ClassicMember:
+    def saved(self, protocol_name: str | None, assignment: bytes) -> ClassicMember:
         return ClassicMember(
             self.member_id,
             self.instance_id,
@@ -59,11 +64,11 @@ class Member:
             self.rebalance_timeout_ms,
             self.session_timeout_ms,
             self.metadata(protocol_name),
-            self.assignment,
+            assignment,
         )
 
     @classmethod
-    def joining(cls, member_id: str, request: JoinRequest) -> Member:
+    def joining(cls, member_id: str, request: JoinRequest) -> ClassicGroupMember:
         return cls(
             member_id,
             request.instance_id,
@@ -76,7 +81,7 @@ class Member:
         )
 
     @classmethod
-    def restored(cls, value: ClassicMember, protocol_name: str) -> Member:
+    def restored(cls, value: ClassicMember, protocol_name: str) -> ClassicGroupMember:
         return cls(
             value.member_id,
             value.instance_id,
@@ -91,8 +96,8 @@ class Member:
 
 class ClassicMembers:
     def __init__(self) -> None:
-        self._by_id: dict[str, Member] = {}
-        self._by_instance: dict[str, Member] = {}
+        self._by_id: dict[str, ClassicGroupMember] = {}
+        self._by_instance: dict[str, ClassicGroupMember] = {}
         self._pending: set[str] = set()
         """Member ids that were given out and have not joined yet (KIP-394)."""
         self._supporters: dict[str, int] = {}
@@ -106,16 +111,16 @@ class ClassicMembers:
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def __iter__(self) -> Iterator[Member]:
+    def __iter__(self) -> Iterator[ClassicGroupMember]:
         return iter(self._by_id.values())
 
     def __contains__(self, member_id: str) -> bool:
         return member_id in self._by_id
 
-    def get(self, member_id: str | None) -> Member | None:
+    def get(self, member_id: str | None) -> ClassicGroupMember | None:
         return None if member_id is None else self._by_id.get(member_id)
 
-    def __getitem__(self, member_id: str) -> Member:
+    def __getitem__(self, member_id: str) -> ClassicGroupMember:
         return self._by_id[member_id]
 
     @property
@@ -131,7 +136,7 @@ class ClassicMembers:
     def rebalance_timeout_ms(self) -> int:
         return max((member.rebalance_timeout_ms for member in self), default=0)
 
-    def instance(self, instance_id: str | None) -> Member | None:
+    def instance(self, instance_id: str | None) -> ClassicGroupMember | None:
         return None if instance_id is None else self._by_instance.get(instance_id)
 
     def check(self, member_id: str, instance_id: str | None) -> ErrorCode:
@@ -156,13 +161,13 @@ class ClassicMembers:
             self._pending.remove(member_id)
             self.held_bytes -= len(member_id)
 
-    def add(self, member: Member) -> None:
+    def add(self, member: ClassicGroupMember) -> None:
         self._by_id[member.member_id] = member
         if member.instance_id is not None:
             self._by_instance[member.instance_id] = member
         self._count(member, 1)
 
-    def remove(self, member: Member) -> None:
+    def remove(self, member: ClassicGroupMember) -> None:
         """Remove a member that has no waiting request."""
         assert not member.is_waiting
         del self._by_id[member.member_id]
@@ -170,13 +175,30 @@ class ClassicMembers:
             del self._by_instance[member.instance_id]
         self._count(member, -1)
 
-    def rename(self, member: Member, member_id: str) -> None:
+    def apply(self, recorded: Sequence[ClassicMember], protocol_name: str) -> None:
+        """Set the members of a record, in its order. A member that the record describes as it is keeps its
+        waiting requests and its other protocols, which are not recorded.
+        """
+        values = {value.member_id: value for value in recorded}
+        for member in tuple(self):
+            value = values.get(member.member_id)
+            if value is None or not member.is_described_by(value, protocol_name):
+                self.remove(member)
+        for value in recorded:
+            known = self._by_id.pop(value.member_id, None)
+            if known is None:
+                self.add(ClassicGroupMember.restored(value, protocol_name))
+            else:
+                self._by_id[value.member_id] = known
+                known.assignment = value.assignment
+
+    def rename(self, member: ClassicGroupMember, member_id: str) -> None:
         del self._by_id[member.member_id]
         self.held_bytes += len(member_id) - len(member.member_id)
         member.member_id = member_id
         self._by_id[member_id] = member
 
-    def update(self, member: Member, request: JoinRequest) -> None:
+    def update(self, member: ClassicGroupMember, request: JoinRequest) -> None:
         self._count(member, -1)
         member.protocols = distinct(request.protocols)
         member.session_timeout_ms = request.session_timeout_ms
@@ -185,12 +207,12 @@ class ClassicMembers:
         member.client_host = request.client_host
         self._count(member, 1)
 
-    def await_join(self, member: Member, ticket: Ticket) -> None:
+    def await_join(self, member: ClassicGroupMember, ticket: Ticket) -> None:
         assert member.join_ticket is None
         member.join_ticket = ticket
         self.joining += 1
 
-    def take_join_ticket(self, member: Member) -> Ticket | None:
+    def take_join_ticket(self, member: ClassicGroupMember) -> Ticket | None:
         ticket, member.join_ticket = member.join_ticket, None
         self.joining -= ticket is not None
         return ticket
@@ -221,7 +243,7 @@ class ClassicMembers:
             self._topics_are_known = True
         return self._topics
 
-    def _count(self, member: Member, sign: int) -> None:
+    def _count(self, member: ClassicGroupMember, sign: int) -> None:
         self._topics_are_known = False
         self.held_bytes += sign * member.described_bytes
         for name, _ in member.protocols:

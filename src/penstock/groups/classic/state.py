@@ -1,19 +1,22 @@
 """The state of a classic group and its transitions from one generation to the next; no other module changes
 it.
 
-In PreparingRebalance the members (re)join; in CompletingRebalance their leader assigns partitions; then
-the group is Stable. Joins wait only in the first phase, syncs only in the second; each phase has a
-deadline, and every ticket gets exactly one response. `ClassicGroup` and `ClassicJoins` check requests and
-call this module.
+The states Stable and Empty are recorded: a group enters them by `apply` of a record, live and in a replay.
+The phases of a rebalance between them, waiting requests and deadlines are in memory only (decision 0032).
+In PreparingRebalance the members (re)join; in CompletingRebalance their leader assigns partitions; then the
+group is Stable. Joins wait only in the first phase, syncs only in the second; each phase has a deadline,
+and every ticket gets exactly one response. `ClassicGroup` and `ClassicJoins` check requests and call this
+module.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from penstock.errors import ErrorCode
-from penstock.groups.classic.members import ClassicMembers, Member
+from penstock.groups.classic.members import ClassicGroupMember, ClassicMembers
 from penstock.groups.deadlines import Deadlines
 from penstock.groups.group import (
     NO_MEMBER,
@@ -43,7 +46,7 @@ class ClassicState:
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
-        self.leader: Member | None = None
+        self.leader: ClassicGroupMember | None = None
         self.members = ClassicMembers()
         self._sessions = Deadlines()
         self._join_deadline_ms: int | None = None
@@ -55,31 +58,42 @@ class ClassicState:
         self._awaited_syncs: set[str] = set()
         self._sync_deadline_ms: int | None = None
 
-    def restore(self, value: ClassicGroupValue, now_ms: int) -> None:
+    def apply(self, value: ClassicGroupValue) -> None:
+        """Set the recorded state: a stable group with the members of the record, or an empty group."""
         self.generation = value.generation
         self.protocol_type = value.protocol_type or None
         self.state_timestamp_ms = value.state_timestamp_ms
-        if value.members and value.protocol_name is not None:
-            self.current_state = GroupState.STABLE
-            self.protocol_name = value.protocol_name
-            for saved in value.members:
-                member = Member.restored(saved, value.protocol_name)
-                self.members.add(member)
-                self.prolong(member, now_ms)
-            self.leader = self.members.get(value.leader) or next(iter(self.members))
+        is_stable = bool(value.members) and value.protocol_name is not None
+        self.current_state = GroupState.STABLE if is_stable else GroupState.EMPTY
+        self.protocol_name = value.protocol_name if is_stable else None
+        self.members.apply(value.members if is_stable else (), value.protocol_name or "")
+        self.leader = self.members.get(value.leader) or next(iter(self.members), None)
+
+    def loaded(self, now_ms: int) -> None:
+        for member in self.members:
+            self.prolong(member, now_ms)
 
     def saved(self) -> ClassicGroupValue:
+        return self._value({member.member_id: member.assignment for member in self.members})
+
+    def _value(self, assignments: Mapping[str, bytes]) -> ClassicGroupValue:
+        """Return the value of a record with these assignments."""
         return ClassicGroupValue(
             protocol_type=self.protocol_type or "",
             generation=self.generation,
             protocol_name=self.protocol_name,
             leader=self.leader.member_id if self.leader else None,
             state_timestamp_ms=self.state_timestamp_ms,
-            members=tuple(member.saved(self.protocol_name) for member in self.members),
+            members=tuple(
+                member.saved(self.protocol_name, assignments.get(member.member_id, b""))
+                for member in self.members
+            ),
         )
 
-    def record(self) -> GroupRecord:
-        return GroupRecord(ClassicGroupKey(self._group_id), self.saved())
+    def write(self, value: ClassicGroupValue, step: Step) -> None:
+        """Apply a decision that is recorded: the only way to the states Stable and Empty."""
+        self.apply(value)
+        step.records.append(GroupRecord(ClassicGroupKey(self._group_id), value))
 
     @property
     def next_deadline_ms(self) -> int | None:
@@ -113,7 +127,9 @@ class ClassicState:
         self.members.discard_pending(member_id)
         self._sessions.discard(member_id)
 
-    def admit(self, member: Member, protocol_type: str, ticket: Ticket, now_ms: int, step: Step) -> None:
+    def admit(
+        self, member: ClassicGroupMember, protocol_type: str, ticket: Ticket, now_ms: int, step: Step
+    ) -> None:
         """Add a new member and begin a rebalance."""
         self.members.discard_pending(member.member_id)
         if not self.members:
@@ -124,15 +140,15 @@ class ClassicState:
         self._has_newcomer = True
         self.rebalance(now_ms, step)
 
-    def update(self, member: Member, request: JoinRequest) -> None:
+    def update(self, member: ClassicGroupMember, request: JoinRequest) -> None:
         self.members.update(member, request)
 
-    def await_join(self, member: Member, ticket: Ticket, step: Step) -> None:
+    def await_join(self, member: ClassicGroupMember, ticket: Ticket, step: Step) -> None:
         # A repeated request means that the client has given up the first one.
         self._answer_join(member, JoinResult(ErrorCode.rebalance_in_progress, member.member_id), step)
         self.members.await_join(member, ticket)
 
-    def rename(self, member: Member, member_id: str, step: Step) -> None:
+    def rename(self, member: ClassicGroupMember, member_id: str, step: Step) -> None:
         """Change the member id of a static member; requests with the previous id are fenced."""
         self._answer_join(member, JoinResult(ErrorCode.fenced_instance_id, member.member_id), step)
         self._answer_sync(member, SyncResult(ErrorCode.fenced_instance_id), step)
@@ -143,11 +159,11 @@ class ClassicState:
         self.members.rename(member, member_id)
         member.is_new = False
 
-    def prolong(self, member: Member, now_ms: int) -> None:
+    def prolong(self, member: ClassicGroupMember, now_ms: int) -> None:
         if member.join_ticket is None:
             self._sessions.set(member.member_id, now_ms + member.session_timeout_ms)
 
-    def expel(self, member: Member, step: Step) -> None:
+    def expel(self, member: ClassicGroupMember, step: Step) -> None:
         self._answer_join(member, JoinResult(ErrorCode.unknown_member_id, NO_MEMBER), step)
         self._answer_sync(member, SyncResult(ErrorCode.unknown_member_id), step)
         self._forget(member)
@@ -170,7 +186,7 @@ class ClassicState:
             self.expel(member, step)
         self.after_removal(before, now_ms, step)
 
-    def _forget(self, member: Member) -> None:
+    def _forget(self, member: ClassicGroupMember) -> None:
         self.members.remove(member)
         self._sessions.discard(member.member_id)
         self._awaited_syncs.discard(member.member_id)
@@ -241,20 +257,23 @@ class ClassicState:
                 if member.join_ticket is None and member.instance_id is None:
                     self._forget(member)
 
-    def _elect(self) -> Member | None:
+    def _elect(self) -> ClassicGroupMember | None:
         if self.leader is not None and self.leader.join_ticket is not None:
             return self.leader
         return next((member for member in self.members if member.join_ticket is not None), None)
 
     def _become_empty(self, step: Step) -> None:
-        self.generation += 1
-        self.protocol_name = None
-        self._enter(GroupState.EMPTY)
-        step.records.append(self.record())
+        value = replace(
+            self.saved(),
+            generation=self.generation + 1,
+            protocol_name=None,
+            state_timestamp_ms=self._wall_ms(),
+        )
+        self.write(value, step)
 
     def joined(
         self,
-        member: Member,
+        member: ClassicGroupMember,
         *,
         leader_id: str | None = None,
         with_members: bool = True,
@@ -281,7 +300,12 @@ class ClassicState:
     # The second phase: syncs
 
     def sync(
-        self, member: Member, assignments: Mapping[str, bytes], ticket: Ticket, now_ms: int, step: Step
+        self,
+        member: ClassicGroupMember,
+        assignments: Mapping[str, bytes],
+        ticket: Ticket,
+        now_ms: int,
+        step: Step,
     ) -> None:
         self.prolong(member, now_ms)
         self._awaited_syncs.discard(member.member_id)
@@ -298,20 +322,18 @@ class ClassicState:
 
     def _decide(self, assignments: Mapping[str, bytes], now_ms: int, step: Step) -> None:
         """Take the leader's assignment; assignments to unknown members are ignored."""
-        for member in self.members:
-            member.assignment = assignments.get(member.member_id, b"")
-        if sum(len(member.assignment) for member in self.members) > self._settings.max_metadata_bytes:
+        value = replace(self._value(assignments), state_timestamp_ms=self._wall_ms())
+        if sum(len(member.assignment) for member in value.members) > self._settings.max_metadata_bytes:
             self._refuse_syncs(ErrorCode.unknown_server_error, now_ms, step)
             self.rebalance(now_ms, step)
             return
-        self._enter(GroupState.STABLE)
-        step.records.append(self.record())
+        self.write(value, step)
         for member in self.members:
             if member.sync_ticket is not None:
                 self._answer_sync(member, self._synced(member), step)
                 self.prolong(member, now_ms)
 
-    def _synced(self, member: Member) -> SyncResult:
+    def _synced(self, member: ClassicGroupMember) -> SyncResult:
         return SyncResult(ErrorCode.none, self.protocol_type, self.protocol_name, member.assignment)
 
     def _refuse_syncs(self, error: ErrorCode, now_ms: int, step: Step) -> None:
@@ -334,12 +356,12 @@ class ClassicState:
         self.current_state = state
         self.state_timestamp_ms = self._wall_ms()
 
-    def _answer_join(self, member: Member, result: JoinResult, step: Step) -> None:
+    def _answer_join(self, member: ClassicGroupMember, result: JoinResult, step: Step) -> None:
         ticket = self.members.take_join_ticket(member)
         if ticket is not None:
             step.answers.append((ticket, result))
 
-    def _answer_sync(self, member: Member, result: SyncResult, step: Step) -> None:
+    def _answer_sync(self, member: ClassicGroupMember, result: SyncResult, step: Step) -> None:
         if member.sync_ticket is not None:
             step.answers.append((member.sync_ticket, result))
             member.sync_ticket = None

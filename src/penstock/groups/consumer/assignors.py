@@ -17,7 +17,7 @@ from penstock.groups.records import Assignment
 from penstock.model import TopicId
 
 
-class Reader(NamedTuple):
+class SubscribedMember(NamedTuple):
     """A member as an assignor sees it. One is created for every member in every epoch, so it must be cheap."""
 
     instance_id: str | None
@@ -25,13 +25,13 @@ class Reader(NamedTuple):
 
 
 Assign: TypeAlias = Callable[
-    [Mapping[str, Reader], Mapping[TopicId, int], Mapping[str, Assignment]], dict[str, Assignment]
+    [Mapping[str, SubscribedMember], Mapping[TopicId, int], Mapping[str, Assignment]], dict[str, Assignment]
 ]
 """Computes assignments from the members, the partition counts of their topics, and the previous assignments."""
 
 
 def assign_uniform(
-    readers: Mapping[str, Reader],
+    readers: Mapping[str, SubscribedMember],
     partition_counts: Mapping[TopicId, int],
     previous: Mapping[str, Assignment],
 ) -> dict[str, Assignment]:
@@ -46,7 +46,7 @@ def assign_uniform(
 
 
 def assign_range(
-    readers: Mapping[str, Reader],
+    readers: Mapping[str, SubscribedMember],
     partition_counts: Mapping[TopicId, int],
     previous: Mapping[str, Assignment],
 ) -> dict[str, Assignment]:
@@ -70,7 +70,7 @@ def assign_range(
     return assigned
 
 
-def _place(member_id: str, reader: Reader) -> tuple[bool, str]:
+def _place(member_id: str, reader: SubscribedMember) -> tuple[bool, str]:
     return reader.instance_id is None, reader.instance_id or member_id
 
 

@@ -116,28 +116,38 @@ def _level(
     heapify(givers)
     heapify(takers)
     moved = False
-    while givers:
-        negative_load, giver = heappop(givers)
-        load, taker = takers[0]
-        if load != loads[taker]:  # outdated: the member has given a partition since
-            heapreplace(takers, (loads[taker], taker))
-            heappush(givers, (negative_load, giver))
-            continue
-        if -negative_load != loads[giver]:  # outdated: the member has taken a partition since
-            heappush(givers, (-loads[giver], giver))
-            continue
-        if loads[giver] - load < 2:
-            break
+    while (pair := _next_pair(givers, takers, loads)) is not None:
+        giver, taker = pair
         partition = max(assigned[giver][topic])
         assigned[giver][topic].discard(partition)
         assigned[taker].setdefault(topic, set()).add(partition)
         loads[giver] -= 1
         loads[taker] += 1
         moved = True
-        heapreplace(takers, (loads[taker], taker))
         if assigned[giver][topic]:
             heappush(givers, (-loads[giver], giver))
     return moved
+
+
+def _next_pair(
+    givers: list[tuple[int, str]], takers: list[tuple[int, str]], loads: Mapping[str, int]
+) -> tuple[str, str] | None:
+    """Remove the most loaded giver and return it with the least loaded taker; None if no move between them
+    would balance the loads. Entries whose load has changed since are corrected.
+    """
+    while givers:
+        negative_load, giver = givers[0]
+        load, taker = takers[0]
+        if load != loads[taker]:
+            heapreplace(takers, (loads[taker], taker))
+        elif -negative_load != loads[giver]:
+            heapreplace(givers, (-loads[giver], giver))
+        elif loads[giver] - load < 2:
+            return None
+        else:
+            heappop(givers)
+            return giver, taker
+    return None
 
 
 def _kept(

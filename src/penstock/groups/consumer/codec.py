@@ -120,12 +120,12 @@ def decode_target_epoch(reader: Reader, version: int) -> TargetEpochValue:
 
 
 def encode_target_member(value: TargetMemberValue) -> bytes:
-    return p.INT16(0) + _encode_assignment(value.assignment) + p.NO_TAGS
+    return p.INT16(0) + encode_assignment(value.assignment) + p.NO_TAGS
 
 
 def decode_target_member(reader: Reader, version: int) -> TargetMemberValue:
     _check_version(version)
-    value = TargetMemberValue(_decode_assignment(reader))
+    value = TargetMemberValue(decode_assignment(reader))
     reader.skip_tags()
     return value
 
@@ -137,8 +137,8 @@ def encode_current_assignment(value: CurrentAssignmentValue) -> bytes:
             p.INT32(value.member_epoch),
             p.INT32(value.previous_member_epoch),
             p.INT8(value.state),
-            _encode_assignment(value.assigned),
-            _encode_assignment(value.pending_revocation),
+            encode_assignment(value.assigned),
+            encode_assignment(value.pending_revocation),
             p.NO_TAGS,
         )
     )
@@ -149,14 +149,14 @@ def decode_current_assignment(reader: Reader, version: int) -> CurrentAssignment
     member_epoch, previous_member_epoch, state = reader.int32(), reader.int32(), reader.int8()
     if state not in set(MemberState):
         raise ProtocolError(f"unknown member state {state}")
-    assigned, pending_revocation = _decode_assignment(reader), _decode_assignment(reader)
+    assigned, pending_revocation = decode_assignment(reader), decode_assignment(reader)
     reader.skip_tags()
     return CurrentAssignmentValue(
         member_epoch, previous_member_epoch, MemberState(state), assigned, pending_revocation
     )
 
 
-def _encode_assignment(assignment: Assignment) -> bytes:
+def encode_assignment(assignment: Assignment) -> bytes:
     parts = [p.compact_array_length(len(assignment))]
     for topic_id, partitions in sorted(assignment.items()):
         parts += (topic_id.bytes, p.compact_array_length(len(partitions)))
@@ -165,7 +165,7 @@ def _encode_assignment(assignment: Assignment) -> bytes:
     return b"".join(parts)
 
 
-def _decode_assignment(reader: Reader) -> Assignment:
+def decode_assignment(reader: Reader) -> Assignment:
     assignment: Assignment = {}
     for _ in range(reader.compact_array_length(element_bytes=18)):
         topic_id = TopicId(reader.uuid())

@@ -43,7 +43,7 @@ from penstock.groups.group import (
     SyncResult,
     Ticket,
 )
-from penstock.groups.records import ConsumerMemberValue, CurrentAssignmentValue, GroupRecord, MemberState
+from penstock.groups.records import GroupRecord, MemberState
 from penstock.groups.settings import GroupSettings
 
 _DOWNGRADES = (GroupMigrationPolicy.BIDIRECTIONAL, GroupMigrationPolicy.DOWNGRADE)
@@ -67,27 +67,11 @@ class ConsumerGroup:
         self.remembered.apply(record)
 
     def loaded(self, image: ClusterImage, now_ms: int) -> None:
-        """Finish loading: every member gets a whole session and a whole rebalance timeout from now."""
         self.remembered.loaded(image)
         for member in self.remembered.members.values():
             self._timers.heard_from(member, now_ms)
             self._timers.reconciled(member, None, now_ms)
         self._empty_since_ms = self._wall_ms() if self.is_empty else None
-
-    # Conversion from a classic group
-
-    def take_over(self, member_id: str, value: ConsumerMemberValue, current: CurrentAssignmentValue) -> None:
-        """Add a member of the converted classic group; its present assignment becomes its target."""
-        member = self.remembered.add(member_id, value)
-        self.remembered.set_current(member, current)
-        self.remembered.set_target(member_id, current.assigned)
-
-    def resume(self, epoch: int, image: ClusterImage, now_ms: int) -> None:
-        """Finish the conversion: all members were added."""
-        self.remembered.see(image)
-        self.remembered.resume_epoch(epoch)
-        for member in self.remembered.members.values():
-            self._timers.heard_from(member, now_ms)
 
     # Consumer protocol
 

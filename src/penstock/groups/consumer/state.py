@@ -1,8 +1,10 @@
-"""The recorded state of a consumer group: every change is made here and adds a record.
+"""The recorded state of a consumer group, and its transitions from one epoch to the next.
 
-Replaying the records restores the state. Invariants: a partition is assigned to, or being revoked by, at
-most one member (`_owners`); group, target and member epochs never decrease; after every step the target
-belongs to the group epoch. Used by `ConsumerGroup` and its parts.
+Everything that is recorded changes by `apply`, live and in a replay: a live change is a record that is
+applied at once and returned by `take_records`. So a replay of the records restores the state, with the
+totals and owners that `apply` derives. Invariants: a partition is assigned to, or being revoked by, at most
+one member (`_owners`); group, target and member epochs never decrease; after every step the target belongs
+to the group epoch. Used by `ConsumerGroup` and its parts.
 """
 
 from __future__ import annotations
@@ -12,10 +14,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from hashlib import blake2b
 
-from penstock.cluster.image import ClusterImage
+from penstock.cluster.image import ClusterImage, TopicImage
 from penstock.config import ServerAssignor
 from penstock.errors import BrokerError, ErrorCode
-from penstock.groups.consumer.assignors import ASSIGNORS, Reader
+from penstock.groups.consumer.assignors import ASSIGNORS, SubscribedMember
 from penstock.groups.consumer.member import NOTHING_SAID, NOTHING_YET, ConsumerMember, said_bytes
 from penstock.groups.consumer.reconciliation import IsFree, reconcile
 from penstock.groups.consumer.regexes import Regexes
@@ -68,35 +70,52 @@ class ConsumerState:
         return records
 
     def apply(self, record: GroupRecord) -> None:
+        """Change the state as the record says."""
         match record.key, record.value:
             case ConsumerGroupKey(), ConsumerGroupValue(epoch, metadata_hash):
                 self.epoch, self._metadata_hash = epoch, metadata_hash
-            case ConsumerMemberKey(_, member_id), ConsumerMemberValue() as value:
-                self._replayed(member_id).value = value
-            case ConsumerMemberKey(_, member_id), None:
-                self.members.pop(member_id, None)
-            case CurrentAssignmentKey(_, member_id), CurrentAssignmentValue() as current:
-                self._replayed(member_id).current = current
+            case TargetEpochKey(), TargetEpochValue(assignment_epoch):
+                self.assignment_epoch = assignment_epoch
             case TargetMemberKey(_, member_id), TargetMemberValue(assignment):
                 self.targets[member_id] = assignment
             case TargetMemberKey(_, member_id), None:
                 self.targets.pop(member_id, None)
-            case TargetEpochKey(), TargetEpochValue(assignment_epoch):
-                self.assignment_epoch = assignment_epoch
+            case CurrentAssignmentKey(_, member_id), CurrentAssignmentValue() as current:
+                self._apply_current(self._recorded(member_id), current)
+            case CurrentAssignmentKey(_, member_id), None if member_id in self.members:
+                self._apply_current(self.members[member_id], NOTHING_YET)
+            case ConsumerMemberKey(_, member_id), ConsumerMemberValue() as value:
+                self._apply_value(self._recorded(member_id), value)
+            case ConsumerMemberKey(_, member_id), None if member_id in self.members:
+                self._apply_removal(self.members[member_id])
 
-    def _replayed(self, member_id: str) -> ConsumerMember:
-        return self.members.setdefault(member_id, ConsumerMember(member_id, NOTHING_SAID))
+    def _recorded(self, member_id: str) -> ConsumerMember:
+        """Return the member of a record; in a compacted log either of its records may be the first."""
+        member = self.members.get(member_id)
+        if member is None:
+            member = self.members[member_id] = ConsumerMember(member_id, NOTHING_SAID)
+        return member
+
+    def _apply_value(self, member: ConsumerMember, value: ConsumerMemberValue) -> None:
+        self._unlist(member)
+        member.value = value
+        self._list(member)
+
+    def _apply_current(self, member: ConsumerMember, current: CurrentAssignmentValue) -> None:
+        self._disown(member)
+        member.current = current
+        self._own(member)
+
+    def _apply_removal(self, member: ConsumerMember) -> None:
+        self._disown(member)
+        self._unlist(member)
+        del self.members[member.member_id]
 
     def loaded(self, image: ClusterImage) -> None:
-        """Derive indexes and totals after all records were applied."""
-        self.members = {
-            member_id: member
-            for member_id, member in self.members.items()
-            if member.value is not NOTHING_SAID
-        }
-        for member in self.members.values():
-            self._list(member)
-            self._own(member)
+        """Complete the state after all records of a replay were applied."""
+        unknown = [member for member in self.members.values() if member.value is NOTHING_SAID]
+        for member in unknown:  # damage of the log: only the assignment of this member is left
+            self._apply_removal(member)
         self.see(image)
         self.topics = self._subscribed_by_all()
 
@@ -118,45 +137,35 @@ class ConsumerState:
         return None if member_id is None else self.members[member_id]
 
     def add(self, member_id: str, value: ConsumerMemberValue) -> ConsumerMember:
-        member = self.members[member_id] = ConsumerMember(member_id, NOTHING_SAID)
-        self.set_value(member, value)
-        return member
+        self._change(ConsumerMemberKey(self.group_id, member_id), value)
+        return self.members[member_id]
 
     def set_value(self, member: ConsumerMember, value: ConsumerMemberValue) -> None:
-        if value == member.value:
-            return
-        self._unlist(member)
-        member.value = value
-        self._list(member)
-        self._record(ConsumerMemberKey(self.group_id, member.member_id), value)
+        if value != member.value:
+            self._change(ConsumerMemberKey(self.group_id, member.member_id), value)
 
     def set_current(self, member: ConsumerMember, current: CurrentAssignmentValue) -> None:
-        if current == member.current:
-            return
-        self._disown(member)
-        member.current = current
-        self._own(member)
-        self._record(CurrentAssignmentKey(self.group_id, member.member_id), current)
+        if current != member.current:
+            self._change(CurrentAssignmentKey(self.group_id, member.member_id), current)
 
     def set_target(self, member_id: str, assignment: Assignment) -> None:
         known = self.targets.get(member_id)
         if known is not assignment and known != assignment:
-            self.targets[member_id] = assignment
-            self._record(TargetMemberKey(self.group_id, member_id), TargetMemberValue(assignment))
+            self._change(TargetMemberKey(self.group_id, member_id), TargetMemberValue(assignment))
 
     def remove(self, member: ConsumerMember) -> None:
-        self._disown(member)
-        self._unlist(member)
-        del self.members[member.member_id]
-        self._forget(member.member_id)
+        self._change(CurrentAssignmentKey(self.group_id, member.member_id), None)
+        if member.member_id in self.targets:
+            self._change(TargetMemberKey(self.group_id, member.member_id), None)
+        self._change(ConsumerMemberKey(self.group_id, member.member_id), None)
 
     def replace_static(self, old: ConsumerMember, member_id: str) -> ConsumerMember:
         """Replace a static member by one with another member id; it keeps the assignment."""
         target = self.targets.get(old.member_id, {})
+        kept = replace(NOTHING_YET, assigned=old.assigned)
         self.remove(old)
         member = self.add(member_id, old.value)
         self.set_target(member_id, target)
-        kept = replace(NOTHING_YET, assigned=old.current.assigned)
         self.set_current(member, kept)
         return member
 
@@ -188,11 +197,12 @@ class ConsumerState:
 
     def _disown(self, member: ConsumerMember) -> None:
         for topic, partition in _partitions(member.current):
-            owners = self._owners[topic]
+            # In a replay of a compacted log, another member may have taken the partition already.
+            owners = self._owners.get(topic, {})
             if owners.get(partition) == member.member_id:
                 del owners[partition]
-            if not owners:
-                del self._owners[topic]
+                if not owners:
+                    del self._owners[topic]
 
     # Epochs
 
@@ -233,35 +243,22 @@ class ConsumerState:
     def _start_epoch(self) -> None:
         self._follow_regexes()
         self.topics = self._subscribed_by_all()
-        self.epoch += 1
-        self._metadata_hash = self._hash_of(self.topics)
-        self._record_epoch()
+        value = ConsumerGroupValue(self.epoch + 1, self._hash_of(self.topics))
+        self._change(ConsumerGroupKey(self.group_id), value)
         self._assign()
-
-    def resume_epoch(self, epoch: int) -> None:
-        """Continue from an epoch and targets that come from a conversion. The topics of these targets are
-        unknown, so the next event begins a new epoch.
-        """
-        self.topics = self._subscribed_by_all()
-        self.epoch = self.assignment_epoch = epoch
-        self._metadata_hash = 0
-        self._is_checked = False
-        self._record_epoch()
-        self._record_assignment_epoch()
 
     def _assign(self) -> None:
         """Compute the target assignment of this epoch."""
         ids = {name: topic.id for name in self.topics if (topic := self.image.topics.get(name)) is not None}
-        counts = {topic_id: len(self.image.topics[name].partitions) for name, topic_id in ids.items()}
+        counts = {topic_id: len(self._shown(name).partitions) for name, topic_id in ids.items()}
         readers = {
-            member.member_id: Reader(member.value.instance_id, topics)
+            member.member_id: SubscribedMember(member.value.instance_id, topics)
             for member, topics in self._read_by(ids)
         }
         assigned = ASSIGNORS[self.assignor](readers, counts, self.targets)
         for member_id, assignment in assigned.items():
             self.set_target(member_id, assignment)
-        self.assignment_epoch = self.epoch
-        self._record_assignment_epoch()
+        self._change(TargetEpochKey(self.group_id), TargetEpochValue(self.epoch))
 
     def reconcile(self, member: ConsumerMember, owned: Assignment | None, rejoins: bool = False) -> None:
         """Reconcile a member. A member that `rejoins` owns nothing, whatever was assigned to it."""
@@ -316,28 +313,21 @@ class ConsumerState:
                 known[names] = frozenset(ids[name] for name in names if name in ids)
             yield member, known[names]
 
+    def _shown(self, name: str) -> TopicImage:
+        return self.image.shown(self.image.topics[name])
+
     def _hash_of(self, names: frozenset[str]) -> int:
         digest = blake2b(digest_size=_HASH_BYTES)
         for name in sorted(names):
             topic = self.image.topics.get(name)
             if topic is not None:
-                digest.update(f"{name} {topic.id} {len(topic.partitions)},".encode())
+                digest.update(f"{name} {topic.id} {len(self.image.shown(topic).partitions)},".encode())
         return int.from_bytes(digest.digest(), "big", signed=True)
 
-    def _forget(self, member_id: str) -> None:
-        self._records.append(GroupRecord(CurrentAssignmentKey(self.group_id, member_id), None))
-        if self.targets.pop(member_id, None) is not None:
-            self._records.append(GroupRecord(TargetMemberKey(self.group_id, member_id), None))
-        self._records.append(GroupRecord(ConsumerMemberKey(self.group_id, member_id), None))
-
-    def _record_epoch(self) -> None:
-        self._record(ConsumerGroupKey(self.group_id), ConsumerGroupValue(self.epoch, self._metadata_hash))
-
-    def _record_assignment_epoch(self) -> None:
-        self._record(TargetEpochKey(self.group_id), TargetEpochValue(self.assignment_epoch))
-
-    def _record(self, key: Key, value: Value) -> None:
-        self._records.append(GroupRecord(key, value))
+    def _change(self, key: Key, value: Value | None) -> None:
+        record = GroupRecord(key, value)
+        self.apply(record)
+        self._records.append(record)
 
 
 def _partitions(current: CurrentAssignmentValue) -> Iterator[tuple[TopicId, int]]:

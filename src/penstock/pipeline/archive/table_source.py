@@ -20,9 +20,10 @@ from penstock.pipeline.fetching import OffsetsLost, read_range
 from penstock.pipeline.offsets import SourceTopic, TopicPartition, end_offsets_of, offsets_at, topics_of
 from penstock.pipeline.options import EARLIEST, LATEST, OptionError, SourceOptions, SubscriptionKind
 from penstock.pipeline.planning import Plan, Warn
+from penstock.pipeline.range_reading import read_rows, with_offset
 from penstock.pipeline.ranges import OffsetRange, split
 from penstock.pipeline.read_settings import ReadSettings
-from penstock.pipeline.source import BatchReader, read_rows, with_offset
+from penstock.pipeline.source import BatchReader
 from penstock.pipeline.stream_reader import StreamReader
 from penstock.pipeline.table_store import Store
 

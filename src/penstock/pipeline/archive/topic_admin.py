@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from penstock.config.resources import ConfigResourceType
-from penstock.internal_client.configs import Configs
-from penstock.internal_client.records import Records
+from penstock.internal_client.configs import ConfigCalls
+from penstock.internal_client.records import RecordCalls
 from penstock.internal_client.routes import Routes
 from penstock.pipeline.offsets import TopicPartition, run
 
@@ -17,7 +17,7 @@ def topic_settings(bootstrap: str, topics: list[str], names: list[str]) -> dict[
     """Values of these configs by topic. Configs that the cluster does not know are left out."""
 
     async def describe(routes: Routes) -> dict[str, dict[str, str]]:
-        found = await Configs(routes).describe(ConfigResourceType.TOPIC, topics, names)
+        found = await ConfigCalls(routes).describe(ConfigResourceType.TOPIC, topics, names)
         return {topic: {each.name: each.value or "" for each in entries} for topic, entries in found.items()}
 
     return run(bootstrap, describe)
@@ -28,7 +28,7 @@ def note_archived(bootstrap: str, topics: Mapping[str, Mapping[int, int]]) -> No
     changes = {topic: {ARCHIVE_OFFSETS: _offsets(offsets)} for topic, offsets in topics.items()}
 
     async def alter(routes: Routes) -> None:
-        await Configs(routes).alter_many(ConfigResourceType.TOPIC, changes, may_repeat=True)
+        await ConfigCalls(routes).alter_many(ConfigResourceType.TOPIC, changes, may_repeat=True)
 
     run(bootstrap, alter)
 
@@ -38,7 +38,7 @@ def truncate(bootstrap: str, offsets: Mapping[TopicPartition, int]) -> None:
 
     async def delete(routes: Routes) -> None:
         for (topic, partition), offset in offsets.items():
-            await Records(routes).delete_before(topic, {partition: offset})
+            await RecordCalls(routes).delete_before(topic, {partition: offset})
 
     run(bootstrap, delete)
 

@@ -16,8 +16,9 @@ from penstock.errors import BrokerError, ErrorCode
 from penstock.internal_client.errors import OutcomeUnknown
 from penstock.internal_client.partitioner import partition_for
 from penstock.internal_client.retries import retry
-from penstock.internal_client.routes import Routes, TopicRoute
-from penstock.internal_client.topics import NewTopic, Topics
+from penstock.internal_client.routes import Routes
+from penstock.internal_client.topic_routes import TopicRoute
+from penstock.internal_client.topics import NewTopic, TopicCalls
 from penstock.internal_client.transactions import ProducerIdentity
 from penstock.pipeline.fetching import read_range
 from penstock.pipeline.offsets import TopicPartition, end_offsets_of, find_offset, run
@@ -190,7 +191,7 @@ async def _create(routes: Routes, replicas: int) -> None:
 
     async def attempt() -> None:
         try:
-            await Topics(routes).create(topic)
+            await TopicCalls(routes).create(topic)
         except OutcomeUnknown as error:
             raise BrokerError(ErrorCode.request_timed_out, str(error)) from error
         except BrokerError as error:

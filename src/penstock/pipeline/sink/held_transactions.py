@@ -18,7 +18,12 @@ from penstock.cluster.internal_topics import TRANSACTIONS_TOPIC
 from penstock.errors import BrokerError, ErrorCode
 from penstock.internal_client.retries import retry
 from penstock.internal_client.routes import Routes, read_topic
-from penstock.internal_client.transactions import ONGOING, ProducerIdentity, Transactions, list_transactions
+from penstock.internal_client.transactions import (
+    ONGOING,
+    ProducerIdentity,
+    TransactionCalls,
+    list_transactions,
+)
 from penstock.model import BrokerId
 from penstock.net.broker_connection import BrokerConnection
 from penstock.pipeline.sink.producer import RETRY_SECONDS
@@ -105,7 +110,7 @@ async def open_under(routes: Routes, prefix: str) -> list[ProducerIdentity]:
 
 
 async def _initialise(routes: Routes, transactional_id: str, *, is_held: bool) -> ProducerIdentity:
-    return await Transactions(routes, RETRY_SECONDS).begin(transactional_id, _TIMEOUT_MS, is_held=is_held)
+    return await TransactionCalls(routes, RETRY_SECONDS).begin(transactional_id, _TIMEOUT_MS, is_held=is_held)
 
 
 async def _outcome(routes: Routes, identity: ProducerIdentity, *, is_commit: bool) -> TransactionOutcome:
@@ -124,7 +129,7 @@ async def _outcome(routes: Routes, identity: ProducerIdentity, *, is_commit: boo
 
 
 async def _end(routes: Routes, identity: ProducerIdentity, *, is_commit: bool) -> None:
-    await Transactions(routes, RETRY_SECONDS).end(identity, is_commit=is_commit)
+    await TransactionCalls(routes, RETRY_SECONDS).end(identity, is_commit=is_commit)
 
 
 async def _check_leads(connection: BrokerConnection, leader: BrokerId, shards: set[tuple[int, int]]) -> None:
@@ -143,7 +148,7 @@ async def _check_leads(connection: BrokerConnection, leader: BrokerId, shards: s
 
 async def _describe(routes: Routes, transactional_id: str) -> ProducerIdentity | None:
     """Producer of the open transaction; None if no transaction is open any more."""
-    found = await Transactions(routes, RETRY_SECONDS).find(transactional_id)
+    found = await TransactionCalls(routes, RETRY_SECONDS).find(transactional_id)
     return found.producer if found is not None and found.is_open else None
 
 

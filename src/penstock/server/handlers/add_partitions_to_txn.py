@@ -9,53 +9,101 @@ transaction.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from typing import Any
 
 from penstock.cluster.internal_topics import is_internal
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import TopicPartition
+from penstock.net.response import Parts, PendingResponse
 from penstock.server.dispatch import Api, Fields, Request
 from penstock.server.handlers.administration import NO_TIME
+from penstock.server.handlers.settled_response import SettledResponse
 from penstock.server.handlers.transaction_requests import producer_of, shard_for, told
 from penstock.server.security import Operation, ResourceType
-from penstock.transactions.transaction import VERSION_1, VERSION_2, Identity
+from penstock.transactions.shard import TransactionShard
+from penstock.transactions.transaction import VERSION_1, VERSION_2
+from penstock.wire.add_partitions_to_txn import (
+    ADD_PARTITIONS_TO_TXN,
+    FIRST_VERSION_OF_BROKERS,
+    AddPartitionsRequest,
+    decode_add_partitions,
+    encode_add_partitions_response,
+)
+from penstock.wire.messages import decode_request
 
 FIRST_VERSION_WITH_FENCED = 2
-FIRST_VERSION_OF_BROKERS = 4
 
 Codes = Mapping[TopicPartition, ErrorCode]
 
 
-async def handle(request: Request, message: Any) -> Fields:
+def decode(frame: memoryview, position: int, version: int) -> Any:
+    if version >= FIRST_VERSION_OF_BROKERS:
+        return decode_request(ADD_PARTITIONS_TO_TXN, version, frame, position)
+    return decode_add_partitions(frame, position, version)
+
+
+def handle(request: Request, message: Any) -> Parts | PendingResponse | Awaitable[Fields]:
     if request.version >= FIRST_VERSION_OF_BROKERS:
-        return await _from_broker(request, message)
-    transactional_id = message.v3_and_below_transactional_id
-    producer = Identity(message.v3_and_below_producer_id, message.v3_and_below_producer_epoch)
-    partitions = _partitions(message.v3_and_below_topics)
-    codes = await _add(request, transactional_id, producer, partitions)
-    return {"throttle_time": NO_TIME, "results_by_topic_v3_and_below": _topics(codes)}
+        return _from_broker(request, message)
+    return _from_client(request, message)
 
 
-API = Api(24, 0, 5, handle)
+API = Api(ADD_PARTITIONS_TO_TXN, 0, 5, handle, decode=decode)
 
 
-async def _add(
-    request: Request, transactional_id: str, producer: Identity, partitions: list[TopicPartition]
-) -> Codes:
+def _from_client(
+    request: Request, asked: AddPartitionsRequest
+) -> Parts | PendingResponse | Awaitable[Fields]:
+    transactional_id, producer = asked.transactional_id, producer_of(asked)
+    response = _Response(request, asked.partitions)
     try:
         shard = shard_for(request, Operation.WRITE, transactional_id)
         shard.check_connection(transactional_id, producer, request.session.number)
-        refused = _refused(request, partitions)
-        if refused:
-            return {
-                partition: refused.get(partition, ErrorCode.operation_not_attempted)
-                for partition in partitions
-            }
-        await shard.add_partitions(transactional_id, producer, partitions, VERSION_1)
     except BrokerError as error:
-        return dict.fromkeys(partitions, told(error.code, request.version, FIRST_VERSION_WITH_FENCED))
-    return dict.fromkeys(partitions, ErrorCode.none)
+        return [response.encode(error.code)]
+    refused = _refused(request, asked.partitions)
+    if refused:
+        return [_encode(request, _with_others(refused, asked.partitions))]
+    decided = shard.plain_addition(transactional_id, producer, asked.partitions, VERSION_1)
+    if decided is None:
+        return _add(request, shard, asked)
+    shard.record(transactional_id, decided, response)
+    return response.answer
+
+
+class _Response(SettledResponse):
+    __slots__ = ("_partitions", "_request")
+
+    def __init__(self, request: Request, partitions: list[TopicPartition]) -> None:
+        super().__init__()
+        self._request = request
+        self._partitions = partitions
+
+    def encode(self, outcome: ErrorCode) -> bytes:
+        code = told(outcome, self._request.version, FIRST_VERSION_WITH_FENCED)
+        return _encode(self._request, dict.fromkeys(self._partitions, code))
+
+
+def _encode(request: Request, codes: Codes) -> bytes:
+    return encode_add_partitions_response(request.header.correlation_id, request.version, codes)
+
+
+def _with_others(refused: Codes, partitions: Iterable[TopicPartition]) -> Codes:
+    """Codes of all partitions: none is added if one is refused."""
+    return {partition: refused.get(partition, ErrorCode.operation_not_attempted) for partition in partitions}
+
+
+async def _add(request: Request, shard: TransactionShard, asked: AddPartitionsRequest) -> Fields:
+    """Add the partitions when the previous transaction has ended, or respond with the coordinator's error."""
+    code = ErrorCode.none
+    try:
+        producer = producer_of(asked)
+        await shard.add_partitions(asked.transactional_id, producer, asked.partitions, VERSION_1)
+    except BrokerError as error:
+        code = told(error.code, request.version, FIRST_VERSION_WITH_FENCED)
+    codes = dict.fromkeys(asked.partitions, code)
+    return {"throttle_time": NO_TIME, "results_by_topic_v3_and_below": _topics(codes)}
 
 
 def _refused(request: Request, partitions: Iterable[TopicPartition]) -> Codes:

@@ -23,8 +23,7 @@ async def carried_out(
     """Results of a change once this broker has applied it; an error of the whole change is the error of each
     item.
 
-    A change goes on after the timeout (0 or less: none) and is never left half-way; only the response does
-    not wait.
+    At the timeout (none if 0 or less) only the wait for the response ends; the change is completed anyway.
     """
 
     async def work() -> Sequence[R | BrokerError]:
@@ -42,7 +41,7 @@ async def carried_out(
         return [
             BrokerError(
                 ErrorCode.request_timed_out,
-                "the change did not finish within the timeout of the request; it goes on",
+                "the change did not finish within the timeout of the request; it continues",
             )
         ] * count
 

@@ -17,12 +17,14 @@ MAX_VERSION = 4
 FIRST_VERSION_WITH_LOWEST_0 = 4
 """First version whose clients know that the lowest level of a feature can be 0 (KAFKA-17011)."""
 FIRST_VERSION_WITH_NAMES = 3
+MAX_SOFTWARE_CHARACTERS = 100
 FEATURES = {
     "group.version": 1,
+    "share.version": 1,
     "transaction.version": 2,
 }
-"""Level of each feature: consumer groups (KIP-848), and transactions with an epoch of their own each
-(KIP-890).
+"""Level of each feature: consumer groups (KIP-848), share groups (KIP-932), and transactions with an epoch of
+their own each (KIP-890).
 """
 LOWEST_LEVEL = 0
 FEATURES_EPOCH = 0
@@ -47,6 +49,9 @@ def api_versions(apis: Sequence[Api]) -> Api:
         unsupported = message is None
         if request.version >= FIRST_VERSION_WITH_NAMES and not _is_named_well(message):
             return {**_EMPTY, "error_code": ErrorCode.invalid_request}
+        if request.version >= FIRST_VERSION_WITH_NAMES:
+            software = f"{message.client_software_name} {message.client_software_version}"
+            request.session.software = software[:MAX_SOFTWARE_CHARACTERS]
         tells_lowest_0 = request.version >= FIRST_VERSION_WITH_LOWEST_0
         return {
             "error_code": ErrorCode.unsupported_version if unsupported else ErrorCode.none,

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from penstock.errors import ErrorCode
+from penstock.model import BrokerId
 from penstock.net.response import Answer
 from penstock.server.dispatch import Api, Request
+from penstock.server.security import BROKER
 from penstock.wire.apis import BROKER_HANDSHAKE
 from penstock.wire.broker_handshake import (
+    ANY_BROKER,
     NO_PROOF,
     NONCE_BYTES,
     Challenge,
@@ -32,11 +35,12 @@ def _answer(request: Request, asked: HandshakeRequest) -> HandshakeResponse:
     session, context = request.session, request.context
     secret = context.replicas.secret
     session.broker_id = None
-    if secret is None or asked.answering != context.node_id or asked.asking == context.node_id:
+    is_open = asked.answering == ANY_BROKER
+    if secret is None or not (is_open or _is_between_brokers(asked, context.node_id)):
         return _REFUSED
     if asked.proof == NO_PROOF:
         nonce = context.random.randbytes(NONCE_BYTES)
-        session.challenge = Challenge(asked.asking, asked.answering, asked.nonce, nonce)
+        session.challenge = Challenge(asked.asking, asked.answering, asked.nonce, nonce, session.binding)
         return HandshakeResponse(ErrorCode.none, nonce, session.challenge.answering_proof(secret))
     challenge, session.challenge = session.challenge, None
     if (
@@ -45,5 +49,12 @@ def _answer(request: Request, asked: HandshakeRequest) -> HandshakeResponse:
         or not same_proof(challenge.asking_proof(secret), asked.proof)
     ):
         return _REFUSED
-    session.broker_id = asked.asking
+    if is_open:
+        session.principal = BROKER
+    else:
+        session.broker_id = asked.asking
     return HandshakeResponse(ErrorCode.none)
+
+
+def _is_between_brokers(asked: HandshakeRequest, node_id: BrokerId) -> bool:
+    return asked.answering == node_id != asked.asking

@@ -45,7 +45,7 @@ def _group(request: Request, group_id: str) -> dict[str, Any]:
         group = shard_for(request, Operation.DESCRIBE, group_id).describe(group_id)
         if group.kind is not GroupKind.CONSUMER:
             raise BrokerError(ErrorCode.group_id_not_found, f"{group_id} is a {group.kind} group")
-        _check_topics(request, group)
+        check_topics(request, group)
     except BrokerError as error:
         return fields | {"error_code": error.code, "error_message": str(error)}
     return fields | {
@@ -57,7 +57,7 @@ def _group(request: Request, group_id: str) -> dict[str, Any]:
     }
 
 
-def _check_topics(request: Request, group: GroupDescription) -> None:
+def check_topics(request: Request, group: GroupDescription) -> None:
     """Require that the client may describe all topics of the members."""
     known = request.context.image.topic_names
     names = {name for member in group.members for name in member.subscribed_topics}
@@ -77,13 +77,13 @@ def _member(request: Request, member: DescribedMember) -> Fields:
         "client_host": member.client_host,
         "subscribed_topic_names": member.subscribed_topics,
         "subscribed_topic_regex": member.subscribed_regex,
-        "assignment": _assignment(request, member.current),
-        "target_assignment": _assignment(request, member.target),
+        "assignment": assignment_fields(request, member.current),
+        "target_assignment": assignment_fields(request, member.target),
         "member_type": CLASSIC_MEMBER if member.is_classic else CONSUMER_MEMBER,
     }
 
 
-def _assignment(request: Request, assignment: Assignment) -> Fields:
+def assignment_fields(request: Request, assignment: Assignment) -> Fields:
     """Assignment without topics that were deleted meanwhile."""
     names = request.context.image.topic_names
     partitions = [

@@ -53,26 +53,26 @@ def _check(request: Request, message: Any) -> None:
     if not message.group_id:
         raise _invalid("the group id must not be empty")
     if not message.member_id and (request.version >= FIRST_VERSION_WITH_REGEX or epoch != JOINS):
-        raise _invalid("a member has an id")
+        raise _invalid("the member id must not be empty")
     if message.instance_id == "":
-        raise _invalid("an instance id is not empty")
+        raise _invalid("the instance id must not be empty")
     if message.rack_id == "":
-        raise _invalid("a rack id is not empty")
+        raise _invalid("the rack id must not be empty")
     if epoch < LEAVES_FOR_A_WHILE:
-        raise _invalid(f"{epoch} is no member epoch")
+        raise _invalid(f"{epoch} is not a valid member epoch")
     if epoch == LEAVES_FOR_A_WHILE and message.instance_id is None:
-        raise _invalid("only a static member leaves to come back")
+        raise _invalid("only a static member may leave temporarily (member epoch -2); set an instance id")
     if epoch == JOINS:
         _check_joining(message)
 
 
 def _check_joining(message: Any) -> None:
     if message.rebalance_timeout // MILLISECOND == AS_BEFORE_MS:
-        raise _invalid("a member that joins names its rebalance timeout")
+        raise _invalid("a joining member must send its rebalance timeout")
     if message.topic_partitions is None or message.topic_partitions:
-        raise _invalid("a member that joins has no partitions")
+        raise _invalid("a joining member must send an empty list of owned partitions")
     if message.subscribed_topic_names is None and _regex(message) is None:
-        raise _invalid("a member that joins says which topics it reads")
+        raise _invalid("a joining member must subscribe to topics, by name or by regex")
 
 
 def _check_topics(request: Request, names: Iterable[str] | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.cluster.image import TopicImage
+from penstock.cluster.image import VIEW_OF, TopicImage
 from penstock.cluster.internal_topics import refuse_internal
 from penstock.cluster.topics import CreatableTopic
 from penstock.config import TOPIC_OPTIONS, Option, TopicConfig
@@ -18,7 +18,7 @@ CONFIG_FIELDS = ("name", "value", "read_only", "config_source", "is_sensitive")
 
 
 async def handle(request: Request, message: Any) -> Fields:
-    refusals = [_refusal(request, asked.name) for asked in message.topics]
+    refusals = [_refusal(request, asked) for asked in message.topics]
     wanted = [
         _new_topic(asked) for asked, refusal in zip(message.topics, refusals, strict=True) if refusal is None
     ]
@@ -40,11 +40,16 @@ def may_create(request: Request, topic: str) -> bool:
     )
 
 
-def _refusal(request: Request, topic: str) -> BrokerError | None:
+def _refusal(request: Request, asked: Any) -> BrokerError | None:
+    topic = asked.name
     if not may_create(request, topic):
         return BrokerError(ErrorCode.topic_authorization_failed, f"not allowed to create {topic[:80]!r}")
     try:
         refuse_internal(topic)
+        for config in asked.configs:
+            if config.name == VIEW_OF and config.value:
+                # Readers of the view get records of its source.
+                request.require(Operation.READ, ResourceType.TOPIC, config.value)
     except BrokerError as error:
         return error
     return None
@@ -76,10 +81,10 @@ def _result(request: Request, name: str, outcome: TopicImage | BrokerError) -> F
     fields["topic_id"] = outcome.id
     if not request.allowed(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name):
         return fields | {"topic_config_error_code": int(ErrorCode.topic_authorization_failed)}
-    config = topic_config(request.context, outcome)
+    config, shown = topic_config(request.context, outcome), request.context.image.shown(outcome)
     return fields | {
-        "num_partitions": len(outcome.partitions),
-        "replication_factor": len(outcome.partitions[0].replicas),
+        "num_partitions": len(shown.partitions),
+        "replication_factor": len(shown.partitions[0].replicas),
         "configs": [_config_fields(request, config, option) for option in TOPIC_OPTIONS.values()],
     }
 

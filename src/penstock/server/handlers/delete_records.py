@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from penstock.cluster.internal_topics import refuse_internal
+from penstock.cluster.views import refuse_view
 from penstock.errors import BrokerError, ErrorCode, StorageError
 from penstock.model import Offset
 from penstock.replication.replica import Replica
@@ -57,6 +58,7 @@ def _advance(request: Request, topic: str, partition: int, offset: int) -> Repli
     try:
         request.require(Operation.DELETE, ResourceType.TOPIC, topic)
         refuse_internal(topic)
+        refuse_view(request.context.image, topic)
         replica = request.context.replicas.get(topic, partition)
         if not replica.log.config.deletes:
             raise BrokerError(

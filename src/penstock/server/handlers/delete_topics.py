@@ -84,7 +84,7 @@ def _refuse_repeated(targets: list[_Target]) -> None:
     counts = Counter(target.name for target in targets if target.error is None)
     for target in targets:
         if counts[target.name] > 1 and target.error is None:
-            target.error = BrokerError(ErrorCode.invalid_request, "it is in the request twice")
+            target.error = BrokerError(ErrorCode.invalid_request, "the topic is in the request twice")
 
 
 def _check(request: Request, target: _Target) -> None:

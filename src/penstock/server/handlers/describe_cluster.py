@@ -32,12 +32,12 @@ def handle(request: Request, message: Any) -> Fields:
     fields["brokers"] = [
         {
             "broker_id": broker.node_id,
-            "host": broker.host,
-            "port": broker.port,
+            "host": address.host,
+            "port": address.port,
             "rack": broker.rack,
             "is_fenced": False,
         }
-        for broker in image.brokers.values()
+        for broker, address in image.brokers_at(request.session.listener)
     ]
     if message.include_cluster_authorized_operations:
         fields["cluster_authorized_operations"] = cluster_operations(request)

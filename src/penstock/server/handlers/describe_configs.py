@@ -43,7 +43,7 @@ def _describe(request: Request, message: Any, resource: Any, seen: set[tuple[int
     try:
         # The response is much larger than the request, so a request may name each resource only once.
         if (resource.resource_type, resource.resource_name) in seen:
-            raise BrokerError(ErrorCode.invalid_request, "it is in the request twice")
+            raise BrokerError(ErrorCode.invalid_request, "the resource is in the request twice")
         seen.add((resource.resource_type, resource.resource_name))
         kind = check_resource(request, Operation.DESCRIBE_CONFIGS, resource)
         if kind is ConfigResourceType.CLIENT_METRICS:

@@ -30,10 +30,14 @@ def handle(request: Request, message: Any) -> Fields:
     next_cursor = None
     for name in _names(request, asked, first_name):
         topic = image.topic(name)
+        topic = None if topic is None else image.shown(topic)
+        is_allowed = request.allowed(Operation.DESCRIBE, ResourceType.TOPIC, name)
+        if not asked and not is_allowed:
+            continue
         if left == 0:
             next_cursor = {"topic_name": name, "partition_index": 0}
             break
-        if topic is None or not request.allowed(Operation.DESCRIBE, ResourceType.TOPIC, name):
+        if topic is None or not is_allowed:
             topics.append(_refused(name, _why_not(request, name)))
             continue
         start = first_partition if name == first_name else 0
@@ -50,14 +54,8 @@ API = Api(75, 0, 0, handle)
 
 
 def _names(request: Request, asked: set[str], first: str) -> list[str]:
-    """Topics in order, from `first` on; without names, all topics that the client may describe."""
-    if not asked:
-        asked = {
-            name
-            for name in request.context.image.topics
-            if request.allowed(Operation.DESCRIBE, ResourceType.TOPIC, name)
-        }
-    return sorted(name for name in asked if name >= first)
+    """Topics in order, from `first` on; without names, all topics."""
+    return sorted(name for name in (asked or request.context.image.topics) if name >= first)
 
 
 def _why_not(request: Request, name: str) -> ErrorCode:

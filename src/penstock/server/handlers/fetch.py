@@ -1,27 +1,30 @@
 """Fetch: bytes of whole batches straight from the segment files, at once or after a long poll.
 
 No response has records at or above the high watermark; with read_committed, none at or above the last
-stable offset. The broker's own limits bound the sizes and waits that a client requests.
+stable offset. The broker's own limits bound the sizes and waits that a client requests. A fetch that names a
+view is a `ViewFetchOperation` (`server/view_fetch.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from penstock.clock import monotonic_ms
+from penstock.cluster.image import ClusterImage
 from penstock.config import FETCH_MAX_BYTES, FETCH_MAX_WAIT_MS
-from penstock.errors import BrokerError, CorruptLog, CutOff, ErrorCode, StorageError, WouldBlock
+from penstock.errors import BrokerError, CorruptLog, CutOff, ErrorCode, WouldBlock
 from penstock.model import Offset, TopicId
 from penstock.net.response import Answer, Parts, PendingResponse
-from penstock.records.control import AbortedTransaction
-from penstock.records.log_slice import EMPTY_SLICE, LogSlice
+from penstock.records.log_slice import EMPTY_SLICE
 from penstock.replication.replica import Replica
 from penstock.server.dispatch import Api, Request
 from penstock.server.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchSession, FetchTarget
 from penstock.server.handlers.replica_fetch import handle_replica_fetch
+from penstock.server.log_read import ColdRead, Found
+from penstock.server.log_read import LogRead as LogRead
 from penstock.server.read_replicas import are_followers_read, check_reach, preferred_read_replica
 from penstock.server.security import Operation, ResourceType
 from penstock.wire.fetch import (
@@ -45,13 +48,55 @@ def handle(request: Request, frame: memoryview, position: int) -> Answer:
         _check_replica(request, fetch)
         if fetch.replica_id != CONSUMER:
             return handle_replica_fetch(request, fetch)
-        operation = _FetchOperation(request, fetch)
+        _check_version(request)
+        session = _open_session(request, fetch)
+        targets = list(session.targets.values()) if session else _targets(fetch)
+        operation = _operation_type(request, targets)(request, fetch, session, targets)
     except BrokerError as error:
         return _refuse(request, fetch, error.code)
     return operation.start()
 
 
 API = Api(1, 0, 18, handle_raw=handle)
+
+
+def _operation_type(request: Request, targets: Sequence[FetchTarget]) -> type[FetchOperation]:
+    image = request.context.metadata.image
+    if not image.views or not any(reads_view(image, target) for target in targets):
+        return FetchOperation
+    from penstock.server.view_fetch import ViewFetchOperation  # a broker without views does not load it
+
+    return ViewFetchOperation
+
+
+def reads_view(image: ClusterImage, target: FetchTarget) -> bool:
+    name = target.topic
+    if name is None and target.topic_id is not None:
+        name = image.topic_names.get(target.topic_id)
+    return name in image.views
+
+
+def _check_version(request: Request) -> None:
+    if request.header.api_version < FIRST_RECORD_BATCH_VERSION:
+        raise BrokerError(ErrorCode.unsupported_version)
+
+
+def _open_session(request: Request, fetch: FetchRequest) -> FetchSession | None:
+    sessions, owner = request.context.fetch_sessions, request.session
+    if request.header.api_version < FIRST_SESSION_VERSION:
+        return None
+    if fetch.session_epoch == FINAL_EPOCH:
+        sessions.close(owner)
+        return None
+    now_ms, by_id = monotonic_ms(request.context.clock), fetch.uses_topic_ids
+    if fetch.session_epoch == INITIAL_EPOCH:
+        return sessions.open(owner, _targets(fetch), by_id, now_ms)
+    session = sessions.resume(owner, fetch.session_id, fetch.session_epoch, by_id, now_ms)
+    forgotten = [
+        (topic.name, topic.topic_id, index) for topic in fetch.forgotten for index in topic.partitions
+    ]
+    sessions.update(session, _targets(fetch), forgotten)
+    return session
 
 
 def _check_replica(request: Request, fetch: FetchRequest) -> None:
@@ -62,37 +107,7 @@ def _check_replica(request: Request, fetch: FetchRequest) -> None:
         raise BrokerError(ErrorCode.cluster_authorization_failed, "only a broker may fetch as a replica")
 
 
-_Found = tuple[LogSlice, Sequence[AbortedTransaction] | None]
-"""Records, and the aborted transactions that a read_committed consumer leaves out."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """Call of `Log.read`, made on the loop or, where it would wait for the disk, in a pool."""
-
-    replica: Replica
-    offset: Offset
-    max_bytes: int
-    below: Offset
-    at_least_one: bool
-    is_committed: bool
-
-    def __call__(self, *, wait: bool) -> _Found:
-        log, at_least_one = self.replica.log, self.at_least_one
-        try:
-            if self.is_committed:
-                return log.read_committed(
-                    self.offset, self.max_bytes, below=self.below, at_least_one=at_least_one, wait=wait
-                )
-            return (
-                log.read(self.offset, self.max_bytes, below=self.below, at_least_one=at_least_one, wait=wait),
-                None,
-            )
-        except StorageError as error:
-            raise BrokerError(ErrorCode.corrupt_message, str(error)) from error
-
-
-class _FetchOperation:
+class FetchOperation:
     """One Fetch request: reads every target, and again when one of them moves, until there are enough bytes."""
 
     __slots__ = (
@@ -113,46 +128,30 @@ class _FetchOperation:
         "_wait_ms",
     )
 
-    def __init__(self, request: Request, fetch: FetchRequest) -> None:
+    def __init__(
+        self,
+        request: Request,
+        fetch: FetchRequest,
+        session: FetchSession | None,
+        targets: list[FetchTarget],
+    ) -> None:
         self._request = request
         self._fetch = fetch
-        self._check()
-        self._session = self._open_session()
-        self._targets = list(self._session.targets.values()) if self._session else _targets(fetch)
+        self._session = session
+        self._targets = targets
         config = request.context.config
         self._max_bytes = max(0, min(fetch.max_bytes, config[FETCH_MAX_BYTES]))
         self._wait_ms = min(fetch.max_wait_ms, config[FETCH_MAX_WAIT_MS])
         self._reads_followers = request.header.api_version >= RACK_FROM and are_followers_read(config)
         self._replicas: dict[Replica, None] = {}
-        self._cold_reads: dict[int, _Read] = {}
-        self._cold_results: dict[int, _Found | BrokerError] = {}
+        self._cold_reads: dict[int, ColdRead] = {}
+        self._cold_results: dict[int, Found | BrokerError] = {}
         self._later: PendingResponse | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._results: list[FetchResult] = []
         """Results of the last attempt; valid at the end of the wait, unless a target has moved."""
         self._has_moved = False
         self._is_due = False
-
-    def _check(self) -> None:
-        if self._request.header.api_version < FIRST_RECORD_BATCH_VERSION:
-            raise BrokerError(ErrorCode.unsupported_version)
-
-    def _open_session(self) -> FetchSession | None:
-        fetch, sessions, owner = self._fetch, self._request.context.fetch_sessions, self._request.session
-        if self._request.header.api_version < FIRST_SESSION_VERSION:
-            return None
-        if fetch.session_epoch == FINAL_EPOCH:
-            sessions.close(owner)
-            return None
-        now_ms, by_id = monotonic_ms(self._request.context.clock), fetch.uses_topic_ids
-        if fetch.session_epoch == INITIAL_EPOCH:
-            return sessions.open(owner, _targets(fetch), by_id, now_ms)
-        session = sessions.resume(owner, fetch.session_id, fetch.session_epoch, by_id, now_ms)
-        forgotten = [
-            (topic.name, topic.topic_id, index) for topic in fetch.forgotten for index in topic.partitions
-        ]
-        sessions.update(session, _targets(fetch), forgotten)
-        return session
 
     def start(self) -> Answer:
         results = self._attempt(final=self._wait_ms <= 0)
@@ -211,11 +210,11 @@ class _FetchOperation:
         if result.diverging_epoch is None and (limit or at_least_one):
             below = stable if is_committed else high_watermark
             result.records, result.aborted_transactions = self._find(
-                index, _Read(replica, Offset(target.offset), limit, below, at_least_one, is_committed)
+                index, LogRead(replica, Offset(target.offset), limit, below, at_least_one, is_committed)
             )
         return result
 
-    def _find(self, index: int, read: _Read) -> _Found:
+    def _find(self, index: int, read: LogRead) -> Found:
         outcome = self._cold_results.get(index)
         if isinstance(outcome, BrokerError):
             raise outcome
@@ -227,16 +226,20 @@ class _FetchOperation:
             self._cold_reads[index] = read
             return EMPTY_SLICE, ()
 
-    def _replica(self, target: FetchTarget) -> Replica:
-        context = self._request.context
+    def _topic(self, target: FetchTarget) -> str:
+        """Name of the topic whose log is read, if the client may read it."""
         topic = target.topic
         if topic is None:
             assert target.topic_id is not None
-            known = context.image.topic_by_id(target.topic_id)
+            known = self._request.context.image.topic_by_id(target.topic_id)
             if known is None:
                 raise BrokerError(ErrorCode.unknown_topic_id)
             topic = known.name
         self._request.require(Operation.READ, ResourceType.TOPIC, topic)
+        return topic
+
+    def _replica(self, target: FetchTarget) -> Replica:
+        context, topic = self._request.context, self._topic(target)
         if self._request.session.broker_id is not None:
             find = context.replicas.get_any  # another broker repairs its replica
         else:
@@ -252,11 +255,9 @@ class _FetchOperation:
         """Find positions in the pool that are not in memory; the bytes are read when they are sent."""
         threads = self._request.context.threads
         for index, read in self._cold_reads.items():
-            threads.run("read", partial(read, wait=True)).add_done_callback(
-                partial(self._on_cold_read, index)
-            )
+            read.start(threads).add_done_callback(partial(self._on_cold_read, index))
 
-    def _on_cold_read(self, index: int, done: asyncio.Future[_Found]) -> None:
+    def _on_cold_read(self, index: int, done: asyncio.Future[Any]) -> None:
         error = done.exception()
         if error is not None and not isinstance(error, BrokerError):
             is_damage = isinstance(error, CorruptLog)
@@ -271,8 +272,15 @@ class _FetchOperation:
         if self._timer is None:
             seconds = self._request.context.long_polls.wait_seconds(self._wait_ms)
             self._timer = asyncio.get_running_loop().call_later(seconds, self._on_timeout)
+        self._watch()
+
+    def _watch(self) -> None:
         for replica in self._replicas:
             replica.data_waiters.add(self._on_move)
+
+    def _unwatch(self) -> None:
+        for replica in self._replicas:
+            replica.data_waiters.discard(self._on_move)
 
     def _on_move(self) -> None:
         self._has_moved = True
@@ -313,8 +321,7 @@ class _FetchOperation:
     def _stop_waiting(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        for replica in self._replicas:
-            replica.data_waiters.discard(self._on_move)
+        self._unwatch()
 
     def _finish(self, results: list[FetchResult]) -> None:
         self._stop_waiting()

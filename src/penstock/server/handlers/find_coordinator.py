@@ -19,6 +19,7 @@ class CoordinatorType(IntEnum):
 
     GROUP = 0
     TRANSACTION = 1
+    SHARE = 2
 
 
 async def handle(request: Request, message: Any) -> Fields:
@@ -43,17 +44,30 @@ async def _coordinator(request: Request, kind: int, key: str) -> Fields:
         elif kind == CoordinatorType.TRANSACTION:
             request.require(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key)
             node_id = await request.context.transactions.find(key)
+        elif kind == CoordinatorType.SHARE:
+            _check_share_key(key)
+            node_id = await request.context.share.coordinator.find(key)
         else:
             raise BrokerError(ErrorCode.invalid_request, f"unknown coordinator type {kind}")
         broker = request.context.image.brokers.get(node_id)
-        if broker is None:
+        address = broker.address_for(request.session.listener) if broker is not None else None
+        if broker is None or address is None:
             raise BrokerError(ErrorCode.coordinator_not_available, "no coordinator is available; retry")
     except BrokerError as error:
         return {**NOBODY, "error_code": error.code, "error_message": str(error)}
     return {
         "node_id": broker.node_id,
-        "host": broker.host,
-        "port": broker.port,
+        "host": address.host,
+        "port": address.port,
         "error_code": ErrorCode.none,
         "error_message": None,
     }
+
+
+def _check_share_key(key: str) -> None:
+    """Raise BrokerError unless the key is `group:topicId:partition`."""
+    group_id, _, rest = key.partition(":")
+    if not group_id or key.count(":") < 2 or not rest.rpartition(":")[2].isdigit():
+        raise BrokerError(
+            ErrorCode.invalid_request, "the key of a share-partition is group:topicId:partition"
+        )

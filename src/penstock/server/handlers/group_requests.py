@@ -8,8 +8,9 @@ from typing import Any
 from penstock.cluster.topics import draw_uuid
 from penstock.errors import BrokerError, ErrorCode
 from penstock.groups.shard import GroupShard
-from penstock.server.dispatch import Request
-from penstock.server.security import Operation, ResourceType
+from penstock.server.context import BrokerContext
+from penstock.server.dispatch import Request, Session
+from penstock.server.security import Operation, ResourceType, require
 
 MILLISECOND = timedelta(milliseconds=1)
 MAX_NAME_IN_MEMBER_ID = 255
@@ -22,10 +23,22 @@ def shard_for(
     """GroupShard of the group; BrokerError when the client is not authorized, or another broker coordinates the
     group.
     """
-    request.require(operation, ResourceType.GROUP, group_id)
+    return group_shard(request.context, request.session, operation, group_id, may_be_empty=may_be_empty)
+
+
+def group_shard(
+    context: BrokerContext,
+    session: Session,
+    operation: Operation,
+    group_id: str,
+    *,
+    may_be_empty: bool = False,
+) -> GroupShard:
+    """The same for a request that is served without a Request."""
+    require(context.authorizer, session.principal, session.host, operation, ResourceType.GROUP, group_id)
     if not group_id and not may_be_empty:
         raise BrokerError(ErrorCode.invalid_group_id, "the group id must not be empty")
-    return request.context.groups.shard_of(group_id)
+    return context.groups.shard_of(group_id)
 
 
 def draw_member_id(request: Request, instance_id: str | None) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from penstock.errors import ErrorCode
-from penstock.groups.group import Group
+from penstock.groups.group import CoordinatedGroup
 from penstock.server.dispatch import Api, Fields, Request
 from penstock.server.handlers.administration import NO_TIME
 from penstock.server.security import CLUSTER_NAME, Operation, ResourceType
@@ -34,7 +34,7 @@ def handle(request: Request, message: Any) -> Fields:
 API = Api(16, 0, 5, handle)
 
 
-def _known_groups(request: Request) -> Iterator[Group]:
+def _known_groups(request: Request) -> Iterator[CoordinatedGroup]:
     """Groups that the client may describe."""
     sees_all = request.allowed(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
     for shard in request.context.groups.shards:

@@ -72,7 +72,7 @@ def _answer(
             raise BrokerError(ErrorCode.invalid_request, "the partition is in the request twice")
         if timestamp < 0 and request.version < FIRST_VERSION.get(timestamp, request.version + 1):
             raise BrokerError(ErrorCode.unsupported_version)
-        replica = request.context.replicas.get(topic, index)
+        replica = request.context.replicas.get(request.context.source_of(topic), index)
         replica.check_leader_epoch(getattr(asked, "current_leader_epoch", -1))
     except BrokerError as error:
         return _fields(index, code=error.code)

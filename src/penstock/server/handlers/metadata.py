@@ -103,7 +103,8 @@ def _answer(
     refusals: Mapping[str, ErrorCode],
 ) -> Fields:
     image = request.context.image
-    brokers = list(image.brokers.values())
+    listener = request.session.listener
+    brokers = image.brokers_at(listener)
     if asked is None:
         topics = [
             _topic_fields(request, message, image, topic)
@@ -112,7 +113,8 @@ def _answer(
         ]
     else:
         leaderless = _leaderless(request, asked)
-        brokers += request.context.lost_leaders.still_shown(request.session)
+        lost = request.context.lost_leaders.still_shown(request.session)
+        brokers += [(each, address) for each in lost if (address := each.address_for(listener)) is not None]
         topics = [
             _look_up(request, message, name, topic_id, refusals, leaderless) for name, topic_id in asked
         ]
@@ -122,11 +124,11 @@ def _answer(
         "brokers": [
             {
                 "node_id": broker.node_id,
-                "host": broker.host,
-                "port": broker.port,
+                "host": address.host,
+                "port": address.port,
                 "rack": broker.rack,
             }
-            for broker in brokers
+            for broker, address in brokers
         ],
         "cluster_id": image.cluster_id,
         "controller_id": image.controller_id,
@@ -142,7 +144,7 @@ def _leaderless(request: Request, asked: Asked) -> Collection[TopicPartition]:
         image.topic(name or "") if topic_id is None else image.topic_by_id(topic_id)
         for name, topic_id in asked
     )
-    names = (topic.name for topic in topics if topic is not None)
+    names = (topic.view_of or topic.name for topic in topics if topic is not None)
     return request.context.lost_leaders.leaderless(request.session, names)
 
 
@@ -187,6 +189,7 @@ def _topic_fields(
     leaderless: Collection[TopicPartition] = (),
 ) -> Fields:
     wants_operations = getattr(message, "include_topic_authorized_operations", False)
+    stored_as = topic.view_of or topic.name
     return {
         "error_code": ErrorCode.none,
         "name": topic.name,
@@ -197,10 +200,10 @@ def _topic_fields(
                 image,
                 index,
                 replace(partition, leader=NO_LEADER)
-                if leaderless and TopicPartition(topic.name, index) in leaderless
+                if leaderless and TopicPartition(stored_as, index) in leaderless
                 else partition,
             )
-            for index, partition in enumerate(topic.partitions)
+            for index, partition in enumerate(image.shown(topic).partitions)
         ],
         "topic_authorized_operations": request.authorized_operations(ResourceType.TOPIC, topic.name)
         if wants_operations

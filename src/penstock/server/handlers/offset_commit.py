@@ -1,25 +1,30 @@
 """OffsetCommit: committed offsets of a group. Topics are named by id from version 10 on.
 
 All offsets of a request that may be committed are committed together; the others are refused partition by
-partition.
+partition. A consumer repeats its request with another offset: such a request takes the short path, which leaves every
+refusal of a partition to the general one.
 """
 
 from __future__ import annotations
-
-import asyncio
-from functools import partial
 
 from penstock.cluster.image import TopicImage
 from penstock.config import OFFSET_METADATA_MAX_BYTES
 from penstock.errors import BrokerError, ErrorCode
 from penstock.groups.offsets import CommittedOffset, OffsetCommit
-from penstock.model import TopicPartition
+from penstock.groups.records import OffsetKey
+from penstock.model import TopicId
 from penstock.net.response import Answer, Parts, PendingResponse
-from penstock.server.dispatch import Api, Request
-from penstock.server.handlers.group_requests import shard_for
-from penstock.server.security import Operation, ResourceType
+from penstock.server.context import BrokerContext
+from penstock.server.dispatch import Api, Request, Session
+from penstock.server.handlers.group_requests import group_shard, shard_for
+from penstock.server.handlers.settled_response import SettledResponse
+from penstock.server.known_requests import KnownCommit, known_commit
+from penstock.server.security import Operation, ResourceType, require
 from penstock.wire.offset_commit import (
+    FIRST_VERSION,
+    LAST_VERSION,
     NO_LEADER_EPOCH,
+    OFFSET_COMMIT,
     CommitTopic,
     OffsetCommitRequest,
     decode_offset_commit_request,
@@ -37,80 +42,141 @@ def handle(request: Request, frame: memoryview, position: int) -> Answer:
     try:
         shard = shard_for(request, Operation.READ, asked.group_id, may_be_empty=True)
     except BrokerError as error:
-        return _answer(request, asked, [[error.code] * len(topic.partitions) for topic in asked.topics])
-    offsets: dict[TopicPartition, CommittedOffset] = {}
-    refusals = [_take(request, topic, offsets) for topic in asked.topics]
+        refusals: Refusals = [[error.code] * len(topic.partitions) for topic in asked.topics]
+        return [_encode(request, asked, refusals)]
+    offsets: dict[OffsetKey, CommittedOffset] = {}
+    refusals = [_take(request, asked.group_id, topic, offsets) for topic in asked.topics]
     if not offsets:
-        return _answer(request, asked, refusals)
-    wanted = OffsetCommit(asked.member_id, asked.instance_id, asked.generation, offsets)
-    later = PendingResponse(barrier=True)
-    committing = shard.commit(asked.group_id, wanted)
-    committing.add_done_callback(partial(_finish, request, asked, refusals, later))
-    return later
+        return [_encode(request, asked, refusals)]
+    commit = OffsetCommit(asked.group_id, asked.member_id, asked.instance_id, asked.generation, offsets)
+    session, version = request.session, request.header.api_version
+    session.commit = known_commit(session.commit, frame, position, version, asked)
+    response = _Response(request, asked, refusals)
+    shard.commit(commit, response)
+    return response.answer
 
 
-API = Api(8, 2, 10, handle_raw=handle)
+def handle_plain(
+    context: BrokerContext,
+    session: Session,
+    frame: memoryview,
+    position: int,
+    version: int,
+    correlation_id: int,
+) -> Parts | PendingResponse | None:
+    """Commit the offset of a request that is known but for its offset; None when it takes the general path."""
+    known = session.commit
+    if known is None or (offset := known.offset_in(frame, position, version)) is None:
+        return None
+    group_id, generation, member_id, instance_id, ((name, topic_id, _),) = known.request
+    try:
+        shard = group_shard(context, session, Operation.READ, group_id, may_be_empty=True)
+        topic = _topic(context, session, name, topic_id)
+    except BrokerError:
+        return None
+    index, _, leader_epoch, _ = known.partition
+    if not 0 <= index < len(topic.partitions):
+        return None
+    value = _committed(topic, offset, leader_epoch, None, context.clock.now_ms())
+    offsets = {OffsetKey(group_id, topic.name, index): value}
+    response = _PlainResponse(known, correlation_id)
+    shard.commit(OffsetCommit(group_id, member_id, instance_id, generation, offsets), response)
+    return response.answer
 
 
-def _finish(
-    request: Request,
-    asked: OffsetCommitRequest,
-    refusals: Refusals,
-    later: PendingResponse,
-    committing: asyncio.Future[None],
-) -> None:
-    error = committing.exception()
-    assert error is None or isinstance(error, BrokerError), error
-    later.resolve(_answer(request, asked, refusals, ErrorCode.none if error is None else error.code))
+API = Api(OFFSET_COMMIT, FIRST_VERSION, LAST_VERSION, handle_raw=handle, handle_plain=handle_plain)
+
+
+class _PlainResponse(SettledResponse):
+    __slots__ = ("_correlation_id", "_known")
+
+    def __init__(self, known: KnownCommit, correlation_id: int) -> None:
+        super().__init__()
+        self._known = known
+        self._correlation_id = correlation_id
+
+    def encode(self, outcome: ErrorCode) -> bytes:
+        known = self._known
+        if outcome is ErrorCode.none:
+            return known.encode(self._correlation_id)
+        return _encode_as(self._correlation_id, known.version, known.request, [[None]], outcome)
+
+
+class _Response(SettledResponse):
+    __slots__ = ("_asked", "_refusals", "_request")
+
+    def __init__(self, request: Request, asked: OffsetCommitRequest, refusals: Refusals) -> None:
+        super().__init__()
+        self._request = request
+        self._asked = asked
+        self._refusals = refusals
+
+    def encode(self, outcome: ErrorCode) -> bytes:
+        return _encode(self._request, self._asked, self._refusals, outcome)
 
 
 def _take(
-    request: Request, asked: CommitTopic, offsets: dict[TopicPartition, CommittedOffset]
+    request: Request, group_id: str, asked: CommitTopic, offsets: dict[OffsetKey, CommittedOffset]
 ) -> list[ErrorCode | None]:
     """Add to `offsets` the offsets of a topic that may be committed; the errors of the others."""
     try:
-        topic = _topic(request, asked)
+        topic = _topic(request.context, request.session, asked.name, asked.topic_id)
     except BrokerError as error:
         return [error.code] * len(asked.partitions)
     max_bytes, now_ms = request.context.config[OFFSET_METADATA_MAX_BYTES], request.context.clock.now_ms()
+    shown = request.context.image.shown(topic)
     refusals: list[ErrorCode | None] = []
-    for partition in asked.partitions:
-        metadata = partition.metadata or ""
-        if not 0 <= partition.partition < len(topic.partitions):
+    for index, offset, leader_epoch, metadata in asked.partitions:
+        if not 0 <= index < len(shown.partitions):
             refusals.append(ErrorCode.unknown_topic_or_partition)
-        elif len(metadata.encode()) > max_bytes:
+        elif metadata and len(metadata.encode()) > max_bytes:
             refusals.append(ErrorCode.offset_metadata_too_large)
         else:
-            leader_epoch = max(NO_LEADER_EPOCH, partition.leader_epoch)
-            offsets[TopicPartition(topic.name, partition.partition)] = CommittedOffset(
-                partition.offset, leader_epoch, metadata, topic.id, now_ms
-            )
+            value = _committed(topic, offset, leader_epoch, metadata, now_ms)
+            offsets[OffsetKey(group_id, topic.name, index)] = value
             refusals.append(None)
     return refusals
 
 
-def _topic(request: Request, asked: CommitTopic) -> TopicImage:
-    image = request.context.image
-    if asked.name is None:
-        assert asked.topic_id is not None
-        topic = image.topic_by_id(asked.topic_id)
+def _committed(
+    topic: TopicImage, offset: int, leader_epoch: int, metadata: str | None, now_ms: int
+) -> CommittedOffset:
+    return CommittedOffset(offset, max(NO_LEADER_EPOCH, leader_epoch), metadata or "", topic.id, now_ms)
+
+
+def _topic(
+    context: BrokerContext, session: Session, name: str | None, topic_id: TopicId | None
+) -> TopicImage:
+    """Topic that the client may read; BrokerError when there is none."""
+    if name is None:
+        assert topic_id is not None
+        topic = context.image.topic_by_id(topic_id)
         if topic is None:
             raise BrokerError(ErrorCode.unknown_topic_id)
-        request.require(Operation.READ, ResourceType.TOPIC, topic.name)
-        return topic
-    request.require(Operation.READ, ResourceType.TOPIC, asked.name)
-    topic = image.topic(asked.name)
+        name = topic.name
+    else:
+        topic = context.image.topic(name)
+    require(context.authorizer, session.principal, session.host, Operation.READ, ResourceType.TOPIC, name)
     if topic is None:
         raise BrokerError(ErrorCode.unknown_topic_or_partition)
     return topic
 
 
-def _answer(
+def _encode(
     request: Request, asked: OffsetCommitRequest, refusals: Refusals, outcome: ErrorCode = ErrorCode.none
-) -> Parts:
-    version = request.header.api_version
+) -> bytes:
+    header = request.header
+    return _encode_as(header.correlation_id, header.api_version, asked, refusals, outcome)
+
+
+def _encode_as(
+    correlation_id: int,
+    version: int,
+    asked: OffsetCommitRequest,
+    refusals: Refusals,
+    outcome: ErrorCode,
+) -> bytes:
     if outcome is ErrorCode.stale_member_epoch and version < FIRST_VERSION_WITH_MEMBER_EPOCH:
         # Older versions have no member epochs, and no error for a wrong one.
         outcome = ErrorCode.unsupported_version
-    codes = [[outcome if code is None else code for code in of_topic] for of_topic in refusals]
-    return [encode_offset_commit_response(request.header.correlation_id, version, asked.topics, codes)]
+    return encode_offset_commit_response(correlation_id, version, asked.topics, refusals, outcome)

@@ -2,9 +2,9 @@
 on.
 
 A partition without a committed offset has -1, whether it exists or not. A request for stable offsets is
-refused with a retriable error while a transaction may commit one (KIP-447), and gets the newest: an old
-coordinator that has not yet learned of its replacement would let a transaction begin at offsets that
-another transaction has used.
+refused with a retriable error while a transaction may commit one (KIP-447). Otherwise it is served after this
+broker has confirmed that it is still the coordinator: a replaced coordinator would let a transaction begin at
+old offsets, which another transaction has already consumed.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ from penstock.server.handlers.group_requests import shard_for, topic_key
 from penstock.server.security import Operation, ResourceType
 
 FIRST_VERSION_WITH_GROUP_ERROR = 2
+FIRST_VERSION_WITH_STABLE = 7
 FIRST_VERSION_WITH_SEVERAL = 8
 FIRST_VERSION_BY_ID = 10
+_ELSEWHERE = (ErrorCode.not_coordinator, ErrorCode.coordinator_not_available)
 
 
 _Doubts: TypeAlias = Mapping[str, BrokerError | None]
@@ -99,13 +101,25 @@ def _group(request: Request, asked: Any, times: int, doubts: _Doubts | None) -> 
     except BrokerError as error:
         if request.version < FIRST_VERSION_WITH_GROUP_ERROR:
             return {"topics": [_refused(topic, error.code) for topic in topics or ()]}
-        return {"error_code": error.code, "topics": ()}
+        return {"error_code": error.code, "topics": _to_repeat(request, topics or (), error)}
     if topics is None:
         topics = _all_topics(request, {**dict.fromkeys(unstable), **dict.fromkeys(found)})
     return {
         "error_code": ErrorCode.none,
         "topics": [_topic(request, topic, found, unstable) for topic in topics],
     }
+
+
+def _to_repeat(request: Request, topics: Iterable[Asked], error: BrokerError) -> list[Fields]:
+    """Partitions that the client is to ask for again, beside the error of the group.
+
+    Kafka names none. Then librdkafka finds the new coordinator, but never asks it for the offsets, and the consumer
+    reads nothing while it stays in its group. For partitions with UNSTABLE_OFFSET_COMMIT librdkafka repeats the
+    request. Other clients look at the error of the group first.
+    """
+    if error.code not in _ELSEWHERE or request.version < FIRST_VERSION_WITH_STABLE:
+        return []
+    return [_refused(topic, ErrorCode.unstable_offset_commit) for topic in topics]
 
 
 def _find(

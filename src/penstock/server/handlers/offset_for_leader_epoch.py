@@ -34,7 +34,7 @@ def _end_of_epoch(request: Request, topic: str, asked: Any) -> Fields:
     }
     try:
         request.require(Operation.DESCRIBE, ResourceType.TOPIC, topic)
-        replica = request.context.replicas.get(topic, asked.partition)
+        replica = request.context.replicas.get(request.context.source_of(topic), asked.partition)
         replica.check_leader_epoch(asked.current_leader_epoch)
     except BrokerError as error:
         return fields | {"error_code": error.code}

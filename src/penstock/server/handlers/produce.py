@@ -11,14 +11,22 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-from penstock.cluster.internal_topics import refuse_internal
-from penstock.errors import BrokerError, CutOff, ErrorCode, InvalidBatch, ProtocolError
+from penstock.errors import BrokerError, CutOff, ErrorCode, ProtocolError
 from penstock.model import ProducerEpoch, ProducerId, TopicPartition
 from penstock.net.response import Answer, Parts, PendingResponse
 from penstock.records.batch import BatchHeader
 from penstock.replication.admission import ACKS_ALL, ACKS_LEADER, ACKS_NONE
 from penstock.replication.replica import Replica
 from penstock.server.dispatch import Api, Request
+from penstock.server.plain_produce import handle_plain
+from penstock.server.produce_routes import FIRST_RECORD_BATCH_VERSION
+from penstock.server.produce_rules import (
+    FIRST_ZSTD_VERSION,
+    remember_refusal,
+    unanswerable,
+    writable_topic,
+)
+from penstock.server.produce_waits import DOUBT_SECONDS, not_committed_in_time
 from penstock.server.security import Operation, ResourceType
 from penstock.storage.log import AppendInfo
 from penstock.wire.produce import (
@@ -31,23 +39,22 @@ from penstock.wire.produce import (
     encode_produce_response,
 )
 
-FIRST_RECORD_BATCH_VERSION = 3
-FIRST_ZSTD_VERSION = 7
 FIRST_ABORTABLE_VERSION = 11
 FIRST_IMPLICIT_VERSION = 12
 """First version in which the partition's leader adds the partition to the transaction, and not the client."""
-DOUBT_SECONDS = 2.0
-"""Time in seconds that a producer waits at least before a broker that may have lost its leadership turns it away."""
 
 
 def handle(request: Request, frame: memoryview, position: int) -> Answer:
     produce = decode_produce_request(frame, position, request.header.api_version)
     operation = _ProduceOperation(request, produce)
     operation.run()
-    return operation.answer()
+    answer = operation.answer()
+    if operation.may_be_plain:
+        request.context.produce_routes.remember(frame, position, request.header.api_version, produce)
+    return answer
 
 
-API = Api(0, 0, 13, handle_raw=handle)
+API = Api(0, 0, 13, handle_raw=handle, handle_plain=handle_plain)
 
 
 class _ProduceOperation:
@@ -107,6 +114,16 @@ class _ProduceOperation:
             self._start_timer()
         return self._later
 
+    @property
+    def may_be_plain(self) -> bool:
+        """True when the next request of this kind may take the short path: all checks passed, and none held it."""
+        return (
+            not self._failed
+            and not self._held
+            and len(self._replicas) == 1
+            and all(replica.keyed is None for replica in self._replicas)
+        )
+
     def _check_topic(self, topic: ProduceTopic) -> str:
         """Name of the topic; BrokerError when this request may not write to it."""
         produce, version = self._produce, self._request.header.api_version
@@ -121,16 +138,7 @@ class _ProduceOperation:
             if produce.acks != ACKS_ALL:
                 raise BrokerError(ErrorCode.invalid_required_acks, "a transactional produce needs acks=all")
             self._request.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, produce.transactional_id)
-        name = topic.name
-        if name is None:
-            assert topic.topic_id is not None
-            known = self._request.context.image.topic_by_id(topic.topic_id)
-            if known is None:
-                raise BrokerError(ErrorCode.unknown_topic_id)
-            name = known.name
-        self._request.require(Operation.WRITE, ResourceType.TOPIC, name)
-        refuse_internal(name)
-        return name
+        return writable_topic(self._request.context, self._request.session, topic.name, topic.topic_id)
 
     def _append(
         self, name: str, topic: ProduceTopic, partition: ProducePartition, result: ProduceResult
@@ -145,9 +153,9 @@ class _ProduceOperation:
             partition.records,
             self._now_ms,
             partial(self._on_held_append, replica, topic, partition, result),
-            acks=self._produce.acks,
-            transaction=self._transaction,
-            allows_zstd=self._request.header.api_version >= FIRST_ZSTD_VERSION,
+            self._produce.acks,
+            self._transaction,
+            self._request.header.api_version >= FIRST_ZSTD_VERSION,
         )
         if info is None:
             self._held += 1
@@ -205,13 +213,7 @@ class _ProduceOperation:
         if asyncio.get_running_loop().time() >= self._deadline:
             if self._produce.acks == ACKS_ALL:  # acks=1 asks for no more than the append
                 for result in self._waiting:
-                    self._refuse(
-                        result,
-                        BrokerError(
-                            ErrorCode.request_timed_out,
-                            "stored, but not committed within the timeout of the request",
-                        ),
-                    )
+                    self._refuse(result, not_committed_in_time())
             self._waiting.clear()
             self._finish()
         elif any(replica.is_in_doubt for replica in self._waiting.values()):
@@ -235,11 +237,7 @@ class _ProduceOperation:
             self._request.context.metrics.produce_failed(ErrorCode(result.error_code))
         if self._produce.acks == ACKS_NONE:
             if self._failed:
-                # There is no response to put the error in: a closed connection makes the producer refresh its
-                # metadata, as in Kafka.
-                raise ProtocolError(
-                    f"produce with acks=0 was refused: {ErrorCode(self._failed[0].error_code).name}"
-                )
+                raise unanswerable(ErrorCode(self._failed[0].error_code))
             return None
         header = self._request.header
         return [encode_produce_response(header.correlation_id, header.api_version, self._topics)]
@@ -249,21 +247,12 @@ class _ProduceOperation:
     ) -> None:
         """Refuse a batch that was not stored; after a retriable error the batches behind it are refused too."""
         self._refuse(result, error)
-        if partition.records is not None:
-            key = topic.topic_id if topic.name is None else topic.name
-            assert key is not None, "a topic has a name or an id"
-            self._request.context.replicas.refused.on_refusal(
-                (key, partition.index), partition.records, error.code
-            )
+        context, name, topic_id = self._request.context, topic.name, topic.topic_id
+        remember_refusal(context, name, topic_id, partition.index, partition.records, error)
 
     def _refuse(self, result: ProduceResult, error: BrokerError) -> None:
         self._failed.append(result)
-        result.error_code = error.code
-        result.error_message = str(error)
-        if isinstance(error, InvalidBatch):
-            result.invalid_records = error.records
-        result.base_offset = -1
-        result.log_append_time_ms = -1
+        result.refuse(error)
 
 
 class _Transaction:

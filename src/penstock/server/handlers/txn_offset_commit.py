@@ -16,6 +16,7 @@ from penstock.config import OFFSET_METADATA_MAX_BYTES
 from penstock.errors import BrokerError, ErrorCode
 from penstock.groups.group import NO_GENERATION, NO_MEMBER
 from penstock.groups.offsets import CommittedOffset, OffsetCommit
+from penstock.groups.records import OffsetKey
 from penstock.model import ProducerEpoch, ProducerId, TopicPartition
 from penstock.server.dispatch import Api, Fields, Request
 from penstock.server.handlers.administration import NO_TIME
@@ -28,16 +29,17 @@ FIRST_IMPLICIT_VERSION = 5
 
 
 async def handle(request: Request, message: Any) -> Fields:
-    offsets: dict[TopicPartition, CommittedOffset] = {}
+    offsets: dict[OffsetKey, CommittedOffset] = {}
     refusals: dict[TopicPartition, ErrorCode] = {}
     outcome = ErrorCode.none
     try:
         request.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, message.transactional_id)
         shard = shard_for(request, Operation.READ, message.group_id)
         for topic in message.topics:
-            _take(request, topic, offsets, refusals)
+            _take(request, message.group_id, topic, offsets, refusals)
         if offsets:
             commit = OffsetCommit(
+                message.group_id,
                 getattr(message, "member_id", NO_MEMBER),
                 getattr(message, "group_instance_id", None),
                 getattr(message, "generation_id", NO_GENERATION),
@@ -45,9 +47,7 @@ async def handle(request: Request, message: Any) -> Fields:
             )
             producer = ProducerId(message.producer_id), ProducerEpoch(message.producer_epoch)
             verify = partial(_verify, request, message.transactional_id, *producer, shard.partition)
-            await shard.transactional.commit(
-                message.group_id, commit, *producer, request.session.number, verify
-            )
+            await shard.transactional.commit(commit, *producer, request.session.number, verify)
     except BrokerError as error:
         outcome = error.code
     return {
@@ -104,13 +104,16 @@ _NOT_NOW = frozenset(
 
 def _take(
     request: Request,
+    group_id: str,
     asked: Any,
-    offsets: dict[TopicPartition, CommittedOffset],
+    offsets: dict[OffsetKey, CommittedOffset],
     refusals: dict[TopicPartition, ErrorCode],
 ) -> None:
     """Split a topic of the request into offsets that may be committed and errors."""
     allowed = request.allowed(Operation.READ, ResourceType.TOPIC, asked.name)
-    topic = request.context.image.topic(asked.name)
+    image = request.context.image
+    topic = image.topic(asked.name)
+    topic = None if topic is None else image.shown(topic)
     for partition in asked.partitions:
         name = TopicPartition(asked.name, partition.partition_index)
         metadata = partition.committed_metadata or ""
@@ -122,7 +125,7 @@ def _take(
             refusals[name] = ErrorCode.offset_metadata_too_large
         else:
             leader_epoch = max(NO_LEADER_EPOCH, getattr(partition, "committed_leader_epoch", NO_LEADER_EPOCH))
-            offsets[name] = CommittedOffset(
+            offsets[OffsetKey(group_id, asked.name, name.partition)] = CommittedOffset(
                 partition.committed_offset, leader_epoch, metadata, topic.id, request.context.clock.now_ms()
             )
 

@@ -11,7 +11,6 @@ input or output.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from hashlib import blake2b
 from struct import Struct
 from typing import NamedTuple
@@ -22,8 +21,8 @@ from penstock.errors import InvalidBatch
 from penstock.records.batch import HEADER_SIZE, BatchHeader, crc_matches
 from penstock.records.compression import decompress
 from penstock.records.content import Headers
-from penstock.records.iteration import walk
 from penstock.records.varints import decode_int, decode_long
+from penstock.records.walking import layouts, read_headers
 
 OUR_HEADERS = "penstock-"
 """Prefix of the headers that Penstock adds to a record."""
@@ -38,7 +37,7 @@ _KEY_LENGTH = Struct(">I").pack
 _ALL_BITS = 0xFFFFFFFF
 
 
-class Place(NamedTuple):
+class RecordPlace(NamedTuple):
     """The place of a record."""
 
     relative_offset: int
@@ -83,7 +82,9 @@ def entries_of(
         has_idempotency = _IDEMPOTENCY_NAME in body
         entries: list[bytes] = []
         shift, last = header.base_offset - base_offset, -1
-        for start, end, delta, key_start, key_length in _scan(body, header.record_count):
+        for start, end, _, delta, key_start, key_length, _, _, headers, count in layouts(
+            body, header.record_count
+        ):
             if not last < delta <= header.last_offset_delta:
                 return []  # entries are in the order of offsets, whatever a producer sends
             last = delta
@@ -92,22 +93,12 @@ def entries_of(
             if key is not None:
                 entries.append(blake2b(key, digest_size=HASH_BYTES).digest() + place)
             if has_idempotency:
-                [(*_, headers)] = walk(body[start:end], 1)
-                own = idempotency_key(headers)
+                own = idempotency_key(read_headers(body, headers, count))
                 if own is not None:
                     entries.append(idempotency_hash(key, own) + place)
-    except (InvalidBatch, IndexError):
+    except InvalidBatch:
         return []
     return entries
-
-
-def _scan(body: bytes, record_count: int) -> Iterator[tuple[int, int, int, int, int]]:
-    """Start, end, offset delta and key position of each record."""
-    position = 0
-    for _ in range(record_count):
-        start = position
-        position, delta, key_start, key_length = read_key(body, start)
-        yield start, position, delta, key_start, key_length
 
 
 def read_key(body: bytes | memoryview, place: int) -> tuple[int, int, int, int]:

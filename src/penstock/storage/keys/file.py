@@ -26,7 +26,7 @@ from penstock.records.batch import HEADER_SIZE
 from penstock.storage.batch_scan import read_range
 from penstock.storage.disk import File
 from penstock.storage.file_cache import CachedFile
-from penstock.storage.keys.entries import ENTRY_SIZE, HASH_BYTES, PLACE, Place
+from penstock.storage.keys.entries import ENTRY_SIZE, HASH_BYTES, PLACE, RecordPlace
 from penstock.storage.keys.part import KeyPart
 from penstock.storage.segment import Segment
 
@@ -122,7 +122,7 @@ class KeyFile:
     def close(self) -> None:
         self._file.discard()
 
-    def find(self, key_hash: bytes, from_offset: int) -> Iterator[Place]:
+    def find(self, key_hash: bytes, from_offset: int) -> Iterator[RecordPlace]:
         """The entries with this hash from an offset on, oldest first."""
         for part in self._parts:
             if part.entries and self._may_have(part, key_hash):
@@ -133,7 +133,7 @@ class KeyFile:
         content = self._read(part.filter_page + value % part.filter_pages)
         return all(content[bit >> 3] >> (bit & 7) & 1 for bit in _bits(value))
 
-    def _find(self, part: _Part, key_hash: bytes, from_offset: int) -> Iterator[Place]:
+    def _find(self, part: _Part, key_hash: bytes, from_offset: int) -> Iterator[RecordPlace]:
         wanted = key_hash + PLACE.pack(from_offset, 0, 0, 0)
         pages = range(part.entry_page, part.end_page)
         # The last page that does not begin after the hash: the hash is there, or at the start of the next page.
@@ -144,7 +144,7 @@ class KeyFile:
             for at in range(first * ENTRY_SIZE, _PAGE_CONTENT, ENTRY_SIZE):
                 if content[at : at + HASH_BYTES] != key_hash:
                     return
-                yield Place._make(PLACE.unpack_from(content, at + HASH_BYTES))
+                yield RecordPlace._make(PLACE.unpack_from(content, at + HASH_BYTES))
 
     def _read_parts(self, segment: Segment) -> Iterator[_Part]:
         page, is_last = 0, False

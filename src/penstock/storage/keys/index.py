@@ -129,7 +129,7 @@ class KeyIndex:
             raise KeysMissing from None
 
     def drop(self, segment: Segment) -> None:
-        """Forget a file that is damaged or outdated, so that another one is made."""
+        """Stop using the key file of a segment, which is damaged or outdated; a `KeyFileJob` makes a new one."""
         self._forget({segment})
         segment.has_keys = False
 

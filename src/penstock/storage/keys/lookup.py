@@ -118,7 +118,7 @@ def find_original(index: KeyIndex, view: LogView, key: bytes | None, own_key: by
     wanted = idempotency_hash(key, own_key)
     for entry in _entries(index, view, wanted, view.log_start_offset):
         try:
-            batch = _OpenBatch(view, entry)
+            batch = StoredBatch(view, entry)
             found = batch.find(entry)
             if batch.is_aborted or found is None or found.key != key:
                 continue
@@ -131,7 +131,7 @@ def find_original(index: KeyIndex, view: LogView, key: bytes | None, own_key: by
     return None
 
 
-class _Entry(NamedTuple):
+class Entry(NamedTuple):
     offset: int
     segment: Segment
     position: int
@@ -139,14 +139,14 @@ class _Entry(NamedTuple):
     crc: int
 
 
-def _entries(index: KeyIndex, view: LogView, wanted: bytes, start: Offset) -> Iterator[_Entry]:
+def _entries(index: KeyIndex, view: LogView, wanted: bytes, start: Offset) -> Iterator[Entry]:
     """Every entry with a hash from an offset on."""
     for segment in view.segments[max(0, floor_segment(view.segments, start)) :]:
         base_offset = segment.base_offset
         try:
             for found in index.source(segment).find(wanted, max(0, start - base_offset)):
                 offset = base_offset + found.relative_offset
-                yield _Entry(offset, segment, found.position, found.place, found.crc)
+                yield Entry(offset, segment, found.position, found.place, found.crc)
         except KeysDamaged:
             index.drop(segment)
             raise KeysMissing from None
@@ -158,10 +158,10 @@ class _Found(NamedTuple):
     """The record as it is stored."""
 
 
-class _OpenBatch:
+class StoredBatch:
     """A stored batch from which records are read: one by one, or all of them if they are compressed."""
 
-    def __init__(self, view: LogView, entry: _Entry) -> None:
+    def __init__(self, view: LogView, entry: Entry) -> None:
         self.segment, self.position = entry.segment, entry.position
         self._file = entry.segment.file
         left_bytes = entry.segment.size - entry.position
@@ -179,10 +179,10 @@ class _OpenBatch:
         if header.codec:
             self._decompress(view.max_decompressed_bytes)
 
-    def holds(self, entry: _Entry) -> bool:
+    def holds(self, entry: Entry) -> bool:
         return self.position == entry.position and self.segment is entry.segment
 
-    def find(self, entry: _Entry) -> _Found | None:
+    def find(self, entry: Entry) -> _Found | None:
         """The checked record of an entry; None if another record is there."""
         try:
             length, start = decode_int(self._bytes_at(entry.place, _MAX_LENGTH_BYTES), 0)
@@ -228,7 +228,7 @@ class _Page:
     def __init__(self, query: KeyQuery, records: KeyRecords) -> None:
         self._query = query
         self._records = records
-        self._batch: _OpenBatch | None = None
+        self._batch: StoredBatch | None = None
         self._found: list[bytes] = []
         self._count = 0
         self._bytes = 0
@@ -238,14 +238,14 @@ class _Page:
     def is_empty(self) -> bool:
         return self._count == 0
 
-    def take(self, view: LogView, entry: _Entry) -> bool:
+    def take(self, view: LogView, entry: Entry) -> bool:
         """Add the record if it has the key; False if the page is full."""
         batch = self._batch
         if batch is None or not batch.holds(entry):
             self._close_batch()
             if self._read_bytes > MAX_READ_BYTES and self._count:
                 return False
-            batch = self._batch = _OpenBatch(view, entry)
+            batch = self._batch = StoredBatch(view, entry)
         found = None if batch.is_aborted else batch.find(entry)
         if found is None or found.key != self._query.key:
             return True

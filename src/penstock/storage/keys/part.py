@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 
-from penstock.storage.keys.entries import ENTRY_SIZE, HASH_BYTES, PLACE, Place
+from penstock.storage.keys.entries import ENTRY_SIZE, HASH_BYTES, PLACE, RecordPlace
 
 _BUCKETS = 256
 
@@ -39,7 +39,7 @@ class KeyPart:
         self.count = 0
         self._buckets = [bytearray() for _ in range(_BUCKETS)]
 
-    def find(self, key_hash: bytes, from_offset: int) -> Iterator[Place]:
+    def find(self, key_hash: bytes, from_offset: int) -> Iterator[RecordPlace]:
         """The entries with this hash from an offset on, oldest first."""
         bucket = self._buckets[key_hash[0]]
         count = len(bucket) // ENTRY_SIZE
@@ -49,7 +49,7 @@ class KeyPart:
             if at % ENTRY_SIZE:
                 at += 1
             else:
-                yield Place._make(PLACE.unpack_from(bucket, at + HASH_BYTES))
+                yield RecordPlace._make(PLACE.unpack_from(bucket, at + HASH_BYTES))
                 at += ENTRY_SIZE
             at = bucket.find(key_hash, at)
 

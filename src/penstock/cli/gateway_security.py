@@ -1,0 +1,111 @@
+"""Security of a stand-alone gateway: its TLS certificate, and users whose passwords the brokers check.
+
+A password is checked by a login at a broker, in a pool, because it takes milliseconds of a processor. A right one is
+remembered for a few seconds, so that a changed or deleted user is noticed soon.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import secrets
+import ssl
+from collections.abc import Callable, Sequence
+
+from penstock.clock import Clock
+from penstock.config import (
+    CONNECTION_FAILED_AUTHENTICATION_DELAY_MS,
+    HTTP_AUTHENTICATION_ENABLE,
+    HTTP_SSL_ENABLE,
+    SSL_RELOAD_INTERVAL_MS,
+    Address,
+    BrokerConfig,
+)
+from penstock.config.settings import HTTP_LISTENER
+from penstock.gateway.http.users import HttpUsers
+from penstock.internal_client.client_security import ClientSecurity
+from penstock.net.network import TcpNetwork
+from penstock.observability.logs import Logger
+from penstock.security.tls_context import TlsSettings, load_server
+from penstock.security.tls_reload import CertificateReloads, ReloadingTls
+from penstock.threads import Threads
+from penstock.unreachable import LoginRefused, Unreachable
+
+REMEMBERED_SECONDS = 5.0
+MAX_REMEMBERED = 1_000
+LOGIN_SECONDS = 10.0
+
+
+class GatewaySecurity:
+    def __init__(self, config: BrokerConfig, threads: Threads, clock: Clock, log: Logger) -> None:
+        self.reloads = CertificateReloads(threads, clock, log)
+        self._config = config
+        self._certificate: ReloadingTls | None = None
+        if config[HTTP_SSL_ENABLE]:
+            settings = TlsSettings.of(config.for_listener(HTTP_LISTENER))
+            self._certificate = ReloadingTls("HTTP", lambda: settings, load_server)
+
+    async def start(self) -> Callable[[], ssl.SSLContext] | None:
+        """Read the certificate and return the context for connections; None without TLS. Raises ConfigError."""
+        certificate = self._certificate
+        if certificate is None:
+            return None
+        await self.reloads.start([certificate], lambda: self._config[SSL_RELOAD_INTERVAL_MS] / 1000)
+        return lambda: certificate.current.context
+
+    async def stop(self) -> None:
+        await self.reloads.stop()
+
+
+class BrokerLogins:
+    """Passwords that are checked by a login at a broker."""
+
+    def __init__(
+        self, bootstrap: Sequence[Address], own: ClientSecurity, threads: Threads, clock: Clock
+    ) -> None:
+        self._bootstrap = bootstrap
+        self._ca = own.ca
+        self._threads = threads
+        self._clock = clock
+        self._key = secrets.token_bytes(32)
+        self._right: dict[bytes, float] = {}
+
+    async def check(self, host: str, user: str, password: str) -> bool:
+        """Check a password. Raises Unreachable if no broker answers."""
+        digest = hmac.digest(self._key, f"{user}\0{password}".encode(), "sha256")
+        now = self._clock.monotonic()
+        if self._right.get(digest, 0.0) > now:
+            return True
+        security = ClientSecurity(self._ca, None, user, password)
+        is_right = await self._threads.run("passwords", lambda: asyncio.run(self._log_in(security)))
+        if is_right:
+            if len(self._right) >= MAX_REMEMBERED:
+                self._right.clear()
+            self._right[digest] = now + REMEMBERED_SECONDS
+        return is_right
+
+    async def _log_in(self, security: ClientSecurity) -> bool:
+        problems: dict[Address, OSError] = {}
+        network = security.network(TcpNetwork())
+        for address in self._bootstrap:
+            try:
+                async with asyncio.timeout(LOGIN_SECONDS):
+                    socket = await network.connect(address.host, address.port)
+            except LoginRefused:
+                return False
+            except OSError as error:
+                problems[address] = error
+            else:
+                socket.close()
+                return True
+        raise Unreachable(problems)
+
+
+def gateway_users(
+    config: BrokerConfig, bootstrap: Sequence[Address], own: ClientSecurity, threads: Threads, clock: Clock
+) -> HttpUsers | None:
+    """Checks of users for a stand-alone gateway; None where clients do not log in."""
+    if not config[HTTP_AUTHENTICATION_ENABLE]:
+        return None
+    logins = BrokerLogins(bootstrap, own, threads, clock)
+    return HttpUsers(logins.check, None, config[CONNECTION_FAILED_AUTHENTICATION_DELAY_MS] / 1000)

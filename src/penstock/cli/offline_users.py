@@ -1,0 +1,73 @@
+"""First user of a single broker, written into the metadata of its stopped data directory."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import random
+from pathlib import Path
+
+from penstock.cli.failures import Failure
+from penstock.cluster import znodes
+from penstock.cluster.controller_election import initialize_store
+from penstock.cluster.coordination import Create, NodeExists, Set
+from penstock.cluster.embedded import EmbeddedStore
+from penstock.cluster.user_nodes import encode_user
+from penstock.cluster.users import check_name
+from penstock.errors import BrokerError
+from penstock.security.scram import (
+    MIN_ITERATIONS,
+    SALT_BYTES,
+    ScramMechanism,
+    record_of,
+    salted_password,
+)
+from penstock.security.user import User
+from penstock.server.environment import STORE_FILE
+from penstock.threads import ThreadPools
+
+LOCK_FILE = "lock"
+
+
+def create_offline(data_dir: Path, name: str, password: str) -> None:
+    """Create a user, or change its password, while no broker uses the directory. Raises Failure."""
+    try:
+        check_name(name)
+    except BrokerError as error:
+        raise Failure(f"user {name!r}: {error}", "Give another name.") from None
+    data_dir.mkdir(parents=True, exist_ok=True)
+    with (data_dir / LOCK_FILE).open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise Failure(
+                f"a broker uses {data_dir}", "Run the command with --bootstrap, or stop the broker first."
+            ) from None
+        asyncio.run(_write(data_dir / STORE_FILE, make_user(name, password)))
+
+
+def make_user(name: str, password: str) -> User:
+    """User with a password, for all mechanisms."""
+    system = random.SystemRandom()
+    scram = {}
+    for mechanism in ScramMechanism:
+        salt = system.randbytes(SALT_BYTES)
+        salted = salted_password(mechanism, password, salt, MIN_ITERATIONS)
+        scram[mechanism] = record_of(mechanism, salted, salt, MIN_ITERATIONS)
+    return User(name, scram, f"{system.getrandbits(64):016x}")
+
+
+async def _write(path: Path, user: User) -> None:
+    threads = ThreadPools()
+    store = EmbeddedStore(str(path), threads)
+    await store.start()
+    try:
+        await initialize_store(store, random.SystemRandom())
+        node, data = znodes.user_path(user.name), encode_user(user)
+        try:
+            await store.multi([Create(node, data)])
+        except NodeExists:
+            await store.multi([Set(node, data, -1)])
+    finally:
+        await store.close()
+        threads.close()

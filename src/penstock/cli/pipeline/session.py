@@ -1,0 +1,152 @@
+"""Spark session for the command line: started on first use, silent, with errors reduced to one line.
+
+Java writes warnings and stack traces to a temporary file, which is read only if Spark does not start.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from penstock.cli.failures import Failure
+from penstock.errors import BrokerError, PenstockError
+from penstock.extras import how_to_install
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOCAL = "local[*,4]"
+"""Master with all cores and, as on a cluster, four attempts per task."""
+_SETTINGS = {"spark.sql.execution.arrow.maxBytesPerBatch": "16m"}
+"""Limit of an Arrow batch in bytes, so that batches of large rows fit in the memory of tasks."""
+_AGAIN = "Remove the cause, then run the command again."
+_PYTHON_ERROR = re.compile(r"^(?:[\w.]*\.)?(\w+)(?:: (.*))?$")
+_JAVA_ERROR = re.compile(r"^: (?:[\w.$]*[.$])?(\w+)(?:: (.*))?$", re.MULTILINE)
+_CONDITION = re.compile(r"^\[[A-Z0-9_.]+\] |\s*SQLSTATE: \w+.*")
+
+
+class PipelineSession:
+    """Spark session that the first call of `open` starts; later calls return the same session."""
+
+    def __init__(self, name: str, master: str | None) -> None:
+        self._name = name
+        self._master = master or LOCAL
+        self._session: SparkSession | None = None
+
+    @property
+    def current(self) -> SparkSession | None:
+        return self._session
+
+    def open(self) -> SparkSession:
+        if self._session is None:
+            with tempfile.TemporaryFile("w+", errors="replace") as output:
+                try:
+                    with _stderr_to(output.fileno()):
+                        from penstock.pipeline.session import open_session
+
+                        # This logger prints each invalid SQL statement with Java's stack trace.
+                        logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+                        self._session = open_session(self._name, self._master, _SETTINGS)
+                except Exception as error:
+                    raise Failure(
+                        f"Spark did not start: {_last_error(output.fileno()) or cause_of(error)}",
+                        "Check Java (`java -version`), memory, and the --master address.",
+                    ) from error
+        return self._session
+
+    def close(self) -> None:
+        if self._session is not None:
+            self._session.stop()
+            self._session = None
+
+
+@contextmanager
+def pipeline_session(name: str, master: str | None) -> Iterator[PipelineSession]:
+    """Provide a session; errors of Spark, its tasks and the pipeline become Failures."""
+    session = PipelineSession(name, master)
+    try:
+        import deltalake  # noqa: F401
+        import pyspark  # noqa: F401
+    except ImportError as missing:
+        raise Failure(
+            f"the pipeline needs {missing.name}, which is not installed",
+            f"Install it: {how_to_install('pipeline')}",
+        ) from None
+    try:
+        yield session
+    except Exception as error:
+        failure = failure_of(error)
+        if failure is None:
+            raise
+        raise failure from error
+    finally:
+        with suppress(Exception):
+            session.close()
+
+
+def failure_of(error: Exception) -> Failure | None:
+    """Return the Failure for an error; None if the error is a bug of the pipeline."""
+    from pyspark.errors import PySparkException
+
+    if isinstance(error, BrokerError):
+        return Failure(
+            f"the cluster refused a request: {error} ({error.code.name.upper()})",
+            "Look at the brokers with `penstock cluster status`, then run the command again.",
+        )
+    if isinstance(error, PenstockError):
+        return Failure(str(error), _AGAIN)
+    if isinstance(error, OSError | PySparkException) or type(error).__module__.startswith("py4j"):
+        return Failure(cause_of(error), _AGAIN)
+    return None
+
+
+def cause_of(error: BaseException) -> str:
+    """Return the reason of an error without stack traces: of a failed task the last line of its traceback."""
+    text = str(error)
+    for line in reversed(_traceback_lines(text)):
+        if found := _PYTHON_ERROR.match(line):
+            return found[2] or found[1]
+    if text.startswith("An error occurred while calling") and (found := _JAVA_ERROR.search(text)):
+        return _CONDITION.sub("", found[2] or found[1]).strip()
+    first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
+    return _CONDITION.sub("", first).strip()
+
+
+def _traceback_lines(text: str) -> list[str]:
+    """Return the unindented lines after the last Python traceback, up to a Java trace or section mark."""
+    _, found, rest = text.rpartition("Traceback (most recent call last):")
+    if not found:
+        return []
+    lines: list[str] = []
+    for line in rest.splitlines()[1:]:
+        if line.startswith(("\tat ", "===")) or (lines and not line.strip()):
+            break
+        if line and not line[0].isspace():
+            lines.append(line)
+    return lines
+
+
+@contextmanager
+def _stderr_to(descriptor: int) -> Iterator[None]:
+    sys.stderr.flush()
+    kept = os.dup(2)
+    os.dup2(descriptor, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def _last_error(descriptor: int) -> str:
+    size = os.fstat(descriptor).st_size
+    text = os.pread(descriptor, min(size, 65_536), max(0, size - 65_536)).decode(errors="replace")
+    lines = [line.strip() for line in text.splitlines() if not line.startswith("\tat ")]
+    errors = [line for line in lines if "Exception" in line or "rror" in line]
+    return errors[-1] if errors else ""

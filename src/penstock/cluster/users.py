@@ -1,0 +1,108 @@
+"""Rules for changes of users: AlterUserScramCredentials, and what a change writes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from penstock.cluster import znodes
+from penstock.cluster.change_list import Scope
+from penstock.cluster.coordination import Create, Delete, Operation, Set
+from penstock.cluster.image import ClusterImage
+from penstock.cluster.metadata_change import MetadataChange
+from penstock.cluster.topic_writes import Writes
+from penstock.cluster.user_nodes import encode_user
+from penstock.errors import BrokerError, ErrorCode
+from penstock.security.scram import (
+    MAX_ITERATIONS,
+    MAX_NAME_CHARACTERS,
+    MIN_ITERATIONS,
+    ScramMechanism,
+    ScramRecord,
+)
+from penstock.security.user import User
+
+MAX_USERS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialChange:
+    """Change of one SCRAM credential; without a record it is deleted."""
+
+    user: str
+    mechanism: ScramMechanism | None
+    """None for a code that does not exist."""
+    record: ScramRecord | None = None
+
+
+def alter_credentials(
+    image: ClusterImage, changes: Sequence[CredentialChange], credential: str
+) -> MetadataChange[dict[str, BrokerError | None]]:
+    """Apply the changes of each user as a whole: a user with one invalid change keeps all of its credentials."""
+    results: dict[str, BrokerError | None] = {}
+    operations: list[Operation] = []
+    changed: list[str] = []
+    for name in dict.fromkeys(change.user for change in changes):
+        try:
+            before = image.users.get(name, User(name))
+            after = _altered(before, [change for change in changes if change.user == name])
+            operations.append(write_user(before, replace(after, credential=credential)))
+            changed.append(name)
+            results[name] = None
+        except BrokerError as error:
+            results[name] = error
+    if len(image.users) + len(changed) > MAX_USERS:
+        raise BrokerError(ErrorCode.policy_violation, f"a cluster has at most {MAX_USERS} users")
+    return MetadataChange(results, Writes(tuple(operations)), Scope(users=frozenset(changed)))
+
+
+def _altered(user: User, changes: Sequence[CredentialChange]) -> User:
+    check_name(user.name)
+    if len({change.mechanism for change in changes}) < len(changes):
+        raise BrokerError(
+            ErrorCode.duplicate_resource, "A user credential cannot be altered twice in the same request"
+        )
+    scram = dict(user.scram)
+    for change in changes:
+        mechanism = change.mechanism
+        if mechanism is None:
+            raise BrokerError(ErrorCode.unsupported_sasl_mechanism, "Unknown SCRAM mechanism")
+        if change.record is None:
+            if scram.pop(mechanism, None) is None:
+                raise BrokerError(
+                    ErrorCode.resource_not_found,
+                    "Attempt to delete a user credential that does not exist",
+                )
+            continue
+        _check_iterations(change.record.iterations)
+        if not change.record.salt:
+            raise BrokerError(ErrorCode.unacceptable_credential, "the salt is empty")
+        scram[mechanism] = change.record
+    return replace(user, scram=scram)
+
+
+def check_name(name: str) -> None:
+    """Raise BrokerError for a name that no user can have."""
+    if not name:
+        raise BrokerError(ErrorCode.unacceptable_credential, "Username must not be empty")
+    if len(name) > MAX_NAME_CHARACTERS or not name.isprintable():
+        raise BrokerError(
+            ErrorCode.unacceptable_credential,
+            f"the name must have at most {MAX_NAME_CHARACTERS} characters, without control characters",
+        )
+
+
+def _check_iterations(iterations: int) -> None:
+    if iterations < MIN_ITERATIONS:
+        raise BrokerError(ErrorCode.unacceptable_credential, "Too few iterations")
+    if iterations > MAX_ITERATIONS:
+        raise BrokerError(ErrorCode.unacceptable_credential, "Too many iterations")
+
+
+def write_user(before: User, after: User) -> Operation:
+    """Write of a changed user; a user without credentials is removed."""
+    path = znodes.user_path(after.name)
+    if not after.scram:
+        return Delete(path, before.version)
+    data = encode_user(after)
+    return Create(path, data) if before.version < 0 else Set(path, data, before.version)

@@ -1,0 +1,1 @@
+"""Filters of views: CEL expressions over the records of a batch."""

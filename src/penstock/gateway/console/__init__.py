@@ -1,0 +1,1 @@
+"""The web console: its files (`static`), the server of them, and its settings."""

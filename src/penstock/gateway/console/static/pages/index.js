@@ -1,0 +1,14 @@
+// The pages of the console, in the order of the navigation. A page is a module: {path, title, nav, key, start}.
+
+import { about } from "./about.js";
+import { broker, brokers } from "./brokers.js";
+import { connections } from "./connections.js";
+import { group } from "./group.js";
+import { groups } from "./groups.js";
+import { message } from "./message.js";
+import { overview } from "./overview.js";
+import { topic } from "./topic.js";
+import { topics } from "./topics.js";
+import { transactions } from "./transactions.js";
+
+export const pages = [overview, topics, topic, message, groups, group, brokers, broker, connections, transactions, about];

@@ -1,0 +1,94 @@
+"""One HTTP request and the way to respond to it, as `GatewayApplication` sees it.
+
+Requests arrive by two ways: through ASGI (`AsgiExchange`), and for plain requests directly from the parser
+(`plain_exchange.py`). The application handles both with the same code, so that their responses are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from penstock.gateway.http.responses import JsonResponse
+
+RawHeaders = Sequence[tuple[bytes, bytes]]
+Begin = Callable[[int, RawHeaders], RawHeaders]
+"""Called with status and headers of a response when it begins; returns the headers to send."""
+SendWhole = Callable[[int, RawHeaders, bytes], Awaitable[None]]
+"""A function that sends status, headers and body of a response at once."""
+
+ON_LASTING = "penstock.on_lasting"
+"""Key in the scope of a request: a function to call when the response may take long because it waits for
+messages.
+"""
+SEND_WHOLE = "penstock.send_whole"
+"""Key in the scope of a request: a `SendWhole`."""
+
+
+class ClientGone(Exception):
+    """The client has disconnected, so no response is possible."""
+
+
+class Exchange(Protocol):
+    """One request and its response."""
+
+    method: str
+    raw_path: bytes
+    query_string: bytes
+    headers: RawHeaders
+    """Headers with lower-case names, as received."""
+    address: str
+    """IP address of the client; empty where it is unknown."""
+
+    async def read_piece(self) -> tuple[bytes, bool]:
+        """Return the next bytes of the body, and whether more may follow; ClientGone after a disconnect."""
+        ...
+
+    async def respond(self, response: Response, begin: Begin) -> None:
+        """Send the response, with the headers that `begin` returns."""
+        ...
+
+    def on_lasting(self) -> None:
+        """Note that the response may take long, because it waits for messages."""
+        ...
+
+
+class AsgiExchange:
+    """A request that arrived through ASGI."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.method: str = scope["method"]
+        self.raw_path: bytes = scope["raw_path"]
+        self.query_string: bytes = scope["query_string"]
+        self.headers: RawHeaders = scope["headers"]
+        self.address: str = scope["client"][0] if scope["client"] else ""
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+
+    async def read_piece(self) -> tuple[bytes, bool]:
+        message = await self._receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        return message.get("body", b""), bool(message.get("more_body"))
+
+    async def respond(self, response: Response, begin: Begin) -> None:
+        if type(response) is JsonResponse and SEND_WHOLE in self._scope and self.method != "HEAD":
+            send_whole: SendWhole = self._scope[SEND_WHOLE]
+            headers = begin(response.status_code, response.raw_headers)
+            await send_whole(response.status_code, headers, bytes(response.body))
+            return
+
+        async def send(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = begin(message["status"], message["headers"])
+            await self._send(message)
+
+        await response(self._scope, self._receive, send)
+
+    def on_lasting(self) -> None:
+        if ON_LASTING in self._scope:
+            self._scope[ON_LASTING]()

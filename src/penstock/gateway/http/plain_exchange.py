@@ -1,0 +1,165 @@
+"""A plain request, passed from the parser to the application without ASGI.
+
+Plain means: an endpoint that is declared plain, a target without unusual characters, no `Expect`, no upgrade,
+no chunked body, a small Content-Length, and no unanswered request before it on the connection. All other
+requests take the general way (`exchange.py`). The object stands in the place of uvicorn's cycle, whose
+attributes the connection uses. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from typing import ClassVar, Protocol
+
+from starlette.responses import Response
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+
+from penstock.gateway.http.exchange import Begin, ClientGone, Exchange, RawHeaders
+
+MAX_PLAIN_BODY_BYTES = 32 * 1024
+PLAIN_TARGET = re.compile(rb"(/[A-Za-z0-9._~/-]*)(?:\?([A-Za-z0-9._~=&%+:,;@!$'()*/?-]*))?")
+"""Targets with one reading: path and query are the two groups."""
+
+
+class PlainApplication(Protocol):
+    def is_plain(self, method: str, path: bytes) -> bool:
+        """Whether an endpoint at this path is declared plain."""
+        ...
+
+    async def serve(self, exchange: Exchange) -> None: ...
+
+    def begin(
+        self, exchange: PlainExchange, on_end: Callable[[PlainExchange], None]
+    ) -> RunningRequest | None:
+        """Serve a request with all of its body, without a task; None where `serve` has to serve it."""
+        ...
+
+    async def settle(self, seconds: float) -> None:
+        """Wait until all requests have a response, but no longer than this."""
+        ...
+
+
+class RunningRequest(Protocol):
+    """A request in progress: a task, or a request without one."""
+
+    def cancel(self) -> object: ...
+
+
+class _Event(Protocol):
+    def set(self) -> None: ...
+
+
+class Cycle(Protocol):
+    """The state of a request on its connection: uvicorn's, or that of a plain request."""
+
+    flow: FlowControl
+    transport: asyncio.Transport
+    disconnected: bool
+    keep_alive: bool
+    response_started: bool
+    response_complete: bool
+    on_response: Callable[[], None]
+
+    @property
+    def message_event(self) -> _Event: ...
+
+
+class _NoEvent:
+    """Stands in the place of uvicorn's event, which nothing waits for here."""
+
+    def set(self) -> None:
+        pass
+
+
+class PlainExchange:
+    message_event: ClassVar[_NoEvent] = _NoEvent()
+
+    def __init__(
+        self,
+        method: str,
+        raw_path: bytes,
+        query_string: bytes,
+        headers: RawHeaders,
+        address: str,
+        *,
+        flow: FlowControl,
+        transport: asyncio.Transport,
+        keep_alive: bool,
+        on_response: Callable[[], None],
+        on_lasting: Callable[[], None],
+    ) -> None:
+        self.method = method
+        self.raw_path = raw_path
+        self.query_string = query_string
+        self.headers = headers
+        self.address = address
+        self.flow = flow
+        self.transport = transport
+        self.keep_alive = keep_alive
+        self.on_response = on_response
+        self.on_lasting = on_lasting
+        self.disconnected = False
+        self.more_body = True
+        self.response_started = False
+        self.response_complete = False
+        self.body = b""
+        """Received bytes of the body that were not read."""
+        self._arrived: asyncio.Future[None] | None = None
+
+    def on_body(self, body: bytes) -> None:
+        self.body += body
+        self._wake()
+
+    def on_message_complete(self) -> None:
+        self.more_body = False
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._arrived is not None and not self._arrived.done():
+            self._arrived.set_result(None)
+
+    async def read_piece(self) -> tuple[bytes, bool]:
+        if not self.body and self.more_body:
+            self._arrived = asyncio.get_running_loop().create_future()
+            await self._arrived
+        if self.disconnected:
+            raise ClientGone
+        piece, self.body = self.body, b""
+        return piece, self.more_body
+
+    async def respond(self, response: Response, begin: Begin) -> None:
+        headers = begin(response.status_code, response.raw_headers)
+        await write_response(self, response.status_code, headers, bytes(response.body))
+
+    def respond_now(self, response: Response, begin: Begin) -> None:
+        """Send the response without a wait; the transport keeps what the client does not take."""
+        headers = begin(response.status_code, response.raw_headers)
+        _write(self, response.status_code, headers, bytes(response.body))
+
+
+async def write_response(cycle: Cycle, status: int, headers: RawHeaders, body: bytes) -> None:
+    """Send both parts of a response as uvicorn's `send`, with one write and one check."""
+    if cycle.flow.write_paused and not cycle.disconnected:
+        await cycle.flow.drain()
+    _write(cycle, status, headers, body)
+
+
+def _write(cycle: Cycle, status: int, headers: RawHeaders, body: bytes) -> None:
+    if cycle.disconnected:
+        return
+    head = STATUS_LINE[status] + b"".join([b"%s: %s\r\n" % header for header in headers])
+    if head.count(b"\n") != len(headers) + 1 or head.count(b"\r") != len(headers) + 1 or b"\0" in head:
+        raise ValueError("a response header contains a line break")
+    if (b"connection", b"close") in headers:
+        cycle.keep_alive = False
+    elif not cycle.keep_alive:
+        head += b"connection: close\r\n"
+    cycle.response_started = cycle.response_complete = True
+    cycle.transport.write(b"%s\r\n%s" % (head, body))
+    cycle.message_event.set()
+    if not cycle.keep_alive:
+        cycle.transport.close()
+    cycle.on_response()

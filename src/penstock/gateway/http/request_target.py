@@ -1,0 +1,20 @@
+"""The target of a request: a path, or a URL of the host that the request names (RFC 9112)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+
+def path_of(target: bytes, method: bytes, hosts: Sequence[bytes]) -> bytes | None:
+    """Return path and query of a target, `/` for `*` with OPTIONS; None where the target is of another kind."""
+    if target.startswith(b"/"):
+        return target
+    if target == b"*" and method == b"OPTIONS":
+        return b"/"
+    parts = urlsplit(target)
+    host = hosts[0] if hosts else b""
+    is_of_host = parts.netloc.lower() == host.lower() and b"@" not in parts.netloc
+    if parts.scheme not in (b"http", b"https") or not is_of_host:
+        return None
+    return (parts.path or b"/") + (b"?" + parts.query if parts.query else b"")

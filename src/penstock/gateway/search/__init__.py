@@ -1,0 +1,1 @@
+"""Search in the messages of a topic, newest first, with a budget."""

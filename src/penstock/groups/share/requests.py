@@ -1,0 +1,182 @@
+"""Requests about the share groups of a shard, and the share states that their partitions need.
+
+States are created and deleted through the share coordinator, which may be on another broker. A task for each group
+does so in the background; heartbeats do not wait for it, and partitions are assigned when it is done. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from penstock.errors import BrokerError, ErrorCode
+from penstock.groups.context import GroupContext
+from penstock.groups.group import ShareHeartbeat, ShareHeartbeatResult
+from penstock.groups.records import ShareTopic
+from penstock.groups.shard_groups import ShardGroups, no_group
+from penstock.groups.share.group import JOIN_EPOCH, ShareGroup
+from penstock.model import ShareKey, TopicId
+
+if TYPE_CHECKING:
+    from penstock.groups.shard import GroupShard
+
+RETRY_SECONDS = 0.2
+JOIN_WAIT_SECONDS = 1.0
+"""Limit of the time in seconds that a joining member waits for the states of its partitions."""
+UNKNOWN_START = -1
+"""Start offset of a new state: the leader of the partition decides it by `share.auto.offset.reset`."""
+
+
+class ShareRequests:
+    def __init__(self, shard: GroupShard, groups: ShardGroups, context: GroupContext) -> None:
+        self._shard = shard
+        self._groups = groups
+        self._context = context
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    # --- members
+
+    async def heartbeat(self, group_id: str, request: ShareHeartbeat) -> ShareHeartbeatResult:
+        shard = self._shard
+        shard.check_open()
+        if request.member_epoch <= 0:
+            shard.check_writable()
+        group = self._groups.for_share_heartbeat(group_id, request, shard.offsets.has(group_id))
+        result = await self._beat(group, request)
+        task = self._tasks.get(group_id)
+        if request.member_epoch != JOIN_EPOCH or result.error is not ErrorCode.none or task is None:
+            return result
+        # The states of new partitions are created in a moment: the member gets them without another heartbeat.
+        await asyncio.wait([task], timeout=JOIN_WAIT_SECONDS)
+        if not self._is_current(group) or request.member_id not in group.remembered.members:
+            return result
+        return await self._beat(group, replace(request, member_epoch=result.member_epoch))
+
+    async def _beat(self, group: ShareGroup, request: ShareHeartbeat) -> ShareHeartbeatResult:
+        shard = self._shard
+        ticket: asyncio.Future[ShareHeartbeatResult] = asyncio.get_running_loop().create_future()
+        step = group.share_heartbeat(request, self._context.image, ticket, shard.now_ms())
+        shard.carry_out(group.group_id, step)
+        self.follow_topics(group)
+        return await ticket
+
+    def existing(self, group_id: str) -> ShareGroup:
+        """Return the share group; BrokerError GROUP_ID_NOT_FOUND if there is none or it is of another kind."""
+        self._shard.check_open()
+        group = self._groups.existing(group_id)
+        if not isinstance(group, ShareGroup):
+            raise no_group(group_id)
+        return group
+
+    # --- share states
+
+    def follow_topics(self, group: ShareGroup) -> None:
+        """Create the states of new partitions, and delete those of deleted topics."""
+        if group.group_id not in self._tasks and not self._shard.is_closed and self._has_work(group):
+            task = asyncio.get_running_loop().create_task(self._work(group))
+            self._tasks[group.group_id] = task
+            task.add_done_callback(lambda _: self._tasks.pop(group.group_id, None))
+
+    def close(self) -> None:
+        for task in tuple(self._tasks.values()):
+            task.cancel()
+
+    def _has_work(self, group: ShareGroup) -> bool:
+        return bool(group.uninitialized() or self._gone(group))
+
+    def _gone(self, group: ShareGroup) -> dict[TopicId, ShareTopic]:
+        known = self._context.image.topic_names
+        topics = group.remembered.topics.initialized
+        return {topic_id: topic for topic_id, topic in topics.items() if topic_id not in known}
+
+    async def _work(self, group: ShareGroup) -> None:
+        while self._is_current(group) and self._has_work(group):
+            try:
+                if topics := group.uninitialized():
+                    await self._initialize(group, topics)
+                if gone := self._gone(group):
+                    await self._delete(group, gone)
+            except BrokerError:
+                await asyncio.sleep(RETRY_SECONDS)
+
+    def _is_current(self, group: ShareGroup) -> bool:
+        return not self._shard.is_closed and self._groups.get(group.group_id) is group
+
+    async def _initialize(self, group: ShareGroup, topics: Mapping[TopicId, ShareTopic]) -> None:
+        """Create states in the present epoch. A repetition after a failure finds them and changes nothing."""
+        epoch = group.remembered.epoch
+        self._shard.carry_out(group.group_id, group.initializing(topics))
+        for key in _keys(group, topics):
+            await self._context.share_states.initialize(key, epoch, UNKNOWN_START)
+        if self._is_current(group):
+            self._shard.carry_out(group.group_id, group.initialized(topics))
+
+    async def _delete(self, group: ShareGroup, topics: Mapping[TopicId, ShareTopic]) -> None:
+        for key in _keys(group, topics):
+            await self._context.share_states.delete(key)
+        if self._is_current(group):
+            self._shard.carry_out(group.group_id, group.forget_topics(tuple(topics)))
+
+    # --- administration
+
+    async def delete_states(self, group: ShareGroup, topics: Sequence[TopicId] | None = None) -> None:
+        """Delete the states of a group without members, of some topics or of all."""
+        self._check_empty(group)
+        known = group.remembered.topics
+        every = {**known.initializing, **known.initialized}
+        chosen = {
+            topic_id: topic for topic_id, topic in every.items() if topics is None or topic_id in topics
+        }
+        await self._delete(group, chosen)
+
+    async def alter_offsets(
+        self, group_id: str, offsets: Mapping[tuple[TopicId, str, int], int]
+    ) -> dict[tuple[TopicId, str, int], BrokerError | None]:
+        """Reset the start offset of partitions, given as topic id, topic name and partition."""
+        group = self._groups.get(group_id)
+        if group is None:
+            group = self._groups.for_share_heartbeat(group_id, _NOBODY, self._shard.offsets.has(group_id))
+        if not isinstance(group, ShareGroup):
+            raise no_group(group_id)
+        self._shard.check_writable()
+        self._check_empty(group)
+        group.remembered.image = self._context.image
+        epoch, step = group.begin_reset()
+        self._shard.carry_out(group_id, step)
+        outcomes: dict[tuple[TopicId, str, int], BrokerError | None] = {}
+        done: dict[TopicId, ShareTopic] = {}
+        for (topic_id, name, partition), offset in offsets.items():
+            place = (topic_id, name, partition)
+            try:
+                await self._context.share_states.initialize(
+                    ShareKey(group_id, topic_id, partition), epoch, offset
+                )
+                outcomes[place] = None
+                before = done.get(topic_id, ShareTopic(name, frozenset()))
+                done[topic_id] = ShareTopic(name, before.partitions | {partition})
+            except BrokerError as error:
+                outcomes[place] = error
+        if done and self._is_current(group):
+            self._shard.carry_out(group_id, group.initialized(done))
+        await self._shard.write([])
+        return outcomes
+
+    @staticmethod
+    def _check_empty(group: ShareGroup) -> None:
+        if not group.is_empty:
+            raise BrokerError(
+                ErrorCode.non_empty_group, f"group {group.group_id[:80]!r} has members; stop them first"
+            )
+
+
+_NOBODY = ShareHeartbeat("", 0, None, "", "", frozenset())
+
+
+def _keys(group: ShareGroup, topics: Mapping[TopicId, ShareTopic]) -> list[ShareKey]:
+    return [
+        ShareKey(group.group_id, topic_id, partition)
+        for topic_id, topic in topics.items()
+        for partition in sorted(topic.partitions)
+    ]

@@ -1,0 +1,68 @@
+"""Questions to single brokers about their own state: changes, connections, log lines, times of partitions.
+
+The answers are bounded; the caller follows `complete` where there is more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from penstock.internal_client.api import RESPONSE_SECONDS, check_error
+from penstock.internal_client.routes import Routes
+from penstock.model import BrokerId
+from penstock.net.broker_connection import BrokerConnection
+from penstock.wire.inspect import InspectRequest, decode_inspect_response, encode_inspect_request
+
+JOURNALS = ("topics", "logs", "groups")
+"""The journals of a broker: topics of the cluster, logs that it leads, groups that it coordinates."""
+
+
+class InspectionCalls:
+    def __init__(self, routes: Routes) -> None:
+        self._routes = routes
+
+    async def broker_ids(self) -> list[BrokerId]:
+        """Read the brokers that are in the cluster, in order."""
+        await self._routes.read_brokers()
+        return sorted(self._routes.brokers)
+
+    async def activity(self, node_id: BrokerId, epoch: int, versions: Mapping[str, int]) -> Any:
+        """Return the changes of the named journals after their versions, with the figures of the broker.
+
+        An `epoch` other than the broker's counts as version 0 of every journal.
+        """
+        return await self._ask(node_id, "activity", {"epoch": epoch, **versions})
+
+    async def connections(self, node_id: BrokerId) -> Any:
+        return await self._ask(node_id, "connections", {})
+
+    async def close_connection(self, node_id: BrokerId, number: int) -> None:
+        """Close a client connection; RESOURCE_NOT_FOUND where the broker has none with this number."""
+        await self._ask(node_id, "close_connection", {"number": number})
+
+    async def log_lines(self, node_id: BrokerId, limit: int) -> Any:
+        """Return the last lines of a broker's log, oldest first."""
+        return (await self._ask(node_id, "log_lines", {"limit": limit}))["lines"]
+
+    async def partition_times(self, node_id: BrokerId, topic: str) -> Any:
+        """Return sizes and times of the partitions of a topic that a broker leads."""
+        return (await self._ask(node_id, "partition_times", {"topic": topic}))["partitions"]
+
+    async def _ask(self, node_id: BrokerId, question: str, arguments: Mapping[str, int | str]) -> Any:
+        request = InspectRequest(question, msgspec.msgpack.encode(arguments))
+        if node_id not in self._routes.brokers:
+            await self._routes.read_brokers()
+        return await self._routes.at_broker(node_id, lambda connection: _send(connection, request))
+
+
+async def _send(connection: BrokerConnection, request: InspectRequest) -> Any:
+    correlation_id = connection.next_correlation_id()
+    frame = encode_inspect_request(correlation_id, connection.client_id, request)
+    async with asyncio.timeout(RESPONSE_SECONDS):
+        response = decode_inspect_response(await connection.exchange(correlation_id, frame))
+    check_error(response.error_code, response.error_message)
+    return msgspec.msgpack.decode(response.answer, strict=False)

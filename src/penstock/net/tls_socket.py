@@ -1,0 +1,395 @@
+"""TLS as a `Socket` around another `Socket`: the connection above it sees plain bytes.
+
+The TLS object works on memory buffers. It is created with the first bytes of the peer, so a silent connection
+costs nothing. Counts are plaintext bytes; ciphertext that the inner socket did not take, at most one piece, waits
+here. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import ssl
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from typing_extensions import Buffer
+
+from penstock.net.network import Socket
+from penstock.records.log_slice import SliceFile
+
+PIECE_BYTES = 128 * 1024
+"""Plaintext that is encrypted at once: the ciphertext stays in the processor's cache until it is sent."""
+_RECORD_BYTES = 17 * 1024
+"""Size that no TLS record exceeds."""
+_MAX_SILENT_BYTES = 64 * 1024
+"""Ciphertext without plaintext that a peer may send: four records. More are KeyUpdates or empty records."""
+_MAX_HANDSHAKE_BYTES = 128 * 1024
+"""Bytes of the peer in a handshake, certificate chain included."""
+_MAX_OWED_BYTES = 256 * 1024
+"""Ciphertext that may wait because of what the peer sent (KeyUpdate, alerts) while it does not read."""
+_STEPS_PER_TURN = 2
+
+# Ciphertext is decrypted as soon as it is received, so all connections receive into one buffer.
+_received = memoryview(bytearray(256 * 1024))
+
+
+class HandshakeTurns:
+    """Queue of handshake steps: each takes a fraction of a millisecond, so few run in each turn of the loop."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def request(self, step: Callable[[], None]) -> None:
+        self._waiting.append(step)
+        if len(self._waiting) == 1:
+            asyncio.get_running_loop().call_soon(self._run)
+
+    def _run(self) -> None:
+        for _ in range(min(_STEPS_PER_TURN, len(self._waiting))):
+            self._waiting[0]()
+            self._waiting.popleft()
+        if self._waiting:
+            asyncio.get_running_loop().call_soon(self._run)
+
+
+class TlsSocket:
+    """`Socket` that encrypts. `make` creates the TLS object from its incoming and outgoing buffer; `on_end` is
+    called once, with None when the handshake is complete or with the reason why it failed.
+    """
+
+    __slots__ = (
+        "_closed",
+        "_end",
+        "_failure",
+        "_handshake_bytes",
+        "_has_more",
+        "_incoming",
+        "_make",
+        "_outgoing",
+        "_reader",
+        "_silent_bytes",
+        "_socket",
+        "_timer",
+        "_tls",
+        "_turns",
+        "_unsent",
+        "_writer",
+        "is_established",
+        "peer",
+    )
+
+    def __init__(
+        self,
+        socket: Socket,
+        make: Callable[[ssl.MemoryBIO, ssl.MemoryBIO], ssl.SSLObject],
+        turns: HandshakeTurns,
+        timeout_seconds: float,
+        on_end: Callable[[TlsSocket, str | None], None] = lambda _, __: None,
+    ) -> None:
+        self.peer = socket.peer
+        self.is_established = False
+        self._socket = socket
+        self._make = make
+        self._turns = turns
+        self._end: Callable[[TlsSocket, str | None], None] | None = on_end
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._tls: ssl.SSLObject | None = None
+        self._unsent = memoryview(b"")
+        self._reader: Callable[[], None] | None = None
+        self._writer: Callable[[], None] | None = None
+        self._has_more = False
+        """Whether decrypted bytes may be left although the inner socket is empty."""
+        self._silent_bytes = 0
+        self._handshake_bytes = 0
+        self._failure: str | None = None
+        self._closed = False
+        self._timer: asyncio.TimerHandle | None = asyncio.get_running_loop().call_later(
+            timeout_seconds, self._on_timeout
+        )
+        socket.on_readable(self._on_raw_readable)
+
+    @property
+    def tls(self) -> ssl.SSLObject | None:
+        """TLS object, for the certificate of the peer; None before the first bytes."""
+        return self._tls
+
+    @property
+    def binding(self) -> bytes:
+        """Fingerprint of the peer's certificate: the broker's, on the side of a client."""
+        certificate = None if self._tls is None else self._tls.getpeercert(binary_form=True)
+        return b"" if certificate is None else hashlib.sha256(certificate).digest()
+
+    def begin(self) -> None:
+        """Send the first bytes of the handshake, as a client does."""
+        self._step()
+
+    def refuse(self, reason: str) -> None:
+        """End the connection after its handshake: the next read fails with the reason."""
+        self._failure = reason
+
+    # --- Socket
+
+    def recv_into(self, buffer: memoryview) -> int:
+        if self._failure is not None:
+            raise ConnectionResetError(self._failure)
+        if self._tls is None or not self.is_established:
+            raise BlockingIOError
+        self._has_more = False
+        try:
+            filled = self._decrypt(self._tls, buffer)
+            if filled < len(buffer):
+                filled += self._receive(self._tls, buffer[filled:], filled > 0)
+        except ssl.SSLZeroReturnError:
+            return 0
+        except ssl.SSLError as error:
+            raise ConnectionResetError(f"TLS: {_reason(error)}") from None
+        self._has_more = filled == len(buffer)
+        return filled
+
+    def sendmsg(self, buffers: Sequence[Buffer], more: bool) -> int:
+        tls = self._ready_to_encrypt()
+        taken = 0
+        for buffer in buffers:
+            content = memoryview(buffer)
+            if not content:
+                continue
+            piece = content[: PIECE_BYTES - taken]
+            tls.write(piece)
+            taken += len(piece)
+            if taken == PIECE_BYTES:
+                more = False
+                break
+        self._flush(more)
+        return taken
+
+    def sendfile(self, file: SliceFile, position: int, length: int) -> int:
+        tls = self._ready_to_encrypt()
+        content = file.pread(position, min(length, PIECE_BYTES))
+        if content:
+            tls.write(content)
+        self._flush()
+        return len(content)
+
+    def on_readable(self, callback: Callable[[], None] | None) -> None:
+        self._reader = callback
+        if callback is not None and (self._has_more or self._failure is not None):
+            asyncio.get_running_loop().call_soon(self._deliver)
+        if self.is_established or self._failure is not None:
+            self._socket.on_readable(self._on_raw_readable if callback is not None else None)
+
+    def on_writable(self, callback: Callable[[], None] | None) -> None:
+        self._writer = callback
+        self._watch_writing()
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        if self.is_established and self._tls is not None and self._failure is None and not self._unsent:
+            with suppress(ssl.SSLError, OSError):
+                self._tls.unwrap()  # sends close_notify; the peer's is not awaited
+            self._send_last()
+        self._closed = True
+        self._stop_timer()
+        self._reader = self._writer = self._end = None
+        self._socket.close()
+
+    # --- handshake
+
+    def _on_raw_readable(self) -> None:
+        if self.is_established or self._failure is not None:
+            self._deliver()
+            return
+        try:
+            count = self._socket.recv_into(_received[:_RECORD_BYTES])
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._fail(str(error))
+            return
+        if count == 0:
+            self._fail("the peer closed the connection during the handshake")
+            return
+        self._incoming.write(_received[:count])
+        self._handshake_bytes += count
+        if self._handshake_bytes > _MAX_HANDSHAKE_BYTES:
+            self._fail("the handshake is too long")
+            return
+        self._socket.on_readable(None)  # further bytes, perhaps requests already, wait until the step is done
+        self._turns.request(self._step)
+
+    def _step(self) -> None:
+        if self._closed or self.is_established or self._failure is not None:
+            return
+        try:
+            if self._tls is None:
+                self._tls = self._make(self._incoming, self._outgoing)
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            self._flush_quietly()
+            self._socket.on_readable(self._on_raw_readable)
+            return
+        except (ssl.SSLError, OSError, ValueError) as error:
+            self._flush_quietly()  # the alert tells the peer the reason
+            self._fail(_reason(error))
+            return
+        self.is_established = True
+        self._stop_timer()
+        self._flush_quietly()
+        self._report(None)
+        if self._closed:
+            return
+        self._watch_writing()
+        self._socket.on_readable(self._on_raw_readable if self._reader is not None else None)
+        if self._reader is not None:
+            self._deliver()
+
+    def _on_timeout(self) -> None:
+        self._timer = None
+        self._fail("the handshake took too long")
+
+    def _fail(self, reason: str) -> None:
+        if self._failure is not None or self._closed:
+            return
+        self._failure = reason
+        self._stop_timer()
+        self._socket.on_readable(None)
+        self._report(reason)
+        if not self._closed:
+            self._deliver()
+
+    def _report(self, reason: str | None) -> None:
+        end, self._end = self._end, None
+        if end is not None:
+            end(self, reason)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # --- reading
+
+    def _deliver(self) -> None:
+        """Call the reader; again in the next turn while decrypted bytes may be left."""
+        if self._reader is None or self._closed:
+            return
+        self._reader()
+        if self._has_more and self._reader is not None and not self._closed:
+            asyncio.get_running_loop().call_soon(self._deliver)
+
+    def _receive(self, tls: ssl.SSLObject, buffer: memoryview, has_plaintext: bool) -> int:
+        """Receive ciphertext once and decrypt it into the buffer. Returns 0 when the peer has closed; raises
+        BlockingIOError where there is no plaintext yet.
+        """
+        try:
+            count = self._socket.recv_into(_received[: len(buffer) + _RECORD_BYTES])
+        except (BlockingIOError, InterruptedError):
+            if has_plaintext:
+                return 0
+            raise
+        if count == 0:
+            return 0
+        self._incoming.write(_received[:count])
+        filled = self._decrypt(tls, buffer)
+        if self._outgoing.pending:
+            self._flush_owed()
+        if filled or has_plaintext:
+            self._silent_bytes = 0
+            return filled
+        self._silent_bytes += count
+        if self._silent_bytes > _MAX_SILENT_BYTES:
+            raise ConnectionResetError("TLS: the peer sends records without content")
+        raise BlockingIOError
+
+    @staticmethod
+    def _decrypt(tls: ssl.SSLObject, buffer: memoryview) -> int:
+        """Decrypt into the buffer until it is full or ciphertext is missing; one TLS read gives one record."""
+        filled = 0
+        try:
+            while filled < len(buffer):
+                # With a buffer the result is a count, which typeshed does not know.
+                count: int = tls.read(len(buffer) - filled, buffer[filled:])  # type: ignore[assignment]
+                if not count:
+                    break
+                filled += count
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLZeroReturnError:
+            if not filled:
+                raise
+        return filled
+
+    def _flush_owed(self) -> None:
+        """Send what a read made TLS write; a peer that causes such writes and does not read them is closed."""
+        self._flush_quietly()
+        if len(self._unsent) + self._outgoing.pending > _MAX_OWED_BYTES:
+            raise ConnectionResetError("TLS: the peer does not read the answers to its key updates")
+
+    # --- writing
+
+    def _ready_to_encrypt(self) -> ssl.SSLObject:
+        """TLS object, once the ciphertext of the last piece is gone. Raises BlockingIOError before."""
+        if self._failure is not None:
+            raise ConnectionResetError(self._failure)
+        if self._tls is None or not self.is_established:
+            raise BlockingIOError
+        if self._unsent or self._outgoing.pending:
+            self._flush()
+            if self._unsent:
+                raise BlockingIOError
+        return self._tls
+
+    def _flush(self, more: bool = False) -> None:
+        """Send ciphertext; the rest waits until the inner socket is writable."""
+        while True:
+            if not self._unsent:
+                if not self._outgoing.pending:
+                    return
+                self._unsent = memoryview(self._outgoing.read())
+            try:
+                sent = self._socket.sendmsg((self._unsent,), more)
+            except (BlockingIOError, InterruptedError):
+                self._watch_writing()
+                return
+            self._unsent = self._unsent[sent:]
+
+    def _flush_quietly(self) -> None:
+        """Flush; a broken connection shows itself at the next read."""
+        try:
+            self._flush()
+        except OSError:
+            self._unsent = memoryview(b"")
+
+    def _send_last(self) -> None:
+        """Offer the last bytes to the inner socket once: nothing can wait after the close."""
+        with suppress(OSError):
+            if content := self._outgoing.read():
+                self._socket.sendmsg((content,), False)
+
+    def _watch_writing(self) -> None:
+        if not self._closed:
+            wanted = self._unsent or (self._writer is not None and self.is_established)
+            self._socket.on_writable(self._on_raw_writable if wanted else None)
+
+    def _on_raw_writable(self) -> None:
+        self._flush_quietly()
+        if self._unsent or self._closed:
+            return
+        if self._writer is not None and self.is_established:
+            self._writer()
+        self._watch_writing()
+
+
+def _reason(error: Exception) -> str:
+    """Reason of a failed handshake without the position in OpenSSL's source."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"certificate verify failed: {error.verify_message}"
+    if isinstance(error, ssl.SSLError) and error.reason:
+        return str(error.reason).replace("_", " ").lower()
+    return str(error) or type(error).__name__

@@ -1,0 +1,85 @@
+"""Network of Unix sockets: a path takes the place of host and port.
+
+Only processes of the user who created the socket can connect: its mode is 0600.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+
+from penstock.errors import ConfigError
+from penstock.net.network import Socket, StreamSocket
+
+MAX_PATH_BYTES = 103
+"""Longest path of a Unix socket on all systems: 107 bytes on Linux, 103 on macOS."""
+
+_BACKLOG = 128
+_OWNER_ONLY = 0o600
+
+
+class UnixNetwork:
+    """`Network` whose host is the path of a socket. The port has no meaning."""
+
+    async def listen(self, host: str, port: int, accept: Callable[[Socket], bool]) -> UnixListener:
+        """Listen on a path. A socket that an ended process left there is replaced."""
+        check_socket_path(host)
+        with suppress(FileNotFoundError):
+            os.unlink(host)
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            listening.setblocking(False)
+            listening.bind(host)
+            os.chmod(host, _OWNER_ONLY)  # before `listen`, so that no connection comes earlier
+            listening.listen(_BACKLOG)
+        except OSError:
+            listening.close()
+            raise
+        return UnixListener(listening, host, accept)
+
+    async def connect(self, host: str, port: int) -> StreamSocket:
+        check_socket_path(host)
+        loop = asyncio.get_running_loop()
+        connecting = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connecting.setblocking(False)
+        try:
+            await loop.sock_connect(connecting, host)
+        except BaseException:
+            connecting.close()
+            raise
+        return StreamSocket(connecting, host, loop)
+
+
+class UnixListener:
+    """`Listener` on a path, which is removed at the end."""
+
+    port = 0
+
+    def __init__(self, listening: socket.socket, path: str, accept: Callable[[Socket], bool]) -> None:
+        self._listening = listening
+        self._path = path
+        self._accept = accept
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(listening.fileno(), self._on_readable)
+
+    def _on_readable(self) -> None:
+        with suppress(OSError):  # the client has gone, or there is no free descriptor: it tries again
+            connected, _ = self._listening.accept()
+            self._accept(StreamSocket(connected, self._path, self._loop))
+
+    def close(self) -> None:
+        self._loop.remove_reader(self._listening.fileno())
+        self._listening.close()
+        with suppress(FileNotFoundError):
+            os.unlink(self._path)
+
+
+def check_socket_path(path: str) -> None:
+    if len(os.fsencode(path)) > MAX_PATH_BYTES:
+        raise ConfigError(
+            f"{path} is too long for a socket: {len(os.fsencode(path))} bytes, at most {MAX_PATH_BYTES}; "
+            "use a data directory with a shorter path"
+        )

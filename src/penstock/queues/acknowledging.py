@@ -1,0 +1,49 @@
+"""Checks of acknowledgements, and their division into runs of one type. Pure.
+
+The checks need no state of the share-partition; `SharePartition.acknowledge` makes the others. Work is proportional
+to the number of types in the request, never to a claimed range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from penstock.errors import BrokerError, ErrorCode
+from penstock.queues.states import Acknowledgement, AcknowledgeType
+
+
+def check(acknowledgements: Sequence[Acknowledgement], newest_type: AcknowledgeType) -> None:
+    """Raise BrokerError INVALID_REQUEST for ranges that are reversed or not ascending, and for wrong types."""
+    before = -1
+    for first, last, types in acknowledgements:
+        if first > last or first <= before:
+            raise _invalid(f"offsets {first} to {last} after {before}: ranges must ascend and not overlap")
+        if not types or len(types) not in (1, last - first + 1):
+            raise _invalid(f"{len(types)} types for offsets {first} to {last}: give one, or one per offset")
+        if max(types) > newest_type:
+            raise _invalid(f"acknowledge type {max(types)} is not between 0 and {newest_type:d}")
+        before = last
+
+
+def has_renewals(acknowledgements: Sequence[Acknowledgement]) -> bool:
+    return any(AcknowledgeType.RENEW in types for _, _, types in acknowledgements)
+
+
+def runs(acknowledgement: Acknowledgement, start_offset: int) -> Iterator[tuple[int, int, int]]:
+    """Parts at or above the start offset with one type each: first and last offset, and the type."""
+    first, last, types = acknowledgement
+    if len(types) == 1:
+        if last >= start_offset:
+            yield max(first, start_offset), last, types[0]
+        return
+    offset = first
+    for kind, equal in groupby(types):
+        end = offset + sum(1 for _ in equal)
+        if end > start_offset:
+            yield max(offset, start_offset), end - 1, kind
+        offset = end
+
+
+def _invalid(message: str) -> BrokerError:
+    return BrokerError(ErrorCode.invalid_request, message)

@@ -1,0 +1,110 @@
+"""One acquisition: how many of the records on offer a fetch takes, and how its answer divides them. Pure.
+
+Records that are near their delivery limit are given out in smaller groups, and alone at the last attempt, so that
+one bad record does not take its neighbours along (KIP-932).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from penstock.queues.states import Acquired, AcquireMode, ShareSettings
+
+
+class Span(NamedTuple):
+    """Consecutive offsets of the log: a record batch, or a stretch that the group does not read."""
+
+    first: int
+    last: int
+    is_hidden: bool = False
+    """Whether no record of these offsets may be acquired: control records, aborted or compacted away."""
+
+
+class Acquisition:
+    def __init__(
+        self,
+        settings: ShareSettings,
+        max_records: int,
+        batch_size: int,
+        mode: AcquireMode,
+        locked: int,
+        has_others: bool = False,
+    ) -> None:
+        """`has_others` says that the fetch has records already: records near their limit are not added to them."""
+        self.taken: list[Acquired] = []
+        self.is_complete = False
+        """Whether nothing more may be taken, not even of the present span."""
+        self._settings = settings
+        self._max_records = max_records
+        self._batch_size = max(1, batch_size)
+        self._has_others = has_others
+        self._is_exact = mode == AcquireMode.RECORD_LIMIT
+        self._room = settings.max_locks - locked
+        self._count = 0
+        self._company_left: int | None = None
+        """Number of records that the present small group may still have; None for a group of any size."""
+        self._batch_begins = False
+
+    def begin(self, span: Span) -> None:
+        self._batch_begins = True
+
+    def is_full(self) -> bool:
+        """Whether no further span is needed."""
+        return self.is_complete or self._count >= self._max_records
+
+    @property
+    def is_small_group(self) -> bool:
+        """Whether records near their limit were taken, which stay alone."""
+        return self._company_left is not None and bool(self.taken)
+
+    def take(self, first: int, last: int, delivery_count: int, range_size: int) -> int:
+        """Take records from `first` on that were delivered this often; returns their number."""
+        if self._is_exact and self.taken and not self._continues(first, delivery_count + 1):
+            self.is_complete = True
+            return 0
+        count = min(last - first + 1, self._room)
+        if self._is_exact:
+            count = min(count, self._max_records - self._count)
+        company = self._company(delivery_count, range_size)
+        if company is not None and self._has_others:
+            self.is_complete = True
+            return 0
+        if (company is None) != (self._company_left is None) and self.taken:
+            self.is_complete = True
+            return 0
+        if company is not None:
+            self._company_left = company if self._company_left is None else self._company_left
+            count = min(count, self._company_left)
+            self._company_left -= count
+        if count > 0:
+            self._add(first, first + count - 1, delivery_count + 1)
+        if count < last - first + 1 or self._company_left == 0:
+            self.is_complete = True
+        return max(0, count)
+
+    def _company(self, delivery_count: int, range_size: int) -> int | None:
+        """Size of the group in which records of this delivery count are given out; None for any size."""
+        limit = self._settings.delivery_limit
+        careful_from = max(2, -(-limit // 2))
+        if limit <= 2 or delivery_count < careful_from:
+            return None
+        if delivery_count >= limit - 1:
+            return 1
+        return max(1, range_size >> (delivery_count - careful_from + 1))
+
+    def _continues(self, first: int, delivery_count: int) -> bool:
+        before = self.taken[-1]
+        return before.last_offset + 1 == first and before.delivery_count == delivery_count
+
+    def _add(self, first: int, last: int, delivery_count: int) -> None:
+        self._count += last - first + 1
+        self._room -= last - first + 1
+        if self.taken and self._continues(first, delivery_count):
+            before = self.taken[-1]
+            is_large = last - before.first_offset + 1 > self._batch_size
+            if self._is_exact or not (self._batch_begins and is_large):
+                self.taken[-1] = before._replace(last_offset=last)
+                self._batch_begins = False
+                return
+        self.taken.append(Acquired(first, last, delivery_count))
+        self._batch_begins = False

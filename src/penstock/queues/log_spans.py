@@ -1,0 +1,107 @@
+"""Record batches of a partition's log as the spans of an acquisition, and the bytes of the batches that were acquired.
+
+Batch headers are read, records are not. Offsets without a batch, control batches and, with read_committed, aborted
+batches become hidden spans. Loop thread, and WouldBlock where the disk would have to be waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from penstock.errors import CorruptLog, WouldBlock
+from penstock.model import Offset
+from penstock.queues.acquiring import Span
+from penstock.queues.states import Acquired
+from penstock.records.batch import HEADER_SIZE, MAGIC, BatchHeader, read_header
+from penstock.records.log_slice import LogSlice
+from penstock.storage.log import Log
+
+_CHUNK_BYTES = 8_192
+
+
+class _Batch(NamedTuple):
+    first: int
+    last: int
+    position: int
+    size: int
+
+
+class LogSpans:
+    """Spans from one offset on to another; remembers the batches that were looked at."""
+
+    def __init__(
+        self, log: Log, first: int, last: int, max_bytes: int, below: int, *, is_committed: bool
+    ) -> None:
+        self._log = log
+        self._first = first
+        self._last = last
+        self._is_committed = is_committed
+        self._batches: list[_Batch] = []
+        self._slice = log.read(Offset(first), max_bytes, below=Offset(below), at_least_one=True)
+
+    def __iter__(self) -> Iterator[Span]:
+        offset, last = self._first, self._last
+        if not len(self._slice):
+            yield Span(offset, last, is_hidden=True)
+            return
+        for position, header in _headers(self._slice):
+            if header.base_offset > offset:
+                yield Span(offset, min(header.base_offset - 1, last), is_hidden=True)
+            first, offset = max(offset, header.base_offset), header.next_offset
+            if first > last:
+                return
+            is_hidden = header.is_control or (self._is_committed and self._is_aborted(header))
+            if not is_hidden:
+                self._batches.append(_Batch(first, header.last_offset, position, header.size))
+            yield Span(first, min(header.last_offset, last), is_hidden)
+            if offset > last:
+                return
+
+    def _is_aborted(self, header: BatchHeader) -> bool:
+        return header.is_transactional and self._log.producers.aborted.has(
+            header.producer_id, header.base_offset
+        )
+
+    def slices(self, acquired: Sequence[Acquired], sent: int) -> tuple[list[LogSlice], int]:
+        """Bytes of the batches that have acquired records, neighbours in one slice, and the last offset of them.
+
+        Batches up to the offset `sent` are left out: another range of their records was acquired before.
+        """
+        found: list[LogSlice] = []
+        place = 0
+        for batch in self._batches:
+            while place < len(acquired) and acquired[place].last_offset < batch.first:
+                place += 1
+            if place == len(acquired):
+                break
+            if acquired[place].first_offset > batch.last or batch.last <= sent:
+                continue
+            sent = batch.last
+            if found and found[-1].position + found[-1].length == batch.position:
+                found[-1] = LogSlice(self._slice.file, found[-1].position, found[-1].length + batch.size)
+            else:
+                found.append(LogSlice(self._slice.file, batch.position, batch.size))
+        return found, sent
+
+
+def _headers(records: LogSlice) -> Iterator[tuple[int, BatchHeader]]:
+    """Headers of the whole batches of a slice, with their positions in the file."""
+    position, end = records.position, records.position + records.length
+    chunk, start = b"", position
+    while end - position >= HEADER_SIZE:
+        if position - start + HEADER_SIZE > len(chunk):
+            start = position
+            content = records.file.pread_cached(start, min(_CHUNK_BYTES, end - start))
+            if content is None:
+                if position == records.position:
+                    raise WouldBlock
+                return  # what is in memory is enough for now
+            chunk = content
+        header = read_header(chunk, position - start)
+        if header.magic != MAGIC or header.size < HEADER_SIZE:
+            raise CorruptLog(f"no batch at position {position}")
+        if header.size > end - position:
+            return  # cut by the limit of bytes
+        yield position, header
+        position += header.size

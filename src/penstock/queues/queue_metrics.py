@@ -1,0 +1,80 @@
+"""Metrics of the share-partitions that this broker serves. They are sums, computed on the loop at each scrape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from penstock.observability.metrics import BrokerMetrics
+from penstock.queues.share_partition import SharePartition
+from penstock.queues.share_partitions import SharePartitions
+
+
+class QueueMetrics:
+    def __init__(self, partitions: SharePartitions, sessions: Callable[[], int]) -> None:
+        self._partitions = partitions
+        self._sessions = sessions
+
+    def show(self, metrics: BrokerMetrics) -> None:
+        metrics.add_gauge("penstock_share_sessions", "Open share sessions.", self._sessions)
+        metrics.add_gauge(
+            "penstock_share_partitions", "Share-partitions in memory.", lambda: len(self._partitions)
+        )
+        metrics.add_gauge(
+            "penstock_share_records_in_flight",
+            "Records that members of share groups have acquired.",
+            lambda: self._sum(lambda each: each.acquired),
+        )
+        metrics.add_gauge(
+            "penstock_share_records_waiting",
+            "Records that wait for redelivery: released, or their lock has expired.",
+            lambda: self._sum(lambda each: each.available),
+        )
+        metrics.add_gauge(
+            "penstock_share_lag",
+            "Records that share groups have not settled, in share-partitions in memory.",
+            self._lag,
+        )
+        metrics.add_gauge(
+            "penstock_share_oldest_lock_seconds",
+            "Age in seconds of the oldest lock of a record.",
+            self._oldest_lock_seconds,
+        )
+        self._show_counters(metrics)
+
+    def _show_counters(self, metrics: BrokerMetrics) -> None:
+        counts = self._partitions.counts
+        metrics.add_counter(
+            "penstock_share_lock_timeouts",
+            "Records whose lock has expired.",
+            lambda: counts.lock_timeouts + self._sum(lambda each: each.lock_timeouts),
+        )
+        metrics.add_counter(
+            "penstock_share_redelivered",
+            "Records that were delivered again.",
+            lambda: counts.redelivered + self._sum(lambda each: each.redelivered),
+        )
+        metrics.add_counter(
+            "penstock_share_archived",
+            "Records that were archived because of the delivery limit.",
+            lambda: counts.archived + self._sum(lambda each: each.archived_by_limit),
+        )
+
+    def _sum(self, read: Callable[[SharePartition], int]) -> int:
+        return sum(read(each.partition) for each in self._partitions.all if each.partition is not None)
+
+    def _lag(self) -> int:
+        return sum(
+            max(0, leader.read_limit - leader.partition.start_offset - leader.partition.settled)
+            for leader in self._partitions.all
+            if leader.partition is not None
+        )
+
+    def _oldest_lock_seconds(self) -> float:
+        now_ms = self._partitions.timers.now_ms()
+        ages = [
+            now_ms - (deadline_ms - leader.lock_ms)
+            for leader in self._partitions.all
+            if leader.partition is not None
+            and (deadline_ms := leader.partition.oldest_deadline_ms()) is not None
+        ]
+        return max(ages, default=0) / 1000

@@ -1,0 +1,144 @@
+"""Ordered, contiguous ranges of offsets: the records in flight of a share-partition.
+
+The ranges cover every offset from the start offset to the end offset without a gap or an overlap. A range is split
+where a part of it changes its state. Neighbours that are settled, or available with the same delivery count, are
+merged, so a settled range is one object however long it is.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+
+from penstock.queues.states import ACKNOWLEDGED, ACQUIRED, ARCHIVED, AVAILABLE, StateBatch
+
+GONE = -1
+"""State of a range that was merged into another or removed."""
+
+
+class Range:
+    """Offsets with one state. `member` and `deadline_ms` are set while the range is acquired."""
+
+    __slots__ = ("deadline_ms", "delivery_count", "first", "last", "member", "state")
+
+    def __init__(
+        self, first: int, last: int, state: int, delivery_count: int, member: str = "", deadline_ms: int = 0
+    ) -> None:
+        self.first = first
+        self.last = last
+        self.state = state
+        self.delivery_count = delivery_count
+        self.member = member
+        self.deadline_ms = deadline_ms
+
+    def __repr__(self) -> str:
+        return f"Range({self.first}-{self.last} state={self.state} count={self.delivery_count} {self.member})"
+
+    def __len__(self) -> int:
+        return self.last - self.first + 1
+
+    @property
+    def is_settled(self) -> bool:
+        return self.state >= ACKNOWLEDGED
+
+
+class Ranges:
+    """The list itself; the bookkeeping of states is in `SharePartition`."""
+
+    __slots__ = ("_firsts", "all")
+
+    def __init__(self) -> None:
+        self._firsts: list[int] = []
+        self.all: list[Range] = []
+
+    def __len__(self) -> int:
+        return len(self.all)
+
+    def place(self, offset: int) -> int:
+        """Index of the range that has the offset, which must not be below the first range."""
+        return bisect_right(self._firsts, offset) - 1
+
+    def append(self, added: Range) -> None:
+        self._firsts.append(added.first)
+        self.all.append(added)
+
+    def split(self, offset: int) -> tuple[int, Range | None]:
+        """Have a range begin at `offset`; returns its index, and the new range if one was split off."""
+        place = bisect_left(self._firsts, offset)
+        if place < len(self._firsts) and self._firsts[place] == offset:
+            return place, None
+        if place == 0:
+            return 0, None
+        left = self.all[place - 1]
+        if left.last < offset:
+            return place, None
+        right = Range(offset, left.last, left.state, left.delivery_count, left.member, left.deadline_ms)
+        left.last = offset - 1
+        self._firsts.insert(place, offset)
+        self.all.insert(place, right)
+        return place, right
+
+    def replace(self, start: int, end: int, by: Range | None) -> None:
+        """Replace the ranges with indexes from `start` up to `end`, exclusive, by one range or by nothing."""
+        for old in self.all[start:end]:
+            old.state = GONE
+        if by is None:
+            del self._firsts[start:end]
+            del self.all[start:end]
+        else:
+            self._firsts[start:end] = (by.first,)
+            self.all[start:end] = (by,)
+
+    def absorb(self, place: int) -> int:
+        """Merge the range at this index with equal neighbours; returns the index of the merged range."""
+        if place + 1 < len(self.all) and _are_one(self.all[place], self.all[place + 1]):
+            self._merge(place)
+        if place > 0 and _are_one(self.all[place - 1], self.all[place]):
+            self._merge(place - 1)
+            place -= 1
+        return place
+
+    def _merge(self, place: int) -> None:
+        left, right = self.all[place], self.all[place + 1]
+        left.last = right.last
+        if left.is_settled:
+            left.state = left.state if left.state == right.state else ARCHIVED
+            left.delivery_count = max(left.delivery_count, right.delivery_count)
+        right.state = GONE
+        del self._firsts[place + 1]
+        del self.all[place + 1]
+
+    def trim_front(self, offset: int) -> None:
+        """Let the first range begin at this offset, which lies within it."""
+        self.all[0].first = self._firsts[0] = offset
+
+
+def _are_one(left: Range, right: Range) -> bool:
+    if left.state == ACQUIRED or right.state == ACQUIRED:
+        return False
+    if left.state == AVAILABLE:
+        return right.state == AVAILABLE and left.delivery_count == right.delivery_count
+    return right.state != AVAILABLE
+
+
+def describe(ranges: Ranges, first: int, last: int, batches: list[StateBatch]) -> None:
+    """Add the ranges from one offset to another as they are stored."""
+    for place in range(ranges.place(first), len(ranges)):
+        found = ranges.all[place]
+        if found.first > last:
+            break
+        state, count = found.state, found.delivery_count
+        if state == ACQUIRED:
+            state, count = AVAILABLE, count - 1  # the present delivery is not stored
+        _add_batch(batches, StateBatch(max(first, found.first), min(last, found.last), state, count))
+
+
+def _add_batch(batches: list[StateBatch], added: StateBatch) -> None:
+    """Add a batch, or extend the last one by it. Available records that were never released are not stored."""
+    if added.state == AVAILABLE and added.delivery_count == 0:
+        return
+    if batches:
+        before = batches[-1]
+        if before[1] + 1 == added[0] and before[2:] == added[2:]:
+            batches[-1] = before._replace(last_offset=added.last_offset)
+            return
+    batches.append(added)

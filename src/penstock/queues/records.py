@@ -1,0 +1,41 @@
+"""Records of `__share_group_state`: a snapshot of a share-partition, and the updates that follow it.
+
+Plain values; `record_codec` encodes them in Kafka's layout. An update belongs to the snapshot before it. A tombstone
+of the snapshot's key deletes the state.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+from penstock.model import ShareKey
+from penstock.queues.states import StateBatch
+
+
+class SnapshotValue(NamedTuple):
+    snapshot_epoch: int
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    delivery_complete_count: int
+    create_timestamp_ms: int
+    write_timestamp_ms: int
+    batches: tuple[StateBatch, ...]
+
+
+class UpdateValue(NamedTuple):
+    snapshot_epoch: int
+    leader_epoch: int
+    start_offset: int
+    """Offset -1 leaves the start offset and the delivery-complete count as they are."""
+    delivery_complete_count: int
+    batches: tuple[StateBatch, ...]
+
+
+StateValue: TypeAlias = SnapshotValue | UpdateValue
+
+
+class StateRecord(NamedTuple):
+    key: ShareKey
+    value: StateValue | None
+    """None deletes the state of the share-partition."""

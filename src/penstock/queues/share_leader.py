@@ -1,0 +1,389 @@
+"""A share-partition on the broker that leads its partition: loading, acquiring, storing and waiting fetches.
+
+One write of the state is in flight at a time; decisions that are made meanwhile go with the next one. A write that
+fails is repeated until it is stored or this leader is fenced; new records are not acquired meanwhile. A fenced
+leader closes, and the state is loaded again if this broker still leads. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence
+from itertools import islice
+from typing import NamedTuple, Protocol
+
+from penstock.errors import BrokerError, CorruptLog, ErrorCode, StorageError
+from penstock.model import Offset, ShareKey
+from penstock.observability.logs import Logger
+from penstock.queues.log_spans import LogSpans
+from penstock.queues.share_partition import SharePartition
+from penstock.queues.share_settings import GroupShareSettings
+from penstock.queues.start_offset import find_start_offset
+from penstock.queues.state_client import RETRIABLE, ShareStateClient
+from penstock.queues.state_writer import RETRY_SECONDS, StateWriter, Stored
+from penstock.queues.states import Acknowledgement, AcknowledgeType, Acquired, AcquireMode
+from penstock.records.log_slice import LogSlice
+from penstock.replication.replica import Replica
+from penstock.state_log.timers import Timers
+from penstock.threads import Threads
+
+_SERVED_PER_TURN = 32
+_WARM_BYTES = 1 << 20
+NO_START_OFFSET = -1
+
+
+class WaitingFetch(Protocol):
+    """A fetch that waits for records of this share-partition, among others."""
+
+    def serve(self) -> None:
+        """Try to acquire records; a fetch that gets none waits on, in its place."""
+
+
+class Wanted(NamedTuple):
+    """Limits of a fetch."""
+
+    member: str
+    max_records: int
+    batch_size: int
+    mode: AcquireMode
+    max_bytes: int
+    has_others: bool = False
+    """Whether the fetch has records of other partitions."""
+
+
+class Fetched(NamedTuple):
+    acquired: list[Acquired]
+    records: list[LogSlice]
+    sent: int = -1
+    """Last offset of the batches in `records`."""
+
+
+class LeaderContext(Protocol):
+    """Services of `SharePartitions` that its share-partitions use."""
+
+    timers: Timers
+    states: ShareStateClient
+    threads: Threads
+    logger: Logger
+
+    def wall_ms(self) -> int: ...
+
+    def settings_of(self, group_id: str) -> GroupShareSettings: ...
+
+    def closed(self, leader: ShareLeader) -> None:
+        """Forget a share-partition that was fenced, lost its leadership or could not be loaded."""
+
+
+class ShareLeader:
+    def __init__(self, key: ShareKey, replica: Replica, context: LeaderContext) -> None:
+        self.key = key
+        self.replica = replica
+        self.leader_epoch = replica.partition.leader_epoch
+        self.partition: SharePartition | None = None
+        """State; None while it is loaded."""
+        self.error: BrokerError | None = None
+        """Reason why this share-partition is closed."""
+        self._context = context
+        self._state_epoch = 0
+        self._settings = context.settings_of(key.group_id)
+        self._waiting: OrderedDict[WaitingFetch, None] = OrderedDict()
+        self._is_waking = False
+        self._writer: StateWriter | None = None
+        self._loading: asyncio.Task[None] | None = asyncio.get_running_loop().create_task(self._load())
+        self._verifying: asyncio.Task[None] | None = None
+
+    # --- loading and closing
+
+    async def _load(self) -> None:
+        try:
+            while self.error is None:
+                try:
+                    await self._read()
+                    break
+                except BrokerError as error:
+                    if error.code not in RETRIABLE:
+                        raise
+                    await asyncio.sleep(RETRY_SECONDS)
+        except BrokerError as error:
+            self.close(error)
+        except Exception as error:  # noqa: BLE001 - fetches must not wait for ever
+            self._context.logger.error("share-partition not loaded", error, share_partition=self.key.name)
+            self.close(BrokerError(ErrorCode.unknown_server_error, "the share-partition was not loaded"))
+        finally:
+            self._loading = None
+        self.wake()
+
+    async def _read(self) -> None:
+        state = await self._context.states.read(self.key, self.leader_epoch)
+        start_offset = state.start_offset
+        if start_offset == NO_START_OFFSET:
+            start_offset = await find_start_offset(
+                self.replica, self._settings.offset_reset, self._context.threads, self._context.wall_ms()
+            )
+        partition = SharePartition(start_offset, self._settings.partition, state.batches)
+        self._state_epoch = state.state_epoch
+        if state.start_offset == NO_START_OFFSET:
+            # Stored before any record is delivered: another leader would decide anew, perhaps behind records.
+            await self._context.states.write(
+                self.key, (state.state_epoch, self.leader_epoch), partition.take_update()
+            )
+        if self.error is None:
+            self.partition = partition
+            self._writer = StateWriter(self.key, partition, (state.state_epoch, self.leader_epoch), self)
+
+    def close(self, error: BrokerError) -> None:
+        """Answer all waiting acknowledgements with the error and wake waiting fetches, which look again."""
+        if self.error is not None:
+            return
+        self.error = error
+        for task in (self._loading, self._verifying):
+            if task is not None and task is not asyncio.current_task():
+                task.cancel()
+        if self._writer is not None:
+            self._writer.close(BrokerError(ErrorCode.not_leader_or_follower, str(error)))
+        self._context.closed(self)
+        self.partition = None
+        self.wake()
+
+    def retire(self) -> None:
+        """Unload the state as soon as it is stored: no session uses it, and an administrator may reset it now."""
+        partition = self.partition
+        if partition is None or partition.acquired or self._waiting:
+            return
+        if self._writer is not None and self._writer.is_busy:
+            self.store(lambda error: self._retire_later() if error is None else None)
+        else:
+            self.close(BrokerError(ErrorCode.not_leader_or_follower, "no session uses the share-partition"))
+
+    def _retire_later(self) -> None:
+        asyncio.get_running_loop().call_soon(self.retire)
+
+    def verify(self) -> None:
+        """Load the state again if an administrator has reset it."""
+        if self.partition is not None and self._verifying is None:
+            self._verifying = asyncio.get_running_loop().create_task(self._verify())
+
+    async def _verify(self) -> None:
+        try:
+            summary = await self._context.states.summary(self.key)
+            if summary.state_epoch != self._state_epoch:
+                self.close(BrokerError(ErrorCode.fenced_state_epoch, "the offsets of the group were reset"))
+        except BrokerError as error:
+            if error.code not in RETRIABLE:
+                self.close(error)
+        finally:
+            self._verifying = None
+
+    @property
+    def is_leading(self) -> bool:
+        """Whether this broker still leads in the leader epoch of this object."""
+        partition = self.replica.partition
+        return partition.is_leader and partition.leader_epoch == self.leader_epoch
+
+    def follow_settings(self) -> None:
+        """Apply changed settings of the group."""
+        self._settings = self._context.settings_of(self.key.group_id)
+        if self.partition is not None:
+            self.partition.settings = self._settings.partition
+            self.wake()
+
+    @property
+    def _is_stalled(self) -> bool:
+        """Whether the last write has failed: nothing is acquired until one succeeds."""
+        return self._writer is not None and self._writer.is_stalled
+
+    @property
+    def states(self) -> ShareStateClient:
+        return self._context.states
+
+    @property
+    def logger(self) -> Logger:
+        return self._context.logger
+
+    @property
+    def write_timeout_ms(self) -> int:
+        return self._settings.write_timeout_ms
+
+    def now_ms(self) -> int:
+        return self._context.timers.now_ms()
+
+    @property
+    def lock_ms(self) -> int:
+        return self._settings.partition.lock_ms
+
+    # --- acquiring
+
+    @property
+    def read_limit(self) -> int:
+        """Offset below which the group may read."""
+        log = self.replica.log
+        return log.last_stable_offset if self._settings.is_committed else log.high_watermark
+
+    def has_work(self) -> bool:
+        """Whether a fetch would find records."""
+        partition = self.partition
+        return (
+            partition is not None
+            and not self._is_stalled
+            and partition.next_span(self.read_limit) is not None
+        )
+
+    def acquire(self, wanted: Wanted, now_ms: int) -> Fetched:
+        """Acquire records for a member; WouldBlock if batch headers are not in memory."""
+        fetched = Fetched([], [])
+        partition = self.partition
+        if partition is None or self._is_stalled:
+            return fetched
+        partition.on_log_start(self.replica.log.log_start_offset)
+        left_records, left_bytes, sent = wanted.max_records, wanted.max_bytes, -1
+        self._expire(partition, now_ms)
+        while left_records > 0 and left_bytes > 0:
+            before = partition.start_offset, partition.end_offset, partition.available
+            left = wanted._replace(
+                max_records=left_records,
+                max_bytes=left_bytes,
+                has_others=wanted.has_others or bool(fetched.acquired),
+            )
+            found = self._acquire_once(partition, left, sent, now_ms)
+            if found is None:
+                break
+            fetched.acquired.extend(found.acquired)
+            left_records -= sum(each.last_offset - each.first_offset + 1 for each in found.acquired)
+            fetched.records.extend(found.records)
+            left_bytes -= sum(map(len, found.records))
+            sent = found.sent
+            is_same = before == (partition.start_offset, partition.end_offset, partition.available)
+            if is_same or partition.has_small_group:
+                break
+            if found.acquired and wanted.mode == AcquireMode.RECORD_LIMIT:
+                break
+        if fetched.acquired:
+            self._context.timers.schedule(self.key, partition.next_deadline_ms)
+        return fetched
+
+    def _acquire_once(
+        self, partition: SharePartition, wanted: Wanted, sent: int, now_ms: int
+    ) -> Fetched | None:
+        below = self.read_limit
+        span = partition.next_span(below)
+        if span is None:
+            return None
+        try:
+            spans = LogSpans(
+                self.replica.log, *span, wanted.max_bytes, below, is_committed=self._settings.is_committed
+            )
+            acquired = partition.acquire(
+                wanted.member,
+                spans,
+                wanted.max_records,
+                wanted.batch_size,
+                wanted.mode,
+                now_ms,
+                wanted.has_others,
+            )
+        except (CorruptLog, StorageError) as error:
+            raise BrokerError(ErrorCode.corrupt_message, str(error)) from error
+        return Fetched(acquired, *spans.slices(acquired, sent))
+
+    async def warm(self) -> None:
+        """Read what the next acquisition looks at into memory."""
+        partition = self.partition
+        span = None if partition is None else partition.next_span(self.read_limit)
+        if span is not None:
+            await self._context.threads.run("read", lambda: self._touch(span[0]))
+
+    def _touch(self, offset: int) -> None:
+        log = self.replica.log
+        log.read(Offset(offset), _WARM_BYTES, below=log.high_watermark, at_least_one=True, wait=True).read()
+
+    def available_bytes(self, at_most: int) -> int:
+        """Number of bytes that a fetch would find, up to a limit; for fetches with a minimum."""
+        partition = self.partition
+        span = None if partition is None else partition.next_span(self.read_limit)
+        if span is None:
+            return 0
+        below = Offset(self.read_limit)
+        return len(self.replica.log.read(Offset(span[0]), at_most, below=below, at_least_one=True))
+
+    # --- acknowledging
+
+    def acknowledge(
+        self,
+        member: str,
+        asked: Sequence[Acknowledgement],
+        now_ms: int,
+        newest: AcknowledgeType,
+        stored: Stored,
+    ) -> None:
+        """Decide acknowledgements; `stored` is called when they are durable. BrokerError if they are refused."""
+        partition = self.partition
+        if partition is None:
+            raise BrokerError(ErrorCode.invalid_record_state, "the member holds no record of this partition")
+        partition.on_log_start(self.replica.log.log_start_offset)
+        partition.acknowledge(member, asked, now_ms, newest)
+        self._context.timers.schedule(self.key, partition.next_deadline_ms)
+        self.store(stored)
+        self.wake()
+
+    def release_member(self, member: str) -> None:
+        """Release all records of a member whose session has ended."""
+        if self.partition is not None and self.partition.release_member(member):
+            self.store(None)
+            self.wake()
+
+    # --- locks
+
+    def on_deadline(self) -> None:
+        partition = self.partition
+        if partition is not None:
+            self._expire(partition, self._context.timers.now_ms())
+            self._context.timers.schedule(self.key, partition.next_deadline_ms)
+
+    def _expire(self, partition: SharePartition, now_ms: int) -> None:
+        if partition.expire(now_ms):
+            self.store(None)
+            self.wake()
+
+    def store(self, stored: Stored | None) -> None:
+        """Write the changes; `stored` is called when all decisions up to now are durable."""
+        assert self._writer is not None
+        self._writer.store(stored)
+
+    # --- waiting fetches
+
+    def wait(self, fetch: WaitingFetch) -> None:
+        """Serve a fetch when there are records, after the fetches that wait longer."""
+        self._waiting[fetch] = None
+        self.replica.data_waiters.add(self._on_data)
+
+    def stop_waiting(self, fetch: WaitingFetch) -> None:
+        self._waiting.pop(fetch, None)
+        if not self._waiting:
+            self.replica.data_waiters.discard(self._on_data)
+
+    def _on_data(self) -> None:
+        if self.error is None and not self.is_leading:
+            self.close(BrokerError(ErrorCode.not_leader_or_follower))
+        else:
+            self.wake()
+
+    def wake(self) -> None:
+        """Serve waiting fetches soon, as many as there is work for."""
+        if self._waiting and not self._is_waking:
+            self._is_waking = True
+            asyncio.get_running_loop().call_soon(self._serve_waiting)
+
+    def _serve_waiting(self) -> None:
+        self._is_waking = False
+        waiting = len(self._waiting)
+        for fetch in tuple(self._waiting) if self.error else tuple(islice(self._waiting, _SERVED_PER_TURN)):
+            if self.error is not None:
+                self._waiting.pop(fetch, None)
+            elif not self.has_work():
+                break
+            fetch.serve()
+        if self._waiting and self.error is None:
+            self.replica.data_waiters.add(self._on_data)
+            if len(self._waiting) < waiting and self.has_work():
+                self.wake()

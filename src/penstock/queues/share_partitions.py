@@ -1,0 +1,127 @@
+"""The share-partitions that this broker serves: one `ShareLeader` for each group and partition, loaded at first use.
+
+They follow the leadership of the partitions and the settings of the groups. Loop thread only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from typing import cast
+
+from penstock.clock import Clock
+from penstock.cluster.image import ImageChange
+from penstock.cluster.metadata import ClusterMetadata
+from penstock.config import GroupConfig
+from penstock.errors import BrokerError, ErrorCode
+from penstock.model import ShareKey
+from penstock.observability.logs import Logger
+from penstock.queues.share_leader import ShareLeader
+from penstock.queues.share_settings import GroupShareSettings, share_settings
+from penstock.queues.state_client import ShareStateClient
+from penstock.replication.replica import Replica
+from penstock.state_log.timers import Timers
+from penstock.threads import Threads
+
+
+@dataclass(slots=True)
+class ShareCounts:
+    """Counters of share groups, for metrics."""
+
+    lock_timeouts: int = 0
+    redelivered: int = 0
+    archived: int = 0
+
+
+class SharePartitions:
+    def __init__(
+        self,
+        metadata: ClusterMetadata,
+        states: ShareStateClient,
+        clock: Clock,
+        threads: Threads,
+        logger: Logger,
+    ) -> None:
+        self.timers = Timers(clock, self._on_due)
+        self.states = states
+        self.threads = threads
+        self.logger = logger
+        self.counts = ShareCounts()
+        """Counts of share-partitions that are not served here any more."""
+        self._metadata = metadata
+        self._clock = clock
+        self._leaders: dict[ShareKey, ShareLeader] = {}
+        self._settings: dict[str | None, GroupShareSettings] = {}
+        """Settings of the groups with configs of their own; those of all others are under None."""
+
+    def __len__(self) -> int:
+        return len(self._leaders)
+
+    @property
+    def all(self) -> Iterable[ShareLeader]:
+        return tuple(self._leaders.values())
+
+    def find(self, key: ShareKey) -> ShareLeader | None:
+        """Share-partition that is served here, if there is one."""
+        return self._leaders.get(key)
+
+    def get(self, key: ShareKey, replica: Replica) -> ShareLeader:
+        """Share-partition of a partition that this broker leads; it may still be loading."""
+        known = self._leaders.get(key)
+        if known is not None:
+            if known.is_leading and known.replica is replica:
+                return known
+            known.close(BrokerError(ErrorCode.not_leader_or_follower))
+        leader = self._leaders[key] = ShareLeader(key, replica, self)
+        return leader
+
+    def stop(self) -> None:
+        for leader in self.all:
+            leader.close(BrokerError(ErrorCode.not_leader_or_follower, "the broker stops"))
+        self.timers.close()
+
+    def on_image(self, change: ImageChange) -> None:
+        before, after = change.before, change.after
+        if before.group_configs != after.group_configs or before.broker_configs != after.broker_configs:
+            self._settings.clear()
+            for leader in self.all:
+                leader.follow_settings()
+        for leader in self.all:
+            topic = leader.replica.name.topic
+            if topic in change.topics and not self._leads(leader):
+                leader.close(BrokerError(ErrorCode.not_leader_or_follower))
+
+    def _leads(self, leader: ShareLeader) -> bool:
+        name = leader.replica.name
+        topic = self._metadata.image.topic(name.topic)
+        if topic is None or topic.id != leader.key.topic_id or name.partition >= len(topic.partitions):
+            return False
+        return topic.partitions[name.partition].leader_epoch == leader.leader_epoch
+
+    # --- what share-partitions ask for
+
+    def wall_ms(self) -> int:
+        return self._clock.now_ms()
+
+    def settings_of(self, group_id: str) -> GroupShareSettings:
+        own = self._metadata.image.group_configs.get(group_id)
+        name = None if own is None else group_id
+        known = self._settings.get(name)
+        if known is None:
+            broker = self._metadata.config
+            config = GroupConfig(broker, None if own is None else own.values)
+            known = self._settings[name] = share_settings(broker, config)
+        return known
+
+    def closed(self, leader: ShareLeader) -> None:
+        if leader.partition is not None:
+            self.counts.lock_timeouts += leader.partition.lock_timeouts
+            self.counts.redelivered += leader.partition.redelivered
+            self.counts.archived += leader.partition.archived_by_limit
+        if self._leaders.get(leader.key) is leader:
+            del self._leaders[leader.key]
+
+    def _on_due(self, key: Hashable) -> None:
+        leader = self._leaders.get(cast(ShareKey, key))
+        if leader is not None:
+            leader.on_deadline()

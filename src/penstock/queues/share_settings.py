@@ -1,0 +1,48 @@
+"""Settings of a share group, from its own configs and the broker's, as a share-partition uses them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.config import (
+    SHARE_AUTO_OFFSET_RESET,
+    SHARE_DELIVERY_COUNT_LIMIT,
+    SHARE_ISOLATION_LEVEL,
+    SHARE_PARTITION_MAX_RECORD_LOCKS,
+    SHARE_RECORD_LOCK_DURATION_MS,
+    SHARE_RENEW_ACKNOWLEDGE_ENABLE,
+    SHARE_WRITE_TIMEOUT_MS,
+    BrokerConfig,
+    GroupConfig,
+    ShareIsolationLevel,
+    ShareOffsetReset,
+)
+from penstock.queues.states import ShareSettings
+
+MIN_RANGES = 20_000
+RANGES_PER_LOCK = 4
+
+
+@dataclass(frozen=True, slots=True)
+class GroupShareSettings:
+    partition: ShareSettings
+    offset_reset: ShareOffsetReset
+    is_committed: bool
+    """Whether the group reads committed records only."""
+    write_timeout_ms: int
+
+
+def share_settings(broker: BrokerConfig, group: GroupConfig) -> GroupShareSettings:
+    max_locks = group.bounded(SHARE_PARTITION_MAX_RECORD_LOCKS)
+    return GroupShareSettings(
+        ShareSettings(
+            lock_ms=group.bounded(SHARE_RECORD_LOCK_DURATION_MS),
+            delivery_limit=group.bounded(SHARE_DELIVERY_COUNT_LIMIT),
+            max_locks=max_locks,
+            max_ranges=max(MIN_RANGES, RANGES_PER_LOCK * max_locks),
+            may_renew=group[SHARE_RENEW_ACKNOWLEDGE_ENABLE],
+        ),
+        group[SHARE_AUTO_OFFSET_RESET],
+        group[SHARE_ISOLATION_LEVEL] is ShareIsolationLevel.READ_COMMITTED,
+        broker[SHARE_WRITE_TIMEOUT_MS],
+    )

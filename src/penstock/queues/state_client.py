@@ -1,0 +1,113 @@
+"""Access to the states of share-partitions for partition leaders and group coordinators.
+
+A state on this broker is a direct call, one on another broker a request to it. After an error of `RETRIABLE` the
+caller may retry; a change may have been made then. Loop thread only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+from penstock.errors import BrokerError, ErrorCode, PenstockError
+from penstock.internal_client.share_states import (
+    SharePlace,
+    delete_share_group_state,
+    initialize_share_group_state,
+    read_share_group_state,
+    read_share_group_state_summary,
+    write_share_group_state,
+)
+from penstock.model import BrokerId, ShareKey
+from penstock.net.broker_connection import BrokerConnection
+from penstock.queues.coordinator import ShareCoordinator
+from penstock.queues.state_shard import ReadState, StateSummary
+from penstock.queues.states import StateBatch, StateUpdate
+from penstock.transactions.links import BrokerLinks
+
+T = TypeVar("T")
+
+RETRIABLE: Final = frozenset(
+    {
+        ErrorCode.not_coordinator,
+        ErrorCode.coordinator_not_available,
+        ErrorCode.coordinator_load_in_progress,
+        ErrorCode.request_timed_out,
+        ErrorCode.network_exception,
+        ErrorCode.not_enough_replicas,
+        ErrorCode.not_enough_replicas_after_append,
+    }
+)
+
+
+class ShareStateClient:
+    def __init__(self, node_id: BrokerId, coordinator: ShareCoordinator, links: BrokerLinks) -> None:
+        self._node_id = node_id
+        self._coordinator = coordinator
+        self.links = links
+        """Connections to other brokers, also for other requests about share groups."""
+
+    async def initialize(self, key: ShareKey, state_epoch: int, start_offset: int) -> None:
+        """Create or reset a state; the internal topic is created at the first call."""
+        leader = await self._coordinator.find(key.name)
+        if leader == self._node_id:
+            await self._coordinator.shard_of(key).initialize(key, state_epoch, start_offset)
+        else:
+            place = SharePlace(*key)
+            await self._send(
+                leader, lambda c: initialize_share_group_state(c, place, state_epoch, start_offset)
+            )
+
+    async def read(self, key: ShareKey, leader_epoch: int) -> ReadState:
+        leader = self._coordinator.leader_of(key)
+        if leader == self._node_id:
+            return await self._coordinator.shard_of(key).read(key, leader_epoch)
+        place = SharePlace(*key)
+        state_epoch, start_offset, batches = await self._send(
+            leader, lambda c: read_share_group_state(c, place, leader_epoch)
+        )
+        return ReadState(state_epoch, start_offset, tuple(StateBatch(*batch) for batch in batches))
+
+    async def write(self, key: ShareKey, epochs: tuple[int, int], update: StateUpdate) -> None:
+        """Store changes; `epochs` are the state epoch and the leader epoch."""
+        leader = self._coordinator.leader_of(key)
+        if leader == self._node_id:
+            await self._coordinator.shard_of(key).store(key, *epochs, update)
+        else:
+            place = SharePlace(*key)
+            await self._send(leader, lambda c: write_share_group_state(c, place, epochs, *update))
+
+    async def delete(self, key: ShareKey) -> None:
+        leader = self._coordinator.leader_of(key)
+        if leader == self._node_id:
+            await self._coordinator.shard_of(key).delete(key)
+        else:
+            place = SharePlace(*key)
+            await self._send(leader, lambda c: delete_share_group_state(c, place))
+
+    async def summary(self, key: ShareKey) -> StateSummary:
+        leader = self._coordinator.leader_of(key)
+        if leader == self._node_id:
+            return await self._coordinator.shard_of(key).summary(key)
+        place = SharePlace(*key)
+        return StateSummary(*await self._send(leader, lambda c: read_share_group_state_summary(c, place)))
+
+    def close(self) -> None:
+        self.links.close()
+
+    async def _send(self, leader: BrokerId, request: Callable[[BrokerConnection], Awaitable[T]]) -> T:
+        async def attempt(connection: BrokerConnection) -> T | BrokerError:
+            try:
+                return await request(connection)
+            except BrokerError as error:
+                return error  # a refusal; the connection stays open
+
+        try:
+            result = await self.links.send(leader, attempt)
+        except (OSError, TimeoutError, PenstockError) as error:
+            raise BrokerError(
+                ErrorCode.coordinator_not_available, f"broker {leader} did not respond: {error}"
+            ) from error
+        if isinstance(result, BrokerError):
+            raise result
+        return result

@@ -1,0 +1,204 @@
+"""The states of the share-partitions of one partition of `__share_group_state`, while this broker leads it.
+
+A request changes the state at once; its response follows the commit of its record. Leader epochs fence deposed
+leaders: a read records the epoch of the reader, and a write of an older leader is refused from then on. State epochs
+fence leaders that loaded the state before an administrator reset it. If the log refuses a record, the shard closes
+and is loaded again. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple, Protocol
+
+from penstock.config import SHARE_UPDATES_PER_SNAPSHOT, SHARE_WRITE_TIMEOUT_MS, BrokerConfig
+from penstock.errors import BrokerError, ErrorCode
+from penstock.model import Offset, ShareKey
+from penstock.queues.records import SnapshotValue, StateRecord, UpdateValue
+from penstock.queues.states import StateBatch, StateUpdate
+from penstock.queues.stored_state import StoredState
+from penstock.state_log.appender import Appender
+from penstock.state_log.shard import Shard, ShardContext, ignore_outcome
+
+NO_START_OFFSET = -1
+_MANY_RECORDS = 1_000
+"""A quiet share-partition gets a new snapshot when at least this many records follow its last one."""
+
+
+class ShareStateContext(ShardContext, Protocol):
+    @property
+    def config(self) -> BrokerConfig: ...
+
+    def wall_ms(self) -> int: ...
+
+
+class ReadState(NamedTuple):
+    state_epoch: int
+    start_offset: int
+    batches: tuple[StateBatch, ...]
+
+
+class StateSummary(NamedTuple):
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    delivery_complete_count: int
+
+
+class ShareStateShard(Shard[StateRecord]):
+    def __init__(self, partition: int, appender: Appender[StateRecord], context: ShareStateContext) -> None:
+        super().__init__(partition, appender, context)
+        self._context = context
+        self._is_live = False
+        self._states: dict[ShareKey, StoredState] = {}
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    # --- requests
+
+    async def initialize(self, key: ShareKey, state_epoch: int, start_offset: int) -> None:
+        """Create or reset the state. A repeated request changes nothing, so it does not undo progress."""
+        self.check_writable()
+        known = self._states.get(key)
+        if known is not None and state_epoch < known.state_epoch:
+            raise _fenced_state(known, state_epoch)
+        if known is not None and state_epoch == known.state_epoch:
+            await self._committed([])
+            return
+        now_ms = self._context.wall_ms()
+        epochs = (0, -1) if known is None else (known.snapshot_epoch + 1, known.leader_epoch)
+        value = SnapshotValue(epochs[0], state_epoch, epochs[1], start_offset, 0, now_ms, now_ms, ())
+        await self._change(StateRecord(key, value))
+
+    async def read(self, key: ShareKey, leader_epoch: int) -> ReadState:
+        """Return the state to a partition leader. Writes of older leaders are refused from now on."""
+        self.check_writable()
+        known = self._existing(key)
+        _check_leader(known, leader_epoch)
+        update = UpdateValue(known.snapshot_epoch, leader_epoch, NO_START_OFFSET, 0, ())
+        committed = self._change(StateRecord(key, update))
+        state = ReadState(known.state_epoch, known.start_offset, known.ranges.all())
+        # The record is committed even if it changes nothing: a coordinator that was replaced cannot commit it.
+        await committed
+        return state
+
+    async def store(self, key: ShareKey, state_epoch: int, leader_epoch: int, update: StateUpdate) -> None:
+        """Store the changes of a share-partition by its leader."""
+        self.check_writable()
+        known = self._existing(key)
+        _check_leader(known, leader_epoch)
+        if state_epoch != known.state_epoch:
+            raise _fenced_state(known, state_epoch)
+        value = UpdateValue(
+            known.snapshot_epoch,
+            leader_epoch,
+            update.start_offset,
+            update.delivery_complete_count,
+            tuple(update.batches),
+        )
+        committed = self._change(StateRecord(key, value))
+        if known.updates >= self._context.config[SHARE_UPDATES_PER_SNAPSHOT]:
+            ignore_outcome(self._change(StateRecord(key, known.snapshot(self._context.wall_ms()))))
+        await committed
+
+    async def delete(self, key: ShareKey) -> None:
+        """Delete the state; without effect if there is none."""
+        self.check_writable()
+        await self._committed([StateRecord(key, None)] if key in self._states else [])
+
+    async def summary(self, key: ShareKey) -> StateSummary:
+        """Return offsets and epochs, for administrators."""
+        self.check_open()
+        known = self._existing(key)
+        await self._committed([])
+        return StateSummary(
+            known.state_epoch, known.leader_epoch, known.start_offset, known.delivery_complete_count
+        )
+
+    def _existing(self, key: ShareKey) -> StoredState:
+        known = self._states.get(key)
+        if known is None:
+            raise BrokerError(
+                ErrorCode.invalid_request, f"share-partition {key.name[:120]} is not initialised"
+            )
+        return known
+
+    # --- records
+
+    def apply(self, record: StateRecord) -> None:
+        key, value = record
+        known = self._states.get(key)
+        if value is None:
+            self._states.pop(key, None)
+        elif isinstance(value, UpdateValue):
+            if known is not None:
+                known.apply_update(value)
+        else:
+            # Not above the offset of the record: it is appended later. In a replay the log start is known to be.
+            log_offset = self._log_offset()
+            if known is None:
+                self._states[key] = StoredState(value, log_offset)
+            else:
+                known.apply_snapshot(value, log_offset)
+
+    def _log_offset(self) -> int:
+        log = self._appender.replica.log
+        return log.log_end_offset if self._is_live else log.log_start_offset
+
+    def resume(self) -> None:
+        """Serve: the log was replayed."""
+        self._is_live = True
+
+    def _change(self, record: StateRecord) -> asyncio.Future[None]:
+        return self._committed([record])
+
+    def _committed(self, records: list[StateRecord]) -> asyncio.Future[None]:
+        for record in records:
+            self.apply(record)
+        future = self.write(records)
+        if not future.done():
+            self._limit_wait(future, self.now_ms() + self._context.config[SHARE_WRITE_TIMEOUT_MS])
+        return future
+
+    # --- pruning
+
+    async def sweep(self) -> None:
+        """Write snapshots of quiet share-partitions, and move the log start to the oldest snapshot that is needed."""
+        replica = self._appender.replica
+        if self._closed is not None or replica.is_under_min_insync or not self._is_live:
+            return
+        log = replica.log
+        if log.log_end_offset - log.log_start_offset > max(_MANY_RECORDS, 4 * len(self._states)):
+            self._write_old_snapshots(log.log_end_offset - max(_MANY_RECORDS, 2 * len(self._states)))
+        needed = min((state.log_offset for state in self._states.values()), default=log.log_end_offset)
+        # No record goes before the snapshots that replace it are committed.
+        await self.write([])
+        offset = min(needed, log.high_watermark)
+        if self._closed is None and offset > log.log_start_offset:
+            log.advance_log_start(Offset(offset))
+
+    def _write_old_snapshots(self, below: int) -> None:
+        now_ms = self._context.wall_ms()
+        for key, state in tuple(self._states.items()):
+            if state.log_offset < below:
+                ignore_outcome(self._change(StateRecord(key, state.snapshot(now_ms))))
+
+    # --- closing
+
+    def _on_deadline(self, name: str) -> None:
+        """Ignore deadlines: this shard schedules none of its own."""
+
+    def _on_close(self, code: ErrorCode) -> None:
+        self._states.clear()
+
+
+def _check_leader(known: StoredState, leader_epoch: int) -> None:
+    if leader_epoch < known.leader_epoch:
+        raise BrokerError(
+            ErrorCode.fenced_leader_epoch, f"leader epoch is {known.leader_epoch}, not {leader_epoch}"
+        )
+
+
+def _fenced_state(known: StoredState, state_epoch: int) -> BrokerError:
+    return BrokerError(ErrorCode.fenced_state_epoch, f"state epoch is {known.state_epoch}, not {state_epoch}")

@@ -1,0 +1,111 @@
+"""Layouts of the records in a decompressed batch body: where each record, its key, its value and its headers are.
+
+`lay_out` is compiled where a compiler was available (`_walker.c`, without the GIL for long bodies), else it is
+`lay_out_in_python`; both accept the same bodies and return the same bytes. A layout has ten numbers, `LAYOUT`: start
+and end of the record, timestamp delta, offset delta, start and length of the key, start and length of the value, start
+of the first header, number of headers. A length of -1 is null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+
+from penstock.errors import ErrorCode, InvalidBatch
+from penstock.records.content import HEADER_NAMES, Headers
+from penstock.records.varints import decode_int, decode_long
+
+LAYOUT = Struct("=10q")
+_RECORDS_AT_ONCE = 512
+"""Layouts in memory at a time: a layout can have more bytes than its record."""
+
+Layout = tuple[int, int, int, int, int, int, int, int, int, int]
+Body = bytes | memoryview
+
+
+def lay_out_in_python(body: Body, position: int, record_count: int, /) -> bytes:
+    """Packed layouts of the next records from a position on; ValueError where no valid record is."""
+    layouts = bytearray()
+    try:
+        for _ in range(record_count):
+            start = position
+            length, content = decode_int(body, position)
+            position = content + length
+            if length < 1 or position > len(body):
+                raise ValueError
+            layouts += LAYOUT.pack(start, position, *_lay_out(body, content, position))
+    except (IndexError, InvalidBatch):
+        raise ValueError from None
+    return bytes(layouts)
+
+
+def _lay_out(body: Body, position: int, end: int) -> tuple[int, int, int, int, int, int, int, int]:
+    timestamp_delta, position = decode_long(body, position + 1)  # a record's attributes are unused
+    offset_delta, position = decode_int(body, position)
+    key_length, key_start = decode_int(body, position)
+    position = key_start + max(0, key_length)
+    value_length, value_start = decode_int(body, position)
+    position = value_start + max(0, value_length)
+    count, headers_start = decode_int(body, position)
+    position = headers_start
+    if key_length < -1 or value_length < -1 or count < 0 or count * 2 > end - position:
+        raise ValueError
+    for _ in range(count):
+        name_length, position = decode_int(body, position)
+        position += name_length
+        value_length_here, position = decode_int(body, position)
+        position += max(0, value_length_here)
+        if name_length < 0 or value_length_here < -1 or position > end:
+            raise ValueError
+    if position != end:
+        raise ValueError
+    return (
+        timestamp_delta,
+        offset_delta,
+        key_start,
+        key_length,
+        value_start,
+        value_length,
+        headers_start,
+        count,
+    )
+
+
+try:
+    from penstock.records._walker import lay_out as lay_out
+except ImportError:
+    lay_out = lay_out_in_python
+
+
+def layouts(body: Body, record_count: int) -> Iterator[Layout]:
+    """The layout of every record of a body, which must hold exactly `record_count` records; InvalidBatch otherwise."""
+    position = 0
+    while record_count > 0:
+        count = min(record_count, _RECORDS_AT_ONCE)
+        try:
+            packed = lay_out(body, position, count)
+        except ValueError:
+            raise _invalid("the records are not as long or as many as the batch says") from None
+        for layout in LAYOUT.iter_unpack(packed):
+            yield layout
+        position = layout[1]
+        record_count -= count
+    if position != len(body):
+        raise _invalid("there are bytes after the last record")
+
+
+def read_headers(body: Body, position: int, count: int) -> Headers:
+    """The headers of a record from its layout."""
+    headers = []
+    for _ in range(count):
+        length, start = decode_int(body, position)
+        name = bytes(body[start : start + length]).decode(errors=HEADER_NAMES)
+        length, position = decode_int(body, start + length)
+        value = None if length < 0 else bytes(body[position : position + length])
+        position += max(0, length)
+        headers.append((name, value))
+    return tuple(headers)
+
+
+def _invalid(message: str) -> InvalidBatch:
+    return InvalidBatch(ErrorCode.invalid_record, message)

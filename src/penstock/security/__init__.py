@@ -1,0 +1,1 @@
+"""Security without connections: TLS settings, credentials, SASL exchanges and principals."""

@@ -1,0 +1,21 @@
+"""User of the cluster as the coordination store has it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from penstock.security.scram import ScramMechanism, ScramRecord
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    name: str
+    scram: Mapping[ScramMechanism, ScramRecord] = field(default_factory=dict)
+    credential: str = ""
+    """Random id that changes with every change of the user: connections and sessions that began with another one
+    have ended.
+    """
+    is_disabled: bool = False
+    version: int = -1
+    """Version of the user's node; -1 if it does not exist."""

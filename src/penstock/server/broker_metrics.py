@@ -1,0 +1,24 @@
+"""Registration of the metrics of a broker's parts."""
+
+from __future__ import annotations
+
+from penstock.cluster.cluster_metrics import ClusterMetrics
+from penstock.cluster.peers import Peers
+from penstock.config import METRICS_MAX_GROUPS
+from penstock.groups.group_metrics import GroupMetrics
+from penstock.replication.in_sync_writer import InSyncWriter
+from penstock.replication.replication_metrics import ReplicationMetrics
+from penstock.server.acceptor import Acceptor
+from penstock.server.context import BrokerContext
+from penstock.server.serving_metrics import ServingMetrics
+from penstock.transactions.transaction_metrics import TransactionMetrics
+
+
+def show_metrics(context: BrokerContext, acceptor: Acceptor, peers: Peers, in_sync: InSyncWriter) -> None:
+    metrics, metadata, replicas = context.metrics, context.metadata, context.replicas
+    ServingMetrics(context, acceptor).show(metrics)
+    ClusterMetrics(metadata, peers).show(metrics)
+    ReplicationMetrics(context.node_id, metadata, replicas, in_sync).show(metrics)
+    GroupMetrics(context.groups, replicas, context.config[METRICS_MAX_GROUPS]).show(metrics)
+    context.share.show(metrics)
+    TransactionMetrics(context.transactions, context.hanging_transactions).show(metrics)

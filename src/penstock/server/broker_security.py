@@ -1,0 +1,169 @@
+"""TLS of a broker: the certificates of its listeners, and the network for connections to other brokers."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from functools import partial
+
+from penstock.config import (
+    CONNECTION_FAILED_AUTHENTICATION_DELAY_MS,
+    HTTP_AUTHENTICATION_ENABLE,
+    HTTP_PORT,
+    HTTP_SSL_ENABLE,
+    NODE_ID,
+    SASL_ENABLED_MECHANISMS,
+    SASL_OAUTHBEARER_JWKS_ENDPOINT_URL,
+    SSL_RELOAD_INTERVAL_MS,
+    BrokerConfig,
+    Listener,
+    SaslMechanism,
+)
+from penstock.config.settings import HTTP_LISTENER
+from penstock.errors import BrokerError
+from penstock.gateway.http.users import HttpUsers
+from penstock.model import BrokerId
+from penstock.net.broker_connection import BrokerConnection
+from penstock.net.login_network import LoginNetwork
+from penstock.net.network import Network
+from penstock.net.tls_network import TlsNetwork
+from penstock.net.tls_socket import HandshakeTurns
+from penstock.observability.logs import Logger
+from penstock.observability.metrics import BrokerMetrics
+from penstock.replication.authentication import prove
+from penstock.security.oauth import TokenRefused, TokenValidator
+from penstock.security.passwords import PasswordChecks
+from penstock.security.tls_context import TlsSettings, load_client, load_server
+from penstock.security.tls_reload import CertificateReloads, ReloadingTls
+from penstock.server.context import BrokerContext
+from penstock.server.door import Door
+from penstock.server.environment import Environment
+from penstock.server.sasl.accounts import Accounts
+from penstock.server.sasl.service import LoginCounts, SaslService
+from penstock.wire.broker_handshake import ANY_BROKER
+
+
+class BrokerSecurity:
+    def __init__(
+        self,
+        environment: Environment,
+        logger: Logger,
+        config: BrokerConfig,
+        in_force: Callable[[], BrokerConfig],
+        secret: Callable[[], str | None],
+    ) -> None:
+        """`config` is the config at the start, `in_force` returns the one with dynamic changes, `secret` the
+        cluster secret.
+        """
+        self.reloads = CertificateReloads(environment.threads, environment.clock, logger)
+        self.network: Network = environment.network
+        """Network for connections to other brokers."""
+        self.logins = LoginCounts()
+        self._environment = environment
+        self._logger = logger
+        self._in_force = in_force
+        self._turns = HandshakeTurns()
+        self._passwords = PasswordChecks(environment.threads, environment.random)
+        self._tokens: TokenValidator | None = None
+        self._listeners = config.listeners.listeners
+        encrypted = [listener.name for listener in self._listeners if listener.protocol.has_tls]
+        if config[HTTP_SSL_ENABLE] and config[HTTP_PORT] >= 0:
+            encrypted.append(HTTP_LISTENER)
+        self._certificates = {
+            name: ReloadingTls(f"listener {name}", partial(self._settings, name), load_server)
+            for name in encrypted
+        }
+        self._peers: ReloadingTls | None = None
+        self._connect_to_brokers(config.listeners.inter_broker)
+        self._node_id = BrokerId(config[NODE_ID])
+        self._secret = secret
+
+    def _connect_to_brokers(self, listener: Listener) -> None:
+        """Make the network for connections to this listener of other brokers."""
+        if listener.protocol.has_tls:
+            peers = self._peers = ReloadingTls(
+                "connections to brokers", partial(self._settings, listener.name), load_client
+            )
+            self.network = TlsNetwork(self.network, lambda: peers.current.context)
+        if listener.protocol.has_sasl:
+            self.network = LoginNetwork(self.network, self._log_in)
+
+    async def start(self) -> None:
+        """Read all certificates, and the keys of tokens. Raises ConfigError if a certificate cannot be used."""
+        contexts = [*self._certificates.values(), *([self._peers] if self._peers is not None else [])]
+        await self.reloads.start(contexts, lambda: self._in_force()[SSL_RELOAD_INTERVAL_MS] / 1000)
+
+        config = self._in_force()
+        takes_tokens = any(_takes_tokens(config, listener) for listener in self._listeners)
+        if takes_tokens or (
+            config[HTTP_AUTHENTICATION_ENABLE] and config[SASL_OAUTHBEARER_JWKS_ENDPOINT_URL] is not None
+        ):
+            environment = self._environment
+            self._tokens = TokenValidator(config, environment.threads, environment.clock, self._logger)
+            self._tokens.start()
+
+    async def stop(self) -> None:
+        await self.reloads.stop()
+        if self._tokens is not None:
+            await self._tokens.stop()
+
+    def door(self, listener: Listener, context: BrokerContext) -> Door:
+        tls = self._certificates.get(listener.name)
+        sasl = None
+        if listener.protocol.has_sasl:
+            accounts = self.accounts(context)
+            sasl = SaslService(listener, context, self._logger, accounts, self._tokens, self.logins)
+        return Door(listener, context, self._logger, self._turns, tls, sasl)
+
+    def accounts(self, context: BrokerContext) -> Accounts:
+        """Accounts of the cluster; all listeners share their cache of passwords."""
+        return Accounts(lambda: context.image, self._passwords)
+
+    def http_tls(self) -> Callable[[], ssl.SSLContext] | None:
+        """Return the context for connections over HTTP; None without TLS."""
+        loaded = self._certificates.get(HTTP_LISTENER)
+        return None if loaded is None else lambda: loaded.current.context
+
+    def http_users(self, context: BrokerContext) -> HttpUsers | None:
+        """Return the checks of users for HTTP; None where clients do not log in."""
+        config = context.config
+        if not config[HTTP_AUTHENTICATION_ENABLE]:
+            return None
+        accounts, tokens = self.accounts(context), self._tokens
+
+        async def check_password(host: str, user: str, password: str) -> bool:
+            return await accounts.check_password(host, user, password) is not None
+
+        async def check_token(token: str) -> str | None:
+            assert tokens is not None
+            try:
+                return (await tokens.validate(token)).user
+            except TokenRefused as refusal:
+                self._logger.warning_rarely("HTTP token refused", reason=str(refusal))
+                return None
+
+        delay_seconds = config[CONNECTION_FAILED_AUTHENTICATION_DELAY_MS] / 1000
+        return HttpUsers(check_password, None if tokens is None else check_token, delay_seconds)
+
+    def show(self, metrics: BrokerMetrics) -> None:
+        self.reloads.show(metrics)
+        metrics.add_counter(
+            "penstock_logins", "Logins by SASL, of clients and brokers.", lambda: self.logins.accepted
+        )
+        metrics.add_counter("penstock_logins_failed", "Failed logins by SASL.", lambda: self.logins.failed)
+
+    async def _log_in(self, connection: BrokerConnection) -> None:
+        """Authenticate a connection to another broker, or to this one, with the cluster secret."""
+        try:
+            random = self._environment.random
+            await prove(connection, self._secret(), self._node_id, ANY_BROKER, random)
+        except BrokerError as error:
+            raise ConnectionError(str(error)) from error
+
+    def _settings(self, listener: str) -> TlsSettings:
+        return TlsSettings.of(self._in_force().for_listener(listener))
+
+
+def _takes_tokens(config: BrokerConfig, listener: Listener) -> bool:
+    mechanisms = config.for_listener(listener.name)[SASL_ENABLED_MECHANISMS]
+    return listener.protocol.has_sasl and SaslMechanism.OAUTHBEARER in mechanisms

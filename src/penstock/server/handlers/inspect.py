@@ -1,0 +1,61 @@
+"""Inspect: questions of gateways about this broker (`server/inspection`). Private: not in ApiVersions."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from penstock.errors import BrokerError, ErrorCode
+from penstock.net.response import Answer, PendingResponse
+from penstock.server.dispatch import Api, Request
+from penstock.server.inspection import QUESTIONS
+from penstock.server.security import CLUSTER_NAME, ResourceType
+from penstock.wire.apis import INSPECT
+from penstock.wire.inspect import (
+    InspectRequest,
+    InspectResponse,
+    decode_inspect_request,
+    encode_inspect_response,
+)
+
+MAX_MESSAGE_CHARACTERS = 500
+_ENCODER = msgspec.msgpack.Encoder()
+
+
+def handle(request: Request, frame: memoryview, position: int) -> Answer:
+    asked = decode_inspect_request(frame, position)
+    later = PendingResponse()
+    working = asyncio.ensure_future(_respond(request, asked, later))
+    later.when_abandoned(lambda: _cancel(working))
+    return later
+
+
+API = Api(INSPECT, 0, 0, handle_raw=handle)
+
+
+def _cancel(working: asyncio.Task[None]) -> None:
+    working.cancel()
+
+
+async def _respond(request: Request, asked: InspectRequest, later: PendingResponse) -> None:
+    try:
+        response = InspectResponse(answer=await _answer(request, asked))
+    except BrokerError as error:
+        response = InspectResponse(error.code, str(error)[:MAX_MESSAGE_CHARACTERS])
+    except Exception as error:  # noqa: BLE001 - whatever it is, it must not leave the connection waiting for ever
+        later.fail(error)
+        return
+    later.resolve([encode_inspect_response(request.header.correlation_id, response)])
+
+
+async def _answer(request: Request, asked: InspectRequest) -> bytes:
+    question = QUESTIONS.get(asked.question)
+    if question is None:
+        raise BrokerError(ErrorCode.invalid_request, f"unknown question {asked.question[:80]!r}")
+    request.require(question.operation, ResourceType.CLUSTER, CLUSTER_NAME)
+    try:
+        arguments = msgspec.msgpack.decode(asked.arguments, type=dict[str, int | str])
+    except msgspec.DecodeError as error:
+        raise BrokerError(ErrorCode.invalid_request, f"malformed arguments: {error}") from None
+    return _ENCODER.encode(await question.answer(request.context, arguments))

@@ -1,0 +1,16 @@
+"""SaslHandshake at a listener without SASL; a listener with SASL has the gate in front of dispatch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.errors import ErrorCode
+from penstock.server.dispatch import Api, Fields, Request
+from penstock.wire.apis import SASL_HANDSHAKE
+
+
+def handle(request: Request, message: Any) -> Fields:
+    return {"error_code": ErrorCode.illegal_sasl_state, "mechanisms": ()}
+
+
+API = Api(SASL_HANDSHAKE, 0, 1, handle)

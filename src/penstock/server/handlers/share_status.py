@@ -1,0 +1,48 @@
+"""ShareStatus: records in flight of a share group's partitions on this broker, for `penstock group describe`."""
+
+from __future__ import annotations
+
+from penstock.errors import BrokerError
+from penstock.net.response import Answer
+from penstock.queues.share_leader import ShareLeader
+from penstock.server.dispatch import Api, Request
+from penstock.server.security import Operation, ResourceType
+from penstock.wire.apis import SHARE_STATUS
+from penstock.wire.share_status import (
+    ShareStatus,
+    decode_share_status_request,
+    encode_share_status_response,
+)
+
+NO_LOCK = -1
+
+
+def handle(request: Request, frame: memoryview, position: int) -> Answer:
+    group_id = decode_share_status_request(frame, position)
+    correlation_id = request.header.correlation_id
+    try:
+        request.require(Operation.DESCRIBE, ResourceType.GROUP, group_id)
+    except BrokerError as error:
+        return [encode_share_status_response(correlation_id, (), error.code)]
+    now_ms = request.context.share.partitions.timers.now_ms()
+    found = [
+        _status(leader, now_ms)
+        for leader in request.context.share.partitions.all
+        if leader.key.group_id == group_id
+        and leader.partition is not None
+        and request.allowed(Operation.DESCRIBE, ResourceType.TOPIC, leader.replica.name.topic)
+    ]
+    return [encode_share_status_response(correlation_id, found)]
+
+
+API = Api(SHARE_STATUS, 0, 0, handle_raw=handle)
+
+
+def _status(leader: ShareLeader, now_ms: int) -> ShareStatus:
+    partition, name = leader.partition, leader.replica.name
+    assert partition is not None
+    deadline_ms = partition.oldest_deadline_ms()
+    age_ms = NO_LOCK if deadline_ms is None else max(0, now_ms - (deadline_ms - leader.lock_ms))
+    return ShareStatus(
+        name.topic, name.partition, partition.start_offset, partition.acquired, partition.available, age_ms
+    )

@@ -1,0 +1,12 @@
+"""Questions of the Inspect API, one module each."""
+
+from __future__ import annotations
+
+from penstock.server.inspection.activity import ACTIVITY
+from penstock.server.inspection.log_lines import LOG_LINES
+from penstock.server.inspection.open_connections import CLOSE_CONNECTION, CONNECTIONS
+from penstock.server.inspection.partition_times import PARTITION_TIMES
+
+QUESTIONS = {
+    each.name: each for each in (ACTIVITY, CLOSE_CONNECTION, CONNECTIONS, LOG_LINES, PARTITION_TIMES)
+}

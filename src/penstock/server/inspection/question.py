@@ -1,0 +1,30 @@
+"""A question of the Inspect API: its name, the permission that it needs, and the function that answers it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.errors import BrokerError, ErrorCode
+from penstock.server.context import BrokerContext
+from penstock.server.security import Operation
+
+Arguments = Mapping[str, Any]
+Answer = Callable[[BrokerContext, Arguments], Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    name: str
+    operation: Operation
+    """Operation on the cluster that the client needs."""
+    answer: Answer
+
+
+def integer(arguments: Arguments, name: str, default: int = 0) -> int:
+    """Return an integer argument; INVALID_REQUEST for anything else."""
+    value = arguments.get(name, default)
+    if not isinstance(value, int):
+        raise BrokerError(ErrorCode.invalid_request, f"the argument {name} is not an integer")
+    return value

@@ -1,0 +1,55 @@
+"""Read of a log for a fetch: on the loop, or in a pool where it would wait for the disk."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+from penstock.errors import BrokerError, ErrorCode, StorageError
+from penstock.model import Offset
+from penstock.records.control import AbortedTransaction
+from penstock.records.log_slice import LogSlice
+from penstock.replication.replica import Replica
+from penstock.threads import Threads
+
+Found = tuple[LogSlice | bytes, Sequence[AbortedTransaction] | None]
+"""Records, and the aborted transactions that a read_committed consumer leaves out."""
+
+
+class ColdRead(Protocol):
+    """Read that is made in a pool."""
+
+    def start(self, threads: Threads) -> asyncio.Future[Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LogRead:
+    """Call of `Log.read`, made on the loop or, where it would wait for the disk, in a pool."""
+
+    replica: Replica
+    offset: Offset
+    max_bytes: int
+    below: Offset
+    at_least_one: bool
+    is_committed: bool
+
+    def __call__(self, *, wait: bool) -> Found:
+        log, at_least_one = self.replica.log, self.at_least_one
+        try:
+            if self.is_committed:
+                return log.read_committed(
+                    self.offset, self.max_bytes, below=self.below, at_least_one=at_least_one, wait=wait
+                )
+            return (
+                log.read(self.offset, self.max_bytes, below=self.below, at_least_one=at_least_one, wait=wait),
+                None,
+            )
+        except StorageError as error:
+            raise BrokerError(ErrorCode.corrupt_message, str(error)) from error
+
+    def start(self, threads: Threads) -> asyncio.Future[Found]:
+        """Make the call where it may wait for the disk."""
+        return threads.run("read", partial(self, wait=True))

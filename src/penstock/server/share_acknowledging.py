@@ -1,0 +1,169 @@
+"""The part that ShareFetch and ShareAcknowledge share: checks, sessions, acknowledgements and leader hints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final
+from uuid import UUID
+
+from penstock.clock import monotonic_ms
+from penstock.config import GROUP_SHARE_MAX_SHARE_SESSIONS
+from penstock.errors import BrokerError, ErrorCode
+from penstock.model import ShareKey, TopicId, TopicPartition
+from penstock.queues import acknowledging
+from penstock.queues.share_leader import ShareLeader
+from penstock.queues.states import Acknowledgement, AcknowledgeType
+from penstock.server.dispatch import Request
+from penstock.server.security import Operation, ResourceType
+from penstock.server.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSession
+from penstock.wire.leader_hints import NodeEndpoint
+from penstock.wire.share_fetch import RENEW_FROM, ShareRequest, ShareResult
+
+MAX_MEMBER_ID_CHARACTERS: Final = 36
+_MOVED = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)
+
+
+def check_names(request: Request, asked: ShareRequest) -> tuple[str, str]:
+    """Return group id and member id; BrokerError if they are invalid or the client may not read with the group."""
+    if not asked.group_id:
+        raise BrokerError(ErrorCode.invalid_request, "the group id must not be empty")
+    if not asked.member_id or len(asked.member_id) > MAX_MEMBER_ID_CHARACTERS:
+        raise BrokerError(
+            ErrorCode.invalid_request, f"the member id must have 1 to {MAX_MEMBER_ID_CHARACTERS} characters"
+        )
+    request.require(Operation.READ, ResourceType.GROUP, asked.group_id)
+    return asked.group_id, asked.member_id
+
+
+def open_session(request: Request, asked: ShareRequest) -> ShareSession:
+    """Open or continue the session of a request; BrokerError if there is none or its epoch is wrong."""
+    group_id, member_id = check_names(request, asked)
+    sessions = request.context.share.sessions
+    if asked.epoch == INITIAL_EPOCH:
+        if any(partition.acknowledgements for partition in asked.partitions):
+            raise BrokerError(
+                ErrorCode.invalid_request, "the first request of a session cannot acknowledge records"
+            )
+        limit = request.context.config[GROUP_SHARE_MAX_SHARE_SESSIONS]
+        return sessions.open(request.session, group_id, member_id, limit)
+    return sessions.resume(request.session, group_id, member_id, asked.epoch)
+
+
+def key_of(session: ShareSession, topic_id: UUID, partition: int) -> ShareKey:
+    return ShareKey(session.group_id, TopicId(topic_id), partition)
+
+
+class ShareTargets:
+    """Share-partitions of a request: found by topic id, with the errors and hints of those that are not here."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._moved: set[int] = set()
+
+    def leader(self, key: ShareKey) -> ShareLeader:
+        """Share-partition that this broker serves; BrokerError if it does not."""
+        context = self._request.context
+        topic = context.image.topic_by_id(key.topic_id)
+        if topic is None:
+            raise BrokerError(ErrorCode.unknown_topic_id, "there is no topic with this id")
+        self._request.require(Operation.READ, ResourceType.TOPIC, topic.name)
+        replica = context.replicas.get(topic.name, key.partition)
+        return context.share.partitions.get(key, replica)
+
+    def fail(self, result: ShareResult, error: BrokerError) -> None:
+        """Set the error of a fetch, with the present leader if the partition has moved."""
+        result.error_code, result.error_message = error.code, str(error)
+        self.hint(result, error)
+
+    def hint(self, result: ShareResult, error: BrokerError) -> None:
+        if error.code not in _MOVED:
+            return
+        image = self._request.context.image
+        topic = image.topic_by_id(TopicId(result.topic_id))
+        state = None if topic is None else image.partition(TopicPartition(topic.name, result.partition))
+        if state is not None:
+            result.leader_id, result.leader_epoch = state.leader, state.leader_epoch
+            self._moved.add(state.leader)
+
+    @property
+    def endpoints(self) -> list[NodeEndpoint]:
+        """Addresses of the leaders that results name."""
+        brokers = self._request.context.image.brokers
+        return [
+            NodeEndpoint(broker.node_id, broker.host, broker.port, broker.rack)
+            for broker_id, broker in brokers.items()
+            if broker_id in self._moved
+        ]
+
+
+def lock_ms_of(request: Request, session: ShareSession) -> int:
+    return request.context.share.partitions.settings_of(session.group_id).partition.lock_ms
+
+
+class Acknowledging:
+    """The acknowledgements of one request; calls back when all of them are durable or refused."""
+
+    def __init__(
+        self, request: Request, asked: ShareRequest, session: ShareSession, targets: ShareTargets
+    ) -> None:
+        self.results: dict[ShareKey, ShareResult] = {}
+        """Result of each partition that was named with acknowledgements: the error is in the fields of one."""
+        self._request = request
+        self._asked = asked
+        self._session = session
+        self._targets = targets
+        self._pending = 0
+        self._done: Callable[[], None] | None = None
+
+    def run(self) -> None:
+        """Decide everything; then `is_pending` tells whether something is not durable yet."""
+        for key, acknowledgements in self._by_partition().items():
+            result = self.results[key] = ShareResult(key.topic_id, key.partition)
+            self._pending += 1
+            try:
+                self._check_renewals(acknowledgements)
+                self._targets.leader(key).acknowledge(
+                    self._session.member_id,
+                    acknowledgements,
+                    monotonic_ms(self._request.context.clock),
+                    AcknowledgeType.RENEW if self._request.version >= RENEW_FROM else AcknowledgeType.REJECT,
+                    partial(self._on_stored, result),
+                )
+            except BrokerError as error:
+                self._on_stored(result, error)
+
+    def _by_partition(self) -> dict[ShareKey, list[Acknowledgement]]:
+        asked: dict[ShareKey, list[Acknowledgement]] = {}
+        for topic_id, partition, acknowledgements in self._asked.partitions:
+            if acknowledgements:
+                key = key_of(self._session, topic_id, partition)
+                asked.setdefault(key, []).extend(Acknowledgement(*each) for each in acknowledgements)
+        return asked
+
+    def _check_renewals(self, acknowledgements: Iterable[Acknowledgement]) -> None:
+        if not self._asked.is_renew and acknowledging.has_renewals(tuple(acknowledgements)):
+            if self._request.version < RENEW_FROM:
+                return  # refused as an unknown type
+            raise BrokerError(ErrorCode.invalid_request, "a request with renewals must set IsRenewAck")
+
+    @property
+    def is_pending(self) -> bool:
+        return self._pending > 0
+
+    def when_done(self, callback: Callable[[], None]) -> None:
+        self._done = callback
+
+    def _on_stored(self, result: ShareResult, error: BrokerError | None) -> None:
+        if error is not None:
+            result.acknowledge_error_code, result.acknowledge_error_message = error.code, str(error)
+            self._targets.hint(result, error)
+        self._pending -= 1
+        if self._pending == 0 and self._done is not None:
+            self._done()
+
+
+def end_session(request: Request, asked: ShareRequest, session: ShareSession) -> None:
+    """Close the session if the request says so; its acknowledgements were decided before."""
+    if asked.epoch == FINAL_EPOCH:
+        request.context.share.sessions.close(session)

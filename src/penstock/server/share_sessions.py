@@ -1,0 +1,158 @@
+"""Share sessions (KIP-932): the partitions that a member of a share group fetches from this broker.
+
+A session belongs to the connection that opened it and ends with it; a request of another connection does not find it.
+At its end everything that the member holds on this broker is released. Loop thread only.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from penstock.errors import BrokerError, ErrorCode
+from penstock.model import ShareKey
+from penstock.queues.share_partitions import SharePartitions
+
+FINAL_EPOCH: Final = -1
+INITIAL_EPOCH: Final = 0
+MAX_PARTITIONS: Final = 10_000
+"""Limit of the partitions in one session: every fetch looks at each of them."""
+_MAX_EPOCH: Final = 2**31 - 1
+
+Owner = Hashable
+
+
+class OpenFetch(Protocol):
+    """A fetch of a session that waits for records."""
+
+    def end(self) -> None:
+        """Answer the fetch: the next request of the session has come."""
+
+
+@dataclass(slots=True, eq=False)
+class ShareSession:
+    group_id: str
+    member_id: str
+    owner: Owner
+    epoch: int = 1
+    """Session epoch that the next request must have."""
+    partitions: OrderedDict[ShareKey, None] = field(default_factory=OrderedDict)
+    touched: set[ShareKey] = field(default_factory=set)
+    """Partitions of which the member may hold records."""
+    waiting: OpenFetch | None = None
+    is_open: bool = True
+    """Whether the session is neither closed nor replaced."""
+
+    def forget(self, keys: Iterable[ShareKey]) -> None:
+        for key in keys:
+            self.partitions.pop(key, None)
+
+    def turned(self) -> list[ShareKey]:
+        """The partitions, beginning with another one in each epoch, so that none starves."""
+        keys = list(self.partitions)
+        if len(keys) < 2:
+            return keys
+        start = self.epoch % len(keys)
+        return keys[start:] + keys[:start]
+
+
+class ShareSessions:
+    def __init__(self, partitions: SharePartitions) -> None:
+        self._partitions = partitions
+        self._sessions: dict[tuple[str, str], ShareSession] = {}
+        self._by_owner: dict[Owner, set[tuple[str, str]]] = {}
+        self._users: Counter[ShareKey] = Counter()
+        """Number of sessions that touch each share-partition."""
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def open(self, owner: Owner, group_id: str, member_id: str, limit: int) -> ShareSession:
+        """Open a session in place of the member's old one; BrokerError when there are too many.
+
+        Records of the old session stay with the member: it may still acknowledge them.
+        """
+        name = (group_id, member_id)
+        old = self._sessions.get(name)
+        if old is None and len(self._sessions) >= limit:
+            raise BrokerError(
+                ErrorCode.share_session_limit_reached, f"{limit} share sessions are open; retry"
+            )
+        session = ShareSession(group_id, member_id, owner)
+        if old is not None:
+            session.touched = old.touched  # counted already
+            self._forget(old)
+        self._sessions[name] = session
+        self._by_owner.setdefault(owner, set()).add(name)
+        return session
+
+    def add(self, session: ShareSession, keys: Iterable[ShareKey]) -> None:
+        """Add partitions that a request names to its session; BrokerError when the session would grow too large."""
+        named = dict.fromkeys(keys)
+        if len(session.partitions) + len(named.keys() - session.partitions.keys()) > MAX_PARTITIONS:
+            raise BrokerError(
+                ErrorCode.share_session_limit_reached, f"a session has at most {MAX_PARTITIONS} partitions"
+            )
+        session.partitions.update(named)
+        for key in named.keys() - session.touched:
+            session.touched.add(key)
+            self._users[key] += 1
+            leader = self._partitions.find(key)
+            if leader is not None:
+                leader.verify()
+
+    def resume(self, owner: Owner, group_id: str, member_id: str, epoch: int) -> ShareSession:
+        """Session of a request with an epoch above 0, or -1; BrokerError unless it is the next epoch."""
+        session = self._sessions.get((group_id, member_id))
+        if session is None or session.owner is not owner:
+            raise BrokerError(
+                ErrorCode.share_session_not_found, "the member has no session on this connection"
+            )
+        self._end_waiting(session)
+        if epoch != FINAL_EPOCH:
+            if epoch != session.epoch:
+                raise BrokerError(
+                    ErrorCode.invalid_share_session_epoch, f"session epoch is {session.epoch}, not {epoch}"
+                )
+            session.epoch = 1 if epoch == _MAX_EPOCH else epoch + 1
+        return session
+
+    def close(self, session: ShareSession) -> None:
+        """Close a session and release what its member holds."""
+        if not session.is_open:
+            return
+        self._forget(session)
+        for key in session.touched:
+            self._users[key] -= 1
+            leader = self._partitions.find(key)
+            if leader is not None:
+                leader.release_member(session.member_id)
+            if self._users[key] <= 0:
+                del self._users[key]
+                if leader is not None:
+                    leader.retire()
+
+    def close_all_of(self, owner: Owner) -> None:
+        """Close the sessions of a connection that has ended."""
+        for name in tuple(self._by_owner.get(owner, ())):
+            self.close(self._sessions[name])
+
+    def _forget(self, session: ShareSession) -> None:
+        name = (session.group_id, session.member_id)
+        session.is_open = False
+        self._end_waiting(session)
+        if self._sessions.get(name) is session:
+            del self._sessions[name]
+        names = self._by_owner.get(session.owner)
+        if names is not None:
+            names.discard(name)
+            if not names:
+                del self._by_owner[session.owner]
+
+    @staticmethod
+    def _end_waiting(session: ShareSession) -> None:
+        waiting, session.waiting = session.waiting, None
+        if waiting is not None:
+            waiting.end()

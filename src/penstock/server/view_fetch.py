@@ -1,0 +1,203 @@
+"""Fetch that reads views: batches are made in a pool, and a range without matches ends no long poll.
+
+Such a range is sent with the next match, when the wait of the request ends, or when the response has no room. Other
+partitions of the same request are read as in any fetch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.cluster.image import TopicImage
+from penstock.cluster.views import VIEW_FILTER
+from penstock.errors import BrokerError, ConfigError, CorruptLog, ErrorCode
+from penstock.net.response import Answer
+from penstock.replication.projected_log import MatchWait, ProjectedLog
+from penstock.replication.replica import Replica
+from penstock.server.dispatch import Request
+from penstock.server.fetch_sessions import FetchSession, FetchTarget
+from penstock.server.handlers.fetch import FetchOperation
+from penstock.server.log_read import Found, LogRead
+from penstock.storage.projection.reading import ProjectedQuery, ProjectedRecords
+from penstock.threads import Threads
+from penstock.wire.fetch import FetchRequest, FetchResult
+
+
+@dataclass(frozen=True, slots=True)
+class _ProjectedRead:
+    projected: ProjectedLog
+    query: ProjectedQuery
+    is_committed: bool
+
+    def start(self, threads: Threads) -> asyncio.Future[ProjectedRecords]:
+        return self.projected.read(self.query)
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """Records of a view that were read, and where the reader waits for the next match."""
+
+    projected: ProjectedLog
+    records: ProjectedRecords
+    wait: MatchWait
+
+
+class ViewFetchOperation(FetchOperation):
+    """One Fetch request with at least one partition of a view."""
+
+    __slots__ = ("_deadline", "_outcomes", "_places", "_plain", "_views", "_waits")
+
+    def __init__(
+        self,
+        request: Request,
+        fetch: FetchRequest,
+        session: FetchSession | None,
+        targets: list[FetchTarget],
+    ) -> None:
+        super().__init__(request, fetch, session, targets)
+        self._views: dict[int, TopicImage] = {}
+        """Views by the place of their target."""
+        self._plain: dict[Replica, None] = {}
+        """Replicas that are read without a view."""
+        self._outcomes: dict[int, _Outcome] = {}
+        self._waits: dict[ProjectedLog, MatchWait] = {}
+        self._places = {id(target): place for place, target in enumerate(targets)}
+        self._deadline = 0.0
+
+    def start(self) -> Answer:
+        self._deadline = asyncio.get_running_loop().time() + self._wait_ms / 1000
+        return super().start()
+
+    # --- reading
+
+    def _topic(self, target: FetchTarget) -> str:
+        topic = super()._topic(target)
+        image = self._request.context.image
+        source = image.views.get(topic)
+        index = self._places[id(target)]
+        if source is None:
+            self._views.pop(index, None)
+            return topic
+        self._views[index] = image.topics[topic]
+        return source
+
+    def _attempt(self, *, final: bool) -> list[FetchResult] | None:
+        self._waits.clear()
+        results = super()._attempt(final=final)
+        if results is None or final or self._must_respond(results):
+            return results
+        return None
+
+    def _must_respond(self, results: list[FetchResult]) -> bool:
+        """True unless the response would have nothing but ranges without matches."""
+        counted = 0
+        for index, result in enumerate(results):
+            if result.error_code or result.diverging_epoch is not None or result.preferred_read_replica >= 0:
+                return True
+            outcome = self._outcomes.get(index)
+            if outcome is None or outcome.records.is_due:
+                counted += len(result.records)
+        return counted >= max(1, self._fetch.min_bytes)
+
+    def _find(self, index: int, read: LogRead) -> Found:
+        view = self._views.get(index)
+        if view is None:
+            self._plain[read.replica] = None
+            return super()._find(index, read)
+        log = read.replica.log
+        if not log.log_start_offset <= read.offset <= log.log_end_offset:
+            raise log.out_of_range(read.offset)
+        known = self._cold_results.get(index)
+        if isinstance(known, BrokerError):
+            raise known
+        outcome = self._outcomes.get(index)
+        if outcome is not None and known is not None:
+            self._waits[outcome.projected] = outcome.wait
+            return known
+        projected = _projection(read.replica, view)
+        if read.offset >= read.below:
+            self._waits[projected] = MatchWait(read.offset, read.is_committed)
+            return b"", (() if read.is_committed else None)
+        query = ProjectedQuery(read.offset, read.max_bytes, read.below, read.at_least_one)
+        self._cold_reads[index] = _ProjectedRead(projected, query, read.is_committed)
+        return b"", (() if read.is_committed else None)
+
+    def _on_cold_read(self, index: int, done: asyncio.Future[Any]) -> None:
+        read = self._cold_reads[index]
+        if not isinstance(read, _ProjectedRead):
+            super()._on_cold_read(index, done)
+            return
+        del self._cold_reads[index]
+        error = done.exception()
+        if read.projected.is_retired:
+            pass  # the next attempt reads through the new filter
+        elif error is not None:
+            self._cold_results[index] = self._refusal(read, error)
+        else:
+            records: ProjectedRecords = done.result()
+            known_end = max(read.query.offset, read.query.below)
+            self._outcomes[index] = _Outcome(read.projected, records, MatchWait(known_end, read.is_committed))
+            self._cold_results[index] = records.records, (records.aborted if read.is_committed else None)
+        if not self._cold_reads:
+            self._after_reads()
+
+    def _refusal(self, read: _ProjectedRead, error: BaseException) -> BrokerError:
+        if isinstance(error, BrokerError):
+            return error
+        is_damage = isinstance(error, CorruptLog)
+        if is_damage:
+            for replica in self._replicas:
+                if read.projected in tuple(replica.projections):
+                    replica.on_unreadable(read.query.offset)
+        code = ErrorCode.corrupt_message if is_damage else ErrorCode.kafka_storage_error
+        return BrokerError(code, str(error))
+
+    def _after_reads(self) -> None:
+        """Respond, wait, or go on to scan where a read has found nothing so far."""
+        assert self._later is not None
+        if self._later.done:
+            return
+        is_over = self._wait_ms <= 0 or asyncio.get_running_loop().time() >= self._deadline
+        unfinished = [
+            index
+            for index, outcome in self._outcomes.items()
+            if outcome.records.is_partial and not outcome.records.is_due
+        ]
+        if unfinished and not is_over and not any(each.records.is_due for each in self._outcomes.values()):
+            for index in unfinished:
+                self._forget(index)
+        self._retry(final=is_over)
+
+    def _forget(self, index: int) -> None:
+        del self._outcomes[index]
+        self._cold_results.pop(index, None)
+
+    # --- waiting
+
+    def _go_on(self) -> None:
+        if self._has_moved:
+            for index in tuple(self._outcomes):
+                self._forget(index)
+            self._cold_results.clear()
+        super()._go_on()
+
+    def _watch(self) -> None:
+        for replica in self._plain:
+            replica.data_waiters.add(self._on_move)
+        for projected, wait in self._waits.items():
+            projected.wait(self._on_move, wait)
+
+    def _unwatch(self) -> None:
+        for replica in self._plain:
+            replica.data_waiters.discard(self._on_move)
+        for projected in self._waits:
+            projected.stop_waiting(self._on_move)
+
+
+def _projection(replica: Replica, view: TopicImage) -> ProjectedLog:
+    try:
+        return replica.projections.get(view.id, view.configs[VIEW_FILTER])
+    except ConfigError as error:
+        raise BrokerError(ErrorCode.unknown_server_error, f"view {view.name}: {error}") from error

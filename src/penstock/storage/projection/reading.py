@@ -1,0 +1,197 @@
+"""Reading a log through the filter of a view: batches with the matching records, and skipped ranges between them.
+
+A batch keeps base offset, producer, leader epoch, codec and timestamps and ends with its last matching record; a batch
+of which all records match is sent as it is stored, and so are transaction markers. Everything between is one control
+batch (`records.control`). Waits for the disk: runs in a pool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import NamedTuple
+
+from penstock.errors import CorruptLog
+from penstock.model import Offset
+from penstock.records.batch import crc_matches
+from penstock.records.building import with_kept_records
+from penstock.records.control import MAX_SKIPPED_OFFSETS, AbortedTransaction, build_skipped_range
+from penstock.storage.batch_scan import read_range
+from penstock.storage.damage import next_damage
+from penstock.storage.keys.entries import PLACE, RecordPlace
+from penstock.storage.keys.index import LogView
+from penstock.storage.keys.lookup import Entry, StoredBatch
+from penstock.storage.leader_epochs import LeaderEpochs
+from penstock.storage.projection.match_index import CONTROL_PLACE, MatchIndex
+from penstock.storage.segment import Segment
+
+
+class ProjectedQuery(NamedTuple):
+    offset: Offset
+    max_bytes: int
+    below: Offset
+    at_least_one: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectedRecords:
+    """Batches of a projected log."""
+
+    records: bytes
+    aborted: list[AbortedTransaction]
+    """Aborted transactions that the reader of committed records has to skip."""
+    is_due: bool
+    """True if there are matches, or no room for them: the records are sent without waiting for more."""
+    is_partial: bool
+    """True if the log has more below the offset at which readers stop."""
+
+
+def read_projected(
+    index: MatchIndex,
+    view: LogView,
+    epochs: LeaderEpochs,
+    query: ProjectedQuery,
+    is_over: Callable[[], bool],
+) -> ProjectedRecords:
+    """Read from an offset on. CorruptLog if the first batch there is damaged."""
+    response = _Response(epochs, query)
+    limit = int(query.below)
+    damaged = next_damage(view.damage, query.offset)
+    if damaged is not None and damaged.base_offset < limit:
+        limit = damaged.base_offset
+    try:
+        _fill(response, index, view, query, limit, is_over)
+    except CorruptLog:
+        if response.known_end <= query.offset:
+            raise
+    if damaged is not None and response.known_end <= query.offset and damaged.base_offset <= query.offset:
+        raise CorruptLog(str(damaged))
+    response.finish()
+    aborted = (
+        view.aborted.between(query.offset, response.cursor) if view.aborted.reaches(query.offset) else []
+    )
+    return ProjectedRecords(
+        b"".join(response.parts),
+        aborted,
+        response.has_matches or response.is_full,
+        response.cursor < query.below,
+    )
+
+
+def first_match(
+    index: MatchIndex, view: LogView, offset: int, below: int, is_over: Callable[[], bool]
+) -> tuple[bool, int]:
+    """Whether a record matches between two offsets, and the offset up to which that is known."""
+    known_end = offset
+    for stretch in index.stretches(view, offset, below, is_over):
+        for relative_offset, _, place, _ in PLACE.iter_unpack(stretch.places):
+            if place != CONTROL_PLACE and offset <= stretch.segment.base_offset + relative_offset < below:
+                return True, known_end
+        known_end = stretch.end_offset
+    return False, min(known_end, below)
+
+
+def _fill(
+    response: _Response,
+    index: MatchIndex,
+    view: LogView,
+    query: ProjectedQuery,
+    limit: int,
+    is_over: Callable[[], bool],
+) -> None:
+    for segment, places, end_offset in index.stretches(view, query.offset, limit, is_over):
+        for entries in _batches(segment, places):
+            last_offset = entries[-1].offset
+            if last_offset < query.offset:
+                continue
+            if entries[0].offset >= limit:
+                break
+            batch = _read_batch(view, entries)
+            response.known_end = max(response.known_end, entries[0].offset)
+            if not response.add(batch, is_match=entries[0].place != CONTROL_PLACE):
+                return
+        response.known_end = min(end_offset, limit)
+        if response.is_full:
+            return
+
+
+def _batches(segment: Segment, places: bytes) -> Iterator[list[Entry]]:
+    """The matches of each batch."""
+    unpacked = (RecordPlace._make(each) for each in PLACE.iter_unpack(places))
+    for _, group in groupby(unpacked, key=lambda place: place.position):
+        yield [
+            Entry(segment.base_offset + each.relative_offset, segment, each.position, each.place, each.crc)
+            for each in group
+        ]
+
+
+class _Batch(NamedTuple):
+    content: bytes | bytearray
+    base_offset: int
+    last_offset: int
+
+
+def _read_batch(view: LogView, entries: Sequence[Entry]) -> _Batch:
+    """The batch with the records of these entries."""
+    first = entries[0]
+    stored = StoredBatch(view, first)
+    header = stored.header
+    if first.place == CONTROL_PLACE or (
+        len(entries) == header.record_count and entries[-1].offset == header.last_offset
+    ):
+        content = read_range(first.segment.file, first.position, header.size, wait=True)
+        if not crc_matches(memoryview(content), header):
+            raise CorruptLog(f"{first.segment.log_file.path}: the batch at {first.position} is damaged")
+        return _Batch(content, header.base_offset, header.last_offset)
+    found = [stored.find(entry) for entry in entries]
+    if None in found:
+        raise CorruptLog(f"{first.segment.log_file.path}: the batch at {first.position} has other records")
+    kept = [record.content for record in found if record is not None]
+    last_offset = entries[-1].offset
+    return _Batch(with_kept_records(header, kept, last_offset), header.base_offset, last_offset)
+
+
+class _Response:
+    """Records of one response while it fills up."""
+
+    def __init__(self, epochs: LeaderEpochs, query: ProjectedQuery) -> None:
+        self.parts: list[bytes | bytearray] = []
+        self.cursor = int(query.offset)
+        """Offset at which the next read starts."""
+        self.known_end = self.cursor
+        """Offset below which no other record matches."""
+        self.has_matches = False
+        self.is_full = False
+        self._epochs = epochs
+        self._query = query
+        self._size = 0
+
+    def add(self, batch: _Batch, *, is_match: bool) -> bool:
+        """Add a batch behind the range before it; False if there is no room."""
+        if not (self._skip(batch.base_offset) and self._put(batch.content)):
+            self.is_full = True
+            return False
+        self.cursor = batch.last_offset + 1
+        self.has_matches |= is_match
+        return True
+
+    def finish(self) -> None:
+        """Add the range up to the end of what is known."""
+        self._skip(self.known_end)
+
+    def _skip(self, end: int) -> bool:
+        while self.cursor < end:
+            last = min(end, self.cursor + MAX_SKIPPED_OFFSETS) - 1
+            if not self._put(build_skipped_range(self.cursor, last, self._epochs.epoch_at(Offset(last)))):
+                return False
+            self.cursor = last + 1
+        return True
+
+    def _put(self, content: bytes | bytearray) -> bool:
+        has_room = self._size + len(content) <= self._query.max_bytes
+        if not has_room and (self.parts or not self._query.at_least_one):
+            return False
+        self.parts.append(content)
+        self._size += len(content)
+        return True

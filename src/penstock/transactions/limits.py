@@ -1,0 +1,29 @@
+"""Limits of the number of transactional ids and of held transactions, over all shards of a coordinator."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.config import TRANSACTION_HELD_MAX_COUNT, TRANSACTIONAL_ID_MAX_COUNT
+from penstock.errors import BrokerError, ErrorCode
+from penstock.transactions.context import TransactionContext
+from penstock.transactions.transaction import Transaction
+
+USUAL_ID_CHARACTERS: Final = 256
+"""Average length of transactional ids, in characters, that the limit of their number assumes."""
+
+
+def check_room(context: TransactionContext, known: Transaction | None) -> None:
+    """Raise BrokerError if the id is new and there are too many ids."""
+    max_count = context.config[TRANSACTIONAL_ID_MAX_COUNT]
+    if known is None and (
+        context.id_count >= max_count or context.id_characters >= max_count * USUAL_ID_CHARACTERS
+    ):
+        raise BrokerError(ErrorCode.policy_violation, "transactional.id.max.count is reached")
+
+
+def check_room_to_hold(context: TransactionContext, known: Transaction | None) -> None:
+    """Raise BrokerError if one more held transaction would be too many."""
+    is_counted = known is not None and known.is_held
+    if not is_counted and context.held_count >= context.config[TRANSACTION_HELD_MAX_COUNT]:
+        raise BrokerError(ErrorCode.policy_violation, "transaction.held.max.count is reached")

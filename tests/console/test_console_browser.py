@@ -1,0 +1,227 @@
+"""The console in a browser, used as a person uses it. Skipped without Chromium or Playwright."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from browser import Watch, open_browser
+
+from support.broker_process import BrokerProcess, wait_for_http
+
+HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>\u202eevil\u0000"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with open_browser() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def broker(
+    browser: Any, starts_processes: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[BrokerProcess]:
+    settings = ("durability=os", "num.partitions=2", "console.hide.values=*.private")
+    process = BrokerProcess(tmp_path_factory.mktemp("console"), settings)
+    process.start()
+    try:
+        wait_for_http(process.http_port)
+        with httpx.Client(base_url=f"http://127.0.0.1:{process.http_port}", timeout=30) as http:
+            for name in (
+                "orders",
+                "payments",
+                "cards.private",
+                *(f"metrics-{number:03d}" for number in range(300)),
+            ):
+                http.post("/v1/topics", json={"name": name}).raise_for_status()
+            messages = [
+                {"key": f"k{number}", "value_json": {"id": number, "user": {"id": f"u{number}"}}}
+                for number in range(500)
+            ]
+            http.post("/v1/topics/orders/messages", json={"messages": messages}).raise_for_status()
+            hostile = [
+                {"key": HOSTILE, "value": HOSTILE, "partition": 0},
+                {"value": "[" * 10_000, "partition": 0},
+                {"value_base64": "/wD+", "partition": 0},
+            ]
+            http.post("/v1/topics/payments/messages", json={"messages": hostile}).raise_for_status()
+            http.post(
+                "/v1/topics/cards.private/messages", json={"messages": [{"value": "secret number"}]}
+            ).raise_for_status()
+            http.post(
+                "/v1/groups/billing/reset", json={"topic": "orders", "to": "earliest"}
+            ).raise_for_status()
+        yield process
+    finally:
+        process.kill()
+
+
+@pytest.fixture
+def page(browser: Any, broker: BrokerProcess) -> Iterator[Any]:
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    opened = context.new_page()
+    opened.set_default_timeout(30_000)
+    watch = Watch(opened)
+    opened.watch = watch
+    opened.base = f"http://127.0.0.1:{broker.http_port}/console"
+    yield opened
+    context.close()
+    assert watch.complaints == []
+
+
+def test_topic_is_found_by_keyboard_among_many(page: Any) -> None:
+    page.goto(page.base + "#/topics")
+    page.get_by_role("link", name="metrics-000").wait_for()
+    assert page.locator("tbody tr").count() < 60, "the table is windowed"
+    page.keyboard.press("/")
+    page.keyboard.type("metrics 299")
+    page.get_by_role("link", name="metrics-299").wait_for()
+    assert "search=metrics+299" in page.url
+    page.get_by_role("link", name="metrics-299").click()
+    page.get_by_role("heading", name="metrics-299").wait_for()
+    page.get_by_text("There are no messages.").wait_for()
+
+
+def test_jump_opens_a_topic(page: Any) -> None:
+    page.goto(page.base)
+    page.get_by_text("All is well").wait_for()
+    page.keyboard.press("Control+k")
+    page.get_by_role("combobox", name="Topic, group or page").fill("order")
+    page.get_by_role("option", name="orders topic").wait_for()
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="orders").wait_for()
+
+
+def test_message_is_searched_opened_and_sent_again(page: Any) -> None:
+    page.goto(page.base + "#/topics/orders?from=search&q=json%3A%24.user.id%3Du123")
+    page.get_by_text("1 found in 500 messages").wait_for()
+    page.locator("tbody a").first.click()
+    page.get_by_text('"u123"').wait_for()
+    page.get_by_role("button", name="Send again").click()
+    page.get_by_role("dialog").get_by_role("button", name="Send").click()
+    page.get_by_role("dialog").wait_for(state="detached")
+    page.goto(page.base + "#/topics/orders?from=search&q=key%3Ak123")
+    page.get_by_text("2 found in 501 messages").wait_for()
+
+
+def test_tail_shows_a_message_as_it_is_written(page: Any, broker: BrokerProcess) -> None:
+    page.goto(page.base + "#/topics/metrics-001?from=tail")
+    page.get_by_text("Following the topic.").wait_for()
+    message = {"messages": [{"value": "fresh from the press"}]}
+    httpx.post(
+        f"http://127.0.0.1:{broker.http_port}/v1/topics/metrics-001/messages", json=message
+    ).raise_for_status()
+    page.get_by_text("fresh from the press").wait_for()
+
+
+def test_group_is_reset_with_before_and_after(page: Any) -> None:
+    page.goto(page.base + "#/groups/billing")
+    page.get_by_role("button", name="Reset offsets").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Move to").select_option("latest")
+    dialog.get_by_role("cell", name="+").first.wait_for()
+    assert "penstock group reset billing" in dialog.text_content()
+    dialog.get_by_role("button", name="Reset", exact=True).click()
+    dialog.wait_for(state="detached")
+    page.locator(".card-value", has_text="0").first.wait_for()
+
+
+def test_topic_is_deleted_only_after_its_name_is_typed(page: Any) -> None:
+    page.goto(page.base + "#/topics/metrics-042")
+    page.get_by_role("button", name="Delete topic").click()
+    dialog = page.get_by_role("dialog")
+    delete = dialog.get_by_role("button", name="Delete the topic")
+    assert delete.is_disabled()
+    dialog.get_by_label("Type metrics-042 to confirm").fill("metrics-042")
+    delete.click()
+    page.get_by_role("heading", name="Topics").wait_for()
+    page.get_by_label("Search topics").fill("metrics-042")
+    page.get_by_text("No topic has this name.").wait_for()
+
+
+def test_setting_is_changed_and_a_wrong_value_explained(page: Any) -> None:
+    page.watch.allowed = ("400",)
+    page.goto(page.base + "#/topics/orders?tab=settings")
+    page.get_by_label("Search settings").fill("retention.ms")
+    page.get_by_role("button", name="Change", exact=True).first.click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Value").fill("soon")
+    dialog.get_by_role("button", name="Change", exact=True).click()
+    dialog.get_by_role("alert").wait_for()
+    dialog.get_by_label("Value").fill("3600000")
+    dialog.get_by_role("button", name="Change", exact=True).click()
+    dialog.wait_for(state="detached")
+    page.get_by_text("set here").first.wait_for()
+
+
+def test_hostile_content_is_shown_as_text(page: Any) -> None:
+    page.goto(page.base + "#/topics/payments")
+    page.get_by_text("<img src=x").first.wait_for()
+    for offset in range(3):
+        page.goto(page.base + f"#/topics/payments/0/{offset}")
+        page.get_by_role("heading", name=f"Message {offset} of partition 0").wait_for()
+        page.locator(".content").wait_for()
+    assert page.locator("img, script:not([src])").count() == 0
+
+
+def test_hidden_values_stay_hidden(page: Any) -> None:
+    page.goto(page.base + "#/topics/cards.private")
+    page.get_by_text("The values of this topic are hidden").wait_for()
+    page.get_by_text("hidden,").first.wait_for()
+    assert "secret number" not in page.content()
+    assert page.get_by_role("button", name="CSV").count() == 0
+
+
+@pytest.mark.parametrize("width", [360, 1600])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_fit_and_are_accessible(browser: Any, broker: BrokerProcess, width: int, scheme: str) -> None:
+    context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
+    page = context.new_page()
+    watch = Watch(page)
+    for path in (
+        "/",
+        "/topics",
+        "/topics/orders",
+        "/groups",
+        "/groups/billing",
+        "/brokers",
+        "/brokers/1",
+        "/connections",
+        "/transactions",
+        "/about",
+    ):
+        page.goto("about:blank")
+        page.goto(f"http://127.0.0.1:{broker.http_port}/console#{path}")
+        page.locator(".page").wait_for()
+        page.locator(".loading").wait_for(state="detached")
+        overflow = page.evaluate(
+            "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        )
+        assert overflow <= 0, path
+        _check_accessibility(page, path)
+    context.close()
+    assert watch.complaints == []
+
+
+def _check_accessibility(page: Any, path: str) -> None:
+    """Check the page with axe, where it is installed."""
+    try:
+        from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-not-found]
+    except ImportError:
+        return
+    results = Axe().run(page)
+    assert results.violations_count == 0, f"{path}: {results.generate_report()}"
+
+
+def test_lost_gateway_is_reported_and_the_page_recovers(page: Any, broker: BrokerProcess) -> None:
+    page.watch.allowed = ("Failed to load resource", "ERR_", "EventSource")
+    page.goto(page.base)
+    page.get_by_text("All is well").wait_for()
+    broker.kill()
+    page.get_by_text("No connection.").wait_for()
+    assert page.locator(".card").count() > 0, "the figures stay"
+    broker.start()
+    page.get_by_text("No connection.").wait_for(state="detached")

@@ -1,0 +1,249 @@
+"""A share-partition as a dict of offsets: slow and plain, to compare `SharePartition` with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from penstock.queues.acquiring import Span
+from penstock.queues.states import Acknowledgement, AcquireMode, RecordState, ShareSettings
+
+AVAILABLE, ACQUIRED = RecordState.AVAILABLE, RecordState.ACQUIRED
+ACKNOWLEDGED, ARCHIVED = RecordState.ACKNOWLEDGED, RecordState.ARCHIVED
+GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
+
+
+class Refused(Exception):
+    """An acknowledgement that must have no effect."""
+
+
+@dataclass
+class NaiveRecord:
+    state: RecordState
+    count: int = 0
+    member: str = ""
+    deadline_ms: int = 0
+
+    @property
+    def is_settled(self) -> bool:
+        return self.state in (ACKNOWLEDGED, ARCHIVED)
+
+
+class NaiveSharePartition:
+    def __init__(self, start: int, settings: ShareSettings) -> None:
+        self.start, self.end, self.settings = start, start, settings
+        self.records: dict[int, NaiveRecord] = {}
+        self.stored: dict[int, tuple[bool, int]] = {}
+        """Committed state of each offset: whether it is settled, and its delivery count otherwise."""
+
+    def move_start(self) -> None:
+        while self.start < self.end and self.records[self.start].is_settled:
+            del self.records[self.start]
+            self.start += 1
+
+    def with_state(self, *states: RecordState) -> list[int]:
+        return [offset for offset, record in self.records.items() if record.state in states]
+
+    # --- operations
+
+    def next_span(self, below: int, ranges: int) -> tuple[int, int] | None:
+        if len(self.with_state(ACQUIRED)) >= self.settings.max_locks:
+            return None
+        free = sorted(self.with_state(AVAILABLE))
+        if free:
+            if free[0] >= below:
+                return None
+            last = free[0]
+            while self._is_like(last + 1, free[0]):
+                last += 1
+            return free[0], min(last, below - 1)
+        if self.end < below and ranges < self.settings.max_ranges:
+            return self.end, below - 1
+        return None
+
+    def _is_like(self, offset: int, other: int) -> bool:
+        found = self.records.get(offset)
+        return found is not None and found.state is AVAILABLE and found.count == self.records[other].count
+
+    def acquire(
+        self,
+        member: str,
+        spans: Iterable[Span],
+        max_records: int,
+        batch_size: int,
+        mode: AcquireMode,
+        now_ms: int,
+    ) -> list[tuple[int, int, int]]:
+        taking = _Taking(self, max_records, mode == AcquireMode.RECORD_LIMIT)
+        for span in spans:
+            is_first = True
+            for offset in range(max(span.first, self.start), span.last + 1):
+                is_new = offset not in self.records
+                if is_new:
+                    self.records[offset] = NaiveRecord(AVAILABLE)
+                    self.end = offset + 1
+                record = self.records[offset]
+                if record.state is not AVAILABLE:
+                    continue
+                if span.is_hidden or record.count >= self.settings.delivery_limit:
+                    record.state = ARCHIVED
+                elif not taking.take(offset, record.count, is_first):
+                    if is_new:
+                        del self.records[offset]
+                        self.end = offset
+                    break
+                else:
+                    is_first = False
+                if taking.is_done:
+                    break
+            if taking.is_done or len(taking.taken) >= max_records:
+                break
+        answer = self._divide(taking.taken, taking.starts, batch_size, taking.is_exact)
+        for offset in taking.taken:
+            deadline_ms = now_ms + self.settings.lock_ms
+            self.records[offset] = NaiveRecord(ACQUIRED, self.records[offset].count + 1, member, deadline_ms)
+        self.move_start()
+        return answer
+
+    def size_around(self, offset: int) -> int:
+        first = last = offset
+        while self._is_like(first - 1, offset):
+            first -= 1
+        while self._is_like(last + 1, offset):
+            last += 1
+        return last - first + 1
+
+    def follows(self, taken: list[int], offset: int, count: int) -> bool:
+        return taken[-1] == offset - 1 and self.records[taken[-1]].count == count
+
+    def _divide(
+        self, taken: list[int], starts: set[int], batch_size: int, exact: bool
+    ) -> list[tuple[int, int, int]]:
+        """Ranges of the answer: contiguous, of one count, and cut where a batch begins."""
+        pieces: list[list[int]] = []
+        for offset in taken:
+            if (
+                pieces
+                and self.follows(pieces[-1], offset, self.records[offset].count)
+                and (exact or offset not in starts)
+            ):
+                pieces[-1].append(offset)
+            else:
+                pieces.append([offset])
+        merged: list[list[int]] = []
+        for piece in pieces:
+            if (
+                merged
+                and merged[-1][-1] + 1 == piece[0]
+                and self.records[merged[-1][-1]].count == self.records[piece[0]].count
+                and len(merged[-1]) + len(piece) <= max(1, batch_size)
+            ):
+                merged[-1] += piece
+            else:
+                merged.append(list(piece))
+        return [(each[0], each[-1], self.records[each[0]].count + 1) for each in merged]
+
+    def acknowledge(self, member: str, asked: Sequence[Acknowledgement], newest: int, now_ms: int) -> None:
+        before = -1
+        for first, last, types in asked:
+            if not before < first <= last or len(types) not in (1, last - first + 1) or not types:
+                raise Refused
+            if max(types) > newest:
+                raise Refused
+            before = last
+        self.expire(now_ms)
+        decisions: list[tuple[int, int]] = []
+        for first, last, types in asked:
+            if last >= self.end:
+                raise Refused
+            for offset in range(first, last + 1):
+                kind = types[0] if len(types) == 1 else types[offset - first]
+                decisions.append((offset, kind))
+        held = {o for o in self.with_state(ACQUIRED) if self.records[o].member == member}
+        if any(offset >= self.start and offset not in held for offset, _ in decisions):
+            raise Refused
+        if not self.settings.may_renew and any(RENEW in types for _, _, types in asked):
+            raise Refused
+        for offset, kind in decisions:
+            if offset >= self.start:
+                self._decide(self.records[offset], kind, now_ms)
+        self.move_start()
+
+    def _decide(self, record: NaiveRecord, kind: int, now_ms: int) -> None:
+        if kind == ACCEPT:
+            record.state = ACKNOWLEDGED
+        elif kind in (REJECT, GAP):
+            record.state = ARCHIVED
+        elif kind == RELEASE:
+            self._free(record)
+        else:
+            record.deadline_ms = now_ms + self.settings.lock_ms
+
+    def _free(self, record: NaiveRecord) -> None:
+        record.member = ""
+        record.state = ARCHIVED if record.count >= self.settings.delivery_limit else AVAILABLE
+
+    def expire(self, now_ms: int) -> None:
+        for offset in self.with_state(ACQUIRED):
+            if self.records[offset].deadline_ms <= now_ms:
+                self._free(self.records[offset])
+        self.move_start()
+
+    def release_member(self, member: str) -> None:
+        for offset in self.with_state(ACQUIRED):
+            if self.records[offset].member == member:
+                self._free(self.records[offset])
+        self.move_start()
+
+    def on_log_start(self, offset: int) -> None:
+        if offset <= self.start:
+            return
+        for gone in [each for each in self.records if each < offset]:
+            del self.records[gone]
+        self.start, self.end = offset, max(self.end, offset)
+        self.move_start()
+
+    def commit(self) -> None:
+        """Make the present state durable, as a write to the share coordinator does."""
+        self.stored = {
+            offset: (record.is_settled, record.count - (record.state is ACQUIRED))
+            for offset, record in self.records.items()
+        }
+        self.stored_start = self.start
+
+
+class _Taking:
+    """The records that one acquisition takes, decided offset by offset."""
+
+    def __init__(self, owner: NaiveSharePartition, max_records: int, is_exact: bool) -> None:
+        self.taken: list[int] = []
+        self.starts: set[int] = set()
+        self.is_exact = is_exact
+        self.is_done = False
+        self._owner = owner
+        self._limit = owner.settings.delivery_limit
+        self._room = owner.settings.max_locks - len(owner.with_state(ACQUIRED))
+        self._max_records = max_records
+        self._sizes = {offset: owner.size_around(offset) for offset in owner.with_state(AVAILABLE)}
+        self._company: int | None = None
+
+    def take(self, offset: int, count: int, begins_batch: bool) -> bool:
+        careful_from = max(2, -(-self._limit // 2))
+        careful = self._limit > 2 and count >= careful_from
+        self.is_done = (
+            (careful and bool(self.taken) and self._company is None)
+            or (self._company is not None and (not careful or len(self.taken) >= self._company))
+            or len(self.taken) >= self._room
+            or (self.is_exact and len(self.taken) >= self._max_records)
+            or (self.is_exact and bool(self.taken) and not self._owner.follows(self.taken, offset, count))
+        )
+        if self.is_done:
+            return False
+        if careful and self._company is None:
+            is_last = count >= self._limit - 1
+            self._company = 1 if is_last else max(1, self._sizes[offset] >> (count - careful_from + 1))
+        if begins_batch:
+            self.starts.add(offset)
+        self.taken.append(offset)
+        self.is_done = self._company is not None and len(self.taken) >= self._company
+        return True

@@ -1,0 +1,238 @@
+"""`SharePartition` against a dict of offsets, with random operations and settings."""
+
+from __future__ import annotations
+
+import os
+from random import Random
+
+import pytest
+from naive_share_partition import ACQUIRED, AVAILABLE, NaiveRecord, NaiveSharePartition, Refused
+
+from penstock.errors import BrokerError
+from penstock.queues.acquiring import Span
+from penstock.queues.share_partition import SharePartition
+from penstock.queues.states import (
+    Acknowledgement,
+    AcknowledgeType,
+    AcquireMode,
+    RecordState,
+    ShareSettings,
+    StateBatch,
+)
+
+STEPS = 400
+SEEDS = int(os.environ.get("SHARE_PARTITION_SEEDS", "60"))
+MEMBERS = ("a", "b", "c")
+
+
+class Comparison:
+    """One run: the same operations on both implementations, and a log of random batches."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        start = self.random.choice((0, 1000))
+        self.settings = self._draw_settings()
+        self.real = SharePartition(start, self.settings)
+        self.naive = NaiveSharePartition(start, self.settings)
+        self.naive.commit()
+        self.now_ms = 1_000
+        self.log_end = start
+        self.log_start = start
+        self.batches: list[Span] = []
+        self.store: dict[int, tuple[int, int]] = {}
+        self.store_start = start
+
+    def _draw_settings(self) -> ShareSettings:
+        pick = self.random.choice
+        return ShareSettings(
+            lock_ms=pick((1, 50, 400)),
+            delivery_limit=pick((2, 3, 5, 10)),
+            max_locks=pick((3, 10, 60)),
+            max_ranges=pick((4, 12, 1000)),
+            may_renew=pick((True, True, False)),
+        )
+
+    def step(self) -> None:
+        operations = (
+            *[self.append] * 3,
+            *[self.acquire] * 5,
+            *[self.acknowledge] * 6,
+            self.acknowledge_badly,
+            self.pass_time,
+            self.close_member,
+            self.move_log_start,
+            self.write,
+            self.fail_write,
+            self.crash,
+            self.change_settings,
+        )
+        self.random.choice(operations)()
+        self.check()
+
+    # --- operations
+
+    def append(self) -> None:
+        if self.log_end - self.naive.start < 300:
+            size = self.random.choice((1, 1, 2, 7, 20))
+            hidden = self.random.random() < 0.15
+            self.batches.append(Span(self.log_end, self.log_end + size - 1, hidden))
+            self.log_end += size
+
+    def acquire(self) -> None:
+        self.real.expire(self.now_ms)
+        self.naive.expire(self.now_ms)
+        below = self.random.choice((self.log_end, self.log_end - 3))
+        span = self.real.next_span(below)
+        assert span == self.naive.next_span(below, len(self.real._ranges))
+        if span is None:
+            return
+        spans = [
+            Span(max(each.first, span[0]), min(each.last, span[1]), each.is_hidden)
+            for each in self.batches
+            if each.last >= span[0] and each.first <= span[1]
+        ]
+        member = self.random.choice(MEMBERS)
+        max_records, batch_size = self.random.choice((1, 2, 10, 500)), self.random.choice((1, 5, 100))
+        mode = self.random.choice(tuple(AcquireMode))
+        got = self.real.acquire(member, spans, max_records, batch_size, mode, self.now_ms)
+        expected = self.naive.acquire(member, spans, max_records, batch_size, mode, self.now_ms)
+        assert [tuple(each) for each in got] == expected
+
+    def acknowledge(self) -> None:
+        member = self.random.choice(MEMBERS)
+        held = sorted(o for o in self.naive.with_state(ACQUIRED) if self.naive.records[o].member == member)
+        if held:
+            first = self.random.choice(held)
+            last = first
+            while last + 1 in held and self.random.random() < 0.9:
+                last += 1
+            length = last - first + 1
+            types = bytes(self.random.randrange(5) for _ in range(self.random.choice((1, length))))
+            asked = [Acknowledgement(first, last, types)]
+            later = [each for each in held if each > last + 1]
+            if later and self.random.random() < 0.4:
+                asked.append(Acknowledgement(later[0], later[0], bytes([self.random.randrange(5)])))
+            self._acknowledge(member, asked)
+
+    def acknowledge_badly(self) -> None:
+        first = self.naive.start + self.random.randrange(-5, 60)
+        last = first + self.random.randrange(-2, 20)
+        types = bytes(
+            self.random.randrange(7) for _ in range(self.random.choice((0, 1, 2, abs(last - first) + 1)))
+        )
+        self._acknowledge(self.random.choice(MEMBERS), [Acknowledgement(first, last, types)])
+
+    def _acknowledge(self, member: str, asked: list[Acknowledgement]) -> None:
+        newest = self.random.choice((AcknowledgeType.REJECT, AcknowledgeType.RENEW))
+        try:
+            self.naive.acknowledge(member, asked, newest, self.now_ms)
+        except Refused:
+            with pytest.raises(BrokerError):
+                self.real.acknowledge(member, asked, self.now_ms, newest)
+        else:
+            self.real.acknowledge(member, asked, self.now_ms, newest)
+
+    def pass_time(self) -> None:
+        self.now_ms += self.random.choice((1, 10, 100, 500))
+        self.real.expire(self.now_ms)
+        self.naive.expire(self.now_ms)
+
+    def close_member(self) -> None:
+        member = self.random.choice(MEMBERS)
+        self.real.release_member(member)
+        self.naive.release_member(member)
+
+    def move_log_start(self) -> None:
+        if self.random.random() < 0.3:
+            self.log_start = min(
+                self.log_end, max(self.log_start, self.naive.start) + self.random.randrange(30)
+            )
+            self.batches = [each for each in self.batches if each.last >= self.log_start]
+            self.real.on_log_start(self.log_start)
+            self.naive.on_log_start(self.log_start)
+
+    def change_settings(self) -> None:
+        if self.random.random() < 0.2:
+            self.settings = self._draw_settings()
+            self.real.settings = self.naive.settings = self.settings
+
+    # --- durability
+
+    def write(self) -> None:
+        update = self.real.take_update()
+        assert update.start_offset == self.naive.start
+        settled = sum(1 for record in self.naive.records.values() if record.is_settled)
+        assert update.delivery_complete_count == settled
+        end = update.start_offset
+        for first, last, state, count in update.batches:
+            assert end <= first <= last
+            end = last + 1
+            for offset in range(first, last + 1):
+                self.store[offset] = (state, count)
+        self.store_start = update.start_offset
+        self.store = {offset: each for offset, each in self.store.items() if offset >= self.store_start}
+        self.naive.commit()
+        for offset, (is_settled, count) in self.naive.stored.items():
+            stored = self.store.get(offset, (RecordState.AVAILABLE, 0))
+            assert (stored[0] != RecordState.AVAILABLE) == is_settled
+            assert is_settled or stored[1] == count
+        assert not self.real.has_changes
+
+    def fail_write(self) -> None:
+        """Have a write fail; the changes must be in the next one."""
+        self.real.restore_changes(self.real.take_update())
+
+    def crash(self) -> None:
+        """Lose everything that was not written, as with a new leader."""
+        if self.random.random() < 0.7:
+            return
+        self.real = SharePartition(
+            self.store_start,
+            self.settings,
+            [StateBatch(offset, offset, state, count) for offset, (state, count) in self.store.items()],
+        )
+        stored = self.naive.stored
+        naive = NaiveSharePartition(self.naive.stored_start, self.settings)
+        known = [o for o, (is_settled, count) in stored.items() if is_settled or count]
+        naive.end = max(known, default=naive.start - 1) + 1
+        for offset in range(naive.start, naive.end):
+            is_settled, count = stored.get(offset, (False, 0))
+            naive.records[offset] = NaiveRecord(RecordState.ARCHIVED if is_settled else AVAILABLE, count)
+        naive.move_start()
+        self.naive = naive
+        self.naive.commit()
+        self.real.on_log_start(self.log_start)
+        self.naive.on_log_start(self.log_start)
+
+    # --- comparison
+
+    def check(self) -> None:
+        real, naive = self.real, self.naive
+        assert (real.start_offset, real.end_offset) == (naive.start, naive.end)
+        assert real.acquired == len(naive.with_state(ACQUIRED))
+        assert real.available == len(naive.with_state(AVAILABLE))
+        expected_offset = real.start_offset
+        for place, each in enumerate(real._ranges.all):
+            assert each.first == expected_offset <= each.last
+            expected_offset = each.last + 1
+            if place:
+                before = real._ranges.all[place - 1]
+                assert not (before.is_settled and each.is_settled)
+            for offset in range(each.first, each.last + 1):
+                record = naive.records[offset]
+                assert each.is_settled == record.is_settled
+                if not record.is_settled:
+                    assert (each.state, each.delivery_count) == (record.state, record.count)
+                if record.state is ACQUIRED:
+                    assert (each.member, each.deadline_ms) == (record.member, record.deadline_ms)
+        assert expected_offset == real.end_offset
+        for member in MEMBERS:
+            held = sum(1 for o in naive.with_state(ACQUIRED) if naive.records[o].member == member)
+            assert real.held_by(member) == held
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_share_partition_equals_a_dict_of_offsets(seed: int) -> None:
+    comparison = Comparison(seed)
+    for _ in range(STEPS):
+        comparison.step()

@@ -1,0 +1,68 @@
+"""Planted bugs of projected reads, each caught by the checks of a reader."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+import test_projected_reads as reads
+from test_projected_reads import Reader, append, expected, open_log
+
+from penstock.records.control import build_skipped_range
+from penstock.storage.aborted_transactions import AbortedTransactions
+from penstock.storage.keys.index import LogView
+from penstock.storage.log import Log
+from penstock.storage.projection import reading
+from penstock.storage.projection.match_index import MatchIndex, MatchRun
+
+FLAGS = [[False] * 3, [True, False, True], [False] * 5, [False, True], [False] * 4]
+
+
+def check(log: Log) -> None:
+    """Read a log with matches, gaps and a stretch without matches at its end."""
+    for flags in FLAGS:
+        append(log, flags)
+    reader = Reader(log)
+    for start in range(log.high_watermark):
+        assert [record.offset for record in reader.all(start)] == expected(log, start)
+
+
+def skip(shift: int) -> Callable[[int, int, int], bytearray]:
+    return lambda first, last, epoch: build_skipped_range(first, max(first, last + shift), epoch)
+
+
+@pytest.mark.parametrize("shift", [-1, 1])
+def test_a_skipped_range_of_another_length_is_noticed(tmp_path: Path, shift: int) -> None:
+    with patch.object(reading, "build_skipped_range", skip(shift)), pytest.raises(AssertionError):
+        check(open_log(tmp_path))
+
+
+def test_an_index_that_outlives_its_log_is_noticed(tmp_path: Path) -> None:
+    def follow(index: MatchIndex, view: LogView) -> None:
+        index._max_decompressed_bytes = view.max_decompressed_bytes
+
+    with patch.object(MatchIndex, "_follow", follow), pytest.raises(Exception):  # noqa: B017
+        reads.test_matches_are_forgotten_with_a_truncated_log(open_log(tmp_path))
+
+
+def test_a_missing_list_of_aborted_transactions_is_noticed(tmp_path: Path) -> None:
+    with (
+        patch.object(AbortedTransactions, "reaches", lambda *_: False),
+        pytest.raises(AssertionError),
+    ):
+        reads.test_markers_and_aborted_transactions_pass(open_log(tmp_path))
+
+
+def test_a_lost_match_is_noticed(tmp_path: Path) -> None:
+    whole = MatchRun.places_from
+    with (
+        patch.object(MatchRun, "places_from", lambda run, offset: whole(run, offset)[16:]),
+        pytest.raises(AssertionError),
+    ):
+        check(open_log(tmp_path))
+
+
+def test_without_a_planted_bug_the_checks_pass(tmp_path: Path) -> None:
+    check(open_log(tmp_path))
