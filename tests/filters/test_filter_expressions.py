@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 
 from penstock.errors import ConfigError
 from penstock.filters.expression import MAX_LENGTH, check_expression
-from penstock.filters.matching import Filter, Selected
+from penstock.filters.matching import Filter
 from penstock.filters.routes import route_matches
 from penstock.records.batch import HEADER_SIZE, TimestampType, read_header
 from penstock.records.building import NewRecord, build_batch
 from penstock.records.compression import Codec
+from penstock.records.selecting import Selected
 
 words = st.sampled_from(["", "eu", "us", "e", "u", "eu-west", "ü", "€uro"])
 subjects = st.sampled_from(["key", "value", "headers.region", 'headers["region"]', 'headers["x-y"]'])

@@ -12,7 +12,8 @@ from penstock.errors import ProtocolError
 from penstock.model import TopicId
 from penstock.records.batch import HEADER_SIZE, read_header
 from penstock.records.building import NewRecord, build_batch
-from penstock.storage.keys.entries import HASH_BYTES, IDEMPOTENCY_HEADER, PLACE, entries_of, read_key
+from penstock.storage.derived.entries import PLACE, SORT_KEY_BYTES, read_key
+from penstock.storage.keys.entries import IDEMPOTENCY_HEADER, entries_of
 from penstock.wire.fetch_by_key import (
     FetchByKeyRequest,
     KeyLookup,
@@ -63,7 +64,7 @@ def test_keys_of_a_batch_under_a_good_header() -> None:
         entries = entries_of(memoryview(data), header, 900, 77, LIMIT)
         offsets = []
         for entry in entries:
-            offset, position, place, _ = PLACE.unpack_from(entry, HASH_BYTES)
+            offset, position, place, _ = PLACE.unpack_from(entry, SORT_KEY_BYTES)
             assert position == 77
             assert 100 <= offset <= 100 + header.last_offset_delta
             _, delta, _, _ = read_key(data[HEADER_SIZE:], place)

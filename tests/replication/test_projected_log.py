@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 
 from penstock.clock import SystemClock
+from penstock.filters.matching import Filter
 from penstock.model import LeaderEpoch, Offset, TopicId, TopicPartition
 from penstock.records.batch import read_header
 from penstock.records.building import NewRecord, build_batch
@@ -39,7 +40,9 @@ class Stage:
         )
         self.waiters = DataWaiters()
         self.threads = ThreadPools()
-        self.view = ProjectedLog(self.log, self.waiters, ScanSlots(self.threads, SystemClock()), FILTER)
+        self.view = ProjectedLog(
+            self.log, self.waiters, ScanSlots(self.threads, SystemClock()), Filter(FILTER, 0)
+        )
         self.woken = 0
 
     def append(self, key: bytes) -> None:

@@ -260,3 +260,25 @@ def test_settings_need_authorization(tmp_path: Path) -> None:
         assert not broker.context.image.topics["a"].configs
 
     serve(tmp_path, scenario)
+
+
+def test_another_filter_needs_the_right_to_read_the_source(tmp_path: Path) -> None:
+    async def scenario(broker: Harness) -> None:
+        await broker.create("orders")
+        await broker.create("eu", view_of="orders", view_filter='key == "eu"')
+        change = ("view.filter", SET, "true")
+        broker.deny((Operation.READ, ResourceType.TOPIC, "orders"))
+        assert await alter(broker, TOPIC, "eu", change) == ErrorCode.topic_authorization_failed
+        replaced = [{"name": "view.of", "value": "orders"}, {"name": "view.filter", "value": "true"}]
+        asked = {
+            "resources": [{"resource_type": TOPIC, "resource_name": "eu", "configs": replaced}],
+            "validate_only": False,
+        }
+        refused = (await broker.ask(ALTER, 2, asked)).responses[0]
+        assert refused.error_code == ErrorCode.topic_authorization_failed
+        assert broker.context.image.topics["eu"].configs["view.filter"] == 'key == "eu"'
+        broker.deny()
+        assert await alter(broker, TOPIC, "eu", change) == 0
+        assert broker.context.image.topics["eu"].configs["view.filter"] == "true"
+
+    serve(tmp_path, scenario)

@@ -11,10 +11,11 @@ from planting import planted_in_cluster
 
 from penstock.replication import keyed_log
 from penstock.replication.keyed_log import KeyedLog
-from penstock.storage.keys.index import KeyIndex, LogView
+from penstock.storage.derived.index import DerivedIndex
+from penstock.storage.derived.part import EntryPart
 from penstock.storage.keys.lookup import find_original
-from penstock.storage.keys.part import KeyPart
 from penstock.storage.log import Log
+from penstock.storage.log_view import LogView
 
 
 @planted_in_cluster("I3", "I5", needs={"keyed"})
@@ -38,7 +39,7 @@ def idempotency_keys_are_not_looked_up() -> AbstractContextManager[Any]:
 def originals_are_sought_among_the_committed() -> AbstractContextManager[Any]:
     """An idempotency key is looked up among committed records only."""
 
-    def find_committed(index: KeyIndex, view: LogView, key: Any, own_key: Any) -> Any:
+    def find_committed(index: DerivedIndex, view: LogView, key: Any, own_key: Any) -> Any:
         original = find_original(index, view, key, own_key)
         return original if original is not None and original.offset < view.below else None
 
@@ -48,15 +49,15 @@ def originals_are_sought_among_the_committed() -> AbstractContextManager[Any]:
 @planted_in_cluster("I5", needs={"keyed"})
 def the_tail_of_a_new_leader_is_not_indexed() -> AbstractContextManager[Any]:
     """The index of a new leader lacks the records behind the last closed segment."""
-    catch_up = KeyIndex.catch_up
+    catch_up = DerivedIndex.catch_up
 
-    def skip(self: KeyIndex, view: LogView, awaited: Any) -> Any:
+    def skip(self: DerivedIndex, view: LogView, awaited: Any) -> Any:
         is_first = self._generation != view.generation
         found = catch_up(self, view, awaited)
         if is_first:
             for source in self._sources.values():
-                if isinstance(source, KeyPart):
+                if isinstance(source, EntryPart):
                     source.clear()
         return found
 
-    return patch.object(KeyIndex, "catch_up", skip)
+    return patch.object(DerivedIndex, "catch_up", skip)

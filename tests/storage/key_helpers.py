@@ -6,10 +6,11 @@ from compaction_helpers import batches
 
 from penstock.model import Offset
 from penstock.records.iteration import Record, iterate, read_batches
-from penstock.storage.keys.entries import idempotency_key
-from penstock.storage.keys.index import KeyFileJob, KeyIndex, KeysMissing, LogView
+from penstock.storage.derived.index import DerivedIndex, EntriesMissing, EntryFileJob
+from penstock.storage.keys.entries import KEYS, idempotency_key
 from penstock.storage.keys.lookup import KeyQuery, KeyRecords, find_original, look_up
 from penstock.storage.log import Log
+from penstock.storage.log_view import LogView
 
 
 class KeyReader:
@@ -17,7 +18,7 @@ class KeyReader:
 
     def __init__(self, log: Log) -> None:
         self.log = log
-        self.index = KeyIndex(log.files)
+        self.index = DerivedIndex(log.files, KEYS)
 
     def view(self) -> LogView:
         view = LogView.of(self.log)
@@ -31,7 +32,7 @@ class KeyReader:
         if found is None:
             return False
         segment, part = found
-        job = KeyFileJob(self.log.files.disk, self.log.files, segment, part, 1 << 20, lambda: True)
+        job = EntryFileJob(self.log.files.disk, self.log.files, KEYS, segment, part, 1 << 20, lambda: True)
         assert job.write()
         if not self.log.jobs.begin_filing(segment):
             job.discard()
@@ -55,7 +56,7 @@ class KeyReader:
             view = self.view()
             try:
                 return look_up(self.index, view, query)
-            except KeysMissing:
+            except EntriesMissing:
                 if self.index.suspects:
                     self.index.suspects.clear()  # as after a scrub, whose result these tests ignore
                 else:
@@ -80,7 +81,7 @@ class KeyReader:
             try:
                 original = find_original(self.index, view, key, own_key)
                 return None if original is None else original.offset
-            except KeysMissing:
+            except EntriesMissing:
                 assert self.file_one()
 
 

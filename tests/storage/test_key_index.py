@@ -16,16 +16,18 @@ from penstock.records.building import NewRecord, build_batch, rebuild_batch
 from penstock.records.compression import Codec
 from penstock.records.iteration import Record
 from penstock.storage.damage import DamagedRange
+from penstock.storage.derived import index as key_index
+from penstock.storage.derived.file import PAGE_BYTES, EntryFile
+from penstock.storage.derived.index import DerivedIndex, EntriesMissing, EntryFileJob
 from penstock.storage.disk import RealFile
 from penstock.storage.keys import entries as key_entries
-from penstock.storage.keys import index as key_index
 from penstock.storage.keys import lookup as key_lookup
-from penstock.storage.keys.file import PAGE_BYTES, KeyFile
-from penstock.storage.keys.index import KeyFileJob, KeyIndex, KeysMissing, LogView
+from penstock.storage.keys.entries import KEYS
 from penstock.storage.keys.lookup import KeyQuery, look_up
 from penstock.storage.log import Log
 from penstock.storage.log_config import KEYED_SEGMENT_RECORDS, LogConfig
 from penstock.storage.log_truncation import truncate_log
+from penstock.storage.log_view import LogView
 from penstock.storage.segment import KEYS_SUFFIX
 
 HOT, COLD = b"hot", b"cold"
@@ -57,7 +59,7 @@ def test_closed_segment_gets_a_key_file_and_frees_its_memory(tmp_path: Path) -> 
     keys = KeyReader(log)
     assert keys.file_all() == len(log.segments) - 1 == len(files(log)) > 1
     sources = [keys.index.source(segment) for segment in log.segments]
-    assert [type(source) for source in sources[:-1]] == [KeyFile] * (len(sources) - 1)
+    assert [type(source) for source in sources[:-1]] == [EntryFile] * (len(sources) - 1)
     for key in (HOT, COLD, b"user-7", b"user-599", b"nobody"):
         assert keys.records(key) == scan(log, key)
 
@@ -139,8 +141,8 @@ def test_key_file_of_another_segment_content_is_ignored(tmp_path: Path, users: t
             KeyReader(log).file_all()
             [kept] = [disk.read(f"{log.directory}/{name}") for name in files(log)]
     segment = log.segments[0]
-    disk.replace(segment.keys_path, kept)
-    segment.has_keys = True
+    disk.replace(segment.derived_path(KEYS_SUFFIX), kept)
+    segment.derived |= {KEYS_SUFFIX}
     keys = KeyReader(log)
     for user in (b"ann", b"bob", b"carl", b"eric"):
         assert keys.records(user) == scan(log, user)
@@ -149,10 +151,10 @@ def test_key_file_of_another_segment_content_is_ignored(tmp_path: Path, users: t
 def test_missing_key_file_does_not_mean_missing_key(tmp_path: Path) -> None:
     log = indexed_log(tmp_path, segment_bytes=20_000)
     fill(log, 300)
-    index = KeyIndex(log.files)
+    index = DerivedIndex(log.files, KEYS)
     view = LogView.of(log)
     index.catch_up(view, ())
-    with pytest.raises(KeysMissing):
+    with pytest.raises(EntriesMissing):
         look_up(index, view, KeyQuery(b"user-1", Offset(0), 10, 1 << 20))
 
 
@@ -202,7 +204,7 @@ def test_entries_without_a_file_are_bounded_in_memory(tmp_path: Path) -> None:
 
 def test_awaited_keys_are_reported_with_their_first_new_offset(tmp_path: Path) -> None:
     log = indexed_log(tmp_path, segment_bytes=5_000)
-    index = KeyIndex(log.files)
+    index = DerivedIndex(log.files, KEYS)
     fill(log, 10)
     index.catch_up(LogView.of(log), ())
     end = log.log_end_offset
@@ -285,7 +287,7 @@ def test_abandoned_key_file_is_removed(tmp_path: Path) -> None:
     log = indexed_log(tmp_path, segment_bytes=2_000)
     fill(log, 100)
     disk = log.files.disk
-    job = KeyFileJob(disk, log.files, log.segments[0], None, 1 << 20, lambda: False)
+    job = EntryFileJob(disk, log.files, KEYS, log.segments[0], None, 1 << 20, lambda: False)
     assert not job.write()
     job.discard()
     assert not [name for name in disk.list(log.directory) if KEYS_SUFFIX in name]

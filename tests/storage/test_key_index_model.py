@@ -19,8 +19,8 @@ from penstock.model import LeaderEpoch, Offset
 from penstock.records.building import NewRecord, build_batch
 from penstock.records.compression import Codec
 from penstock.records.control import Marker
+from penstock.storage.derived.file import PAGE_BYTES
 from penstock.storage.keys.entries import IDEMPOTENCY_HEADER
-from penstock.storage.keys.file import PAGE_BYTES
 from penstock.storage.log_config import LogConfig
 from penstock.storage.segment import KEYS_SUFFIX
 from simulation.machine.disk import SimulatedDisk

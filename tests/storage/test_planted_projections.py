@@ -12,10 +12,11 @@ from test_projected_reads import Reader, append, expected, open_log
 
 from penstock.records.control import build_skipped_range
 from penstock.storage.aborted_transactions import AbortedTransactions
-from penstock.storage.keys.index import LogView
 from penstock.storage.log import Log
+from penstock.storage.log_view import LogView
 from penstock.storage.projection import reading
-from penstock.storage.projection.match_index import MatchIndex, MatchRun
+from penstock.storage.projection.match_index import MatchIndex
+from penstock.storage.projection.match_run import MatchRun, TakenEntries
 
 FLAGS = [[False] * 3, [True, False, True], [False] * 5, [False, True], [False] * 4]
 
@@ -56,9 +57,11 @@ def test_a_missing_list_of_aborted_transactions_is_noticed(tmp_path: Path) -> No
 
 
 def test_a_lost_match_is_noticed(tmp_path: Path) -> None:
-    whole = MatchRun.places_from
+    whole = MatchRun.take
     with (
-        patch.object(MatchRun, "places_from", lambda run, offset: whole(run, offset)[16:]),
+        patch.object(
+            MatchRun, "take", lambda run, offset: TakenEntries(whole(run, offset).entries[24:], None)
+        ),
         pytest.raises(AssertionError),
     ):
         check(open_log(tmp_path))

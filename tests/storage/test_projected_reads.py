@@ -17,11 +17,12 @@ from penstock.records.building import NewRecord, build_batch
 from penstock.records.compression import Codec
 from penstock.records.control import build_marker, read_marker
 from penstock.records.iteration import Record, iterate, read_batches
-from penstock.storage.keys.index import LogView
+from penstock.storage.derived.index import EntryFileJob
 from penstock.storage.leader_epochs import LeaderEpochs
 from penstock.storage.log import Log
 from penstock.storage.log_config import LogConfig
 from penstock.storage.log_truncation import truncate_log
+from penstock.storage.log_view import LogView
 from penstock.storage.projection.match_index import MatchIndex
 from penstock.storage.projection.reading import ProjectedQuery, ProjectedRecords, read_projected
 
@@ -47,12 +48,25 @@ class Reader:
 
     def __init__(self, log: Log, text: str = FILTER) -> None:
         self.log = log
-        self.index = MatchIndex(Filter(text, 0))
+        self.index = MatchIndex(log.files, Filter(text, 0))
 
     def read(self, offset: int, max_bytes: int = 1 << 20, *, scans_all: bool = True) -> ProjectedRecords:
         query = ProjectedQuery(Offset(offset), max_bytes, self.log.high_watermark, at_least_one=True)
         epochs = LeaderEpochs(self.log.leader_epochs.entries)
         return read_projected(self.index, LogView.of(self.log), epochs, query, lambda: not scans_all)
+
+    def file_all(self) -> int:
+        """Write the files of all segments that were scanned, as a broker does; return their number."""
+        count = 0
+        while (found := self.index.unfiled(self.log.segments)) is not None:
+            files, segment = self.log.files, found[0]
+            job = EntryFileJob(files.disk, files, self.index.kind, *found, 1 << 20, lambda: True)
+            assert job.write()
+            assert self.log.jobs.begin_filing(segment)
+            self.index.filed(segment, job.place())
+            self.log.jobs.finish_filing(segment)
+            count += 1
+        return count
 
     def all(self, offset: int = 0, max_bytes: int = 1 << 20, *, scans_all: bool = True) -> list[Record]:
         """Everything from an offset to the end, read as a consumer reads it."""

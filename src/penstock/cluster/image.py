@@ -139,6 +139,13 @@ class TopicImage:
         """Topic that this topic is a view of; None for other topics. A view has no partitions of its own."""
         return self.configs.get(VIEW_OF)
 
+    @property
+    def is_projected(self) -> bool:
+        """True if readers of the topic are not shown all records of the log that they read (ARCHITECTURE.md,
+        Projections).
+        """
+        return self.view_of is not None
+
 
 @dataclass(frozen=True, slots=True)
 class StoredConfigs:
@@ -166,6 +173,8 @@ class ClusterImage:
     users: Mapping[str, User] = field(default_factory=dict)
     views: Mapping[str, str] = field(default_factory=dict)
     """Names of the views, each with the name of its source."""
+    projected: frozenset[str] = frozenset()
+    """Names of the topics whose readers are not shown all records."""
 
     def topic(self, name: str) -> TopicImage | None:
         return self.topics.get(name)
@@ -251,15 +260,19 @@ class ClusterImage:
             topics={**self.topics, **{topic.name: topic for topic in changed}},
             topic_names={**self.topic_names, **{topic.id: topic.name for topic in changed}},
             views={**self.views, **{topic.name: topic.view_of for topic in changed if topic.view_of}},
+            projected=self.projected.difference(
+                topic.name for topic in changed if not topic.is_projected
+            ).union(topic.name for topic in changed if topic.is_projected),
         )
 
     def without_topics(self, names: Iterable[str]) -> ClusterImage:
         topics, topic_names = dict(self.topics), dict(self.topic_names)
-        views = dict(self.views)
-        for name in names:
+        views, removed = dict(self.views), set(names)
+        for name in removed:
             del topic_names[topics.pop(name).id]
             views.pop(name, None)
-        return replace(self, topics=topics, topic_names=topic_names, views=views)
+        projected = self.projected - removed
+        return replace(self, topics=topics, topic_names=topic_names, views=views, projected=projected)
 
     def with_configs(self, broker: BrokerId | None, configs: StoredConfigs) -> ClusterImage:
         return replace(self, broker_configs={**self.broker_configs, broker: configs})

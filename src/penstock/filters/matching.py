@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -30,6 +30,7 @@ from penstock.filters.expression import compile_expression, route_test
 from penstock.filters.routes import ROUTE_HEADER
 from penstock.records.batch import LOG_APPEND_TIME_FLAG, BatchHeader
 from penstock.records.content import HEADER_NAMES, Headers
+from penstock.records.selecting import Match, Selected
 from penstock.records.walking import Layout, layouts, read_headers
 
 _select_in_c: Callable[[bytes | memoryview, int, bytes, int, int, bool, int], tuple[bytes, int]] | None
@@ -40,21 +41,9 @@ except ImportError:
 
 _MATCH = Struct("=3q")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SEMANTICS = b"filter 1\n"
+"""Changes when the same text selects other records than before, so that stored indexes are not used any more."""
 _FAILURES = (RuntimeError, ValueError, TypeError, OverflowError, RecursionError)
-
-
-class Match(NamedTuple):
-    """A matching record: its place in the body of its batch."""
-
-    start: int
-    end: int
-    offset_delta: int
-
-
-class Selected(NamedTuple):
-    matches: list[Match]
-    failed: int
-    """Number of records on which the evaluation failed."""
 
 
 class Filter:
@@ -70,6 +59,10 @@ class Filter:
             encode(condition) if condition is not None and in_c and _select_in_c is not None else None
         )
         self._makers = self._choose_makers()
+
+    @property
+    def identity(self) -> bytes:
+        return filter_identity(self.text)
 
     @property
     def is_compiled(self) -> bool:
@@ -166,6 +159,10 @@ class Filter:
     def _note_route(self, body: bytes, layout: Layout) -> bool:
         self._route = _header_texts(body, layout).get(ROUTE_HEADER, "")
         return True
+
+
+def filter_identity(text: str) -> bytes:
+    return _SEMANTICS + text.encode()
 
 
 def _content(body: bytes, start: int, length: int) -> bytes:

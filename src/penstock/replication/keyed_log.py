@@ -21,11 +21,13 @@ from penstock.errors import BrokerError, ErrorCode, InvalidBatch, StorageError
 from penstock.model import Offset
 from penstock.records.batch import BatchHeader
 from penstock.records.iteration import iterate
-from penstock.storage.keys.entries import idempotency_key, key_hash, may_have_idempotency_key
-from penstock.storage.keys.index import KeyFileJob, KeyIndex, KeysMissing, LogView, NewEntries
+from penstock.replication.index_filing import place_file
+from penstock.storage.derived.index import DerivedIndex, EntriesMissing, EntryFileJob, NewEntries
+from penstock.storage.keys.entries import KEYS, idempotency_key, key_hash, may_have_idempotency_key
 from penstock.storage.keys.lookup import KeyQuery, KeyRecords, find_original, look_up
 from penstock.storage.log import Log
 from penstock.storage.log_config import KEYED_SEGMENT_RECORDS
+from penstock.storage.log_view import LogView
 from penstock.storage.segment import Segment
 from penstock.threads import Threads
 
@@ -84,7 +86,7 @@ class KeyedLog:
     def __init__(self, log: Log, threads: Threads) -> None:
         self._log = log
         self._threads = threads
-        self._index = KeyIndex(log.files)
+        self._index = DerivedIndex(log.files, KEYS)
         self._pending: deque[KeyWait] = deque()
         self._checks: list[_Check] = []
         self._waiting: dict[bytes, list[KeyWait]] = {}
@@ -222,7 +224,7 @@ class KeyedLog:
     def _look_up(self, view: LogView, query: KeyQuery) -> Outcome:
         try:
             return look_up(self._index, view, query)
-        except KeysMissing:
+        except EntriesMissing:
             return _NOT_YET
         except (OSError, StorageError) as error:
             return BrokerError(ErrorCode.kafka_storage_error, str(error))
@@ -240,7 +242,7 @@ class KeyedLog:
                     "the idempotency key was used before for another message; use a new key",
                 )
             return original.offset
-        except KeysMissing:
+        except EntriesMissing:
             # Producers of any version retry after this error.
             return BrokerError(ErrorCode.not_enough_replicas, str(_NOT_YET))
         except ValueError:
@@ -362,17 +364,12 @@ class KeyedLog:
         found = self._index.unfiled(self._log.segments)
         if found is None:
             return False
-        log, generation, segment = self._log, self._log.generation, found[0]
-        limit = log.config.max_decompressed_bytes
-        job = KeyFileJob(log.files.disk, log.files, *found, limit, is_wanted, self._index.suspects)
-        is_written = await self._threads.run("background", job.write)
-        if not is_written or log.generation != generation or not log.jobs.begin_filing(segment):
-            await self._threads.run("background", job.discard)
+        log, limit = self._log, self._log.config.max_decompressed_bytes
+        job = EntryFileJob(log.files.disk, log.files, KEYS, *found, limit, is_wanted, self._index.suspects)
+        file = await place_file(log, self._threads, job)
+        if file is None:
             return False
-        try:
-            self._index.filed(segment, await self._threads.run("background", job.place))
-        finally:
-            log.jobs.finish_filing(segment)
+        self._index.filed(job.segment, file)
         return True
 
     async def _catch_up(self) -> None:

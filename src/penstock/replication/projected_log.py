@@ -1,8 +1,8 @@
-"""Log of a replica as the readers of a view see it: reads, and long polls that wait for a match.
+"""Log of a replica as the readers of a projection see it: reads, and long polls that wait for a match.
 
-One job at a time runs in a pool for a view of a log: it scans records that no reader of the view has needed before and
-makes the response. A job is short, and few jobs run at a time in a broker (`ScanSlots`), so that an expensive filter
-does not keep other work from the pool. A view that has no readers costs nothing. Loop thread only.
+One job at a time runs in a pool for a projection of a log: it scans records that no reader has needed before and makes
+the response. A job is short, and few jobs run at a time in a broker (`ScanSlots`), so that an expensive filter does not
+keep other work from the pool. A projection that has no readers costs nothing. Loop thread only.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from typing import NamedTuple
 
 from penstock.clock import Clock
 from penstock.errors import CorruptLog, StorageError
-from penstock.filters.matching import Filter
 from penstock.model import Offset
+from penstock.records.selecting import Selector
+from penstock.replication.index_filing import place_file
 from penstock.replication.waiting import DataWaiters
-from penstock.storage.keys.index import LogView
+from penstock.storage.derived.index import EntryFileJob
 from penstock.storage.leader_epochs import LeaderEpochs
 from penstock.storage.log import Log
+from penstock.storage.log_view import LogView
 from penstock.storage.projection.match_index import MatchIndex
 from penstock.storage.projection.reading import ProjectedQuery, ProjectedRecords, first_match, read_projected
 from penstock.storage.segment import Segment
@@ -42,7 +44,7 @@ class ScanSlots:
         """Number of records that the filters of all views were evaluated on."""
         self.matched = 0
         self.failed = 0
-        self._threads = threads
+        self.threads = threads
         self._running = 0
         self._waiting: deque[tuple[Callable[[], None], asyncio.Future[None]]] = deque()
 
@@ -64,7 +66,7 @@ class ScanSlots:
         while self._waiting and self._running < MAX_SCANS:
             work, done = self._waiting.popleft()
             self._running += 1
-            self._threads.run("read", work).add_done_callback(partial(self._finish, done))
+            self.threads.run("read", work).add_done_callback(partial(self._finish, done))
 
     def _finish(self, done: asyncio.Future[None], finished: asyncio.Future[None]) -> None:
         self._running -= 1
@@ -89,15 +91,15 @@ class _Read:
 
 
 class ProjectedLog:
-    def __init__(self, log: Log, waiters: DataWaiters, slots: ScanSlots, text: str) -> None:
-        """`waiters` are those of the log's replica, `text` is the filter; ConfigError if it is not valid."""
-        self.text = text
+    def __init__(self, log: Log, waiters: DataWaiters, slots: ScanSlots, selector: Selector) -> None:
+        """`waiters` are those of the log's replica."""
+        self.identity = selector.identity
         self.is_retired = False
         """True after the view was deleted or its filter was changed; the result of a read does not count then."""
         self._log = log
         self._log_waiters = waiters
         self._slots = slots
-        self.index = MatchIndex(Filter(text, log.topic_partition.partition))
+        self.index = MatchIndex(log.files, selector)
         self._reads: deque[_Read] = deque()
         self._waits: dict[Callable[[], None], MatchWait] = {}
         self._is_running = False
@@ -137,6 +139,22 @@ class ProjectedLog:
     def on_repaired(self, segment: Segment) -> None:
         """Scan a segment again after its damaged batches were repaired."""
         self.index.outdated.add(segment)
+
+    async def maintain(self, is_wanted: Callable[[], bool]) -> bool:
+        """Write the file of a closed segment that was scanned as a whole; true when there may be more work. OSError
+        when the disk has no space.
+        """
+        log = self._log
+        found = self.index.unfiled(log.segments)
+        if found is None or self.is_retired:
+            return False
+        limit = log.config.max_decompressed_bytes
+        job = EntryFileJob(log.files.disk, log.files, self.index.kind, *found, limit, is_wanted)
+        file = await place_file(log, self._slots.threads, job)
+        if file is None:
+            return False
+        self.index.filed(job.segment, file)
+        return True
 
     def _on_move(self) -> None:
         """Look for matches when the log has moved; any other wake-up tells of a change of the replica."""

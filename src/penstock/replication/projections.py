@@ -1,13 +1,26 @@
-"""Views of a replica that were read here. Loop thread only."""
+"""Projections of a replica that were read here. Loop thread only."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from penstock.model import TopicId
+from penstock.records.selecting import Selector
 from penstock.replication.projected_log import ProjectedLog, ScanSlots
 from penstock.replication.waiting import DataWaiters
 from penstock.storage.log import Log
+
+
+class Projection(NamedTuple):
+    """How the readers of a topic see a log."""
+
+    topic_id: TopicId
+    """Id of the topic that readers name: the view, or the delay topic itself."""
+    identity: bytes
+    """Identity of the selector."""
+    make: Callable[[int], Selector]
+    """Makes the selector for a partition; ConfigError if that is not possible on this broker."""
 
 
 class Projections:
@@ -20,16 +33,18 @@ class Projections:
     def __iter__(self) -> Iterator[ProjectedLog]:
         return iter(tuple(self._logs.values()))
 
-    def get(self, view: TopicId, text: str) -> ProjectedLog:
-        """The log as readers of a view with this filter see it; ConfigError if the filter is not valid here."""
-        present = self._logs.get(view)
-        if present is None or present.text != text:
-            self.drop(view)
-            present = self._logs[view] = ProjectedLog(self._log, self._waiters, self._slots, text)
+    def get(self, projection: Projection) -> ProjectedLog:
+        """The log as readers of a topic see it; ConfigError if this broker cannot select the records."""
+        topic_id = projection.topic_id
+        present = self._logs.get(topic_id)
+        if present is None or present.identity != projection.identity:
+            self.drop(topic_id)
+            selector = projection.make(self._log.topic_partition.partition)
+            present = self._logs[topic_id] = ProjectedLog(self._log, self._waiters, self._slots, selector)
         return present
 
-    def drop(self, view: TopicId) -> None:
-        """Forget a view that was deleted or has another filter."""
-        present = self._logs.pop(view, None)
+    def drop(self, topic_id: TopicId) -> None:
+        """Forget the projection of a topic that was deleted or selects other records now."""
+        present = self._logs.pop(topic_id, None)
         if present is not None:
             present.retire()

@@ -93,6 +93,15 @@ class ReplicationMetrics:
                 projected.index.size_bytes for replica in self._replicas for projected in replica.projections
             ),
         )
+        metrics.add_gauge(
+            "penstock_view_index_stored_entries",
+            "Entries in index files of views that are in use.",
+            lambda: sum(
+                projected.index.stored_entries
+                for replica in self._replicas
+                for projected in replica.projections
+            ),
+        )
 
     def _led(self) -> Iterator[Replica]:
         return (replica for replica in self._replicas if replica.partition.is_leader)

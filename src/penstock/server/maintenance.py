@@ -26,6 +26,7 @@ from penstock.observability.metrics import BrokerMetrics
 from penstock.replication.replica import Replica
 from penstock.server.cleaning import Cleaning
 from penstock.server.context import BrokerContext
+from penstock.server.projection_files import ProjectionFiles
 from penstock.server.repairing import REPAIR_SECONDS, Repairing
 from penstock.server.scrubbing import Scrubbing
 from penstock.storage.disk import Disk
@@ -56,6 +57,7 @@ class Maintenance:
         self._cleaning = Cleaning(context, logger, self._stopping)
         self._scrubbing = Scrubbing(context, logger, self._stopping)
         self._repairing = Repairing(context, logger)
+        self._projection_files = ProjectionFiles(context, logger, self._goes_on)
         self._is_outdated = False
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -65,6 +67,7 @@ class Maintenance:
         self._every(lambda _: _FAILED_LOGS_SECONDS, self._watch_failed_logs)
         self._every(lambda _: _BIG_LOGS_SECONDS, self._checkpoint_big_logs)
         self._every(lambda _: _KEYS_SECONDS, self._index_keys)
+        self._every(lambda _: _KEYS_SECONDS, self._projection_files.maintain)
         self._every(_seconds(LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS), self._checkpoint_logs)
         self._every(_seconds(LOG_RETENTION_CHECK_INTERVAL_MS), self._cleaning.retain)
         self._every(_seconds(LOG_CLEANER_BACKOFF_MS), self._compact)

@@ -101,11 +101,10 @@ def first_batch(segment: Segment) -> BatchHeader | None:
 
 
 def set_aside(disk: Disk, segment: Segment) -> None:
-    """Rename a file that holds other records than were written, and remove its index and key file."""
+    """Rename a file that holds other records than were written, and remove its indexes."""
     path = segment.log_file.path
     segment.log_file.discard()
     segment.index.file.discard()
     disk.rename(path, path + DAMAGED_SUFFIX)
     disk.remove(segment.index.file.path)
-    if segment.has_keys:
-        segment.remove_keys(disk)
+    segment.remove_derived(disk)

@@ -16,19 +16,21 @@ from penstock.storage.index import IndexEntry
 from penstock.storage.reading import floor_segment
 from penstock.storage.recovery_findings import Findings
 from penstock.storage.segment import (
-    KEYS_SUFFIX,
     LOG_SUFFIX,
     UNKNOWN_TIMESTAMP,
     UNREACHABLE_OFFSET,
     Segment,
     segment_name,
 )
-from penstock.storage.stray_files import offsets_with
+from penstock.storage.stray_files import derived_files, offsets_with
 
 
 def find_segments(findings: Findings, names: list[str], snapshots: tuple[Offset, ...]) -> list[Segment]:
     """The segments that belong to the log, in order. Others are removed or set aside."""
-    found = [_find(findings, base_offset, names) for base_offset in offsets_with(names, LOG_SUFFIX)]
+    derived = derived_files(names)
+    found = [
+        _find(findings, each, derived.get(each, frozenset())) for each in offsets_with(names, LOG_SUFFIX)
+    ]
     segments = _compare_with_list(findings, _without_deleted(findings, found))
     segments = _without_exchanged(findings, segments)
     if segments and _is_unproven(findings, segments[0], snapshots):
@@ -55,7 +57,7 @@ def segment_from_mark(findings: Findings, found: Segment, mark: RecoveryMark) ->
         max_timestamp=mark.max_timestamp,
         created_ms=mark.created_ms,
         stored_entries=mark.index_entries,
-        has_keys=found.has_keys,
+        derived=found.derived,
     )
 
 
@@ -77,7 +79,7 @@ def mark_at(findings: Findings, last: Segment, end: IndexEntry) -> RecoveryMark:
 # --- files
 
 
-def _find(findings: Findings, base_offset: int, names: list[str]) -> tuple[Segment, FileStatus]:
+def _find(findings: Findings, base_offset: int, derived: frozenset[str]) -> tuple[Segment, FileStatus]:
     status = findings.disk.status(f"{findings.directory}/{segment_name(base_offset)}{LOG_SUFFIX}")
     segment = Segment(
         findings.files,
@@ -86,7 +88,7 @@ def _find(findings: Findings, base_offset: int, names: list[str]) -> tuple[Segme
         size=status.size,
         max_timestamp=UNKNOWN_TIMESTAMP,
         stored_entries=None,
-        has_keys=segment_name(base_offset) + KEYS_SUFFIX in names,
+        derived=derived,
     )
     return segment, status
 

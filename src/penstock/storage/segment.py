@@ -31,6 +31,10 @@ from penstock.storage.index import (
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 KEYS_SUFFIX = ".keys"
+MATCHES_SUFFIX = ".matches"
+DERIVED_SUFFIXES = (KEYS_SUFFIX, MATCHES_SUFFIX)
+"""Suffixes of the files of derived indexes (`derived`). There may be another word before them: `<base>.<word>.matches`.
+"""
 NO_TIMESTAMP = -1
 UNKNOWN_TIMESTAMP = -2
 REBUILT_INTERVAL_BYTES = 4096
@@ -46,7 +50,7 @@ class Segment:
     __slots__ = (
         "base_offset",
         "created_ms",
-        "has_keys",
+        "derived",
         "index",
         "indexed_size",
         "log_file",
@@ -66,7 +70,7 @@ class Segment:
         max_timestamp: int = NO_TIMESTAMP,
         created_ms: int = 0,
         stored_entries: int | None = 0,
-        has_keys: bool = False,
+        derived: frozenset[str] = frozenset(),
     ) -> None:
         path = f"{directory}/{segment_name(base_offset)}"
         self.base_offset = base_offset
@@ -80,8 +84,8 @@ class Segment:
         """Greatest timestamp; UNKNOWN_TIMESTAMP for a closed segment whose index was not read yet."""
         self.created_ms = created_ms
         """Time in milliseconds at which the first batch was appended."""
-        self.has_keys = has_keys
-        """True if there is a key file (`keys.file`), valid or not."""
+        self.derived = derived
+        """Suffixes of the files of derived indexes that are there, valid or not."""
         self.writer: File | None = None
         """The file while it has unsynced bytes, so that it is not evicted."""
 
@@ -89,20 +93,20 @@ class Segment:
     def file(self) -> File:
         return self.writer or self.log_file.get()
 
-    @property
-    def keys_path(self) -> str:
-        return self.log_file.path.removesuffix(LOG_SUFFIX) + KEYS_SUFFIX
+    def derived_path(self, suffix: str) -> str:
+        return self.log_file.path.removesuffix(LOG_SUFFIX) + suffix
 
     def remove_files(self, disk: Disk) -> None:
         """Remove the files, the log last: other files without a log are known to be leftovers."""
-        if self.has_keys:
-            self.remove_keys(disk)
+        self.remove_derived(disk)
         disk.remove(self.index.file.path)
         disk.remove(self.log_file.path)
 
-    def remove_keys(self, disk: Disk) -> None:
-        disk.remove(self.keys_path)
-        self.has_keys = False
+    def remove_derived(self, disk: Disk) -> None:
+        """Remove the files of all derived indexes."""
+        for suffix in self.derived:
+            disk.remove(self.derived_path(suffix))
+            self.derived -= {suffix}
 
     def locate(self, offset: int, end: int, wait: bool) -> tuple[int, BatchHeader | None]:
         """The first batch in [0, end) that has `offset` or a later one, and its position; (end, None) without one.
@@ -208,8 +212,7 @@ class Segment:
             except IndexDamaged:
                 self._rebuild_index(wait=True)
         self.trim_index(disk)
-        if self.has_keys:
-            self.remove_keys(disk)
+        self.remove_derived(disk)
         self.file.truncate(position)
         self.file.sync()
         self.size = position

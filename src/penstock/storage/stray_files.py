@@ -14,7 +14,7 @@ from struct import error as struct_error
 from penstock.storage.closed_segments import CLOSED_SEGMENTS_FILE
 from penstock.storage.disk import Disk
 from penstock.storage.index import ENTRY_SIZE, IndexDamaged, decode_entry
-from penstock.storage.segment import INDEX_SUFFIX, KEYS_SUFFIX, LOG_SUFFIX, segment_name
+from penstock.storage.segment import DERIVED_SUFFIXES, INDEX_SUFFIX, LOG_SUFFIX, segment_name
 from penstock.storage.snapshot import SNAPSHOT_SUFFIX
 
 CLEANED_SUFFIX = ".cleaned"
@@ -26,7 +26,7 @@ DAMAGED_SUFFIX = ".damaged"
 _KNOWN_SUFFIXES = (
     LOG_SUFFIX,
     INDEX_SUFFIX,
-    KEYS_SUFFIX,
+    *DERIVED_SUFFIXES,
     SNAPSHOT_SUFFIX,
     CLOSED_SEGMENTS_FILE,
     DAMAGED_SUFFIX,
@@ -40,6 +40,16 @@ def offsets_with(names: list[str], suffix: str) -> list[int]:
     return sorted(
         int(stem) for stem in stems if len(stem) == _NAME_DIGITS and stem.isascii() and stem.isdigit()
     )
+
+
+def derived_files(names: list[str]) -> dict[int, frozenset[str]]:
+    """Suffixes of the files of derived indexes, by the base offset of their segment."""
+    found: dict[int, frozenset[str]] = {}
+    for name in names:
+        stem, suffix = name[:_NAME_DIGITS], name[_NAME_DIGITS:]
+        if name.endswith(DERIVED_SUFFIXES) and suffix.startswith(".") and stem.isascii() and stem.isdigit():
+            found[int(stem)] = found.get(int(stem), frozenset()) | {suffix}
+    return found
 
 
 def pending_swaps(disk: Disk, directory: str, names: list[str]) -> list[tuple[int, int]]:
@@ -72,12 +82,11 @@ def tidy_directory(disk: Disk, directory: str, names: list[str]) -> list[str]:
 def _lonely(names: list[str]) -> list[str]:
     """Indexes without a log."""
     logs = set(offsets_with(names, LOG_SUFFIX))
-    return [
-        segment_name(base_offset) + suffix
-        for suffix in (INDEX_SUFFIX, KEYS_SUFFIX)
-        for base_offset in offsets_with(names, suffix)
-        if base_offset not in logs
+    indexes = [(base_offset, INDEX_SUFFIX) for base_offset in offsets_with(names, INDEX_SUFFIX)]
+    derived = [
+        (base_offset, suffix) for base_offset, found in derived_files(names).items() for suffix in found
     ]
+    return [segment_name(base) + suffix for base, suffix in indexes + sorted(derived) if base not in logs]
 
 
 def _finish_swap(disk: Disk, directory: str, base_offset: int) -> None:
@@ -85,10 +94,11 @@ def _finish_swap(disk: Disk, directory: str, base_offset: int) -> None:
     index = path + INDEX_SUFFIX + SWAP_SUFFIX
     end_offset = _swap_end(disk, index, base_offset)
     names = disk.list(directory)
+    derived = derived_files(names)
     for old in offsets_with(names, LOG_SUFFIX):
         if base_offset <= old < end_offset:
-            if segment_name(old) + KEYS_SUFFIX in names:
-                disk.remove(f"{directory}/{segment_name(old)}{KEYS_SUFFIX}")
+            for suffix in sorted(derived.get(old, ())):
+                disk.remove(f"{directory}/{segment_name(old)}{suffix}")
             disk.remove(f"{directory}/{segment_name(old)}{INDEX_SUFFIX}")
             disk.remove(f"{directory}/{segment_name(old)}{LOG_SUFFIX}")
     disk.sync_dir(directory)

@@ -23,6 +23,10 @@ def check_resource(request: Request, operation: Operation, resource: Any) -> Con
         ) from None
     if kind is ConfigResourceType.TOPIC:
         request.require(operation, ResourceType.TOPIC, resource.resource_name)
+        source = request.context.metadata.image.views.get(resource.resource_name)
+        if source is not None and operation is Operation.ALTER_CONFIGS:
+            # Another filter may show readers of the view any record of its source.
+            request.require(Operation.READ, ResourceType.TOPIC, source)
     elif kind is ConfigResourceType.GROUP:
         request.require(operation, ResourceType.GROUP, resource.resource_name)
     else:

@@ -2,7 +2,7 @@
 
 No response has records at or above the high watermark; with read_committed, none at or above the last
 stable offset. The broker's own limits bound the sizes and waits that a client requests. A fetch that names a
-view is a `ViewFetchOperation` (`server/view_fetch.py`).
+view is a `ProjectedFetchOperation` (`server/projected_fetch.py`).
 """
 
 from __future__ import annotations
@@ -62,18 +62,20 @@ API = Api(1, 0, 18, handle_raw=handle)
 
 def _operation_type(request: Request, targets: Sequence[FetchTarget]) -> type[FetchOperation]:
     image = request.context.metadata.image
-    if not image.views or not any(reads_view(image, target) for target in targets):
+    if not image.projected or not any(reads_projection(image, target) for target in targets):
         return FetchOperation
-    from penstock.server.view_fetch import ViewFetchOperation  # a broker without views does not load it
+    from penstock.server.projected_fetch import (
+        ProjectedFetchOperation,  # a broker without views does not load it
+    )
 
-    return ViewFetchOperation
+    return ProjectedFetchOperation
 
 
-def reads_view(image: ClusterImage, target: FetchTarget) -> bool:
+def reads_projection(image: ClusterImage, target: FetchTarget) -> bool:
     name = target.topic
     if name is None and target.topic_id is not None:
         name = image.topic_names.get(target.topic_id)
-    return name in image.views
+    return name in image.projected
 
 
 def _check_version(request: Request) -> None:

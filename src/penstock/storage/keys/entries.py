@@ -1,9 +1,6 @@
-"""Entries of the key index: a hash of a record's key, and the place of the record.
+"""Entries of the key index (`derived.entries`): the sort key is a hash of the record's key.
 
-    hash 8 | offset 4, from the segment's base | position of its batch 4 | place in that 4, behind its header and
-    decompressed | crc 4 of the header and the record                   (big-endian, so that bytes sort right)
-
-The CRC lets a record be read without the rest of its batch; for a record in a damaged batch it is made not to match. A
+The CRC of a record in a damaged batch is made not to match. A
 record with an idempotency key has a second entry, whose hash is of both its keys. Hashes can collide: a lookup compares
 the record itself. A batch whose records cannot be read has no entries, because no reader can be shown any of them. No
 input or output.
@@ -13,47 +10,33 @@ from __future__ import annotations
 
 from hashlib import blake2b
 from struct import Struct
-from typing import NamedTuple
 
 from crc32c import crc32c
 
 from penstock.errors import InvalidBatch
 from penstock.records.batch import HEADER_SIZE, BatchHeader, crc_matches
-from penstock.records.compression import decompress
 from penstock.records.content import Headers
-from penstock.records.varints import decode_int, decode_long
 from penstock.records.walking import layouts, read_headers
+from penstock.storage.derived.entries import PLACE, SORT_KEY_BYTES, IndexKind, batch_body
+from penstock.storage.segment import KEYS_SUFFIX
 
 OUR_HEADERS = "penstock-"
 """Prefix of the headers that Penstock adds to a record."""
 IDEMPOTENCY_HEADER = f"{OUR_HEADERS}idempotency-key"
-HASH_BYTES = 8
-ENTRY_SIZE = 24
-PLACE = Struct(">IIII")
-"""Relative offset, position, place and CRC, behind the hash."""
 
 _IDEMPOTENCY_NAME = IDEMPOTENCY_HEADER.encode()
 _KEY_LENGTH = Struct(">I").pack
 _ALL_BITS = 0xFFFFFFFF
 
 
-class RecordPlace(NamedTuple):
-    """The place of a record."""
-
-    relative_offset: int
-    position: int
-    place: int
-    crc: int
-
-
 def key_hash(key: bytes) -> bytes:
-    return blake2b(key, digest_size=HASH_BYTES).digest()
+    return blake2b(key, digest_size=SORT_KEY_BYTES).digest()
 
 
 def idempotency_hash(key: bytes | None, idempotency_key: bytes) -> bytes:
     """Hash of a record key and an idempotency key, which is unique among the records of that key only."""
     scoped = _KEY_LENGTH(len(key or b"")) + (key or b"") + idempotency_key
-    return blake2b(scoped, digest_size=HASH_BYTES, person=b"idempotency").digest()
+    return blake2b(scoped, digest_size=SORT_KEY_BYTES, person=b"idempotency").digest()
 
 
 def idempotency_key(headers: Headers) -> bytes | None:
@@ -63,10 +46,6 @@ def idempotency_key(headers: Headers) -> bytes | None:
 def may_have_idempotency_key(batch: memoryview, header: BatchHeader) -> bool:
     """True if the records have to be read to know their idempotency keys."""
     return bool(header.codec) or _IDEMPOTENCY_NAME in bytes(batch)
-
-
-def batch_body(batch: memoryview, header: BatchHeader, max_decompressed_bytes: int) -> memoryview:
-    return decompress(header.codec, batch[HEADER_SIZE : header.size], max_decompressed_bytes)
 
 
 def entries_of(
@@ -91,7 +70,7 @@ def entries_of(
             place = PLACE.pack(shift + delta, position, start, crc32c(body[start:end], header_crc) ^ damage)
             key = None if key_length < 0 else body[key_start : key_start + key_length]
             if key is not None:
-                entries.append(blake2b(key, digest_size=HASH_BYTES).digest() + place)
+                entries.append(blake2b(key, digest_size=SORT_KEY_BYTES).digest() + place)
             if has_idempotency:
                 own = idempotency_key(read_headers(body, headers, count))
                 if own is not None:
@@ -101,13 +80,4 @@ def entries_of(
     return entries
 
 
-def read_key(body: bytes | memoryview, place: int) -> tuple[int, int, int, int]:
-    """End, offset delta and key position of the record at a place. IndexError or InvalidBatch if no record is there."""
-    length, content = decode_int(body, place)
-    end = content + length
-    _, position = decode_long(body, content + 1)
-    delta, position = decode_int(body, position)
-    key_length, key_start = decode_int(body, position)
-    if length < 0 or delta < 0 or key_start + key_length > end or end > len(body):
-        raise IndexError("a record is longer than its batch")
-    return end, delta, key_start, key_length
+KEYS = IndexKind(KEYS_SUFFIX, b"keys", entries_of, is_hashed=True)

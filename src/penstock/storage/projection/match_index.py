@@ -1,89 +1,78 @@
-"""Index of the records of a log that match the filter of a view.
+"""Index of the records of a log that the readers of a projection are shown.
 
-The index follows the log as the key index does: an append adds nothing, a read scans what was not scanned before. It
-has the places of `keys.entries`, without a hash because all of them match, in runs: stretches of a segment in which
-every record was evaluated. A reader at the end of a log scans nothing before it, and runs grow together when another
-reader starts earlier. The log is the only truth: runs are forgotten when the log is truncated, when compaction or a
-repair replaces a segment, and when they take too much memory; they are scanned again when a reader needs them. Pool
-threads, one job at a time.
+The index follows the log as other derived indexes do: an append adds nothing, a read scans what was not scanned before.
+Entries are in runs: stretches of a segment in which every record was evaluated. A reader at the end of a log scans
+nothing before it, and runs grow together when another reader starts earlier. A closed segment with a single run is
+`unfiled` until it has a file, which is used from then on, and after a restart. The log is the only truth: runs are
+forgotten when the log is truncated, when compaction or a repair replaces a segment, and when they take too much memory;
+they are scanned again when a reader needs them. Pool threads, one job at a time, unless said otherwise.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from hashlib import blake2b
 from typing import NamedTuple
 
 from crc32c import crc32c
 
 from penstock.errors import CorruptLog, InvalidBatch
-from penstock.filters.matching import Filter
 from penstock.records.batch import HEADER_SIZE, MAGIC, BatchHeader, crc_matches, read_header
+from penstock.records.selecting import Selector
 from penstock.storage.batch_scan import MAX_RELATIVE_OFFSET, read_range
-from penstock.storage.keys.entries import PLACE, batch_body
-from penstock.storage.keys.index import LogView
+from penstock.storage.derived.entries import PLACE, IndexKind, batch_body
+from penstock.storage.derived.file import EntriesDamaged, EntryFile
+from penstock.storage.file_cache import FileCache
+from penstock.storage.log_view import LogView
+from penstock.storage.projection.match_run import (
+    CONTROL_PLACE,
+    NO_SORT_KEY,
+    MatchRun,
+    TakenEntries,
+    take_stored,
+)
 from penstock.storage.reading import floor_segment
-from penstock.storage.segment import Segment
+from penstock.storage.segment import MATCHES_SUFFIX, Segment
 
-CONTROL_PLACE = 0xFFFFFFFF
-"""Place of a control batch, which every reader gets."""
 _CHUNK_BYTES = 1 << 20
 MAX_INDEX_BYTES = 32 << 20
-"""Memory in bytes for the matches of one partition; the runs of the oldest segments are forgotten above it."""
-
-
-class MatchRun:
-    """Matches among the batches of a segment from one position to another."""
-
-    __slots__ = ("end_offset", "places", "position", "start_offset", "start_position")
-
-    def __init__(self, start_offset: int, position: int) -> None:
-        self.start_offset = start_offset
-        self.start_position = position
-        self.position = position
-        """Position up to which batches were scanned."""
-        self.end_offset = start_offset
-        """Offset below which records were scanned."""
-        self.places = bytearray()
-
-    def places_from(self, relative_offset: int) -> bytes:
-        """The places from an offset on, with all others of the same batch."""
-        count = len(self.places) // PLACE.size
-        first = bisect_left(range(count), relative_offset, key=self._relative_offset)
-        if first < count:
-            position = self._position(first)
-            while first > 0 and self._position(first - 1) == position:
-                first -= 1
-        return bytes(memoryview(self.places)[first * PLACE.size :])
-
-    def _relative_offset(self, place: int) -> int:
-        return int.from_bytes(self.places[place * PLACE.size : place * PLACE.size + 4], "big")
-
-    def _position(self, place: int) -> int:
-        return int.from_bytes(self.places[place * PLACE.size + 4 : place * PLACE.size + 8], "big")
+"""Memory in bytes for the entries of one partition; the runs of the oldest segments are forgotten above it."""
+_MAGIC = b"shwn"
 
 
 class Stretch(NamedTuple):
-    """Matches of a segment; all of them up to `end_offset`, and perhaps earlier ones of the first batch."""
+    """Entries of a segment, all of them up to `end_offset`."""
 
     segment: Segment
-    places: bytes
+    entries: bytes
     end_offset: int
 
 
+def matches_suffix(identity: bytes) -> str:
+    """Suffix of the files of a selector."""
+    return f".{blake2b(identity, digest_size=8).hexdigest()}{MATCHES_SUFFIX}"
+
+
 class MatchIndex:
-    def __init__(self, matcher: Filter) -> None:
+    def __init__(self, files: FileCache, selector: Selector) -> None:
+        identity = selector.identity
+        self.kind = IndexKind(matches_suffix(identity), _MAGIC, self._entries_of, identity)
         self.scanned = 0
         """Number of records that were evaluated."""
         self.matched = 0
         self.failed = 0
         """Number of records on which the evaluation failed."""
-        self._filter = matcher
+        self._files = files
+        self._selector = selector
         self._generation = -1
         self._max_decompressed_bytes = 0
         self._runs: dict[Segment, list[MatchRun]] = {}
+        self._filed: dict[Segment, EntryFile] = {}
         self.outdated: set[Segment] = set()
         """Segments whose batches were changed by a repair. Added to on the loop thread."""
+        self._placed: list[tuple[Segment, EntryFile]] = []
+        """Files that were put in place since the last job. Added to on the loop thread."""
 
     def take_counts(self) -> tuple[int, int, int]:
         """Numbers of scanned, matched and failed records since the last call. Loop thread, between jobs."""
@@ -93,7 +82,31 @@ class MatchIndex:
 
     @property
     def size_bytes(self) -> int:
-        return sum(len(run.places) for runs in tuple(self._runs.values()) for run in tuple(runs))
+        """Memory of the entries. Any thread."""
+        return sum(len(run.entries) for runs in tuple(self._runs.values()) for run in tuple(runs))
+
+    @property
+    def stored_entries(self) -> int:
+        """Number of the entries in files that are in use. Any thread."""
+        return sum(file.count for file in tuple(self._filed.values()))
+
+    def unfiled(self, segments: tuple[Segment, ...]) -> tuple[Segment, MatchRun] | None:
+        """A closed segment that was scanned from its beginning to its end and has no file. Loop thread."""
+        for segment in segments[:-1]:
+            runs = tuple(self._runs.get(segment, ()))
+            if (
+                len(runs) == 1
+                and runs[0].start_position == 0
+                and runs[0].position >= segment.size > 0
+                and self.kind.suffix not in segment.derived
+            ):
+                return segment, runs[0]
+        return None
+
+    def filed(self, segment: Segment, file: EntryFile) -> None:
+        """Note that the file of a segment is in place. Loop thread."""
+        segment.derived |= {self.kind.suffix}
+        self._placed.append((segment, file))
 
     def stretches(
         self, view: LogView, offset: int, limit: int, is_over: Callable[[], bool]
@@ -109,6 +122,11 @@ class MatchIndex:
             end = view.end if is_last else segment.size
             end_offset = view.log_end_offset if is_last else segments[number + 1].base_offset
             while offset < min(limit, end_offset):
+                stored = None if is_last else self._stored(segment, offset)
+                if stored is not None:
+                    offset = end_offset if stored.end is None else segment.base_offset + stored.end
+                    yield Stretch(segment, stored.entries, offset)
+                    continue
                 run = self._run_at(segment, offset, end)
                 if run is None:
                     break
@@ -118,9 +136,12 @@ class MatchIndex:
                     may_stop = True
                     self._extend(segment, run, end)
                     continue
-                known_end = end_offset if run.position >= end else run.end_offset
-                yield Stretch(segment, run.places_from(offset - segment.base_offset), known_end)
-                offset = known_end
+                entries, cut = run.take(max(0, offset - segment.base_offset))
+                if cut is not None:
+                    offset = segment.base_offset + cut
+                else:
+                    offset = end_offset if run.position >= end else run.end_offset
+                yield Stretch(segment, entries, offset)
             if offset >= limit:
                 return
             if offset < end_offset:  # compaction removed the batches up to the end of the segment
@@ -133,11 +154,43 @@ class MatchIndex:
         self._max_decompressed_bytes = view.max_decompressed_bytes
         if view.generation != self._generation:
             self._runs.clear()
+            self._forget_files(set(self._filed))
+            self._placed.clear()
             self._generation = view.generation
+        while self._placed:
+            segment, file = self._placed.pop()
+            self._runs.pop(segment, None)
+            self._filed[segment] = file
         while self.outdated:
-            self._runs.pop(self.outdated.pop(), None)
+            segment = self.outdated.pop()
+            self._runs.pop(segment, None)
+            self._drop(segment)
         for segment in self._runs.keys() - set(view.segments):
             del self._runs[segment]
+        self._forget_files(self._filed.keys() - set(view.segments))
+
+    def _stored(self, segment: Segment, offset: int) -> TakenEntries | None:
+        """Entries in the file of a closed segment; None without a valid file."""
+        if self.kind.suffix not in segment.derived:
+            return None
+        try:
+            if segment not in self._filed:
+                self._filed[segment] = EntryFile(self._files, segment, self.kind)
+            return take_stored(self._filed[segment], max(0, offset - segment.base_offset))
+        except (EntriesDamaged, FileNotFoundError):
+            self._drop(segment)
+            return None
+
+    def _drop(self, segment: Segment) -> None:
+        """Stop using the file of a segment; the segment is scanned again, and then has a new one."""
+        segment.derived -= {self.kind.suffix}
+        self._forget_files({segment})
+
+    def _forget_files(self, segments: set[Segment]) -> None:
+        for segment in segments:
+            file = self._filed.pop(segment, None)
+            if file is not None:
+                file.close()
 
     def _trim(self, used: Segment) -> None:
         """Forget the matches of old segments, but those of `used`, while all of them take too much memory."""
@@ -178,8 +231,7 @@ class MatchIndex:
                 if run.position == before:
                     raise  # the batches before the damage are returned first
         if following is not None and run.position >= following.start_position:
-            run.places += following.places
-            run.position, run.end_offset = following.position, following.end_offset
+            run.join(following)
             del runs[place]
 
     def _scan(self, segment: Segment, run: MatchRun, stop: int) -> None:
@@ -203,35 +255,42 @@ class MatchIndex:
             raise CorruptLog(
                 f"{segment.log_file.path}: the CRC of the batch at {run.position} does not match"
             )
-        shift = header.base_offset - segment.base_offset
-        if header.is_control:
-            run.places += PLACE.pack(shift, run.position, CONTROL_PLACE, 0)
-        else:
-            run.places += self._matches(batch, header, shift, run.position)
-        run.position += header.size
-        run.end_offset = header.next_offset
+        entries = self._entries_of(
+            batch, header, segment.base_offset, run.position, self._max_decompressed_bytes
+        )
+        run.add(entries, header.next_offset, header.size)
 
-    def _matches(self, batch: memoryview, header: BatchHeader, shift: int, position: int) -> bytes:
+    def _entries_of(
+        self,
+        batch: memoryview,
+        header: BatchHeader,
+        base_offset: int,
+        position: int,
+        max_decompressed_bytes: int,
+    ) -> list[bytes]:
+        shift = header.base_offset - base_offset
+        if header.is_control:
+            return [NO_SORT_KEY + PLACE.pack(shift, position, CONTROL_PLACE, 0)]
         self.scanned += header.record_count
         try:
-            body = batch_body(batch, header, self._max_decompressed_bytes)
+            body = batch_body(batch, header, max_decompressed_bytes)
         except InvalidBatch:
             self.failed += header.record_count  # no reader can be shown any of them
-            return b""
-        matches, failed = self._filter.select(body, header)
+            return []
+        matches, failed = self._selector.select(body, header)
         self.failed += failed
         if not matches:
-            return b""
+            return []
         deltas = [match.offset_delta for match in matches]
         if deltas[0] < 0 or deltas[-1] > header.last_offset_delta or sorted(set(deltas)) != deltas:
             self.failed += len(matches)  # a producer's own offsets, which clients would not accept
-            return b""
+            return []
         self.matched += len(matches)
         header_crc = crc32c(batch[:HEADER_SIZE])
-        return b"".join(
-            PLACE.pack(shift + delta, position, start, crc32c(body[start:end], header_crc))
+        return [
+            NO_SORT_KEY + PLACE.pack(shift + delta, position, start, crc32c(body[start:end], header_crc))
             for start, end, delta in matches
-        )
+        ]
 
 
 def _check(header: BatchHeader, segment: Segment, run: MatchRun, stop: int) -> None:

@@ -19,11 +19,12 @@ from penstock.records.building import with_kept_records
 from penstock.records.control import MAX_SKIPPED_OFFSETS, AbortedTransaction, build_skipped_range
 from penstock.storage.batch_scan import read_range
 from penstock.storage.damage import next_damage
-from penstock.storage.keys.entries import PLACE, RecordPlace
-from penstock.storage.keys.index import LogView
-from penstock.storage.keys.lookup import Entry, StoredBatch
+from penstock.storage.derived.entries import RecordPlace
+from penstock.storage.derived.stored_batch import Entry, StoredBatch
 from penstock.storage.leader_epochs import LeaderEpochs
-from penstock.storage.projection.match_index import CONTROL_PLACE, MatchIndex
+from penstock.storage.log_view import LogView
+from penstock.storage.projection.match_index import MatchIndex
+from penstock.storage.projection.match_run import CONTROL_PLACE, ENTRY
 from penstock.storage.segment import Segment
 
 
@@ -85,7 +86,7 @@ def first_match(
     """Whether a record matches between two offsets, and the offset up to which that is known."""
     known_end = offset
     for stretch in index.stretches(view, offset, below, is_over):
-        for relative_offset, _, place, _ in PLACE.iter_unpack(stretch.places):
+        for relative_offset, _, place, _ in ENTRY.iter_unpack(stretch.entries):
             if place != CONTROL_PLACE and offset <= stretch.segment.base_offset + relative_offset < below:
                 return True, known_end
         known_end = stretch.end_offset
@@ -100,8 +101,8 @@ def _fill(
     limit: int,
     is_over: Callable[[], bool],
 ) -> None:
-    for segment, places, end_offset in index.stretches(view, query.offset, limit, is_over):
-        for entries in _batches(segment, places):
+    for segment, stored, end_offset in index.stretches(view, query.offset, limit, is_over):
+        for entries in _batches(segment, stored):
             last_offset = entries[-1].offset
             if last_offset < query.offset:
                 continue
@@ -116,9 +117,9 @@ def _fill(
             return
 
 
-def _batches(segment: Segment, places: bytes) -> Iterator[list[Entry]]:
+def _batches(segment: Segment, stored: bytes) -> Iterator[list[Entry]]:
     """The matches of each batch."""
-    unpacked = (RecordPlace._make(each) for each in PLACE.iter_unpack(places))
+    unpacked = (RecordPlace._make(each) for each in ENTRY.iter_unpack(stored))
     for _, group in groupby(unpacked, key=lambda place: place.position):
         yield [
             Entry(segment.base_offset + each.relative_offset, segment, each.position, each.place, each.crc)

@@ -1,15 +1,15 @@
-"""Key index file of a closed segment: immutable, beside the segment, rebuilt from the log if it is not valid.
+"""File of a derived index of a closed segment: immutable, beside the segment, rebuilt from the log if it is not valid.
 
     part      head page | filter pages | entry pages       as many as it took: one, but for large old segments
-    page      content 4092 | crc 4, seeded with the segment's base offset
+    page      content 4092 | crc 4, seeded with the segment's base offset and the identity of the kind
     head      magic 4 | version 2 | is last 1 | segment size 8 | position of the last batch 8 | crc of its header 4 |
               filter pages 4 | entry pages 4 | entries 8
-    filter    a Bloom filter, four bits a hash, all of them in one page
+    filter    a Bloom filter of the sort keys, four bits a hash, all of them in one page; none if they are no hashes
     entries   170 of `entries`, sorted; the last page is filled up with ones
 
 Size and last batch identify the segment: two logs that have this batch in common are the same below it. Everything is
 read page by page, each page is checked, and nothing is cached: the memory of a lookup does not depend on the number of
-keys. Any thread.
+entries. Any thread.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from heapq import merge
 from struct import Struct
+from typing import Protocol
 
 from crc32c import crc32c
 
 from penstock.errors import CorruptLog, StorageError
 from penstock.records.batch import HEADER_SIZE
 from penstock.storage.batch_scan import read_range
+from penstock.storage.derived.entries import ENTRY_SIZE, PLACE, SORT_KEY_BYTES, IndexKind, RecordPlace
 from penstock.storage.disk import File
-from penstock.storage.file_cache import CachedFile
-from penstock.storage.keys.entries import ENTRY_SIZE, HASH_BYTES, PLACE, RecordPlace
-from penstock.storage.keys.part import KeyPart
+from penstock.storage.file_cache import CachedFile, FileCache
 from penstock.storage.segment import Segment
 
 PAGE_BYTES = 4096
@@ -35,7 +36,6 @@ _CONTENT_BYTES = PAGE_BYTES - 4
 _PAGE_ENTRIES = _CONTENT_BYTES // ENTRY_SIZE
 _PAGE_CONTENT = _PAGE_ENTRIES * ENTRY_SIZE
 _FILLING = b"\xff"
-_MAGIC = b"keys"
 _VERSION = 1
 _HEAD = Struct(">4sH?QQIIIQ")
 _NO_BATCH = 2**64 - 1
@@ -45,8 +45,21 @@ _SHIFTS = (0, 15, 30, 45)
 _SHIFT_MASK = 0x7FFF
 
 
-class KeysDamaged(StorageError):
+class EntriesDamaged(StorageError):
     """The file is damaged, or belongs to another segment, and has to be rebuilt from the log."""
+
+
+class SortedPart(Protocol):
+    """Entries of a segment in memory."""
+
+    @property
+    def count(self) -> int: ...
+
+    @property
+    def last_position(self) -> int:
+        """Position of the last batch of the segment; -1 without any."""
+
+    def sorted_buckets(self) -> Iterator[list[bytes]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,24 +78,28 @@ class _Part:
         return self.entry_page + self.entry_pages
 
 
-class KeyFileWriter:
-    """Writer of a key file, part by part; waits for the disk."""
+class EntryFileWriter:
+    """Writer of a file, part by part; waits for the disk."""
 
-    def __init__(self, file: File, base_offset: int) -> None:
+    def __init__(self, file: File, base_offset: int, kind: IndexKind) -> None:
         self._file = file
-        self._seed = _seed(base_offset)
+        self._kind = kind
+        self._seed = _seed(base_offset, kind)
         self._parts: list[_Part] = []
         file.truncate(0)
 
-    def add(self, keys: KeyPart) -> None:
+    def add(self, entries: SortedPart) -> None:
         """Add the next entries, whose offsets are above all before."""
         first = self._parts[-1].end_page if self._parts else 0
-        filter_pages = max(1, -(-keys.count * _BITS_PER_HASH // _FILTER_BITS))
-        part = _Part(first + 1, filter_pages, -(-keys.count // _PAGE_ENTRIES), keys.count)
+        filter_pages = (
+            max(1, -(-entries.count * _BITS_PER_HASH // _FILTER_BITS)) if self._kind.is_hashed else 0
+        )
+        part = _Part(first + 1, filter_pages, -(-entries.count // _PAGE_ENTRIES), entries.count)
         filters = [bytearray(_CONTENT_BYTES) for _ in range(filter_pages)]
         page, rest = part.entry_page, b""
-        for bucket in keys.sorted_buckets():
-            _fill(filters, bucket)
+        for bucket in entries.sorted_buckets():
+            if filters:
+                _fill(filters, bucket)
             content = rest + b"".join(bucket)
             whole = len(content) // _PAGE_CONTENT
             self._write(page, [content[at * _PAGE_CONTENT : (at + 1) * _PAGE_CONTENT] for at in range(whole)])
@@ -98,7 +115,7 @@ class KeyFileWriter:
         for part in self._parts:
             is_last = part is self._parts[-1]
             sizes = part.filter_pages, part.entry_pages, part.entries
-            head = _HEAD.pack(_MAGIC, _VERSION, is_last, segment.size, *batch, *sizes)
+            head = _HEAD.pack(self._kind.magic, _VERSION, is_last, segment.size, *batch, *sizes)
             self._write(part.filter_page - 1, [head])
         self._file.sync()
 
@@ -109,51 +126,63 @@ class KeyFileWriter:
             self._file.pwrite(page * PAGE_BYTES, (whole,))
 
 
-class KeyFile:
-    """The key file of a segment, checked against the segment; KeysDamaged if it has to be rebuilt."""
+class EntryFile:
+    """The file of a segment, checked against the segment; EntriesDamaged if it has to be rebuilt."""
 
-    __slots__ = ("_file", "_parts", "_seed")
+    __slots__ = ("_file", "_kind", "_parts", "_seed")
 
-    def __init__(self, file: CachedFile, segment: Segment) -> None:
-        self._file = file
-        self._seed = _seed(segment.base_offset)
+    def __init__(self, files: FileCache, segment: Segment, kind: IndexKind) -> None:
+        self._file = CachedFile(files, segment.derived_path(kind.suffix))
+        self._kind = kind
+        self._seed = _seed(segment.base_offset, kind)
         self._parts = tuple(self._read_parts(segment))
 
     def close(self) -> None:
         self._file.discard()
 
-    def find(self, key_hash: bytes, from_offset: int) -> Iterator[RecordPlace]:
-        """The entries with this hash from an offset on, oldest first."""
-        for part in self._parts:
-            if part.entries and self._may_have(part, key_hash):
-                yield from self._find(part, key_hash, from_offset)
+    @property
+    def count(self) -> int:
+        """Number of entries."""
+        return sum(part.entries for part in self._parts)
 
-    def _may_have(self, part: _Part, key_hash: bytes) -> bool:
-        value = int.from_bytes(key_hash, "big")
+    def find(self, sort_key: bytes, from_offset: int) -> Iterator[RecordPlace]:
+        """The entries with this sort key from an offset on, oldest first."""
+        wanted = sort_key + PLACE.pack(from_offset, 0, 0, 0)
+        for part in self._parts:
+            if part.entries and (not part.filter_pages or self._may_have(part, sort_key)):
+                for entry in self._scan(part, wanted):
+                    if entry[:SORT_KEY_BYTES] != sort_key:
+                        break
+                    yield RecordPlace._make(PLACE.unpack_from(entry, SORT_KEY_BYTES))
+
+    def scan(self, start: bytes) -> Iterator[bytes]:
+        """All entries from `start` on, which is the beginning of an entry, in order."""
+        return merge(*(self._scan(part, start) for part in self._parts if part.entries))
+
+    def _may_have(self, part: _Part, sort_key: bytes) -> bool:
+        value = int.from_bytes(sort_key, "big")
         content = self._read(part.filter_page + value % part.filter_pages)
         return all(content[bit >> 3] >> (bit & 7) & 1 for bit in _bits(value))
 
-    def _find(self, part: _Part, key_hash: bytes, from_offset: int) -> Iterator[RecordPlace]:
-        wanted = key_hash + PLACE.pack(from_offset, 0, 0, 0)
+    def _scan(self, part: _Part, start: bytes) -> Iterator[bytes]:
         pages = range(part.entry_page, part.end_page)
-        # The last page that does not begin after the hash: the hash is there, or at the start of the next page.
-        place = bisect_left(pages, wanted, key=lambda page: self._read(page)[:ENTRY_SIZE])
-        for page in pages[max(0, place - 1) :]:
+        # The last page that does not begin after `start`: the entry is there, or at the start of the next page.
+        place = max(0, bisect_left(pages, start, key=lambda page: self._read(page)[:ENTRY_SIZE]) - 1)
+        for page in pages[place:]:
             content = self._read(page)
-            first = bisect_left(range(_PAGE_ENTRIES), wanted, key=lambda at: _entry_at(content, at))
-            for at in range(first * ENTRY_SIZE, _PAGE_CONTENT, ENTRY_SIZE):
-                if content[at : at + HASH_BYTES] != key_hash:
-                    return
-                yield RecordPlace._make(PLACE.unpack_from(content, at + HASH_BYTES))
+            count = min(_PAGE_ENTRIES, part.entries - (page - part.entry_page) * _PAGE_ENTRIES)
+            first = bisect_left(range(count), start, key=lambda at: _entry_at(content, at))
+            for at in range(first, count):
+                yield _entry_at(content, at)
 
     def _read_parts(self, segment: Segment) -> Iterator[_Part]:
         page, is_last = 0, False
         while not is_last:
             magic, version, is_last, size, position, crc, *sizes = _HEAD.unpack_from(self._read(page))
-            if (magic, version, size) != (_MAGIC, _VERSION, segment.size):
-                raise KeysDamaged
+            if (magic, version, size) != (self._kind.magic, _VERSION, segment.size):
+                raise EntriesDamaged
             if is_last and position != _NO_BATCH and _batch_crc(segment, position) != crc:
-                raise KeysDamaged
+                raise EntriesDamaged
             part = _Part(page + 1, *sizes)
             yield part
             page = part.end_page
@@ -161,17 +190,17 @@ class KeyFile:
     def _read(self, page: int) -> bytes:
         content = self._file.get().pread(page * PAGE_BYTES, PAGE_BYTES)
         if len(content) < PAGE_BYTES:
-            raise KeysDamaged
+            raise EntriesDamaged
         if (
             crc32c(memoryview(content)[:_CONTENT_BYTES], self._seed).to_bytes(4, "big")
             != content[_CONTENT_BYTES:]
         ):
-            raise KeysDamaged
+            raise EntriesDamaged
         return content
 
 
-def _seed(base_offset: int) -> int:
-    return base_offset & 0xFFFFFFFF
+def _seed(base_offset: int, kind: IndexKind) -> int:
+    return crc32c(kind.identity, base_offset & 0xFFFFFFFF)
 
 
 def _entry_at(content: bytes, place: int) -> bytes:
@@ -185,10 +214,10 @@ def _bits(value: int) -> Iterator[int]:
 def _fill(filters: Sequence[bytearray], entries: list[bytes]) -> None:
     last = b""
     for entry in entries:
-        key_hash = entry[:HASH_BYTES]
-        if key_hash != last:
-            last = key_hash
-            value = int.from_bytes(key_hash, "big")
+        sort_key = entry[:SORT_KEY_BYTES]
+        if sort_key != last:
+            last = sort_key
+            value = int.from_bytes(sort_key, "big")
             content = filters[value % len(filters)]
             for bit in _bits(value):
                 content[bit >> 3] |= 1 << (bit & 7)
@@ -198,4 +227,4 @@ def _batch_crc(segment: Segment, position: int) -> int:
     try:
         return crc32c(read_range(segment.file, position, HEADER_SIZE, wait=True))
     except CorruptLog:
-        raise KeysDamaged from None
+        raise EntriesDamaged from None

@@ -1,9 +1,9 @@
-"""The key index of a log: the entries of every segment, in a file beside it or, for the newest, in memory.
+"""A derived index of a log: the entries of every segment, in a file beside it or, for the newest, in memory.
 
 The index follows the log: an append adds nothing; before a lookup, `catch_up` reads what was appended since. So the
 index is right whatever happens to the log: after a truncation it forgets its entries in memory, and the file of a
 segment is used only if it was made from exactly that segment. A closed segment without a valid file is `missing` until
-a `KeyFileJob` has made one. `catch_up` and lookups run in a pool, one at a time for a log; the rest runs on the loop.
+a `EntryFileJob` has made one. `catch_up` and lookups run in a pool, one at a time for a log; the rest runs on the loop.
 """
 
 from __future__ import annotations
@@ -14,16 +14,14 @@ from dataclasses import dataclass
 from penstock.errors import CorruptLog
 from penstock.model import Offset
 from penstock.records.batch import crc_matches
-from penstock.storage.aborted_transactions import AbortedTransactions
 from penstock.storage.batch_scan import read_batch
-from penstock.storage.damage import NO_DAMAGE, Damage
+from penstock.storage.derived.entries import PLACE, SORT_KEY_BYTES, IndexKind
+from penstock.storage.derived.file import EntriesDamaged, EntryFile, EntryFileWriter, SortedPart
+from penstock.storage.derived.part import EntryPart
 from penstock.storage.disk import Disk
-from penstock.storage.file_cache import CachedFile, FileCache
+from penstock.storage.file_cache import FileCache
 from penstock.storage.index import IndexEntry
-from penstock.storage.keys.entries import HASH_BYTES, PLACE, entries_of
-from penstock.storage.keys.file import KeyFile, KeyFileWriter, KeysDamaged
-from penstock.storage.keys.part import KeyPart
-from penstock.storage.log import Log
+from penstock.storage.log_view import LogView
 from penstock.storage.segment import NO_TIMESTAMP, Segment
 from penstock.storage.stray_files import TEMPORARY_SUFFIX
 
@@ -32,50 +30,18 @@ PART_ENTRIES = 1 << 19
 _MAX_UNFILED = 4
 """Maximum number of closed segments whose entries are kept in memory until they have files; others are read again."""
 
-Source = KeyPart | KeyFile
+Source = EntryPart | EntryFile
 NewEntries = dict[bytes, int]
-"""The first new offset of each awaited hash."""
+"""The first new offset of each awaited sort key."""
 
 
-class KeysMissing(Exception):
+class EntriesMissing(Exception):
     """A segment has no index yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogView:
-    """A log at one moment."""
-
-    segments: tuple[Segment, ...]
-    end: int
-    """Size of the last segment in bytes."""
-    generation: int
-    log_start_offset: Offset
-    log_end_offset: Offset
-    below: Offset
-    """Offset at which readers stop."""
-    aborted: AbortedTransactions
-    max_decompressed_bytes: int
-    damage: Damage = NO_DAMAGE
-
-    @classmethod
-    def of(cls, log: Log) -> LogView:
-        """The key index of one log. Loop thread, unless said otherwise."""
-        segments = log.segments
-        return cls(
-            segments,
-            segments[-1].size if segments else 0,
-            log.generation,
-            log.log_start_offset,
-            log.log_end_offset,
-            log.last_stable_offset,
-            log.producers.aborted,
-            log.config.max_decompressed_bytes,
-            log.damage,
-        )
-
-
-class KeyIndex:
-    def __init__(self, files: FileCache) -> None:
+class DerivedIndex:
+    def __init__(self, files: FileCache, kind: IndexKind) -> None:
+        self.kind = kind
         self.end_offset = Offset(0)
         """Offset below which everything was read."""
         self.has_skipped = False
@@ -94,7 +60,7 @@ class KeyIndex:
         """
 
     def catch_up(self, view: LogView, awaited: Container[bytes]) -> NewEntries:
-        """Read what was appended since the last call; return awaited hashes among it. Waits for the disk."""
+        """Read what was appended since the last call; return awaited sort keys among it. Waits for the disk."""
         if view.generation != self._generation:
             self._forget(set(self._sources))
             self._generation = view.generation
@@ -108,7 +74,7 @@ class KeyIndex:
             if self._is_followed(segment):
                 end = view.end if segment is view.segments[-1] else segment.size
                 self._follow(segment, end, view.max_decompressed_bytes, awaited, found)
-            elif segment not in self._sources and segment.has_keys:
+            elif segment not in self._sources and self.kind.suffix in segment.derived:
                 self._open(segment)
         self.end_offset = view.log_end_offset
         return found
@@ -126,26 +92,26 @@ class KeyIndex:
         try:
             return self._sources[segment]
         except KeyError:
-            raise KeysMissing from None
+            raise EntriesMissing from None
 
     def drop(self, segment: Segment) -> None:
-        """Stop using the key file of a segment, which is damaged or outdated; a `KeyFileJob` makes a new one."""
+        """Stop using the file of a segment, which is damaged or outdated; a `EntryFileJob` makes a new one."""
         self._forget({segment})
-        segment.has_keys = False
+        segment.derived -= {self.kind.suffix}
 
-    def unfiled(self, segments: tuple[Segment, ...]) -> tuple[Segment, KeyPart | None] | None:
+    def unfiled(self, segments: tuple[Segment, ...]) -> tuple[Segment, EntryPart | None] | None:
         """The newest closed segment without a file, and its entries if all of them are known."""
         for segment in reversed(segments[:-1]):
             source = self._sources.get(segment)
             if source is None and not self._is_followed(segment):
                 return segment, None
-            if isinstance(source, KeyPart) and source.position >= segment.size:
+            if isinstance(source, EntryPart) and source.position >= segment.size:
                 return segment, source
         return None
 
-    def filed(self, segment: Segment, file: KeyFile) -> None:
+    def filed(self, segment: Segment, file: EntryFile) -> None:
         """Note that the file of a segment is in place."""
-        segment.has_keys = True
+        segment.derived |= {self.kind.suffix}
         self._sources[segment] = file
 
     def _is_followed(self, segment: Segment) -> bool:
@@ -161,26 +127,26 @@ class KeyIndex:
     ) -> None:
         source = self._sources.get(segment)
         if source is None:
-            source = self._sources[segment] = KeyPart()
-        if isinstance(source, KeyFile):
+            source = self._sources[segment] = EntryPart()
+        if isinstance(source, EntryFile):
             return
-        for entries in extend(source, segment, end, max_decompressed_bytes, self.suspects):
+        for entries in extend(source, segment, end, self.kind, max_decompressed_bytes, self.suspects):
             for entry in entries if awaited else ():
-                if entry[:HASH_BYTES] in awaited:
-                    offset, *_ = PLACE.unpack_from(entry, HASH_BYTES)
-                    found.setdefault(entry[:HASH_BYTES], segment.base_offset + offset)
+                if entry[:SORT_KEY_BYTES] in awaited:
+                    offset, *_ = PLACE.unpack_from(entry, SORT_KEY_BYTES)
+                    found.setdefault(entry[:SORT_KEY_BYTES], segment.base_offset + offset)
 
     def _open(self, segment: Segment) -> None:
         try:
-            self._sources[segment] = KeyFile(CachedFile(self._files, segment.keys_path), segment)
-        except (KeysDamaged, FileNotFoundError):
-            segment.has_keys = False
+            self._sources[segment] = EntryFile(self._files, segment, self.kind)
+        except (EntriesDamaged, FileNotFoundError):
+            segment.derived -= {self.kind.suffix}
 
     def _skip_surplus(self, segments: tuple[Segment, ...]) -> None:
         unfiled = [
             each
             for each in segments[:-1]
-            if self._is_followed(each) and not isinstance(self._sources.get(each), KeyFile)
+            if self._is_followed(each) and not isinstance(self._sources.get(each), EntryFile)
         ]
         if len(unfiled) > _MAX_UNFILED:
             self._forget(set(unfiled[:-_MAX_UNFILED]))
@@ -190,14 +156,15 @@ class KeyIndex:
     def _forget(self, segments: set[Segment]) -> None:
         for segment in segments:
             source = self._sources.pop(segment, None)
-            if isinstance(source, KeyFile):
+            if isinstance(source, EntryFile):
                 source.close()
 
 
 def extend(
-    part: KeyPart,
+    part: EntryPart,
     segment: Segment,
     end: int,
+    kind: IndexKind,
     max_decompressed_bytes: int,
     suspects: set[Segment] | None = None,
 ) -> Iterator[list[bytes]]:
@@ -212,7 +179,9 @@ def extend(
                 batch = read_batch(segment.file, position, header)
                 if suspects is not None and not crc_matches(batch, header):
                     suspects.add(segment)
-                entries = entries_of(batch, header, segment.base_offset, position, max_decompressed_bytes)
+                entries = kind.entries_of(
+                    batch, header, segment.base_offset, position, max_decompressed_bytes
+                )
                 part.add(entries, position, header.size)
                 yield entries
         except CorruptLog:
@@ -223,15 +192,16 @@ def extend(
 
 
 @dataclass(slots=True)
-class KeyFileJob:
+class EntryFileJob:
     """Make the file of a closed segment: `write` first, which takes long, then `place`, while no other job changes
     files of the log. Both wait for the disk.
     """
 
     disk: Disk
     files: FileCache
+    kind: IndexKind
     segment: Segment
-    part: KeyPart | None
+    part: SortedPart | None
     """All entries of the segment, if they are known."""
     max_decompressed_bytes: int
     is_wanted: Callable[[], bool]
@@ -239,33 +209,40 @@ class KeyFileJob:
     """Set to which the segment is added if one of its batches is damaged."""
 
     @property
+    def _path(self) -> str:
+        return self.segment.derived_path(self.kind.suffix)
+
+    @property
     def _temporary(self) -> str:
-        return self.segment.keys_path + TEMPORARY_SUFFIX
+        return self._path + TEMPORARY_SUFFIX
 
     def write(self) -> bool:
         """Write the file; False if the job was given up."""
         file = self.disk.open(self._temporary, create=True)
-        writer = KeyFileWriter(file, self.segment.base_offset)
-        part = self.part
+        writer = EntryFileWriter(file, self.segment.base_offset, self.kind)
+        part = self.part or self._read_entries(writer)
         if part is None:
-            part = KeyPart()
-            for _ in extend(
-                part, self.segment, self.segment.size, self.max_decompressed_bytes, self.suspects
-            ):
-                if not self.is_wanted():
-                    return False
-                if part.count >= PART_ENTRIES:
-                    writer.add(part)
-                    part.clear()
+            return False
         writer.add(part)
         writer.finish(self.segment, part.last_position)
         file.close()
         return True
 
-    def place(self) -> KeyFile:
-        self.disk.rename(self._temporary, self.segment.keys_path)
-        self.disk.sync_dir(self.segment.keys_path.rpartition("/")[0])
-        return KeyFile(CachedFile(self.files, self.segment.keys_path), self.segment)
+    def _read_entries(self, writer: EntryFileWriter) -> EntryPart | None:
+        """Read the segment; return the last part of its entries, None if the job was given up."""
+        part, segment = EntryPart(), self.segment
+        for _ in extend(part, segment, segment.size, self.kind, self.max_decompressed_bytes, self.suspects):
+            if not self.is_wanted():
+                return None
+            if part.count >= PART_ENTRIES:
+                writer.add(part)
+                part.clear()
+        return part
+
+    def place(self) -> EntryFile:
+        self.disk.rename(self._temporary, self._path)
+        self.disk.sync_dir(self._path.rpartition("/")[0])
+        return EntryFile(self.files, self.segment, self.kind)
 
     def discard(self) -> None:
         self.disk.remove(self._temporary)

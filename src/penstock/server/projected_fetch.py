@@ -1,4 +1,4 @@
-"""Fetch that reads views: batches are made in a pool, and a range without matches ends no long poll.
+"""Fetch that reads projections: batches are made in a pool, and a range without matches ends no long poll.
 
 Such a range is sent with the next match, when the wait of the request ends, or when the response has no room. Other
 partitions of the same request are read as in any fetch.
@@ -10,16 +10,16 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.cluster.image import TopicImage
-from penstock.cluster.views import VIEW_FILTER
 from penstock.errors import BrokerError, ConfigError, CorruptLog, ErrorCode
 from penstock.net.response import Answer
 from penstock.replication.projected_log import MatchWait, ProjectedLog
+from penstock.replication.projections import Projection
 from penstock.replication.replica import Replica
 from penstock.server.dispatch import Request
 from penstock.server.fetch_sessions import FetchSession, FetchTarget
 from penstock.server.handlers.fetch import FetchOperation
 from penstock.server.log_read import Found, LogRead
+from penstock.server.projection_kinds import projection_of
 from penstock.storage.projection.reading import ProjectedQuery, ProjectedRecords
 from penstock.threads import Threads
 from penstock.wire.fetch import FetchRequest, FetchResult
@@ -44,10 +44,10 @@ class _Outcome:
     wait: MatchWait
 
 
-class ViewFetchOperation(FetchOperation):
-    """One Fetch request with at least one partition of a view."""
+class ProjectedFetchOperation(FetchOperation):
+    """One Fetch request with at least one partition of a topic that has a projection."""
 
-    __slots__ = ("_deadline", "_outcomes", "_places", "_plain", "_views", "_waits")
+    __slots__ = ("_deadline", "_outcomes", "_places", "_plain", "_projections", "_waits")
 
     def __init__(
         self,
@@ -57,10 +57,10 @@ class ViewFetchOperation(FetchOperation):
         targets: list[FetchTarget],
     ) -> None:
         super().__init__(request, fetch, session, targets)
-        self._views: dict[int, TopicImage] = {}
-        """Views by the place of their target."""
+        self._projections: dict[int, Projection] = {}
+        """Projections by the place of their target."""
         self._plain: dict[Replica, None] = {}
-        """Replicas that are read without a view."""
+        """Replicas that are read without a projection."""
         self._outcomes: dict[int, _Outcome] = {}
         self._waits: dict[ProjectedLog, MatchWait] = {}
         self._places = {id(target): place for place, target in enumerate(targets)}
@@ -75,13 +75,13 @@ class ViewFetchOperation(FetchOperation):
     def _topic(self, target: FetchTarget) -> str:
         topic = super()._topic(target)
         image = self._request.context.image
-        source = image.views.get(topic)
         index = self._places[id(target)]
-        if source is None:
-            self._views.pop(index, None)
-            return topic
-        self._views[index] = image.topics[topic]
-        return source
+        projection = projection_of(image, topic)
+        if projection is None:
+            self._projections.pop(index, None)
+        else:
+            self._projections[index] = projection
+        return image.views.get(topic, topic)
 
     def _attempt(self, *, final: bool) -> list[FetchResult] | None:
         self._waits.clear()
@@ -102,8 +102,8 @@ class ViewFetchOperation(FetchOperation):
         return counted >= max(1, self._fetch.min_bytes)
 
     def _find(self, index: int, read: LogRead) -> Found:
-        view = self._views.get(index)
-        if view is None:
+        projection = self._projections.get(index)
+        if projection is None:
             self._plain[read.replica] = None
             return super()._find(index, read)
         log = read.replica.log
@@ -116,7 +116,7 @@ class ViewFetchOperation(FetchOperation):
         if outcome is not None and known is not None:
             self._waits[outcome.projected] = outcome.wait
             return known
-        projected = _projection(read.replica, view)
+        projected = _projected(read.replica, projection)
         if read.offset >= read.below:
             self._waits[projected] = MatchWait(read.offset, read.is_committed)
             return b"", (() if read.is_committed else None)
@@ -196,8 +196,8 @@ class ViewFetchOperation(FetchOperation):
             projected.stop_waiting(self._on_move)
 
 
-def _projection(replica: Replica, view: TopicImage) -> ProjectedLog:
+def _projected(replica: Replica, projection: Projection) -> ProjectedLog:
     try:
-        return replica.projections.get(view.id, view.configs[VIEW_FILTER])
+        return replica.projections.get(projection)
     except ConfigError as error:
-        raise BrokerError(ErrorCode.unknown_server_error, f"view {view.name}: {error}") from error
+        raise BrokerError(ErrorCode.unknown_server_error, f"{replica.name}: {error}") from error

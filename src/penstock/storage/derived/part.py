@@ -1,6 +1,6 @@
-"""Key entries of a segment in memory: of the active segment, and of a closed one whose file is not written yet.
+"""Entries of a segment in memory: of the active segment, and of a closed one whose file is not written yet.
 
-Entries lie in buckets by the first byte of their hash, in the order of offsets, packed: 24 bytes a record and no
+Entries lie in buckets by the first byte of their sort key, in the order of offsets, packed: 24 bytes a record and no
 objects. One thread at a time adds; any thread may look up meanwhile and may or may not see the newest entries.
 """
 
@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
+from heapq import merge
+from itertools import islice
 
-from penstock.storage.keys.entries import ENTRY_SIZE, HASH_BYTES, PLACE, RecordPlace
+from penstock.storage.derived.entries import ENTRY_SIZE, PLACE, SORT_KEY_BYTES, RecordPlace
 
 _BUCKETS = 256
+_SORTED_AT_ONCE = 1 << 14
 
 
-class KeyPart:
+class EntryPart:
     __slots__ = ("_buckets", "count", "last_position", "position")
 
     def __init__(self) -> None:
@@ -39,26 +42,40 @@ class KeyPart:
         self.count = 0
         self._buckets = [bytearray() for _ in range(_BUCKETS)]
 
-    def find(self, key_hash: bytes, from_offset: int) -> Iterator[RecordPlace]:
-        """The entries with this hash from an offset on, oldest first."""
-        bucket = self._buckets[key_hash[0]]
+    def find(self, sort_key: bytes, from_offset: int) -> Iterator[RecordPlace]:
+        """The entries with this sort key from an offset on, oldest first."""
+        bucket = self._buckets[sort_key[0]]
         count = len(bucket) // ENTRY_SIZE
         first = bisect_left(range(count), from_offset, key=lambda place: _offset_at(bucket, place))
-        at = bucket.find(key_hash, first * ENTRY_SIZE)
+        at = bucket.find(sort_key, first * ENTRY_SIZE)
         while at >= 0:
             if at % ENTRY_SIZE:
                 at += 1
             else:
-                yield RecordPlace._make(PLACE.unpack_from(bucket, at + HASH_BYTES))
+                yield RecordPlace._make(PLACE.unpack_from(bucket, at + SORT_KEY_BYTES))
                 at += ENTRY_SIZE
-            at = bucket.find(key_hash, at)
+            at = bucket.find(sort_key, at)
 
     def sorted_buckets(self) -> Iterator[list[bytes]]:
-        """All entries in order, sorted one bucket at a time: sorting all at once would block other threads."""
+        """All entries in order. Few of them are sorted at once, because sorting blocks other threads."""
         for content in map(bytes, self._buckets):
-            yield sorted([content[at : at + ENTRY_SIZE] for at in range(0, len(content), ENTRY_SIZE)])
+            chunks = [
+                sorted(content[at : at + ENTRY_SIZE] for at in range(start, end, ENTRY_SIZE))
+                for start, end in _chunks(len(content))
+            ]
+            if len(chunks) == 1:
+                yield chunks[0]
+            else:
+                merged = merge(*chunks)
+                while bucket := list(islice(merged, _SORTED_AT_ONCE)):
+                    yield bucket
+
+
+def _chunks(size: int) -> Iterator[tuple[int, int]]:
+    step = _SORTED_AT_ONCE * ENTRY_SIZE
+    return ((start, min(start + step, size)) for start in range(0, size, step))
 
 
 def _offset_at(bucket: bytearray, place: int) -> int:
     start = place * ENTRY_SIZE
-    return int.from_bytes(bucket[start + HASH_BYTES : start + HASH_BYTES + 4], "big")
+    return int.from_bytes(bucket[start + SORT_KEY_BYTES : start + SORT_KEY_BYTES + 4], "big")

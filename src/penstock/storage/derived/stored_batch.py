@@ -1,0 +1,100 @@
+"""Records of a stored batch, read by the places in a derived index.
+
+In an uncompressed batch only the header and the record are read, and checked by the CRC in the index: a response is a
+new batch with a CRC of its own, which would hide damage. Waits for the disk.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from penstock.errors import CorruptLog, InvalidBatch
+from penstock.records.batch import HEADER_SIZE, read_header
+from penstock.records.varints import decode_int
+from penstock.storage.batch_scan import read_range
+from penstock.storage.derived.entries import batch_body, read_key
+from penstock.storage.log_view import LogView
+from penstock.storage.segment import Segment
+
+_READ_BYTES = 4096
+_MAX_LENGTH_BYTES = 5
+
+
+class Entry(NamedTuple):
+    offset: int
+    segment: Segment
+    position: int
+    place: int
+    crc: int
+
+
+class _Found(NamedTuple):
+    key: bytes | None
+    content: bytes
+    """The record as it is stored."""
+
+
+class StoredBatch:
+    """A stored batch from which records are read: one by one, or all of them if they are compressed."""
+
+    def __init__(self, view: LogView, entry: Entry) -> None:
+        self.segment, self.position = entry.segment, entry.position
+        self._file = entry.segment.file
+        left_bytes = entry.segment.size - entry.position
+        head = read_range(self._file, entry.position, min(_READ_BYTES, left_bytes), wait=True)
+        if len(head) < HEADER_SIZE:
+            raise self._damage()
+        self.header = header = read_header(head)
+        if not HEADER_SIZE <= header.size <= left_bytes:
+            raise self._damage()
+        self.is_aborted = header.is_transactional and view.aborted.has(header.producer_id, header.base_offset)
+        self.read_bytes = len(head)
+        self._header_crc = crc32c(head[:HEADER_SIZE])
+        self._window, self._window_place = head[HEADER_SIZE : header.size], 0
+        self._body_bytes = header.size - HEADER_SIZE
+        if header.codec:
+            self._decompress(view.max_decompressed_bytes)
+
+    def holds(self, entry: Entry) -> bool:
+        return self.position == entry.position and self.segment is entry.segment
+
+    def find(self, entry: Entry) -> _Found | None:
+        """The checked record of an entry; None if another record is there."""
+        try:
+            length, start = decode_int(self._bytes_at(entry.place, _MAX_LENGTH_BYTES), 0)
+            content = self._bytes_at(entry.place, start + length) if length > 0 else b""
+            if crc32c(content, self._header_crc) != entry.crc:
+                raise self._damage()
+            _, delta, key_start, key_length = read_key(content, 0)
+        except (InvalidBatch, IndexError) as error:
+            raise self._damage() from error
+        if self.header.base_offset + delta != entry.offset:
+            return None
+        return _Found(None if key_length < 0 else content[key_start : key_start + key_length], content)
+
+    def _bytes_at(self, place: int, count: int) -> bytes:
+        """Read up to `length` bytes of the records, fewer at their end."""
+        start = place - self._window_place
+        if start < 0 or start + min(count, self._body_bytes - place) > len(self._window):
+            length = min(max(count, _READ_BYTES), self._body_bytes - place)
+            if length <= 0:
+                raise self._damage()
+            position = self.position + HEADER_SIZE + place
+            self._window, self._window_place = read_range(self._file, position, length, wait=True), place
+            self.read_bytes += length
+            start = 0
+        return self._window[start : start + count]
+
+    def _decompress(self, max_decompressed_bytes: int) -> None:
+        batch = memoryview(read_range(self._file, self.position, self.header.size, wait=True))
+        self.read_bytes += len(batch)
+        try:
+            body = batch_body(batch, self.header, max_decompressed_bytes)
+        except InvalidBatch as error:
+            raise self._damage() from error
+        self._window, self._window_place, self._body_bytes = bytes(body), 0, len(body)
+
+    def _damage(self) -> CorruptLog:
+        return CorruptLog(f"{self.segment.log_file.path}: the batch at {self.position} is damaged")

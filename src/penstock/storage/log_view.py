@@ -1,0 +1,44 @@
+"""A log at one moment, for work in a pool that follows the log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.model import Offset
+from penstock.storage.aborted_transactions import AbortedTransactions
+from penstock.storage.damage import NO_DAMAGE, Damage
+from penstock.storage.log import Log
+from penstock.storage.segment import Segment
+
+
+@dataclass(frozen=True, slots=True)
+class LogView:
+    """A log at one moment."""
+
+    segments: tuple[Segment, ...]
+    end: int
+    """Size of the last segment in bytes."""
+    generation: int
+    log_start_offset: Offset
+    log_end_offset: Offset
+    below: Offset
+    """Offset at which readers stop."""
+    aborted: AbortedTransactions
+    max_decompressed_bytes: int
+    damage: Damage = NO_DAMAGE
+
+    @classmethod
+    def of(cls, log: Log) -> LogView:
+        """The log at this moment. Loop thread."""
+        segments = log.segments
+        return cls(
+            segments,
+            segments[-1].size if segments else 0,
+            log.generation,
+            log.log_start_offset,
+            log.log_end_offset,
+            log.last_stable_offset,
+            log.producers.aborted,
+            log.config.max_decompressed_bytes,
+            log.damage,
+        )
