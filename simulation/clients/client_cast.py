@@ -49,6 +49,7 @@ def client_settings(traits: frozenset[str]) -> dict[str, str]:
     if MEMBERS in traits:
         settings["group.min.session.timeout.ms"] = "100"
         settings["group.consumer.session.timeout.ms"] = str(SESSION_MS)
+        settings["group.consumer.heartbeat.interval.ms"] = str(SESSION_MS // 3)
         settings["group.initial.rebalance.delay.ms"] = "30"
     if RACK_READERS in traits:
         settings["replica.selector.class"] = RACK_AWARE

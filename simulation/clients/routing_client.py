@@ -69,6 +69,10 @@ class RoutingClient:
             raise
         return self._brokers[leader], self._epochs[place]
 
+    def known_leader(self, topic: str, partition: int) -> int:
+        """The broker that `leader` has connected to."""
+        return self._leaders[topic, partition]
+
     def forget(self, topic: str, partition: int) -> None:
         """Believe any epoch again: a topic that is created again under its name begins with epoch 0."""
         self._leaders.pop((topic, partition), None)

@@ -1,7 +1,7 @@
 """The names of all invariants: a violation has one, and a planted bug names the ones that must catch it.
 
-I1 to I15 and the names with T are codes of `docs/faults.md`; the others are words. A name is never given
-to another check.
+I1 to I15 and the names with T are codes of `docs/faults.md`; Q1 to Q9 are the rules of share groups; the others
+are words. A name is never given to another check.
 """
 
 from __future__ import annotations
@@ -53,5 +53,19 @@ class Invariant(StrEnum):
     """No commit of an earlier generation is accepted."""
     RESTART = "restart"
     """A group does not change over a restart, and its members do not notice the restart."""
+    SHARED_RECORD_IS_NOT_LOST = "Q1"
+    """Every committed record from the start of a share group is settled, or delivered again."""
+    SETTLED_RECORD_STAYS_SETTLED = "Q2"
+    ONE_HOLDER = "Q3"
+    """A record of a share group has one holder at a time, and only the holder may acknowledge it."""
+    DELIVERIES_ARE_COUNTED = "Q4"
+    SHARE_START_OFFSET = "Q5"
+    """The start offset of a share group does not go back, and nothing unsettled lies below it."""
+    LOCKS_ARE_LIMITED = "Q6"
+    FREE_RECORD_IS_DELIVERED = "Q7"
+    """A free record reaches a waiting member within a second, and no member starves."""
+    SHARED_RECORD_IS_COMMITTED = "Q8"
+    """A share group with read_committed gets no record that is aborted or not committed."""
+    DEPOSED_SHARE_LEADER_IS_FENCED = "Q9"
     NO_TRACEBACK = "traceback"
     """A broker logs no unexpected error. A planted bug that shows only in this way is planted wrongly."""

@@ -33,6 +33,7 @@ from simulation.models.history import InvariantViolated
 from simulation.scenarios.broker_host import BrokerHost
 from simulation.scenarios.scenario import Report, Scenario
 from simulation.scenarios.setup import set_up_cluster
+from simulation.shares.share_cast import ShareCast
 from simulation.transactions.transaction_cast import TransactionCast
 
 _LOOK_SECONDS = 0.02
@@ -59,6 +60,7 @@ class ClusterScenario(Scenario):
         )
         self._transactions = TransactionCast(self._stage, self._nemesis.strike)
         self._keyed = KeyedCast(self._stage)
+        self._shares = ShareCast(self._stage, self._nemesis.strike)
         self._clients = ClientCast(self._stage, setup.client_traits)
         self._admin = Administrator(self._stage)
         self._committers = [Committer(self._stage, number) for number in range(self._random.randint(0, 2))]
@@ -66,7 +68,7 @@ class ClusterScenario(Scenario):
 
     @property
     def traits(self) -> frozenset[str]:
-        casts = self._transactions.traits | self._keyed.traits | self._clients.traits
+        casts = self._transactions.traits | self._keyed.traits | self._shares.traits | self._clients.traits
         return self._nemesis.faults | self._stage.traits | {self._durability} | casts
 
     def _draw_commit_time(self, lag_ms: int, session_seconds: float) -> CommitTime | None:
@@ -94,6 +96,7 @@ class ClusterScenario(Scenario):
             await asyncio.wait(actors, timeout=_LAST_STEP_SECONDS)
             await self._racing(self._transactions.audit(), tasks)
             await self._racing(self._keyed.audit(), tasks)
+            await self._racing(self._shares.audit(), tasks)
             await self._racing(self._clients.audit(), tasks)
             await self._racing(self._auditor.audit_peace(self._inspector, self._committers), tasks)
         finally:
@@ -107,6 +110,7 @@ class ClusterScenario(Scenario):
         await self._admin.create_first_topics()
         await self._transactions.open()
         await self._keyed.open()
+        await self._shares.open()
 
     async def _heal(self) -> None:
         """Wait until all brokers serve, all damage is repaired and all replicas are in sync."""
@@ -150,6 +154,7 @@ class ClusterScenario(Scenario):
             if self._commit_time is not None:
                 self._commit_time.look()
             self._transactions.look()
+            self._shares.look()
             self._check_problems(self._stage.members)
 
     # --- brokers
@@ -188,6 +193,7 @@ class ClusterScenario(Scenario):
             *self._committers,
             *self._transactions.actors,
             *self._keyed.actors,
+            *self._shares.actors,
             *self._clients.actors,
         ]
         self._stage.is_strict = not self.traits & {

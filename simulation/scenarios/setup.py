@@ -22,6 +22,7 @@ from simulation.models.partition_history import PartitionHistory, RecordedEnsemb
 from simulation.scenarios.broker_host import BrokerHost
 from simulation.scenarios.stage import Stage
 from simulation.scenarios.store_host import StoreHost
+from simulation.shares.share_settings import share_settings
 
 _EMBEDDED_SESSION_SECONDS = 6.0
 
@@ -60,6 +61,7 @@ def set_up_cluster(world: SimulatedWorld, random: Random) -> Setup:
     traits, clients = draw_traits(world.random("traits")), draw_clients(world)
     settings = _cluster_settings(random) | {"durability": durability} | client_settings(clients)
     settings |= trait_settings(world.random("traits/settings"), traits)
+    settings |= share_settings(world.random("shares/settings"))
     ensemble = RecordedEnsemble(PartitionHistory(world.trace, world.loop.time))
     nodes = range(1, random.choice((3, 3, 3, 4, 5)) + 1)
     machines = shared_machines(world, nodes, traits)

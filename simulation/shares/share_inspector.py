@@ -1,0 +1,66 @@
+"""Checks inside of the brokers that serve simulated share groups, for what no member can see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.queues.share_leader import ShareLeader
+from penstock.queues.share_partition import SharePartition
+from penstock.queues.states import ACQUIRED, AVAILABLE
+from simulation.models.history import InvariantViolated
+from simulation.models.partition_history import Place
+from simulation.scenarios.stage import Stage
+from simulation.shares.share_group import ShareGroup
+
+
+class ShareInspector:
+    def __init__(self, stage: Stage, groups: Sequence[ShareGroup]) -> None:
+        self._stage = stage
+        self._groups = groups
+        self._seen: dict[ShareLeader, tuple[int, int, int]] = {}
+        """Start offset, number of locks and their limit at the last look."""
+
+    def look(self) -> None:
+        for group in self._groups:
+            if group.topic.id is None:
+                continue
+            for place, leader in group.leaders():
+                if leader.partition is not None and place in group.model.places:
+                    self._check(group, place, leader, leader.partition)
+
+    def _check(self, group: ShareGroup, place: Place, leader: ShareLeader, partition: SharePartition) -> None:
+        known = group.model.places[place]
+        known.leaders.add(leader)
+        known.loaded.setdefault(leader.leader_epoch, self._stage.world.loop.time())
+        what = f"{group.model.group} {place} at epoch {leader.leader_epoch}"
+        first_look = leader not in self._seen
+        start, locks, limit = self._seen.get(leader, (0, 0, 0))
+        max_locks = partition.settings.max_locks
+        if partition.start_offset < start:
+            raise InvariantViolated("Q5", f"{what}: start {partition.start_offset} after {start}")
+        if partition.acquired > max_locks == limit and partition.acquired > locks and not first_look:
+            raise InvariantViolated("Q6", f"{what}: {partition.acquired} locks, {max_locks} are allowed")
+        self._seen[leader] = partition.start_offset, partition.acquired, max_locks
+        self._check_counts(what, partition)
+        if leader not in known.stale:
+            self._check_below(group, place, range(start, partition.start_offset), what)
+
+    def _check_below(self, group: ShareGroup, place: Place, offsets: range, what: str) -> None:
+        """Nothing that is unsettled lies below the start offset."""
+        written = group.topic.written.get(place, set())
+        deleted_before = group.topic.deleted_before.get(place, 0)
+        for offset in offsets[max(0, deleted_before - offsets.start) :]:
+            if offset in written and not group.model.is_done(place, offset):
+                raise InvariantViolated("Q5", f"{what}: the start is above {offset}, which is not settled")
+
+    @staticmethod
+    def _check_counts(what: str, partition: SharePartition) -> None:
+        """The counts that limit locks are right."""
+        ranges = partition._ranges.all
+        acquired = sum(len(each) for each in ranges if each.state == ACQUIRED)
+        available = sum(len(each) for each in ranges if each.state == AVAILABLE)
+        if (acquired, available) != (partition.acquired, partition.available):
+            raise InvariantViolated(
+                "Q6",
+                f"{what}: {partition.acquired} acquired, {partition.available} available, not {ranges}",
+            )
