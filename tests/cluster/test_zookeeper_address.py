@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.cluster.zookeeper import ZooKeeperStore
+from penstock.cluster.zookeeper_security import ZooKeeperSecurity
 from penstock.errors import ConfigError
 from penstock.threads import ThreadPools
 
@@ -23,5 +24,5 @@ def test_zookeeper_connect_strings_are_accepted(hosts: str) -> None:
 @pytest.mark.parametrize("digest", ["shop", "shop:", ":hidden"])
 def test_a_user_without_a_password_is_refused_and_not_repeated(digest: str) -> None:
     with pytest.raises(ConfigError, match="write user:password") as refused:
-        ZooKeeperStore("zk:2181", ThreadPools(), digest=digest)
+        ZooKeeperStore("zk:2181", ThreadPools(), security=ZooKeeperSecurity(digest))
     assert digest not in str(refused.value)

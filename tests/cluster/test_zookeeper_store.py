@@ -30,6 +30,7 @@ from penstock.cluster.coordination import (
     StoreUnreachable,
 )
 from penstock.cluster.zookeeper import CHUNK, ZooKeeperStore
+from penstock.cluster.zookeeper_security import ZooKeeperSecurity
 from penstock.errors import StorageError, UnknownOutcome
 from penstock.threads import ThreadPools
 from support.broker_process import free_ports
@@ -45,7 +46,7 @@ async def session(
     hosts: str, session_timeout_ms: int = LONG_MS, digest: str | None = None
 ) -> AsyncIterator[ZooKeeperStore]:
     threads = ThreadPools()
-    store = ZooKeeperStore(hosts, threads, session_timeout_ms, digest)
+    store = ZooKeeperStore(hosts, threads, session_timeout_ms, ZooKeeperSecurity(digest))
     await store.start()
     try:
         yield store

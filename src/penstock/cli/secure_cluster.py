@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.cli.cluster.zookeeper_process import ZooKeeperTls
 
 DIRECTORY = "tls"
 CERTIFICATE = "broker"
+ZOOKEEPER = "zookeeper"
 DIGEST_FILE = "zookeeper.digest"
+ENABLE = "zookeeper.ssl.client.enable"
+KEYSTORE = "zookeeper.ssl.keystore.location"
+TRUSTSTORE = "zookeeper.ssl.truststore.location"
 
 
 def secure_cluster(directory: Path, base_port: int, bootstrap: str) -> dict[str, str]:
@@ -31,6 +40,29 @@ def secure_cluster(directory: Path, base_port: int, bootstrap: str) -> dict[str,
         **setup.settings(certificate_for(setup, CERTIFICATE, ())),
         "zookeeper.digest": f"${{file:{digest}}}",
     }
+
+
+def secure_zookeeper(directory: Path) -> dict[str, str]:
+    """Issue the certificate of the cluster's own ZooKeeper and return the settings by which brokers reach it."""
+    from penstock.cli.secure_setup import certificate_for, prepare
+
+    setup = prepare(directory / DIRECTORY)
+    certificate_for(setup, ZOOKEEPER, ())
+    return {
+        ENABLE: "true",
+        KEYSTORE: str(certificate_for(setup, CERTIFICATE, ())),
+        TRUSTSTORE: str(setup.ca),
+    }
+
+
+def zookeeper_tls(settings: Mapping[str, str]) -> ZooKeeperTls | None:
+    """Files for the cluster's own ZooKeeper by the settings of its brokers; None without TLS."""
+    from penstock.cli.cluster.zookeeper_process import ZooKeeperTls
+
+    if settings.get(ENABLE) != "true":
+        return None
+    client, authority = settings[KEYSTORE], settings[TRUSTSTORE]
+    return ZooKeeperTls(str(Path(authority).with_name(f"{ZOOKEEPER}.pem")), authority, client)
 
 
 def enter_cluster(directory: Path) -> None:

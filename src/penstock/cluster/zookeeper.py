@@ -19,7 +19,7 @@ from kazoo.client import KazooClient, TransactionRequest
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.handlers.utils import AsyncResult
 from kazoo.protocol.states import EventType, KazooState, WatchedEvent, ZnodeStat
-from kazoo.security import make_digest_acl
+from kazoo.security import ACL, make_acl, make_digest_acl
 
 from penstock.cluster.coordination import (
     BadVersion,
@@ -41,6 +41,7 @@ from penstock.cluster.coordination import (
 )
 from penstock.cluster.tree import ROOT, check_path, parent_of
 from penstock.cluster.watches import Watches
+from penstock.cluster.zookeeper_security import ZooKeeperSecurity
 from penstock.errors import ConfigError, PenstockError, StorageError, UnknownOutcome
 from penstock.threads import Threads
 
@@ -87,21 +88,34 @@ _NOT_THE_CAUSE = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistenc
 """Responses for the operations of a multi before and after the one that failed."""
 
 
+OPEN = ZooKeeperSecurity()
+
+
+def _acl_of(security: ZooKeeperSecurity) -> list[ACL] | None:
+    """Access rights of created nodes; None leaves them open."""
+    rights = []
+    if security.digest is not None:
+        rights.append(make_digest_acl(*security.digest.split(":", 1), all=True))
+    if security.subject is not None:
+        rights.append(make_acl("x509", security.subject, all=True))
+    return rights or None
+
+
 class ZooKeeperStore(SingleWrites):
     def __init__(
-        self, hosts: str, threads: Threads, session_timeout_ms: int = 6_000, digest: str | None = None
+        self,
+        hosts: str,
+        threads: Threads,
+        session_timeout_ms: int = 6_000,
+        security: ZooKeeperSecurity = OPEN,
     ) -> None:
-        """`hosts` is a ZooKeeper connect string, `a:2181,b:2181/chroot`; `digest` is `user:password`.
-
-        With a digest, only this user may read or change the created nodes.
-        """
+        """`hosts` is a ZooKeeper connect string, `a:2181,b:2181/chroot`."""
         self._hosts, _, chroot = hosts.partition("/")
         self._chroot = f"/{chroot.strip('/')}" if chroot.strip("/") else ""
         self._threads = threads
         self._timeout_s = session_timeout_ms / 1000
-        if digest is not None and not all(digest.partition(":")):
-            raise ConfigError("zookeeper.digest: write user:password")
-        self._acl = [make_digest_acl(*digest.split(":", 1), all=True)] if digest else None
+        digest = security.digest
+        self._acl = _acl_of(security)
         servers = self._hosts.split(",")
         servers *= -(-CONNECTION_ATTEMPTS // len(servers))
         self._handler = _Handler(len(servers))
@@ -113,6 +127,7 @@ class ZooKeeperStore(SingleWrites):
                 handler=self._handler,
                 auth_data=[("digest", digest)] if digest else None,
                 connection_retry=RECONNECT,
+                **security.kazoo_options(),
             )
         except ValueError as error:
             raise ConfigError(

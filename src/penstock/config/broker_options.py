@@ -18,6 +18,7 @@ from penstock.config.tls_options import TLS
 from penstock.config.topic_options import TOPIC_DEFAULTS
 from penstock.config.transaction_options import TRANSACTIONS
 from penstock.config.types import INT_MAX, Boolean, Choice, Integer, Optional, Text
+from penstock.config.zookeeper_options import ZOOKEEPER_TLS
 
 
 class EventLoop(StrEnum):
@@ -257,6 +258,7 @@ BROKER_GROUPS = (
     CONNECTIONS,
     TLS,
     SASL,
+    ZOOKEEPER_TLS,
     FETCHING,
     GATEWAY,
     CONSUMER_GROUPS,

@@ -28,6 +28,7 @@ from penstock.config import (
     TlsVersion,
 )
 from penstock.errors import ConfigError
+from penstock.security.subject import format_subject
 
 STRONG_SUITES = "ECDHE+AESGCM:ECDHE+CHACHA20"
 """Suites of TLS 1.2 with forward secrecy and authenticated encryption."""
@@ -192,6 +193,15 @@ def check_private(file: str) -> None:
         raise ConfigError(
             f"{file} holds a secret and can be read by other users (mode {mode & 0o777:o}); run `chmod 600 {file}`"
         )
+
+
+def read_subject(file: str) -> str:
+    """Subject of the first certificate in a PEM file. Raises ConfigError."""
+    check_private(file)
+    try:
+        return format_subject(_first_certificate(file)["der"])
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"the certificate in {file} cannot be read: {error}") from None
 
 
 def _first_certificate(file: str) -> dict[str, Any]:

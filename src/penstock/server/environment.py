@@ -16,7 +16,6 @@ from penstock.config import (
     LOG_DIR,
     SOCKET_SEND_BUFFER_BYTES,
     ZOOKEEPER_CONNECT,
-    ZOOKEEPER_DIGEST,
     ZOOKEEPER_SESSION_TIMEOUT_MS,
     BrokerConfig,
 )
@@ -25,6 +24,7 @@ from penstock.extras import how_to_install
 from penstock.gateway.health import Health
 from penstock.model import BrokerId
 from penstock.net.network import Network, TcpNetwork
+from penstock.security.tls_context import read_subject
 from penstock.storage.disk import Disk, RealDisk
 from penstock.threads import ThreadPools, Threads
 
@@ -129,8 +129,10 @@ def _open_store(config: BrokerConfig, threads: Threads, share: MachineShare | No
         )
     try:
         from penstock.cluster.zookeeper import ZooKeeperStore
+        from penstock.cluster.zookeeper_security import zookeeper_security
     except ImportError:
         raise ConfigError(
             f"a cluster needs kazoo, which is not installed; install it with {how_to_install('cluster')}"
         ) from None
-    return ZooKeeperStore(hosts, threads, config[ZOOKEEPER_SESSION_TIMEOUT_MS], config[ZOOKEEPER_DIGEST])
+    security = zookeeper_security(config, read_subject)
+    return ZooKeeperStore(hosts, threads, config[ZOOKEEPER_SESSION_TIMEOUT_MS], security)

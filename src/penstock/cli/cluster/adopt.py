@@ -15,9 +15,10 @@ from penstock.cli.processes.machine_directory import MachineDirectory
 from penstock.cluster.adoption import AdoptionResult
 from penstock.cluster.adoption import adopt as adopt_store
 from penstock.cluster.embedded import EmbeddedStore
-from penstock.config import ZOOKEEPER_DIGEST, ZOOKEEPER_SESSION_TIMEOUT_MS, BrokerConfig
+from penstock.config import ZOOKEEPER_SESSION_TIMEOUT_MS, BrokerConfig
 from penstock.errors import PenstockError
 from penstock.extras import how_to_install
+from penstock.security.tls_context import read_subject
 from penstock.server.environment import STORE_FILE
 from penstock.storage.disk import RealDisk
 from penstock.threads import ThreadPools, Threads
@@ -115,13 +116,13 @@ async def _adopt_to(
 ) -> AdoptionResult:
     try:
         from penstock.cluster.zookeeper import ZooKeeperStore
+        from penstock.cluster.zookeeper_security import zookeeper_security
     except ImportError:
         raise Failure(
             "a cluster needs kazoo, which is not installed", f"Install it: {how_to_install('cluster')}"
         ) from None
-    target = ZooKeeperStore(
-        zookeeper, threads, config[ZOOKEEPER_SESSION_TIMEOUT_MS], config[ZOOKEEPER_DIGEST]
-    )
+    security = zookeeper_security(config, read_subject)
+    target = ZooKeeperStore(zookeeper, threads, config[ZOOKEEPER_SESSION_TIMEOUT_MS], security)
     await target.start()
     try:
         return await adopt_store(source, target)

@@ -57,10 +57,17 @@ class LocalZooKeeper(msgspec.Struct, frozen=True):
     port: int | None = None
     """Port of the cluster's own ZooKeeper; None for an external ZooKeeper."""
     process: ProcessId | None = None
+    has_tls: bool = False
+    """Whether the cluster's own ZooKeeper was started with TLS."""
 
     @property
     def running(self) -> ProcessId | None:
         return self.process if self.process is not None and self.process.is_alive else None
+
+    @property
+    def may_use_tls(self) -> bool:
+        """Whether brokers can connect with TLS: to an own ZooKeeper that has it, or that is about to be started."""
+        return self.port is not None and (self.has_tls or self.running is None)
 
 
 class Form(msgspec.Struct, frozen=True):
@@ -105,8 +112,8 @@ class LocalCluster(msgspec.Struct, frozen=True):
         brokers = tuple(broker for broker in self.brokers if broker.node_id != node_id)
         return msgspec.structs.replace(self, brokers=brokers)
 
-    def with_zookeeper(self, process: ProcessId) -> LocalCluster:
-        zookeeper = msgspec.structs.replace(self.zookeeper, process=process)
+    def with_zookeeper(self, process: ProcessId, *, has_tls: bool) -> LocalCluster:
+        zookeeper = msgspec.structs.replace(self.zookeeper, process=process, has_tls=has_tls)
         return msgspec.structs.replace(self, zookeeper=zookeeper)
 
 

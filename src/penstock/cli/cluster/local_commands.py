@@ -17,7 +17,7 @@ from penstock.cli.cluster.start import ClusterStart, where
 from penstock.cli.failures import ExitCode, Failure
 from penstock.cli.options import SetOption
 from penstock.cli.processes.process_id import STOP_SECONDS, end_all
-from penstock.cli.secure_cluster import secure_cluster
+from penstock.cli.secure_cluster import secure_cluster, secure_zookeeper
 from penstock.config.loading import parse_assignments
 
 DEFAULT = Form()
@@ -82,7 +82,11 @@ def up(
             known = plan_cluster(Form(**given))
         else:
             _check_same(data_dir, known.form, given)
-        made = secure_cluster(data_dir, known.form.base_port, known.bootstrap) if known.form.secure else {}
+        made: dict[str, str] = {}
+        if known.form.secure:
+            made = secure_cluster(data_dir, known.form.base_port, known.bootstrap)
+            if known.zookeeper.may_use_tls:
+                made |= secure_zookeeper(data_dir)
         return with_settings(known, {**made, **parse_assignments(settings or [])})
 
     for number in STOP_SIGNALS:

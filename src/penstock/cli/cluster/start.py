@@ -18,9 +18,15 @@ import msgspec
 from penstock.cli.admin_client import admin_client
 from penstock.cli.cluster.local_cluster import LOCALHOST, ClusterFile, LocalBroker, LocalCluster
 from penstock.cli.cluster.local_plan import check_ports
-from penstock.cli.cluster.zookeeper_process import EnsembleMember, ZooKeeperProcess, check_installed
+from penstock.cli.cluster.zookeeper_process import (
+    EnsembleMember,
+    ZooKeeperProcess,
+    ZooKeeperTls,
+    check_installed,
+)
 from penstock.cli.failures import Failure
 from penstock.cli.processes.process_id import ProcessId, end_all, identify
+from penstock.cli.secure_cluster import zookeeper_tls
 from penstock.config.loading import ENVIRONMENT_PREFIX
 from penstock.errors import BrokerError
 
@@ -63,7 +69,8 @@ class ClusterStart:
             check_installed()  # before the cluster is saved, so that the next `up` may change it
         try:
             if port is not None:
-                cluster = cluster.with_zookeeper(self._spawn_zookeeper(port))
+                tls = zookeeper_tls(cluster.settings)
+                cluster = cluster.with_zookeeper(self._spawn_zookeeper(port, tls), has_tls=tls is not None)
             for broker in brokers:
                 child = _spawn_broker(self._file, cluster, broker)
                 self.children.append(child)
@@ -73,8 +80,9 @@ class ClusterStart:
             self._file.save(cluster)
         return cluster
 
-    def _spawn_zookeeper(self, port: int) -> ProcessId:
-        self._zookeeper = ZooKeeperProcess(str(self._file.zookeeper_directory), [EnsembleMember(port, 0, 0)])
+    def _spawn_zookeeper(self, port: int, tls: ZooKeeperTls | None) -> ProcessId:
+        directory, members = str(self._file.zookeeper_directory), [EnsembleMember(port, 0, 0)]
+        self._zookeeper = ZooKeeperProcess(directory, members, tls=tls)
         self._zookeeper.spawn()
         self.children.append(self._zookeeper.process)
         return identify(self._zookeeper.pid)

@@ -11,10 +11,11 @@ import os
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 
@@ -39,8 +40,12 @@ JARS = (
     "netty-common",
     "netty-buffer",
     "netty-transport",
+    "netty-codec-base",
+    "netty-resolver",
+    "netty-transport-classes-epoll",
+    "netty-transport-native-unix-common",
 )
-"""Jars that a server needs (7 MB). There is no logging backend: `srvr` reports the state of a server."""
+"""Jars that a server needs (8 MB). There is no logging backend: `srvr` reports the state of a server."""
 
 SYSTEM_JARS = "/usr/share/java"
 """Directory of the jars from Debian's packages."""
@@ -58,10 +63,48 @@ class EnsembleMember:
     election_port: int
 
 
+@dataclass(frozen=True, slots=True)
+class ZooKeeperTls:
+    """Files of a server that serves TLS alone, to clients with a certificate of the authority."""
+
+    certificate: str
+    """PEM file with certificate and key of the server."""
+    authority: str
+    client: str
+    """PEM file with certificate and key of a client, to ask for the state of the server."""
+
+    def config(self, port: int) -> list[str]:
+        return [
+            "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
+            f"secureClientPort={port}",
+            "secureClientPortAddress=127.0.0.1",
+            "authProvider.x509=org.apache.zookeeper.server.auth.X509AuthenticationProvider",
+            "ssl.clientAuth=need",
+            "ssl.enabledProtocols=TLSv1.3,TLSv1.2",
+            "ssl.keyStore.type=PEM",
+            f"ssl.keyStore.location={self.certificate}",
+            "ssl.trustStore.type=PEM",
+            f"ssl.trustStore.location={self.authority}",
+        ]
+
+    def context(self) -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=self.authority)
+        context.load_cert_chain(self.client)
+        return context
+
+
 class ZooKeeperProcess:
     """ZooKeeper server; with several `members` it is server `number` (from 1) of an ensemble."""
 
-    def __init__(self, directory: str, members: Sequence[EnsembleMember], number: int = 1) -> None:
+    def __init__(
+        self,
+        directory: str,
+        members: Sequence[EnsembleMember],
+        number: int = 1,
+        tls: ZooKeeperTls | None = None,
+    ) -> None:
+        """With `tls` a single server serves no plaintext."""
+        self._tls = tls
         self.port = members[number - 1].client_port
         self._directory = directory
         self._members = members
@@ -93,7 +136,7 @@ class ZooKeeperProcess:
     def wait_until_serving(self) -> None:
         """Wait until `srvr` returns a mode: the port is open before the server accepts requests."""
         deadline = time.monotonic() + START_SECONDS
-        while server_mode(self.port) is None:
+        while server_mode(self.port, self._tls) is None:
             assert self._process is not None, "the server is not started"
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
@@ -144,6 +187,8 @@ class ZooKeeperProcess:
             "autopurge.purgeInterval=1",
             f"dataDir={os.path.abspath(self._directory)}/data",
         ]
+        if self._tls is not None:
+            return "\n".join([*lines, *self._tls.config(self.port), ""])
         if len(self._members) == 1:
             return "\n".join([*lines, f"clientPort={self.port}", "clientPortAddress=127.0.0.1", ""])
         servers = [
@@ -187,10 +232,14 @@ class ZooKeeperEnsemble:
             server.stop()
 
 
-def server_mode(port: int) -> str | None:
+def server_mode(port: int, tls: ZooKeeperTls | None = None) -> str | None:
     """Return `standalone`, `leader` or `follower`; None while the server does not serve."""
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
+        with socket.create_connection(("127.0.0.1", port), timeout=1) as plain, ExitStack() as opened:
+            connection: socket.socket = plain
+            if tls is not None:
+                wrapped = tls.context().wrap_socket(plain, server_hostname="127.0.0.1")
+                connection = opened.enter_context(wrapped)
             connection.sendall(b"srvr")
             answer = b""
             while chunk := connection.recv(4096):
