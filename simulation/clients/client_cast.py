@@ -11,6 +11,7 @@ from simulation.clients.actor import Actor
 from simulation.clients.pipelined_producer import PipelinedProducer
 from simulation.clients.rack_reader import RACK_AWARE, RACKS, RackReader
 from simulation.clients.recreator import Recreator
+from simulation.clients.user_admin import UserAdmin
 from simulation.groups.cluster_groups import SESSION_MS, ClusterGroups
 from simulation.machine.host import SimulatedWorld
 from simulation.scenarios.stage import Stage
@@ -25,12 +26,15 @@ RECREATED = "recreated"
 """A topic that is deleted and created again under its name."""
 RACK_READERS = "rack readers"
 """Consumers that fetch from followers."""
+USERS = "user credentials"
+"""Changes of users and their credentials."""
 SHARES: Mapping[str, float] = {
     PIPELINED: 0.3,
     INTERNAL_MIN_IN_SYNC: 0.3,
     MEMBERS: 0.2,
     RECREATED: 0.2,
     RACK_READERS: 0.2,
+    USERS: 0.1,
 }
 """The share of seeds that have each trait."""
 
@@ -74,6 +78,9 @@ class ClientCast:
         self._recreator = Recreator(stage) if RECREATED in traits else None
         if self._recreator is not None:
             self.actors.append(self._recreator)
+        self._users = UserAdmin(stage) if USERS in traits else None
+        if self._users is not None:
+            self.actors.append(self._users)
         self._groups = ClusterGroups(stage) if MEMBERS in traits else None
         if self._groups is not None:
             self.actors += self._groups.members
@@ -82,5 +89,7 @@ class ClientCast:
         """Check the clients of this cast in peace, before the auditor of the cluster runs."""
         if self._groups is not None:
             await self._groups.audit()
+        if self._users is not None:
+            await self._users.audit()
         if self._recreator is not None:
             self._recreator.register()

@@ -67,5 +67,7 @@ class Invariant(StrEnum):
     SHARED_RECORD_IS_COMMITTED = "Q8"
     """A share group with read_committed gets no record that is aborted or not committed."""
     DEPOSED_SHARE_LEADER_IS_FENCED = "Q9"
+    USER = "user"
+    """An acknowledged change of a user stays, every broker shows it, and logins use it."""
     NO_TRACEBACK = "traceback"
     """A broker logs no unexpected error. A planted bug that shows only in this way is planted wrongly."""

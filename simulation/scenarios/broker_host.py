@@ -17,6 +17,7 @@ from penstock.errors import BrokerError
 from penstock.observability.log_lines import TRACEBACK
 from penstock.observability.logs import Logger
 from penstock.replication.replica import Replica
+from penstock.security.scram import ScramMechanism
 from penstock.server.broker import Broker
 from penstock.storage.data_directory import CLEAN_STOP_FILE
 from simulation.machine.disk import SimulatedDisk
@@ -115,6 +116,13 @@ class BrokerHost:
             return self._broker._replicas.get(topic, partition).log.high_watermark
         except BrokerError:
             return None
+
+    def account_iterations(self, user: str) -> int | None:
+        """SCRAM iterations that a login of a user uses; None where the user cannot log in."""
+        assert self._broker is not None
+        accounts = self._broker._security.accounts(self._broker._context)
+        account, record = accounts.scram(user, ScramMechanism.SHA_256)
+        return None if account is None else record.iterations
 
     # --- starting and stopping
 
