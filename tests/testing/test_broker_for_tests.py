@@ -8,6 +8,9 @@ import signal
 import pytest
 
 from penstock import Consumer, Producer
+from penstock.internal_client.records import LATEST
+from penstock.pipeline.offsets import end_offsets_of
+from penstock.pipeline.read_settings import ReadSettings
 from penstock.testing import AsyncBroker, Broker
 
 pytestmark = pytest.mark.usefixtures("starts_processes")
@@ -42,6 +45,19 @@ def test_broker_keeps_its_data_over_a_kill() -> None:
             message = consumer.poll(20)
         assert message is not None
         assert message.raw == b"x"
+
+
+def test_secure_broker_serves_its_administrator(penstock_secure_broker: Broker) -> None:
+    broker = penstock_secure_broker
+    with Producer(broker.bootstrap) as producer:
+        producer.send_and_wait("t", "x")
+    with Consumer("t", bootstrap=broker.bootstrap) as consumer:
+        message = consumer.poll(20)
+    assert message is not None
+    assert message.raw == b"x"
+    assert broker.client_config["sasl.username"] == "admin"
+    # The pipeline takes the same settings from its environment.
+    assert list(end_offsets_of(ReadSettings(broker.bootstrap), [("t", 0)], LATEST).values()) == [1]
 
 
 async def test_a_broker_for_async_tests() -> None:

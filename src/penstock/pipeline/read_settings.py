@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from typing import Any
 
 from penstock.config import parse_address
+from penstock.internal_client.client_security import ClientSecurity
 from penstock.internal_client.routes import Routes
 from penstock.net.network import TcpNetwork
 
@@ -20,7 +23,17 @@ class ReadSettings:
     read_committed: bool = True
 
 
+def librdkafka_settings(bootstrap: str) -> dict[str, Any]:
+    """Settings of confluent-kafka for a cluster, with the security of the environment. Raises ConfigError."""
+    return {"bootstrap.servers": bootstrap, **ClientSecurity.from_environment(os.environ).librdkafka()}
+
+
 def open_routes(bootstrap: str) -> Routes:
-    """Open connections to a cluster. The caller closes them."""
+    """Open connections to a cluster. The caller closes them.
+
+    TLS and the user come from the environment of this process, as for commands; Spark passes variables to executors
+    with `spark.executorEnv.`. Raises ConfigError if a file they name cannot be used.
+    """
     addresses = [parse_address(text.strip()) for text in bootstrap.split(",")]
-    return Routes(TcpNetwork(), addresses, CLIENT_ID, patience_seconds=RETRY_SECONDS)
+    network = ClientSecurity.from_environment(os.environ).network(TcpNetwork())
+    return Routes(network, addresses, CLIENT_ID, patience_seconds=RETRY_SECONDS)

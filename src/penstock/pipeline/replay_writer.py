@@ -21,6 +21,7 @@ from penstock.internal_client.partitioner import partition_for
 from penstock.internal_client.records import RecordCalls
 from penstock.internal_client.routes import Routes
 from penstock.pipeline.offsets import run
+from penstock.pipeline.read_settings import librdkafka_settings
 
 ORIGINAL_TIMESTAMP = "penstock-original-timestamp"
 """Header with the original timestamp in milliseconds, for records that got a new timestamp."""
@@ -98,7 +99,7 @@ class _ReplayWriter:
         group = target.group(topic, partition)
         self._producer = Producer(
             {
-                "bootstrap.servers": target.bootstrap,
+                **librdkafka_settings(target.bootstrap),
                 "transactional.id": group,
                 "compression.type": "lz4",
                 "linger.ms": 20,
@@ -109,7 +110,7 @@ class _ReplayWriter:
         # final.
         self._producer.init_transactions(_RETRY_SECONDS)
         self._next_offset = replayed_up_to(target, topic, partition) or 0
-        consumer = Consumer({"bootstrap.servers": target.bootstrap, "group.id": group})
+        consumer = Consumer({**librdkafka_settings(target.bootstrap), "group.id": group})
         self._group_metadata = consumer.consumer_group_metadata()
         consumer.close()
         self._is_open = False

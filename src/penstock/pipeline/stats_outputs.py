@@ -13,6 +13,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import Transaction
 
 from penstock.pipeline.delta_writer import TableRefused
+from penstock.pipeline.read_settings import librdkafka_settings
 from penstock.pipeline.replay_writer import committed_offset
 from penstock.pipeline.table_store import Store, storage_options
 
@@ -49,7 +50,7 @@ def write_to_table(store: Store, query: str, rows: pa.Table, number: int) -> Non
 def write_to_topic(bootstrap: str, topic: str, query: str, rows: pa.Table, number: int) -> None:
     """Write a batch as JSON with the topic as key, in one transaction that also commits the batch number."""
     group = f"penstock-stats-{_identity(query)}"
-    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": group})
+    producer = Producer({**librdkafka_settings(bootstrap), "transactional.id": group})
     try:
         producer.init_transactions(_RETRY_SECONDS)
         if (committed_offset(bootstrap, group, topic) or 0) > number:
@@ -63,7 +64,7 @@ def write_to_topic(bootstrap: str, topic: str, query: str, rows: pa.Table, numbe
             }
             producer.produce(topic, json.dumps(shown).encode(), row["topic"].encode())
             producer.poll(0)
-        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+        consumer = Consumer({**librdkafka_settings(bootstrap), "group.id": group})
         metadata = consumer.consumer_group_metadata()
         consumer.close()
         progress = [TopicPartition(topic, 0, number + 1)]

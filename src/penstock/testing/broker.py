@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import ssl
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-from penstock.testing.process import BrokerProcess
+from penstock.testing.process import BrokerProcess, answers
 
 QUICK = {
     "durability": "os",
@@ -29,12 +30,54 @@ QUICK = {
 class Broker(BrokerProcess):
     """A test broker: `with Broker() as broker: Producer(broker.bootstrap)`. Settings are those of `penstock
     broker --set`.
+
+    With `secure` it has TLS and users, as `penstock broker --secure` makes them: `environment` has the variables by
+    which clients and commands log in as the administrator, `client_config` the settings of confluent-kafka.
     """
 
-    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(self, settings: Mapping[str, str] | None = None, *, secure: bool = False) -> None:
+        self.secure = secure
         self._directory = Path(tempfile.mkdtemp(prefix="penstock-test-"))
         chosen = QUICK | dict(settings or {})
         super().__init__(self._directory, [f"{name}={value}" for name, value in chosen.items()])
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables for clients and commands; none but the address for a broker without security."""
+        if not self.secure:
+            return {"PENSTOCK_BOOTSTRAP": self.bootstrap}
+        tls = self.data_dir / "tls"
+        return {
+            "PENSTOCK_BOOTSTRAP": self.bootstrap,
+            "PENSTOCK_CA": str(tls / "ca.pem"),
+            "PENSTOCK_USER": "admin",
+            "PENSTOCK_PASSWORD_FILE": str(tls / "admin.password"),
+        }
+
+    @property
+    def client_config(self) -> dict[str, Any]:
+        """Settings of confluent-kafka for the administrator."""
+        from penstock.internal_client.client_security import ClientSecurity
+
+        security = ClientSecurity.from_environment(self.environment).librdkafka()
+        return {"bootstrap.servers": self.bootstrap, **security}
+
+    def _command(self) -> list[str]:
+        return [*super()._command(), *(["--secure"] if self.secure else [])]
+
+    def _environment(self) -> dict[str, str]:
+        # `--secure` writes a context, which must not become the one of the user that runs the tests.
+        return super()._environment() | {"XDG_CONFIG_HOME": str(self._directory / "config")}
+
+    def _answers(self) -> bool:
+        if not self.secure:
+            return super()._answers()
+        ca = self.data_dir / "tls" / "ca.pem"
+        try:
+            context = ssl.create_default_context(cafile=str(ca))
+        except OSError:
+            return False  # the broker has not made its certificates yet
+        return answers(self.port, context)
 
     def close(self) -> None:
         """Stop the broker and remove its data. Raises AssertionError if the broker did not stop cleanly."""
@@ -63,8 +106,8 @@ class Broker(BrokerProcess):
 class AsyncBroker:
     """A test broker for `async with`, which returns a `Broker`."""
 
-    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
-        self._broker = Broker(settings)
+    def __init__(self, settings: Mapping[str, str] | None = None, *, secure: bool = False) -> None:
+        self._broker = Broker(settings, secure=secure)
 
     async def __aenter__(self) -> Broker:
         return await asyncio.to_thread(self._broker.__enter__)

@@ -13,13 +13,24 @@ import pytest
 if TYPE_CHECKING:
     from penstock.testing.broker import Broker
 
-_FIXTURES = ("penstock_broker", "penstock_session_broker")
+_FIXTURES = ("penstock_broker", "penstock_secure_broker", "penstock_session_broker")
 
 
 @pytest.fixture
 def penstock_broker() -> Iterator[Broker]:
     """A broker for one test, with fresh data; `penstock_broker.bootstrap` is its address."""
     yield from _running()
+
+
+@pytest.fixture
+def penstock_secure_broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Broker]:
+    """A broker with TLS and users for one test. The test's clients and commands log in as its administrator."""
+    from penstock.testing.broker import Broker
+
+    with Broker(secure=True) as broker:
+        for name, value in broker.environment.items():
+            monkeypatch.setenv(name, value)
+        yield broker
 
 
 @pytest.fixture(scope="session")

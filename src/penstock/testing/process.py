@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import ssl
 import struct
 import subprocess
 import sys
@@ -52,16 +53,19 @@ class BrokerProcess:
     def spawn(self) -> None:
         assert self._process is None, "the broker is running"
         with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(self._command(), stdout=log, stderr=log, env=_environment())
+            self._process = subprocess.Popen(self._command(), stdout=log, stderr=log, env=self._environment())
 
     def wait_until_ready(self) -> None:
         assert self._process is not None, "the broker is not running"
         deadline = time.monotonic() + START_TIMEOUT_S
-        while not answers(self.port):
+        while not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
                 raise AssertionError(f"the broker does not answer:\n{self.log_tail()}")
             time.sleep(POLL_S)
+
+    def _answers(self) -> bool:
+        return answers(self.port)
 
     def stop(self) -> None:
         """Stop the broker cleanly, as an operator would."""
@@ -100,13 +104,12 @@ class BrokerProcess:
         chosen = [part for setting in self.settings for part in ("--set", setting)]
         return [sys.executable, "-m", "penstock.cli.main", "broker", *places, *chosen]
 
+    def _environment(self) -> dict[str, str]:
+        """Return the environment without PENSTOCK_ variables: this broker has its own settings."""
+        return {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
+
     def log_tail(self) -> str:
         return self.log_path.read_text(errors="replace")[-4_000:]
-
-
-def _environment() -> dict[str, str]:
-    """Return the environment without PENSTOCK_ variables: this broker has its own settings."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
 
 
 def free_ports(count: int) -> list[int]:
@@ -119,11 +122,15 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-def answers(port: int) -> bool:
-    """Return whether a broker responds to ApiVersions at the port."""
+def answers(port: int, tls: ssl.SSLContext | None = None) -> bool:
+    """Return whether a broker responds to ApiVersions at the port, with TLS if a context is given."""
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
-            connection.sendall(API_VERSIONS_V0)
-            return len(connection.recv(8, socket.MSG_WAITALL)) == 8
+        with socket.create_connection(("127.0.0.1", port), timeout=1) as plain:
+            if tls is None:
+                plain.sendall(API_VERSIONS_V0)
+                return len(plain.recv(8, socket.MSG_WAITALL)) == 8
+            with tls.wrap_socket(plain, server_hostname="127.0.0.1") as connection:
+                connection.sendall(API_VERSIONS_V0)
+                return len(connection.recv(8)) > 0
     except OSError:
         return False
