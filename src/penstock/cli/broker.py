@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from penstock.cli.broker_config import load_config
 from penstock.cli.failures import ExitCode, Failure
 from penstock.config import LISTENERS, LOG_DIR, PROCESSES, BrokerConfig
-from penstock.config.loading import Loaded
 
 if TYPE_CHECKING:
     import typer
@@ -49,8 +48,10 @@ def broker(arguments: Sequence[str]) -> None:
     given = _parser().parse_args(arguments)
     shorthands = {setting: getattr(given, setting) for _, setting, _, _ in _SHORTHANDS}
     loaded = load_config(given.config, given.set, shorthands)
+    made: dict[str, str] = {}
     if given.secure:
-        loaded = _secured(loaded, given.config, given.set, shorthands)
+        made = _secure_settings(loaded.config)
+        loaded = load_config(given.config, given.set, {**shorthands, **made})
     if given.supervised is None:
         from penstock.cli.exposure import mark_directory, refuse_open_places
 
@@ -64,27 +65,32 @@ def broker(arguments: Sequence[str]) -> None:
     elif _has_processes(loaded.config):
         from penstock.cli.processes.broker_processes import run_processes
 
-        run_processes(loaded, arguments)
+        run_processes(loaded, _arguments_of_processes(arguments, made))
     else:
         from penstock.cli.broker_process import run_broker
 
         run_broker(loaded.config, loaded.ignored)
 
 
-def _secured(
-    loaded: Loaded, config: str | None, assignments: Sequence[str], shorthands: Mapping[str, str | None]
-) -> Loaded:
-    """Add the settings of `--secure`, which refuses settings that contradict it."""
-    if loaded.config[LISTENERS] is not None or _has_processes(loaded.config):
-        given = "listeners" if loaded.config[LISTENERS] is not None else "processes"
+def _secure_settings(config: BrokerConfig) -> dict[str, str]:
+    """Return the settings of `--secure`, which refuses listeners of the user."""
+    if config[LISTENERS] is not None:
         raise Failure(
-            f"--secure makes the listener of a single broker, but {given} is set",
+            "--secure makes the listener of a broker, but listeners is set",
             "Leave one of them away; docs/security.md shows the settings that --secure makes.",
             code=ExitCode.USAGE,
         )
-    from penstock.cli.secure_setup import secure_broker
+    from penstock.cli.secure_setup import enter, secure_broker
 
-    return load_config(config, assignments, {**shorthands, **secure_broker(loaded.config)})
+    settings = secure_broker(config)
+    enter(config)
+    return settings
+
+
+def _arguments_of_processes(arguments: Sequence[str], made: Mapping[str, str]) -> list[str]:
+    """Arguments of broker processes, with the settings of `--secure` in its place: they share its files."""
+    settings = [part for name, value in made.items() for part in ("--set", f"{name}={value}")]
+    return [*(each for each in arguments if each != "--secure"), *settings]
 
 
 def _has_processes(config: BrokerConfig) -> bool:

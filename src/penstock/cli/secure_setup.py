@@ -5,6 +5,7 @@ A second start finds what the first one made. The certificate is issued again a 
 
 from __future__ import annotations
 
+import os
 import secrets
 import socket
 from collections.abc import Iterable
@@ -96,6 +97,16 @@ def secure_broker(config: BrokerConfig) -> dict[str, str]:
     setup.save_context(name, bootstrap)
     announce(setup, name, config[HTTP_PORT] >= 0)
     return {"listeners": f"SASL_SSL://{shown}:{port}", **setup.settings(certificate)}
+
+
+def enter(config: BrokerConfig) -> None:
+    """Let the commands that this process starts log in to the broker as its administrator."""
+    directory = (Path(config[LOG_DIR]) / DIRECTORY).absolute()
+    os.environ |= {
+        "PENSTOCK_CA": str(directory / CA_FILE),
+        "PENSTOCK_USER": ADMIN,
+        "PENSTOCK_PASSWORD_FILE": str(directory / PASSWORD_FILE),
+    }
 
 
 def announce(setup: SecureSetup, context: str, has_http: bool) -> None:

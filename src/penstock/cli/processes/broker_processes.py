@@ -25,7 +25,7 @@ from penstock.cli.processes.supervisor import ChildEnded, Supervisor
 from penstock.clock import SystemClock
 from penstock.cluster.embedded import EmbeddedStore
 from penstock.cluster.store_server import StoreServer
-from penstock.config import HOST, HTTP_PORT, LOG_DIR, PROCESSES, ZOOKEEPER_CONNECT, Address
+from penstock.config import HOST, HTTP_PORT, HTTP_SSL_ENABLE, LOG_DIR, PROCESSES, ZOOKEEPER_CONNECT, Address
 from penstock.config.loading import Loaded
 from penstock.errors import PenstockError
 from penstock.net.unix_network import UnixNetwork
@@ -187,4 +187,5 @@ class BrokerProcesses:
         serving = f"penstock serves Kafka clients at {Address(host, first)} ({processes})"
         if self._config[HTTP_PORT] < 0:
             return serving
-        return f"{serving}, HTTP at http://{Address(host, self._config[HTTP_PORT])}"
+        scheme = "https" if self._config[HTTP_SSL_ENABLE] else "http"
+        return f"{serving}, HTTP at {scheme}://{Address(host, self._config[HTTP_PORT])}"
