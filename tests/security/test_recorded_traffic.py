@@ -1,4 +1,4 @@
-"""Traffic between clients and brokers, recorded by a proxy: nothing of it can be read."""
+"""Traffic between clients and brokers and between brokers, recorded by a proxy: nothing of it can be read."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 from support.broker_process import free_ports
 from support.certificates import TestAuthority
+from support.eventually import eventually_async
 from support.harness import Harness
 from support.secure_brokers import add_user, address_of, consume, create, in_thread, named, produce
 from support.whole_brokers import Brokers, run
@@ -73,3 +74,44 @@ def test_recorded_traffic_shows_neither_records_nor_passwords(tmp_path: Path) ->
         advertised_listeners=f"SASL_SSL://127.0.0.1:{advertised}",
         **named(authority.settings()),
     )
+
+
+def test_traffic_between_brokers_shows_no_records(tmp_path: Path) -> None:
+    authority = TestAuthority(tmp_path / "tls")
+    ports = free_ports(4)
+
+    async def scenario(brokers: Brokers) -> None:
+        proxies, servers = [], []
+        for number, bound, advertised in ((1, *ports[:2]), (2, *ports[2:])):
+            proxies.append(RecordingProxy(bound))
+            servers.append(await proxies[-1].start(advertised))
+            brokers._settings |= {
+                "listeners": f"SASL_SSL://127.0.0.1:{bound}",
+                "advertised.listeners": f"SASL_SSL://127.0.0.1:{advertised}",
+            }
+            await brokers.start(number)
+        await add_user(Harness(brokers.running[1]), "alice", PASSWORD)
+        await eventually_async(lambda: "alice" in brokers.running[2]._metadata.image.users)
+        # Brokers and clients alike use the advertised addresses, which are those of the proxies.
+        settings = {
+            "bootstrap.servers": f"127.0.0.1:{ports[0]}",
+            "security.protocol": "SASL_SSL",
+            "ssl.ca.location": str(authority.file),
+            "sasl.mechanism": "SCRAM-SHA-256",
+            "sasl.username": "alice",
+            "sasl.password": PASSWORD,
+            "log_level": 3,
+        }
+        await in_thread(lambda: create(settings, "t", 2))
+        await in_thread(lambda: produce(settings, "t", 300, content=MARKER))
+        await eventually_async(lambda: brokers.members(1, "t") == {1, 2})
+        recorded = b"".join(bytes(proxy.recorded) for proxy in proxies)
+        assert len(recorded) > 2 * 300 * len(MARKER)  # to the leader, and from there to the follower
+        secret = Harness(brokers.running[1]).context.replicas.secret
+        assert secret
+        for hidden in (MARKER, PASSWORD.encode(), secret.encode()):
+            assert hidden not in recorded
+        for server in servers:
+            server.close()
+
+    run(tmp_path, scenario, **named(authority.settings()))

@@ -61,6 +61,7 @@ class CertificateReloads:
     """All contexts of a process, and the task that polls their files."""
 
     def __init__(self, threads: Threads, clock: Clock, logger: Logger) -> None:
+        self.reloads = 0
         self.failures = 0
         self._threads = threads
         self._clock = clock
@@ -88,6 +89,7 @@ class CertificateReloads:
         for each in self._watched:
             try:
                 if await self._threads.run("background", lambda each=each: each.read(now_ms)):  # type: ignore[misc]
+                    self.reloads += 1
                     self._logger.info("certificate reloaded", of=each.name)
             except (ConfigError, OSError) as error:
                 self.failures += 1
@@ -112,6 +114,9 @@ class CertificateReloads:
                 "Seconds until the first certificate of this process expires.",
                 self.seconds_to_expiry,
             )
+        metrics.add_counter(
+            "penstock_tls_reloads", "Changed certificates that came into use.", lambda: self.reloads
+        )
         metrics.add_counter(
             "penstock_tls_reload_failures",
             "Changed certificates that could not be used.",

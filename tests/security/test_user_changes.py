@@ -1,0 +1,99 @@
+"""Changes of users while their broker is killed: acknowledged ones stay, others are made or not, and nothing breaks."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import PenstockError
+from penstock.internal_client.client import InternalClient
+from penstock.internal_client.client_security import ClientSecurity
+from penstock.testing.process import BrokerProcess, free_ports
+from support.eventually import eventually
+
+USERS = 3
+KILLS = 4
+
+
+class Changes:
+    """Passwords of users: the last one that was acknowledged, and those that may have come after it."""
+
+    def __init__(self) -> None:
+        self.acknowledged: dict[str, str] = {}
+        self.later: dict[str, set[str]] = {}
+
+    async def run(self, bootstrap: str, is_over: threading.Event) -> None:
+        number = 0
+        async with client_of(bootstrap, None) as client:
+            while not is_over.is_set():
+                number += 1
+                user, password = f"user-{number % USERS}", f"password-{random.getrandbits(32)}"
+                self.later.setdefault(user, set()).add(password)
+                try:
+                    await client.users.set_password(user, password)
+                except (PenstockError, OSError):
+                    return  # the broker was killed
+                self.acknowledged[user], self.later[user] = password, set()
+
+    async def check(self, address: str) -> None:
+        for user in {*self.acknowledged, *self.later}:
+            known = self.acknowledged.get(user)
+            candidates = [*self.later.get(user, ()), *([] if known is None else [known])]
+            right = [each for each in candidates if await logs_in(address, user, each)]
+            assert len(right) == 1 or (known is None and not right), user
+            if right:
+                self.acknowledged[user] = right[0]
+            self.later[user] = set()
+
+
+def client_of(bootstrap: str, security: ClientSecurity | None) -> InternalClient:
+    return InternalClient.to(bootstrap, "test", 0.0, security=security)
+
+
+async def logs_in(address: str, user: str, password: str) -> bool:
+    try:
+        async with client_of(address, ClientSecurity(None, None, user, password)) as client:
+            await client.brokers.ids()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.usefixtures("starts_processes")
+def test_acknowledged_passwords_survive_kills(tmp_path: Path) -> None:
+    plain, sasl = free_ports(2)
+    listeners = f"PLAINTEXT://127.0.0.1:{plain},SASL_PLAINTEXT://127.0.0.1:{sasl}"
+    broker = BrokerProcess(tmp_path, [f"listeners={listeners}", "http.port=-1"])
+    changes = Changes()
+    for _ in range(KILLS):
+        broker.spawn()
+        eventually(lambda: asyncio.run(_is_up(f"127.0.0.1:{plain}")))
+        asyncio.run(changes.check(f"127.0.0.1:{sasl}"))
+        before = dict(changes.acknowledged)
+        is_over = threading.Event()
+        changing = threading.Thread(
+            target=lambda over=is_over: asyncio.run(changes.run(f"127.0.0.1:{plain}", over))  # type: ignore[misc]
+        )
+        changing.start()
+        eventually(lambda before=before: changes.acknowledged != before)  # type: ignore[misc]
+        broker.kill()
+        is_over.set()
+        changing.join()
+    broker.spawn()
+    eventually(lambda: asyncio.run(_is_up(f"127.0.0.1:{plain}")))
+    asyncio.run(changes.check(f"127.0.0.1:{sasl}"))
+    assert len(changes.acknowledged) == USERS
+    broker.stop()
+    assert not any(password in broker.log_path.read_text() for password in changes.acknowledged.values())
+
+
+async def _is_up(bootstrap: str) -> bool:
+    try:
+        async with client_of(bootstrap, None) as client:
+            return bool(await client.brokers.ids())
+    except OSError:
+        return False
