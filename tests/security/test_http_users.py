@@ -134,4 +134,5 @@ def test_gateway_of_its_own_checks_users_at_a_broker(tmp_path: Path, monkeypatch
         finally:
             await gateway.stop()
 
-    run(tmp_path, scenario, listeners="SASL_SSL://127.0.0.1:0", **named(authority.settings()))
+    settings = {"listeners": "SASL_SSL://127.0.0.1:0", "gateway_users": "User:gateway"}
+    run(tmp_path, scenario, **settings, **named(authority.settings()))

@@ -79,6 +79,7 @@ def test_users_certificates_and_contexts_work_together(tmp_path: Path) -> None:
         assert "admin" in listed
         assert "SCRAM-SHA-512" in commands.run("user", "show", "bob")
         assert "exists" in commands.run("user", "create", "bob", given="x\n", code=1)
+        check_tokens(commands)
         password.write_text("wrong")
         assert "wrong user or password" in commands.run("topic", "list", code=1)
         assert '"user": "admin"' in commands.run("context", "show", "--json")
@@ -86,6 +87,25 @@ def test_users_certificates_and_contexts_work_together(tmp_path: Path) -> None:
         broker.stop()
     for secret in ("secret", "other"):
         assert secret not in broker.log_path.read_text()
+
+
+def check_tokens(commands: Commands) -> None:
+    """Disable a user, and manage its tokens."""
+    commands.run("user", "disable", "bob")
+    assert "disabled" in commands.run("user", "show", "bob")
+    commands.run("user", "enable", "bob")
+    assert not json.loads(commands.run("user", "show", "bob", "--json"))["is_disabled"]
+    token = commands.run("user", "token", "create", "bob", "--label", "build server").strip()
+    assert token.startswith("pst_")
+    made = json.loads(commands.run("user", "token", "create", "bob", "--expires-in", "90d", "--json"))
+    listed = json.loads(commands.run("user", "token", "list", "bob", "--json"))
+    assert [each["label"] for each in listed] == ["build server", ""]
+    assert listed[1]["expires_ms"] - listed[1]["created_ms"] == 90 * 86_400_000
+    assert token not in commands.run("user", "token", "list", "bob")
+    commands.run("user", "token", "revoke", "bob", made["id"])
+    assert "list" in commands.run("user", "token", "revoke", "bob", made["id"], code=1)
+    assert len(json.loads(commands.run("user", "token", "list", "bob", "--json"))) == 1
+    assert "nobody" in commands.run("user", "token", "create", "nobody", code=1)
 
 
 def _accepts(port: int) -> bool:

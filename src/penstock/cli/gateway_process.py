@@ -7,7 +7,7 @@ import os
 import random
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from penstock.cli.exposure import warn_of_open_places
@@ -25,7 +25,9 @@ from penstock.config import GATEWAY_MAX_CONNECTIONS, HOST, HTTP_PORT, HTTP_SSL_E
 from penstock.gateway.context import ClusterAddress, GatewayContext
 from penstock.gateway.health import BrokerState, Health
 from penstock.gateway.http.service import HttpService
+from penstock.gateway.remote_decisions import RemoteDecisions
 from penstock.internal_client.client_security import ClientSecurity
+from penstock.net.acting import of_gateway
 from penstock.net.network import TcpNetwork
 from penstock.observability.alarms import Alarms
 from penstock.observability.library_logs import take_over_library_logs
@@ -110,8 +112,19 @@ class GatewayProcess:
 
     def _context(self, bootstrap: Sequence[Address]) -> GatewayContext:
         own = ClientSecurity.from_environment(os.environ)
+        cluster = ClusterAddress(own.network(TcpNetwork()), bootstrap)
+        as_gateway = replace(cluster, client_id=of_gateway(cluster.client_id))
+        found = gateway_users(self._config, cluster, own, self._threads, self._clock)
+        if found is None:
+            return self._make_context(cluster)
+        users, questions = found
+        decisions = RemoteDecisions(questions, self._clock)
+        context = self._make_context(as_gateway)
+        return replace(context, authorize=decisions.authorize, learn=decisions.learn, users=users)
+
+    def _make_context(self, cluster: ClusterAddress) -> GatewayContext:
         return GatewayContext(
-            ClusterAddress(own.network(TcpNetwork()), bootstrap),
+            cluster,
             self._config,
             self._clock,
             self._threads,
@@ -119,7 +132,6 @@ class GatewayProcess:
             self._metrics,
             self._alarms,
             f"g{random.SystemRandom().getrandbits(48):012x}",
-            users=gateway_users(self._config, bootstrap, own, self._threads, self._clock),
         )
 
 

@@ -22,10 +22,14 @@ from penstock.config import (
     BrokerConfig,
 )
 from penstock.config.settings import HTTP_LISTENER
+from penstock.gateway.context import ClusterAddress
+from penstock.gateway.http.accounts import RemoteAccounts, find_account
 from penstock.gateway.http.users import HttpUsers
 from penstock.internal_client.client_security import ClientSecurity
+from penstock.internal_client.inspection import InspectionCalls
 from penstock.net.network import TcpNetwork
 from penstock.observability.logs import Logger
+from penstock.security.http_session import HttpLogin
 from penstock.security.tls_context import TlsSettings, load_server
 from penstock.security.tls_reload import CertificateReloads, ReloadingTls
 from penstock.threads import Threads
@@ -61,28 +65,38 @@ class BrokerLogins:
     """Passwords that are checked by a login at a broker."""
 
     def __init__(
-        self, bootstrap: Sequence[Address], own: ClientSecurity, threads: Threads, clock: Clock
+        self,
+        bootstrap: Sequence[Address],
+        own: ClientSecurity,
+        questions: InspectionCalls,
+        threads: Threads,
+        clock: Clock,
     ) -> None:
         self._bootstrap = bootstrap
         self._ca = own.ca
+        self._questions = questions
         self._threads = threads
         self._clock = clock
         self._key = secrets.token_bytes(32)
-        self._right: dict[bytes, float] = {}
+        self._right: dict[bytes, tuple[HttpLogin, float]] = {}
 
-    async def check(self, host: str, user: str, password: str) -> bool:
-        """Check a password. Raises Unreachable if no broker answers."""
+    async def check(self, host: str, user: str, password: str) -> HttpLogin | None:
+        """Return the login of a user if the password is right. Raises Unreachable if no broker answers."""
         digest = hmac.digest(self._key, f"{user}\0{password}".encode(), "sha256")
         now = self._clock.monotonic()
-        if self._right.get(digest, 0.0) > now:
-            return True
+        known = self._right.get(digest)
+        if known is not None and known[1] > now:
+            return known[0]
+        # The credential before the check: if the user changes meanwhile, the login has ended already.
+        account = await find_account(self._questions, user)
         security = ClientSecurity(self._ca, None, user, password)
-        is_right = await self._threads.run("passwords", lambda: asyncio.run(self._log_in(security)))
-        if is_right:
+        if not await self._threads.run("passwords", lambda: asyncio.run(self._log_in(security))):
+            return None
+        if account is not None:
             if len(self._right) >= MAX_REMEMBERED:
                 self._right.clear()
-            self._right[digest] = now + REMEMBERED_SECONDS
-        return is_right
+            self._right[digest] = account, now + REMEMBERED_SECONDS
+        return account
 
     async def _log_in(self, security: ClientSecurity) -> bool:
         problems: dict[Address, OSError] = {}
@@ -102,10 +116,13 @@ class BrokerLogins:
 
 
 def gateway_users(
-    config: BrokerConfig, bootstrap: Sequence[Address], own: ClientSecurity, threads: Threads, clock: Clock
-) -> HttpUsers | None:
-    """Checks of users for a stand-alone gateway; None where clients do not log in."""
+    config: BrokerConfig, cluster: ClusterAddress, own: ClientSecurity, threads: Threads, clock: Clock
+) -> tuple[HttpUsers, InspectionCalls] | None:
+    """Logins of a stand-alone gateway, and its questions to brokers; None where clients do not log in."""
     if not config[HTTP_AUTHENTICATION_ENABLE]:
         return None
-    logins = BrokerLogins(bootstrap, own, threads, clock)
-    return HttpUsers(logins.check, None, config[CONNECTION_FAILED_AUTHENTICATION_DELAY_MS] / 1000)
+    questions = InspectionCalls(cluster.routes())
+    logins = BrokerLogins(cluster.bootstrap, own, questions, threads, clock)
+    accounts = RemoteAccounts(logins.check, questions, clock)
+    users = HttpUsers(accounts, config[CONNECTION_FAILED_AUTHENTICATION_DELAY_MS] / 1000)
+    return users, questions

@@ -1,4 +1,4 @@
-"""`penstock user`: create, list, show, password, delete."""
+"""`penstock user`: create, list, show, password, disable, enable, delete; tokens are in `user_token.py`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from penstock.cli.admin_client import run_admin
 from penstock.cli.failures import ExitCode, Failure
 from penstock.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption, YesOption
 from penstock.cli.output import confirm, print_json, print_table
+from penstock.cli.user_token import token_app
 from penstock.errors import BrokerError, ErrorCode
 from penstock.internal_client.client import InternalClient
 from penstock.internal_client.users import UserDescription
@@ -27,6 +28,7 @@ app = typer.Typer(help="Manage the users of a cluster.", no_args_is_help=True)
 
 
 def register(root: typer.Typer) -> None:
+    app.add_typer(token_app, name="token")
     root.add_typer(app, name="user")
 
 
@@ -73,7 +75,10 @@ def list_users(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, json: JsonOption 
     if json:
         print_json([asdict(user) for user in users])
     elif users:
-        print_table(("USER", "MECHANISMS"), [(user.name, ", ".join(user.mechanisms)) for user in users])
+        rows = [
+            (user.name, _state(user), ", ".join(user.mechanisms), str(len(user.tokens))) for user in users
+        ]
+        print_table(("USER", "STATE", "MECHANISMS", "TOKENS"), rows)
     else:
         typer.echo("There are no users; `penstock user create NAME` creates one.")
 
@@ -82,14 +87,31 @@ def list_users(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, json: JsonOption 
 def show_user(
     name: NameArgument, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, json: JsonOption = False
 ) -> None:
-    """Show a user: its SCRAM mechanisms and their iterations."""
+    """Show a user: whether it is disabled, its SCRAM mechanisms and its access tokens."""
     [user] = run_admin(bootstrap, lambda client: client.users.describe([name]), f"user {name}")
     if json:
         print_json(asdict(user))
         return
     typer.echo(f"user:       {user.name}")
+    typer.echo(f"state:      {_state(user)}")
     for mechanism, iterations in user.mechanisms.items():
         typer.echo(f"mechanism:  {mechanism}, {iterations} iterations")
+    for token in user.tokens:
+        typer.echo(f"token:      {token.id} {token.label}".rstrip())
+
+
+@app.command("disable")
+def disable_user(name: NameArgument, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP) -> None:
+    """Disable a user, which ends its connections and sessions. Its credentials stay."""
+    run_admin(bootstrap, lambda client: client.users.set_disabled(name, True), f"user {name}")
+    typer.echo(f"disabled user {name}")
+
+
+@app.command("enable")
+def enable_user(name: NameArgument, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP) -> None:
+    """Let a disabled user log in again."""
+    run_admin(bootstrap, lambda client: client.users.set_disabled(name, False), f"user {name}")
+    typer.echo(f"enabled user {name}")
 
 
 @app.command("delete")
@@ -120,6 +142,10 @@ def ask_password(name: str) -> str:
             code=ExitCode.USAGE,
         )
     return password
+
+
+def _state(user: UserDescription) -> str:
+    return "disabled" if user.is_disabled else "enabled"
 
 
 async def _find(client: InternalClient, name: str) -> UserDescription | None:

@@ -53,6 +53,7 @@ from penstock.cluster.topic_writes import (
     growth,
 )
 from penstock.cluster.topics import USE_DEFAULT, CreatableTopic, NewPartitions, TopicPlanner
+from penstock.cluster.user_admin import UserAdministration
 from penstock.cluster.users import CredentialChange, alter_credentials
 from penstock.config import MAX_TOPICS_PER_REQUEST, NUM_PARTITIONS
 from penstock.config.resources import ConfigResourceType
@@ -77,6 +78,7 @@ class Administration:
         self._metadata = metadata
         self._changes = changes
         self._random = random
+        self.users = UserAdministration(changes, random)
 
     async def create_topics(
         self, new_topics: Sequence[CreatableTopic], *, validate_only: bool = False

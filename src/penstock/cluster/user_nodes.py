@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from penstock.cluster import znodes
+from penstock.security.access_token import TokenRecord
 from penstock.security.scram import ScramMechanism, ScramRecord
 from penstock.security.user import User
 
@@ -14,7 +15,11 @@ def encode_user(user: User) -> bytes:
         str(mechanism): znodes.ScramNode(record.salt, record.iterations, record.stored_key, record.server_key)
         for mechanism, record in user.scram.items()
     }
-    return znodes.encode(znodes.UserNode(scram, user.credential, user.is_disabled))
+    tokens = {
+        token_id: znodes.TokenNode(each.digest, each.created_ms, each.expires_ms, each.label)
+        for token_id, each in user.tokens.items()
+    }
+    return znodes.encode(znodes.UserNode(scram, user.credential, user.is_disabled, tokens))
 
 
 def decode_user(name: str, data: bytes, version: int) -> User:
@@ -25,4 +30,8 @@ def decode_user(name: str, data: bytes, version: int) -> User:
         for mechanism, each in node.scram.items()
         if mechanism in known
     }
-    return User(name, scram, node.credential, node.disabled, version)
+    tokens = {
+        token_id: TokenRecord(each.digest, each.created_ms, each.expires_ms, each.label)
+        for token_id, each in node.tokens.items()
+    }
+    return User(name, scram, node.credential, node.disabled, tokens, version)

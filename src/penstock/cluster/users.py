@@ -13,6 +13,7 @@ from penstock.cluster.metadata_change import MetadataChange
 from penstock.cluster.topic_writes import Writes
 from penstock.cluster.user_nodes import encode_user
 from penstock.errors import BrokerError, ErrorCode
+from penstock.security.access_token import MAX_TOKENS, TokenRecord
 from penstock.security.scram import (
     MAX_ITERATIONS,
     MAX_NAME_CHARACTERS,
@@ -79,6 +80,44 @@ def _altered(user: User, changes: Sequence[CredentialChange]) -> User:
             raise BrokerError(ErrorCode.unacceptable_credential, "the salt is empty")
         scram[mechanism] = change.record
     return replace(user, scram=scram)
+
+
+def set_disabled(image: ClusterImage, name: str, is_disabled: bool, credential: str) -> MetadataChange[None]:
+    """Disable a user, or enable it again. Its sessions end either way."""
+    before = _existing(image, name)
+    return _change(before, replace(before, is_disabled=is_disabled, credential=credential))
+
+
+def add_token(image: ClusterImage, name: str, token_id: str, record: TokenRecord) -> MetadataChange[None]:
+    """Add an access token; one with the same id and digest is there already if a request was repeated."""
+    before = _existing(image, name)
+    found = before.tokens.get(token_id)
+    if found is not None and found.digest != record.digest:
+        raise BrokerError(ErrorCode.duplicate_resource, f"user {name} has a token with the id {token_id}")
+    if found is None and len(before.tokens) >= MAX_TOKENS:
+        raise BrokerError(
+            ErrorCode.policy_violation, f"a user has at most {MAX_TOKENS} tokens; revoke one of them first"
+        )
+    return _change(before, replace(before, tokens={**before.tokens, token_id: record}))
+
+
+def remove_token(image: ClusterImage, name: str, token_id: str) -> MetadataChange[None]:
+    """Revoke an access token, if the user has it."""
+    before = _existing(image, name)
+    left = {each: record for each, record in before.tokens.items() if each != token_id}
+    return _change(before, replace(before, tokens=left))
+
+
+def _existing(image: ClusterImage, name: str) -> User:
+    user = image.users.get(name)
+    if user is None:
+        raise BrokerError(ErrorCode.resource_not_found, f"there is no user {name[:MAX_NAME_CHARACTERS]!r}")
+    return user
+
+
+def _change(before: User, after: User) -> MetadataChange[None]:
+    operations = () if after == before else (write_user(before, after),)
+    return MetadataChange(None, Writes(operations), Scope(users=frozenset([after.name])))
 
 
 def check_name(name: str) -> None:

@@ -163,11 +163,22 @@ class ScramNode(msgspec.Struct, frozen=True):
     server_key: bytes
 
 
+class TokenNode(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Access token of a user."""
+
+    digest: bytes
+    created_ms: int
+    expires_ms: int = 0
+    label: str = ""
+
+
 class UserNode(msgspec.Struct, frozen=True, omit_defaults=True):
     scram: dict[str, ScramNode] = {}
     """SCRAM records by mechanism."""
     credential: str = ""
     disabled: bool = False
+    tokens: dict[str, TokenNode] = {}
+    """Access tokens by id."""
 
 
 class TopicNode(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -45,6 +45,22 @@ def _read_patterns(text: str) -> Origins:
     return patterns
 
 
+class UserNames(tuple[str, ...]):
+    """Names of users, written as Kafka writes `super.users`: `User:NAME`, separated by semicolons."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return ";".join(f"User:{name}" for name in self)
+
+
+def read_user_names(text: str) -> UserNames:
+    names = UserNames(each.strip().removeprefix("User:") for each in text.split(";") if each.strip())
+    if not all(names):
+        raise ValueError(text)
+    return names
+
+
 GATEWAY = OptionGroup("HTTP gateway")
 GATEWAY_ENABLE: Option[bool] = GATEWAY.option(
     "gateway.enable",
@@ -65,7 +81,21 @@ HTTP_AUTHENTICATION_ENABLE: Option[bool] = GATEWAY.option(
     Boolean(),
     False,
     "Whether HTTP requests need the name and password of a user (Basic), or a token of the issuer in "
-    "`sasl.oauthbearer.jwks.endpoint.url` (Bearer). /health needs none, /metrics none on the machine itself.",
+    "`sasl.oauthbearer.jwks.endpoint.url` or an access token (Bearer), or the session of a browser. /health "
+    "needs none, /metrics none on the machine itself.",
+)
+HTTP_SESSION_LIFETIME_MS: Option[int] = GATEWAY.option(
+    "http.session.lifetime.ms",
+    Integer(1_000, LONG_MAX),
+    43_200_000,
+    "Lifetime of the session of a browser. It ends earlier if the user is changed, disabled or deleted.",
+)
+GATEWAY_USERS: Option[UserNames] = GATEWAY.option(
+    "gateway.users",
+    Parsed(read_user_names, "users as User:gateway, separated by semicolons"),
+    UserNames(),
+    "Users of stand-alone gateways. A connection of such a user may make requests on behalf of any other user, so it "
+    "has the rights of all users. Set it at the brokers.",
 )
 GATEWAY_ALLOWED_HOSTS: Option[Origins | None] = GATEWAY.option(
     "gateway.allowed.hosts",

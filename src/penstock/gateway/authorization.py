@@ -1,22 +1,29 @@
 """Authorization of HTTP requests, with the operations and resource types of Kafka's ACLs.
 
 Every endpoint declares the permissions it needs, and `GatewayApplication` checks them before it calls the
-handler. Inside a broker the broker's authorizer decides; a gateway in a process of its own allows everything,
-and brokers decide.
+handler. Inside a broker the broker's authorizer decides. A gateway in a process of its own asks a broker for
+decisions (`remote_decisions.py`) if its clients log in; otherwise it allows everything, and brokers authorize the
+gateway's own user. Requests on behalf of a client name it, so that brokers authorize it once more (`net/acting.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from penstock.errors import BrokerError, ErrorCode
+from penstock.net.acting import acting_for
 
 Authorize = Callable[[str, str, str, str], bool]
 """Decides from the client's host, an operation, a resource type and a resource name whether a request is
 allowed.
 """
+
+Check = tuple[str, str, str]
+"""Operation, resource type and resource name of a decision."""
+Learn = Callable[[str, Iterable[Check]], Awaitable[None]]
+"""Fetches the decisions about a host's client, so that `Authorize` has them; a no-op where it decides itself."""
 
 CLUSTER_NAME = "kafka-cluster"
 _DENIED = {
@@ -37,6 +44,8 @@ class RequiredPermission:
     """Parameter that names the resource; nothing is checked where it is absent."""
     field: str = ""
     """Field of the request body that names the resource; nothing is checked where it is absent."""
+    owner: str = ""
+    """Parameter or field with the name of a user who needs no permission: messages of a user are its own."""
 
 
 def on_topic(operation: str) -> RequiredPermission:
@@ -55,6 +64,28 @@ def allow_all(host: str, operation: str, kind: str, name: str) -> bool:
     return True
 
 
+async def learn_nothing(host: str, checks: Iterable[Check]) -> None:
+    """Do nothing: the authorizer of this process decides."""
+
+
+def checks_of(
+    needs: Iterable[RequiredPermission], parameters: Mapping[str, Any], body: Any
+) -> Iterator[Check]:
+    """The decisions that the permissions of a request need."""
+    for need in needs:
+        if need.owner and _is_own(need.owner, parameters, body):
+            continue
+        name = need.name or parameters.get(need.parameter) or (need.field and body.get(need.field))
+        if name:
+            yield need.operation, need.kind, name
+
+
+def _is_own(owner: str, parameters: Mapping[str, Any], body: Any) -> bool:
+    actor = acting_for.get()
+    given = (parameters.get(owner), body.get(owner) if isinstance(body, dict) else None)
+    return actor is not None and {name for name in given if name is not None} == {actor.user}
+
+
 def require_all(
     authorize: Authorize,
     host: str,
@@ -63,10 +94,8 @@ def require_all(
     body: Any,
 ) -> None:
     """Raise a BrokerError for the first permission that the client lacks."""
-    for need in needs:
-        name = need.name or parameters.get(need.parameter) or (need.field and body.get(need.field))
-        if name:
-            require(authorize, host, need.operation, need.kind, name)
+    for check in checks_of(needs, parameters, body):
+        require(authorize, host, *check)
 
 
 def require(authorize: Authorize, host: str, operation: str, kind: str, name: str) -> None:

@@ -11,7 +11,7 @@ cluster share a connection with neither.
 
 from __future__ import annotations
 
-from penstock.gateway.context import CLIENT_ID, ClusterAddress
+from penstock.gateway.context import ClusterAddress
 from penstock.gateway.records import GatewayRecords
 from penstock.internal_client.brokers import BrokerCalls
 from penstock.internal_client.configs import ConfigCalls
@@ -37,7 +37,7 @@ class Backend:
         self._administration = cluster.routes()
         self._writes = cluster.routes()
         self._producer = IdempotentProducer(self._writes, delivery_seconds)
-        self._keyed_reads = KeyedReads(cluster.network, self._reads, CLIENT_ID)
+        self._keyed_reads = KeyedReads(cluster.network, self._reads, cluster.client_id)
         self.records = GatewayRecords(self._reads, self._producer, self._keyed_reads, threads, alarms)
         self.topics = TopicCalls(self._administration)
         self.configs = ConfigCalls(self._administration)

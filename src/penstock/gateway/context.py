@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from penstock.clock import Clock
 from penstock.config import Address, BrokerConfig
-from penstock.gateway.authorization import Authorize, allow_all
+from penstock.gateway.authorization import Authorize, Learn, allow_all, learn_nothing
 from penstock.gateway.http.users import HttpUsers
 from penstock.internal_client.routes import Routes
 from penstock.model import BrokerId
@@ -29,8 +29,10 @@ class ClusterAddress:
     shortcuts: Mapping[BrokerId, Address] = field(default_factory=dict)
     """Addresses that replace the advertised ones: the broker that the gateway runs in is reached directly."""
 
+    client_id: str = CLIENT_ID
+
     def routes(self) -> Routes:
-        return Routes(self.network, self.bootstrap, CLIENT_ID, self.shortcuts)
+        return Routes(self.network, self.bootstrap, self.client_id, self.shortcuts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,5 +49,7 @@ class GatewayContext:
     id_prefix: str
     """Prefix of request ids and member ids, unique among the gateways of the cluster."""
     authorize: Authorize = allow_all
+    learn: Learn = learn_nothing
+    """Fetches decisions before `authorize` is asked for them."""
     users: HttpUsers | None = None
     """Checks of users; None where clients do not log in."""

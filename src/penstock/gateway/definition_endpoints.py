@@ -64,6 +64,7 @@ _RIGHTS = {"create": "CREATE", "add_partitions": "ALTER", "configure": "ALTER_CO
 async def show_definitions(call: Call) -> Response:
     backend = call.context.backend
     found = await export(backend.topics, backend.configs)
+    await call.learn("DESCRIBE_CONFIGS", "TOPIC", found.topics)
     visible = {
         name: topic for name, topic in found.topics.items() if call.allows("DESCRIBE_CONFIGS", "TOPIC", name)
     }
@@ -78,18 +79,18 @@ async def apply_definitions(call: Call) -> Response:
     present = await export(backend.topics, backend.configs)
     steps = plan(present, wanted, prune=call.parameters["prune"])
     for step in steps:
-        _require(call, step)
+        await _require(call, step)
     if not is_dry:
         for step in steps:
             await carry_out(step, backend.topics, backend.configs)
     return json_response({"dry_run": is_dry, "steps": [_shown(step) for step in steps]})
 
 
-def _require(call: Call, step: Step) -> None:
+async def _require(call: Call, step: Step) -> None:
     if step.action in _RIGHTS:
-        call.require(_RIGHTS[step.action], "TOPIC", step.topic)
+        await call.require(_RIGHTS[step.action], "TOPIC", step.topic)
     elif step.action == "configure_brokers":
-        call.require("ALTER_CONFIGS", "CLUSTER", CLUSTER_NAME)
+        await call.require("ALTER_CONFIGS", "CLUSTER", CLUSTER_NAME)
 
 
 def _shown(step: Step) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from penstock.clock import Clock
 from penstock.config import BrokerConfig
-from penstock.gateway.authorization import Authorize, allow_all
+from penstock.gateway.authorization import Authorize, Learn, allow_all, learn_nothing
 from penstock.gateway.backend import Backend
 from penstock.gateway.http.users import HttpUsers
 from penstock.gateway.mailbox import Mailbox
@@ -27,6 +27,8 @@ class EndpointContext:
     mailbox: Mailbox
     sampler: Sampler
     authorize: Authorize = allow_all
+    learn: Learn = learn_nothing
+    """Fetches decisions before `authorize` is asked for them."""
     users: HttpUsers | None = None
     """Checks of users; None where clients do not log in."""
     searches: SearchSlots = field(default_factory=SearchSlots)

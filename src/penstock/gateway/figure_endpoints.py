@@ -46,6 +46,8 @@ async def show_history(call: Call) -> Response:
     is_fine = call.parameters["step"] == "2s"
     step_ms = 2_000 if is_fine else 60_000
     for text in wanted:
+        kind, _, rest = text.partition(":")
+        await call.learn("DESCRIBE", KINDS.get(kind, "CLUSTER"), (rest.rpartition(":")[0],))
         series = _find(call, text)
         if series is not None:
             values = (series.fine if is_fine else series.coarse).until(now_ms)
@@ -94,6 +96,8 @@ class LiveFigures:
     async def _show(self) -> dict[str, Any]:
         context, call = self._call.context, self._call
         view = context.view
+        await call.learn("DESCRIBE", "TOPIC", self._topics)
+        await call.learn("DESCRIBE", "GROUP", self._groups)
         shown: dict[str, Any] = {
             "time_ms": context.clock.now_ms(),
             "sampled_ms": context.sampler.sampled_ms,

@@ -16,6 +16,7 @@ from penstock.gateway import (
     inspection_endpoints,
     mailbox_endpoints,
     message_endpoints,
+    session_endpoints,
     topic_endpoints,
     topic_listing,
 )
@@ -48,6 +49,7 @@ RESOURCES = (
     *definition_endpoints.ENDPOINTS,
     *inspection_endpoints.ENDPOINTS,
     *figure_endpoints.ENDPOINTS,
+    *session_endpoints.ENDPOINTS,
 )
 
 
@@ -61,6 +63,7 @@ class Gateway:
         config, clock = context.config, context.clock
         delivery_seconds = config[GATEWAY_DELIVERY_TIMEOUT_MS] / 1000
         self._backend = Backend(context.cluster, context.threads, delivery_seconds, context.alarms)
+        self._users = context.users
         self._mailbox = Mailbox(self._backend, config, clock)
         self._sampler = Sampler(ClusterView(self._backend.inspection, clock), clock, context.log)
         endpoint_context = EndpointContext(
@@ -72,6 +75,7 @@ class Gateway:
             self._mailbox,
             self._sampler,
             context.authorize,
+            context.learn,
             context.users,
         )
         self._push = PushService(endpoint_context, context.id_prefix)
@@ -110,6 +114,8 @@ class Gateway:
     async def close(self) -> None:
         self.application.stop()
         self._push.close()
+        if self._users is not None:
+            self._users.accounts.close()
         await self._sampler.close()
         await self._mailbox.close()
         await self._backend.close()

@@ -98,9 +98,11 @@ async def delete_group(call: Call) -> Response:
 
 
 async def list_transactions(call: Call) -> Response:
+    all_transactions = await call.context.backend.transactions.all()
+    await call.learn("DESCRIBE", "TRANSACTIONAL_ID", (each.transactional_id for each in all_transactions))
     found = [
         {"transactional_id": each.transactional_id, "producer_id": each.producer_id, "state": each.state}
-        for each in await call.context.backend.transactions.all()
+        for each in all_transactions
         if call.allows("DESCRIBE", "TRANSACTIONAL_ID", each.transactional_id)
     ]
     return json_response({"transactions": found})

@@ -72,7 +72,7 @@ async def reset_group(call: Call) -> Response:
     before = await groups.all_committed(group)
     offsets = await _wanted_offsets(call, before)
     for topic in {topic for topic, _ in offsets}:
-        call.require("READ", "TOPIC", topic)
+        await call.require("READ", "TOPIC", topic)
     places: list[dict[str, Any]] = [
         {"topic": topic, "partition": partition, "offset": offset}
         for (topic, partition), offset in offsets.items()
@@ -107,7 +107,7 @@ async def _wanted_offsets(call: Call, before: Mapping[str, Mapping[int, int]]) -
 
 async def _copied(call: Call) -> Offsets:
     body = call.body
-    call.require("DESCRIBE", "GROUP", body["from_group"])
+    await call.require("DESCRIBE", "GROUP", body["from_group"])
     found = await call.context.backend.groups.all_committed(body["from_group"])
     copied = {
         (topic, partition): offset

@@ -52,6 +52,8 @@ def list_parameters(sorts: Iterable[str]) -> tuple[Parameter, ...]:
 async def find_all(items: Iterable[T], call: Call, kind: str, name: Callable[[T], str]) -> list[T]:
     """Return the entries that match the parameters and that the client may describe, found in slices."""
     is_found = name_filter(call.parameters.get("search", ""), call.parameters.get("prefix", ""))
+    items = tuple(items)
+    await call.learn("DESCRIBE", kind, filter(is_found, map(name, items)))
 
     def finding() -> Generator[None, None, list[T]]:
         found = []

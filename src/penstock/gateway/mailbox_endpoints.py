@@ -26,6 +26,7 @@ from penstock.gateway.mailbox import MailboxMessage
 from penstock.gateway.mailbox_layouts import TOPIC
 from penstock.gateway.records import Limits
 from penstock.gateway.reply import Converted, Reply
+from penstock.net.acting import own_requests
 
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 1_000
@@ -41,7 +42,8 @@ _MESSAGE = an_object(
 async def send(call: Call) -> Response:
     body = call.body
     key = call.parameters.get("Idempotency-Key")
-    sent = await call.context.mailbox.send(body["from_user"], body["to_user"], body["message"], key)
+    with own_requests():
+        sent = await call.context.mailbox.send(body["from_user"], body["to_user"], body["message"], key)
     return _show_sent(sent)
 
 
@@ -58,7 +60,8 @@ def _show_sent(sent: str) -> Response:
 
 
 async def receive(call: Call) -> Response:
-    found = await call.context.mailbox.receive(*_asked(call))
+    with own_requests():
+        found = await call.context.mailbox.receive(*_asked(call))
     return _show_received(found)
 
 
@@ -140,7 +143,7 @@ ENDPOINTS = (
         assumes_json=True,
         is_plain=True,
         begin=begin_send,
-        needs=(RequiredPermission("WRITE", "TOPIC", TOPIC),),
+        needs=(RequiredPermission("WRITE", "TOPIC", TOPIC, owner="from_user"),),
     ),
     Endpoint(
         "GET",
@@ -157,7 +160,7 @@ ENDPOINTS = (
         is_plain=True,
         begin=begin_receive,
         is_stream=True,
-        needs=(RequiredPermission("READ", "TOPIC", TOPIC),),
+        needs=(RequiredPermission("READ", "TOPIC", TOPIC, owner="user_id"),),
     ),
     Endpoint(
         "POST",
@@ -174,6 +177,6 @@ ENDPOINTS = (
         is_plain=True,
         begin=begin_receive,
         is_stream=True,
-        needs=(RequiredPermission("READ", "TOPIC", TOPIC),),
+        needs=(RequiredPermission("READ", "TOPIC", TOPIC, owner="user_id"),),
     ),
 )

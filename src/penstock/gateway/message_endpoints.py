@@ -40,6 +40,7 @@ from penstock.gateway.records import Limits
 from penstock.gateway.topic_reading import check_partition_count, read_all
 from penstock.internal_client.partitioner import partition_for
 from penstock.internal_client.records import EARLIEST
+from penstock.net.acting import own_requests
 from penstock.records.building import NewRecord
 from penstock.records.iteration import Record
 
@@ -110,7 +111,8 @@ async def _with_idempotency_key(
         raise Problem(
             400, "an Idempotency-Key needs exactly one message, with a key", error="INVALID_REQUEST"
         )
-    entries = await backend.configs.get(ConfigResourceType.TOPIC, topic)
+    with own_requests():  # a client that may write need not be allowed to read configs
+        entries = await backend.configs.get(ConfigResourceType.TOPIC, topic)
     if not any(entry.name == INDEX_BY_KEY.name and entry.value == "true" for entry in entries):
         raise Problem(
             400,

@@ -18,6 +18,7 @@ from penstock.internal_client.producer import REFUSED_FOR_CONTENT, IdempotentPro
 from penstock.internal_client.records import EARLIEST, LATEST, RecordCalls, fetch
 from penstock.internal_client.routes import PATIENCE_SECONDS, Routes
 from penstock.model import TopicPartition
+from penstock.net.acting import acting_for
 from penstock.net.broker_connection import BrokerConnection
 from penstock.observability.alarms import AlarmKind, Alarms
 from penstock.records.building import NewRecord
@@ -85,18 +86,22 @@ class GatewayRecords:
 
         `is_alone` sends the record in a batch of its own, which an idempotency key requires.
         """
-        return await self._producer.send(topic, partition, record, is_alone=is_alone)
+        actor = acting_for.get()
+        return await self._producer.send(topic, partition, record, is_alone=is_alone, actor=actor)
 
     def submit(
         self, topic: str, partition: int, record: NewRecord, offset: OffsetReceiver, *, is_alone: bool = False
     ) -> None:
-        """Produce one record, as `produce` does; the receiver gets its offset or the failure."""
+        """Produce one record, as `produce` does but as the gateway itself; the receiver gets its offset or the
+        failure.
+        """
         self._producer.submit(topic, partition, [record], offset, is_alone=is_alone)
 
     async def produce_many(
         self, topic: str, records: Sequence[tuple[int, NewRecord]]
     ) -> Sequence[int | Exception]:
         """Produce records, each to its partition; return the offset or the failure of each."""
+        actor = acting_for.get()
         places: dict[int, list[int]] = {}
         for place, (partition, _) in enumerate(records):
             places.setdefault(partition, []).append(place)
@@ -104,7 +109,7 @@ class GatewayRecords:
             batch
             for partition, of_partition in places.items()
             for batch in self._producer.send_many(
-                topic, partition, [records[each][1] for each in of_partition]
+                topic, partition, [records[each][1] for each in of_partition], actor
             )
         ]
         outcomes: dict[int, int | Exception] = {}
@@ -115,7 +120,7 @@ class GatewayRecords:
         # Records of a batch that was refused for its content are sent again one by one.
         refused = [place for place, outcome in sorted(outcomes.items()) if _is_refused_for_content(outcome)]
         if len(records) > 1 and refused:
-            again = [self._producer.send(topic, *records[place]) for place in refused]
+            again = [self._producer.send(topic, *records[place], actor=actor) for place in refused]
             outcomes |= zip(refused, await _outcomes(again), strict=True)
         return [outcome for _, outcome in sorted(outcomes.items())]
 

@@ -144,6 +144,7 @@ async def topic_groups(call: Call) -> Response:
     name, view = call.parameters["topic"], call.context.view
     await call.context.backend.topics.get(name, fresh=True)
     await view.refresh()
+    await call.learn("DESCRIBE", "GROUP", view.groups)
     shown = [
         {
             "id": group.id,

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from penstock.config import Address
+from penstock.net.acting import own_context
 from penstock.net.broker_connection import BrokerConnection
 from penstock.net.network import Network
 from penstock.unreachable import ConnectionLost, NotKafka, Unreachable
@@ -49,7 +50,8 @@ class BrokerConnections:
             return connection
         opening = self._opening.get(address)
         if opening is None:
-            opening = asyncio.get_running_loop().create_task(self._open_shared(address))
+            loop = asyncio.get_running_loop()
+            opening = loop.create_task(self._open_shared(address), context=own_context())
             self._opening[address] = opening
             opening.add_done_callback(lambda _: self._opening.pop(address, None))
         return await asyncio.shield(opening)

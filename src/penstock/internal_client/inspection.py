@@ -6,7 +6,7 @@ The answers are bounded; the caller follows `complete` where there is more.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -25,6 +25,10 @@ class InspectionCalls:
     def __init__(self, routes: Routes) -> None:
         self._routes = routes
 
+    def close(self) -> None:
+        """Close the connections, if these questions have routes of their own."""
+        self._routes.close()
+
     async def broker_ids(self) -> list[BrokerId]:
         """Read the brokers that are in the cluster, in order."""
         await self._routes.read_brokers()
@@ -35,24 +39,40 @@ class InspectionCalls:
 
         An `epoch` other than the broker's counts as version 0 of every journal.
         """
-        return await self._ask(node_id, "activity", {"epoch": epoch, **versions})
+        return await self.ask(node_id, "activity", {"epoch": epoch, **versions})
 
     async def connections(self, node_id: BrokerId) -> Any:
-        return await self._ask(node_id, "connections", {})
+        return await self.ask(node_id, "connections", {})
 
     async def close_connection(self, node_id: BrokerId, number: int) -> None:
         """Close a client connection; RESOURCE_NOT_FOUND where the broker has none with this number."""
-        await self._ask(node_id, "close_connection", {"number": number})
+        await self.ask(node_id, "close_connection", {"number": number})
 
     async def log_lines(self, node_id: BrokerId, limit: int) -> Any:
         """Return the last lines of a broker's log, oldest first."""
-        return (await self._ask(node_id, "log_lines", {"limit": limit}))["lines"]
+        return (await self.ask(node_id, "log_lines", {"limit": limit}))["lines"]
 
     async def partition_times(self, node_id: BrokerId, topic: str) -> Any:
         """Return sizes and times of the partitions of a topic that a broker leads."""
-        return (await self._ask(node_id, "partition_times", {"topic": topic}))["partitions"]
+        return (await self.ask(node_id, "partition_times", {"topic": topic}))["partitions"]
 
-    async def _ask(self, node_id: BrokerId, question: str, arguments: Mapping[str, int | str]) -> Any:
+    async def authorize(self, user: str | None, host: str, checks: Sequence[str]) -> list[bool]:
+        """Ask a broker for decisions about a user; None is a client without a user. `checks` is operation, resource
+        type and resource name of each decision, one after the other.
+        """
+        named = {} if user is None else {"user": user}
+        arguments: dict[str, int | str | list[str]] = {**named, "host": host, "checks": list(checks)}
+        return list((await self.ask_any("authorize", arguments))["allowed"])
+
+    async def ask_any(self, question: str, arguments: Mapping[str, int | str | list[str]]) -> Any:
+        """Ask any broker; the question may be sent twice."""
+        request = InspectRequest(question, msgspec.msgpack.encode(arguments))
+        return await self._routes.at_any(lambda connection: _send(connection, request))
+
+    async def ask(
+        self, node_id: BrokerId, question: str, arguments: Mapping[str, int | str | list[str]]
+    ) -> Any:
+        """Ask one broker."""
         request = InspectRequest(question, msgspec.msgpack.encode(arguments))
         if node_id not in self._routes.brokers:
             await self._routes.read_brokers()
@@ -61,7 +81,7 @@ class InspectionCalls:
 
 async def _send(connection: BrokerConnection, request: InspectRequest) -> Any:
     correlation_id = connection.next_correlation_id()
-    frame = encode_inspect_request(correlation_id, connection.client_id, request)
+    frame = encode_inspect_request(correlation_id, connection.own_client_id, request)
     async with asyncio.timeout(RESPONSE_SECONDS):
         response = decode_inspect_response(await connection.exchange(correlation_id, frame))
     check_error(response.error_code, response.error_message)

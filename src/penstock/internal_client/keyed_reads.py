@@ -247,7 +247,7 @@ class _Conversation:
         request = FetchByKeyRequest(tuple(self._new), tuple(self._given_up))
         self._new, self._given_up = [], []
         correlation_id = self._client.next_correlation_id()
-        frame = encode_fetch_by_key_request(correlation_id, self._client.client_id, request)
+        frame = encode_fetch_by_key_request(correlation_id, self._client.own_client_id, request)
         self._requests += 1
         self._sent_at = asyncio.get_running_loop().time()
         self._client.exchange(correlation_id, frame).add_done_callback(self._on_response)

@@ -15,6 +15,7 @@ from penstock.internal_client.produce_requests import ATTEMPT_SECONDS, ProduceRe
 from penstock.internal_client.retries import MAX_RETRY_SECONDS, MOVED, RETRY_SECONDS, is_retriable
 from penstock.internal_client.routes import Routes
 from penstock.internal_client.transactions import ProducerIdentity, init_producer_id
+from penstock.net.acting import Actor
 from penstock.net.broker_connection import BrokerConnection
 from penstock.records.building import NewRecord, build_batch
 from penstock.records.compression import Codec
@@ -59,11 +60,12 @@ class PartitionProducer:
         *,
         waits_for_space: bool = False,
         requests: ProduceRequests | None = None,
+        actor: Actor | None = None,
     ) -> None:
         """Create a writer with a given producer, or with producer ids that it obtains itself.
 
         Writers with the same `requests` share Produce requests. `waits_for_space` retries while the broker's
-        disk is full, instead of raising DiskFull at once.
+        disk is full, instead of raising DiskFull at once. `actor` is the client on behalf of whom a gateway writes.
         """
         self._routes = routes
         self._topic, self._partition = topic, partition
@@ -72,6 +74,7 @@ class PartitionProducer:
         self._codec = codec
         self._waits_for_space = waits_for_space
         self._requests = requests or ProduceRequests()
+        self._actor = actor
         self._sequence = 0
 
     def begin(
@@ -93,7 +96,7 @@ class PartitionProducer:
         batch = self._build(producer, records)
         until = min(deadline, asyncio.get_running_loop().time() + 2 * ATTEMPT_SECONDS)
         place = self._topic, self._partition
-        self._requests.submit(connection, producer.transactional_id, place, batch, result, until)
+        self._requests.submit(connection, producer.transactional_id, place, batch, result, until, self._actor)
         return True
 
     def advance(self, count: int) -> None:
@@ -155,7 +158,7 @@ class PartitionProducer:
         producer = own if has_sequence else _NO_PRODUCER
         batch = self._build(producer, records)
         place = self._topic, self._partition
-        return await self._requests.send(connection, producer.transactional_id, place, batch)
+        return await self._requests.send(connection, producer.transactional_id, place, batch, self._actor)
 
     def _build(self, producer: ProducerIdentity, records: Sequence[NewRecord]) -> bytearray:
         return build_batch(

@@ -15,6 +15,7 @@ from math import inf
 from typing import NamedTuple, Protocol
 
 from penstock.errors import ProtocolError
+from penstock.net.acting import Actor, with_actor
 from penstock.net.broker_connection import BrokerConnection
 from penstock.wire.produce import ProducePartition, ProduceRequest, ProduceResult, ProduceTopic
 from penstock.wire.produce_client import decode_produce_response, encode_produce_request
@@ -47,6 +48,10 @@ class ResultReceiver(Protocol):
     def set_exception(self, error: BaseException, /) -> None: ...
 
 
+_Sender = tuple[BrokerConnection, str | None, Actor | None]
+"""Batches share a request if they have the same connection, transactional id and client on behalf of whom."""
+
+
 class _Batch(NamedTuple):
     place: Place
     records: bytes | bytearray
@@ -56,7 +61,7 @@ class _Batch(NamedTuple):
 
 class ProduceRequests:
     def __init__(self) -> None:
-        self._waiting: dict[tuple[BrokerConnection, str | None], list[_Batch]] = {}
+        self._waiting: dict[_Sender, list[_Batch]] = {}
         self._in_flight: Counter[BrokerConnection] = Counter()
         """Batches without a result, by connection."""
         self._sent_at = 0.0
@@ -67,13 +72,14 @@ class ProduceRequests:
         transactional_id: str | None,
         place: Place,
         records: bytes | bytearray,
+        actor: Actor | None = None,
     ) -> asyncio.Future[ProduceResult]:
         """Send one batch at the end of this loop turn; the future gives the broker's result.
 
         The failure of the connection, or ProtocolError, where there is no result.
         """
         result: asyncio.Future[ProduceResult] = asyncio.get_running_loop().create_future()
-        self.submit(connection, transactional_id, place, records, result)
+        self.submit(connection, transactional_id, place, records, result, actor=actor)
         return result
 
     def submit(
@@ -84,22 +90,28 @@ class ProduceRequests:
         records: bytes | bytearray,
         result: ResultReceiver,
         deadline: float = inf,
+        actor: Actor | None = None,
     ) -> None:
-        """Send one batch as `send` does, to a receiver; it gets TimeoutError at the deadline."""
+        """Send one batch as `send` does, to a receiver; it gets TimeoutError at the deadline.
+
+        `actor` is the client on behalf of whom a gateway sends.
+        """
         loop = asyncio.get_running_loop()
-        key = connection, transactional_id
+        key = connection, transactional_id, actor
         batches = self._waiting.get(key)
         if batches is None:
             batches = self._waiting[key] = []
             if self._in_flight[connection] < MANY_BATCHES:
-                loop.call_soon(self._flush, connection, transactional_id)
+                loop.call_soon(self._flush, key)
             else:
                 due = max(loop.time(), self._sent_at + APART_SECONDS)
-                loop.call_at(due, self._flush, connection, transactional_id)
+                loop.call_at(due, self._flush, key)
         batches.append(_Batch(place, records, result, deadline))
 
-    def _flush(self, connection: BrokerConnection, transactional_id: str | None) -> None:
-        batches = self._waiting.pop((connection, transactional_id))
+    def _flush(self, sender: _Sender) -> None:
+        batches = self._waiting.pop(sender)
+        connection, transactional_id, actor = sender
+        client_id = with_actor(connection.own_client_id, actor)
         self._sent_at = asyncio.get_running_loop().time()
         for shared in _requests_of(batches):
             topics: dict[str, ProduceTopic] = {}
@@ -111,7 +123,7 @@ class ProduceRequests:
             timeout_ms = int(ATTEMPT_SECONDS * 1000)
             request = ProduceRequest(transactional_id, _ACKS_ALL, timeout_ms, list(topics.values()))
             correlation_id = connection.next_correlation_id()
-            frame = encode_produce_request(correlation_id, _PRODUCE_VERSION, connection.client_id, request)
+            frame = encode_produce_request(correlation_id, _PRODUCE_VERSION, client_id, request)
             self._in_flight[connection] += len(shared)
             results = _Results(shared, partial(self._on_end, connection, len(shared)))
             results.start_timer()

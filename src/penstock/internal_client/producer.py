@@ -24,10 +24,12 @@ from penstock.internal_client.produce_loop import (
 )
 from penstock.internal_client.produce_requests import ProduceRequests
 from penstock.internal_client.routes import Routes
+from penstock.net.acting import Actor, own_context
 from penstock.records.building import NewRecord
 from penstock.wire.produce import ProduceResult
 
 MAX_BATCH_RECORDS = 2_000
+MAX_IDLE_QUEUES = 10_000
 
 REFUSED_FOR_CONTENT = frozenset(
     {
@@ -75,12 +77,16 @@ class _PartitionQueue:
     """Delivers a batch for which an attempt without a task was not enough."""
 
 
+_QueueKey = tuple[str, int, Actor | None]
+"""Topic, partition, and the client on behalf of whom the records are sent."""
+
+
 class IdempotentProducer:
     def __init__(self, routes: Routes, delivery_seconds: float = 30.0) -> None:
         self._routes = routes
         self._delivery_seconds = delivery_seconds
         self._requests = ProduceRequests()
-        self._queues: dict[tuple[str, int], _PartitionQueue] = {}
+        self._queues: dict[_QueueKey, _PartitionQueue] = {}
         self._is_closed = False
 
     async def close(self) -> None:
@@ -94,19 +100,26 @@ class IdempotentProducer:
             _fail_all(queue)
 
     def send(
-        self, topic: str, partition: int, record: NewRecord, *, is_alone: bool = False
+        self,
+        topic: str,
+        partition: int,
+        record: NewRecord,
+        *,
+        is_alone: bool = False,
+        actor: Actor | None = None,
     ) -> asyncio.Future[int]:
         """Send one record; the future gives its offset once it is committed, or a BrokerError.
 
         `is_alone` sends a batch of this record alone, without a sequence: a broker deduplicates it by its
-        idempotency key, as it may repeat a record of another producer.
+        idempotency key, as it may repeat a record of another producer. `actor` is the client on behalf of whom a
+        gateway sends.
         """
         base_offset: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self.submit(topic, partition, [record], base_offset, is_alone=is_alone)
+        self.submit(topic, partition, [record], base_offset, is_alone=is_alone, actor=actor)
         return base_offset
 
     def send_many(
-        self, topic: str, partition: int, records: Sequence[NewRecord]
+        self, topic: str, partition: int, records: Sequence[NewRecord], actor: Actor | None = None
     ) -> list[tuple[asyncio.Future[int], int]]:
         """Send records in batches; each result is the base offset of one batch and its number of records.
 
@@ -116,7 +129,7 @@ class IdempotentProducer:
         sent: list[tuple[asyncio.Future[int], int]] = []
         for batch in batches_of(records, MAX_BATCH_RECORDS):
             base_offset: asyncio.Future[int] = loop.create_future()
-            self.submit(topic, partition, batch, base_offset)
+            self.submit(topic, partition, batch, base_offset, actor=actor)
             sent.append((base_offset, len(batch)))
         return sent
 
@@ -128,12 +141,12 @@ class IdempotentProducer:
         base_offset: OffsetReceiver,
         *,
         is_alone: bool = False,
+        actor: Actor | None = None,
     ) -> None:
         """Send records of one batch, as `send` does; the receiver gets their base offset or the failure."""
-        queue = self._queues.get((topic, partition))
+        queue = self._queues.get((topic, partition, actor))
         if queue is None:
-            producer = PartitionProducer(self._routes, topic, partition, requests=self._requests)
-            queue = self._queues[topic, partition] = _PartitionQueue(producer)
+            queue = self._open((topic, partition, actor))
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._delivery_seconds
         queue.pending.append(_Pending(records, sum(map(size_of, records)), is_alone, deadline, base_offset))
@@ -141,6 +154,15 @@ class IdempotentProducer:
             # Records of the same loop turn share a batch.
             queue.is_busy = True
             loop.call_soon(self._send_next, queue)
+
+    def _open(self, key: _QueueKey) -> _PartitionQueue:
+        topic, partition, actor = key
+        if actor is not None and len(self._queues) >= MAX_IDLE_QUEUES:
+            # Users come in any number: forget the queues of users that hold nothing.
+            self._queues = {each: kept for each, kept in self._queues.items() if kept.is_busy or not each[2]}
+        producer = PartitionProducer(self._routes, topic, partition, requests=self._requests, actor=actor)
+        queue = self._queues[key] = _PartitionQueue(producer)
+        return queue
 
     def _send_next(self, queue: _PartitionQueue) -> None:
         """Send the next batch, without a task where nothing has to be waited for but the response."""
@@ -169,7 +191,8 @@ class IdempotentProducer:
         if self._is_closed:
             _fail_all(queue)
         else:
-            queue.task = asyncio.get_running_loop().create_task(self._run(queue, begun))
+            loop = asyncio.get_running_loop()
+            queue.task = loop.create_task(self._run(queue, begun), context=own_context())
 
     async def _run(self, queue: _PartitionQueue, begun: Begun) -> None:
         try:

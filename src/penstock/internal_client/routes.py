@@ -21,6 +21,7 @@ from penstock.internal_client.errors import OutcomeUnknown
 from penstock.internal_client.retries import retry
 from penstock.internal_client.topic_routes import TopicPages, TopicRoute, route_of
 from penstock.model import BrokerId
+from penstock.net.acting import own_context
 from penstock.net.broker_connection import BrokerConnection
 from penstock.net.network import Network
 from penstock.unreachable import Unreachable, reason_of
@@ -99,7 +100,8 @@ class Routes:
     def _read_one(self, name: str) -> asyncio.Task[Mapping[str, TopicRoute]]:
         reading = self._reading.get(name)
         if reading is None:
-            reading = self._reading[name] = asyncio.get_running_loop().create_task(self._read([name]))
+            loop = asyncio.get_running_loop()
+            reading = self._reading[name] = loop.create_task(self._read([name]), context=own_context())
             reading.add_done_callback(lambda done: self._on_read(name, done))
         return reading
 

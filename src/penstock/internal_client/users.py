@@ -1,14 +1,16 @@
-"""Users and their SCRAM credentials: describe, set a password, delete."""
+"""Users of a cluster: describe, set a password, disable, delete, and their access tokens."""
 
 from __future__ import annotations
 
 import ssl
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from penstock.internal_client.api import ClientApi, check_error
+from penstock.internal_client.inspection import InspectionCalls
 from penstock.internal_client.routes import Routes
+from penstock.security.access_token import ID_BYTES, SECRET_BYTES, AccessToken
 from penstock.security.scram import MIN_ITERATIONS, SALT_BYTES, ScramMechanism, salted_password
 
 _DESCRIBE_USER_SCRAM_CREDENTIALS = ClientApi(50, 0)
@@ -16,15 +18,27 @@ _ALTER_USER_SCRAM_CREDENTIALS = ClientApi(51, 0)
 
 
 @dataclass(frozen=True, slots=True)
+class TokenDescription:
+    id: str
+    label: str
+    created_ms: int
+    expires_ms: int
+    """Time at which the token expires; 0 if it does not."""
+
+
+@dataclass(frozen=True, slots=True)
 class UserDescription:
     name: str
     mechanisms: dict[str, int]
     """Iterations by mechanism."""
+    is_disabled: bool = False
+    tokens: tuple[TokenDescription, ...] = ()
 
 
 class UserCalls:
     def __init__(self, routes: Routes) -> None:
         self._routes = routes
+        self._questions = InspectionCalls(routes)
 
     async def describe(self, names: Sequence[str] = ()) -> list[UserDescription]:
         """Return these users, or all. BrokerError RESOURCE_NOT_FOUND if a user does not exist."""
@@ -33,7 +47,28 @@ class UserCalls:
         check_error(response.error_code, response.error_message)
         for result in response.results:
             check_error(result.error_code, result.error_message)
-        return [_description(result) for result in response.results]
+        more = {each["name"]: each for each in await self._more(names)}
+        return [_description(result, more.get(result.user, {})) for result in response.results]
+
+    async def _more(self, names: Sequence[str]) -> list[Any]:
+        wanted = [{"user": name} for name in names] or [{}]
+        answers = [await self._questions.ask_any("users", each) for each in wanted]
+        return [user for answer in answers for user in answer["users"]]
+
+    async def set_disabled(self, name: str, is_disabled: bool) -> None:
+        """Disable a user, which ends its connections, or enable it again."""
+        await self._questions.ask_any("disable_user", {"user": name, "disabled": int(is_disabled)})
+
+    async def create_token(self, name: str, label: str, lifetime_ms: int) -> AccessToken:
+        """Create an access token; its secret stays in this process. A lifetime of 0 has no end."""
+        token = AccessToken(name, ssl.RAND_bytes(ID_BYTES).hex(), ssl.RAND_bytes(SECRET_BYTES))
+        fields: dict[str, int | str | list[str]] = {"user": name, "id": token.id, "label": label}
+        fields |= {"digest": token.digest.hex(), "lifetime_ms": lifetime_ms}
+        await self._questions.ask_any("add_token", fields)
+        return token
+
+    async def revoke_token(self, name: str, token_id: str) -> None:
+        await self._questions.ask_any("revoke_token", {"user": name, "id": token_id})
 
     async def set_password(self, name: str, password: str) -> None:
         """Create a user or change its password, for all mechanisms. The password stays in this process."""
@@ -62,9 +97,10 @@ class UserCalls:
             check_error(result.error_code, result.error_message)
 
 
-def _description(result: Any) -> UserDescription:
+def _description(result: Any, more: Mapping[str, Any]) -> UserDescription:
     mechanisms = {
         str(ScramMechanism.of_code(info.mechanism) or info.mechanism): info.iterations
         for info in result.credential_infos
     }
-    return UserDescription(result.user, mechanisms)
+    tokens = tuple(TokenDescription(**token) for token in more.get("tokens", ()))
+    return UserDescription(result.user, mechanisms, more.get("disabled", False), tokens)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from penstock.errors import ProtocolError
+from penstock.net.acting import acting_for, with_actor
 from penstock.net.frame_stream import FrameStream
 from penstock.net.network import Network, Socket
 from penstock.unreachable import ConnectionLost, NotKafka
@@ -54,6 +55,12 @@ class BrokerConnection:
 
     @property
     def client_id(self) -> str:
+        """Client id for a request of the running task, with the client on behalf of whom it runs."""
+        return with_actor(self._client_id, acting_for.get())
+
+    @property
+    def own_client_id(self) -> str:
+        """Client id for requests that serve several clients, or none."""
         return self._client_id
 
     @property
@@ -77,7 +84,7 @@ class BrokerConnection:
     async def request(self, api_key: int, version: int, fields: Mapping[str, Any]) -> Any:
         """Send one request and wait for its decoded response."""
         correlation_id = self.next_correlation_id()
-        frame = encode_request_frame(api_key, version, correlation_id, self._client_id, fields)
+        frame = encode_request_frame(api_key, version, correlation_id, self.client_id, fields)
         return decode_response_frame(api_key, version, await self.exchange(correlation_id, frame))
 
     def exchange(self, correlation_id: int, frame: bytes) -> asyncio.Future[memoryview]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from penstock.net.acting import own_requests
 from penstock.net.broker_connection import BrokerConnection
 from penstock.net.network import Listener, Network, Socket
 
@@ -22,7 +23,8 @@ class LoginNetwork:
     async def connect(self, host: str, port: int) -> Socket:
         connection = BrokerConnection(await self._network.connect(host, port), CLIENT_ID)
         try:
-            await self._log_in(connection)
+            with own_requests():
+                await self._log_in(connection)
         except BaseException:
             connection.close()
             raise

@@ -38,7 +38,7 @@ async def prove(
 
 async def _ask(client: BrokerConnection, request: HandshakeRequest) -> HandshakeResponse:
     correlation_id = client.next_correlation_id()
-    frame = encode_handshake_request(correlation_id, client.client_id, request)
+    frame = encode_handshake_request(correlation_id, client.own_client_id, request)
     response = decode_handshake_response(await client.exchange(correlation_id, frame))
     if response.error_code:
         raise BrokerError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from penstock.security.access_token import TokenRecord
 from penstock.security.scram import ScramMechanism, ScramRecord
 
 
@@ -13,9 +14,11 @@ class User:
     name: str
     scram: Mapping[ScramMechanism, ScramRecord] = field(default_factory=dict)
     credential: str = ""
-    """Random id that changes with every change of the user: connections and sessions that began with another one
-    have ended.
+    """Random id that changes with the password and with `is_disabled`: connections and sessions that began with
+    another one have ended.
     """
     is_disabled: bool = False
+    tokens: Mapping[str, TokenRecord] = field(default_factory=dict)
+    """Access tokens by id."""
     version: int = -1
     """Version of the user's node; -1 if it does not exist."""

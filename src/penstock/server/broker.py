@@ -241,7 +241,7 @@ class Broker:
         await initialize_store(environment.store, environment.random)
         await self._data_directory.join_cluster(await self._metadata.load())
         self._context.config = config = self._metadata.config
-        await self._security.start()
+        await self._security.start(self._context)
         bound = await bind_listeners(self._acceptor, environment.network, self._context, self._security)
         self.port = bound.first_port
         await self._register(bound)
@@ -282,8 +282,9 @@ class Broker:
     async def _start_http(self, config: BrokerConfig, bound: BoundListeners) -> int:
         context, share, security = None, self._environment.share, self._security
         if config[GATEWAY_ENABLE]:
-            own = ClusterAddress(security.network, [bound.own_address], {self._node_id: bound.own_address})
-            users = security.http_users(self._context)
+            network = security.gateway_network(config, self._context.authorizer)
+            own = ClusterAddress(network, [bound.own_address], {self._node_id: bound.own_address})
+            users = security.http_users(self._context, own)
             context = gateway_context(self._context, config, own, self._environment, self._logger, users)
         await exchange_reports(share, self._http, self._health)
         tls, is_shared = security.http_tls(), share is not None

@@ -21,7 +21,9 @@ from penstock.config import (
 )
 from penstock.config.settings import HTTP_LISTENER
 from penstock.errors import BrokerError
+from penstock.gateway.context import ClusterAddress
 from penstock.gateway.http.users import HttpUsers
+from penstock.internal_client.inspection import InspectionCalls
 from penstock.model import BrokerId
 from penstock.net.broker_connection import BrokerConnection
 from penstock.net.login_network import LoginNetwork
@@ -31,15 +33,18 @@ from penstock.net.tls_socket import HandshakeTurns
 from penstock.observability.logs import Logger
 from penstock.observability.metrics import BrokerMetrics
 from penstock.replication.authentication import prove
-from penstock.security.oauth import TokenRefused, TokenValidator
+from penstock.security.oauth import TokenValidator
 from penstock.security.passwords import PasswordChecks
 from penstock.security.tls_context import TlsSettings, load_client, load_server
 from penstock.security.tls_reload import CertificateReloads, ReloadingTls
 from penstock.server.context import BrokerContext
 from penstock.server.door import Door
+from penstock.server.embedded_gateway import EmbeddedAccounts
 from penstock.server.environment import Environment
+from penstock.server.http_accounts import HttpAccounts
 from penstock.server.sasl.accounts import Accounts
 from penstock.server.sasl.service import LoginCounts, SaslService
+from penstock.server.security import AllowAll, Authorizer
 from penstock.wire.broker_handshake import ANY_BROKER
 
 
@@ -88,7 +93,7 @@ class BrokerSecurity:
         if listener.protocol.has_sasl:
             self.network = LoginNetwork(self.network, self._log_in)
 
-    async def start(self) -> None:
+    async def start(self, context: BrokerContext) -> None:
         """Read all certificates, and the keys of tokens. Raises ConfigError if a certificate cannot be used."""
         contexts = [*self._certificates.values(), *([self._peers] if self._peers is not None else [])]
         await self.reloads.start(contexts, lambda: self._in_force()[SSL_RELOAD_INTERVAL_MS] / 1000)
@@ -101,6 +106,7 @@ class BrokerSecurity:
             environment = self._environment
             self._tokens = TokenValidator(config, environment.threads, environment.clock, self._logger)
             self._tokens.start()
+        context.http_accounts = HttpAccounts(context, self.accounts(context), self._tokens, self._logger)
 
     async def stop(self) -> None:
         await self.reloads.stop()
@@ -119,31 +125,29 @@ class BrokerSecurity:
         """Accounts of the cluster; all listeners share their cache of passwords."""
         return Accounts(lambda: context.image, self._passwords)
 
+    def gateway_network(self, config: BrokerConfig, authorizer: Authorizer) -> Network:
+        """Network of the gateway in this broker. It proves the cluster secret where brokers authorize requests, so
+        that it may name the clients on behalf of whom it makes them.
+        """
+        is_open = isinstance(authorizer, AllowAll) and not config[HTTP_AUTHENTICATION_ENABLE]
+        if is_open or isinstance(self.network, LoginNetwork):
+            return self.network
+        return LoginNetwork(self.network, self._log_in)
+
     def http_tls(self) -> Callable[[], ssl.SSLContext] | None:
         """Return the context for connections over HTTP; None without TLS."""
         loaded = self._certificates.get(HTTP_LISTENER)
         return None if loaded is None else lambda: loaded.current.context
 
-    def http_users(self, context: BrokerContext) -> HttpUsers | None:
-        """Return the checks of users for HTTP; None where clients do not log in."""
+    def http_users(self, context: BrokerContext, own: ClusterAddress) -> HttpUsers | None:
+        """Return the logins of HTTP requests; None where clients do not log in."""
         config = context.config
         if not config[HTTP_AUTHENTICATION_ENABLE]:
             return None
-        accounts, tokens = self.accounts(context), self._tokens
-
-        async def check_password(host: str, user: str, password: str) -> bool:
-            return await accounts.check_password(host, user, password) is not None
-
-        async def check_token(token: str) -> str | None:
-            assert tokens is not None
-            try:
-                return (await tokens.validate(token)).user
-            except TokenRefused as refusal:
-                self._logger.warning_rarely("HTTP token refused", reason=str(refusal))
-                return None
-
-        delay_seconds = config[CONNECTION_FAILED_AUTHENTICATION_DELAY_MS] / 1000
-        return HttpUsers(check_password, None if tokens is None else check_token, delay_seconds)
+        assert context.http_accounts is not None
+        questions = InspectionCalls(own.routes())
+        accounts = EmbeddedAccounts(context.http_accounts, questions, context.clock)
+        return HttpUsers(accounts, config[CONNECTION_FAILED_AUTHENTICATION_DELAY_MS] / 1000)
 
     def show(self, metrics: BrokerMetrics) -> None:
         self.reloads.show(metrics)

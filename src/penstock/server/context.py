@@ -39,6 +39,7 @@ from penstock.transactions.verification import Verifier
 
 if TYPE_CHECKING:
     from penstock.server.acceptor import WatchedConnection
+    from penstock.server.http_accounts import HttpAccounts
     from penstock.server.inspection.activity import Activity
 
 
@@ -75,6 +76,8 @@ class BrokerContext:
     connections: Mapping[Connection, WatchedConnection] = field(default_factory=dict)
     """Open client connections; the acceptor's own table."""
     traffic: Traffic | None = None
+    http_accounts: HttpAccounts | None = None
+    """Accounts of HTTP clients, from the start of the broker on."""
     activity: Activity | None = None
     """Journals for gateways, made when the first gateway asks."""
 

@@ -18,12 +18,23 @@ from typing import Any
 
 from penstock.errors import ProtocolError
 from penstock.model import BrokerId
+from penstock.net.acting import MARK, split_actor
 from penstock.net.response import Answer, Parts, PendingResponse
 from penstock.server.context import BrokerContext
 from penstock.server.follower_session import FollowerSession
 from penstock.server.key_session import KeySession
 from penstock.server.known_requests import KnownCommit, KnownHeartbeat
-from penstock.server.security import SUPPORTED_OPERATIONS, Login, Operation, Principal, ResourceType, require
+from penstock.server.security import (
+    BROKER,
+    SUPPORTED_OPERATIONS,
+    Caller,
+    Login,
+    OnBehalf,
+    Operation,
+    Principal,
+    ResourceType,
+    require,
+)
 from penstock.wire.apis import API_VERSIONS
 from penstock.wire.broker_handshake import Challenge
 from penstock.wire.headers import RequestHeader, read_request_header
@@ -87,6 +98,10 @@ class Session:
     """Name of the listener that accepted the connection."""
     login: Login | None = None
     """Login by SASL."""
+    is_gateway: bool = False
+    """Whether the client may name others on behalf of whom it makes requests: it has proved the cluster secret, or
+    its user is in `gateway.users`.
+    """
     binding: bytes = b""
     """Fingerprint of the certificate that this broker showed to the client; empty without TLS."""
 
@@ -98,19 +113,24 @@ class Request:
     header: RequestHeader
     session: Session
     context: BrokerContext
+    on_behalf: OnBehalf | None = None
+    """Client that a gateway has named in the request; None in requests of all other clients."""
+
+    @property
+    def caller(self) -> Caller:
+        """Client whose rights decide about the request."""
+        return self.on_behalf or self.session
 
     @property
     def version(self) -> int:
         return self.header.api_version
 
     def allowed(self, operation: Operation, kind: ResourceType, name: str) -> bool:
-        return self.context.authorizer.authorize(
-            self.session.principal, self.session.host, operation, kind, name
-        )
+        caller = self.caller
+        return self.context.authorizer.authorize(caller.principal, caller.host, operation, kind, name)
 
     def require(self, operation: Operation, kind: ResourceType, name: str) -> None:
-        session = self.session
-        require(self.context.authorizer, session.principal, session.host, operation, kind, name)
+        require(self.context.authorizer, self.caller, operation, kind, name)
 
     def authorized_operations(self, kind: ResourceType, name: str) -> int:
         """Bit field of authorized operations in Metadata, DescribeCluster and DescribeGroups."""
@@ -137,14 +157,18 @@ class Dispatcher:
             raise ProtocolError(f"unknown api key {api_key}")
         is_served = api.min_version <= version <= api.max_version
         answer: Answer = None
-        if is_served and api.handle_plain is not None:
+        on_behalf: OnBehalf | None = None
+        if client_id is not None and MARK in client_id:
+            client_id, on_behalf = _named_client(session, client_id)
+        if is_served and on_behalf is None and api.handle_plain is not None:
             answer = api.handle_plain(self._context, session, frame, position, version, correlation_id)
         if answer is None:
             if not is_served:
                 version = self._version_for(api, version)
             session.client_id = client_id
             header = RequestHeader(api_key, version, correlation_id, client_id)
-            answer = self._handle(api, Request(header, session, self._context), frame, position, is_served)
+            request = Request(header, session, self._context, on_behalf)
+            answer = self._handle(api, request, frame, position, is_served)
         if isinstance(answer, PendingResponse) and not answer.done:
             answer.observe(self, api.key, started)
         else:
@@ -200,6 +224,18 @@ class Dispatcher:
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _named_client(session: Session, client_id: str) -> tuple[str, OnBehalf]:
+    """Client id and client that a gateway has named; ProtocolError if the connection may not name one."""
+    own, actor = split_actor(client_id)
+    if not session.is_gateway:
+        raise ProtocolError(
+            f"{session.principal} named another client in a request; only users in gateway.users may do this"
+        )
+    if actor is None:
+        return own, OnBehalf(BROKER, session.host)
+    return own, OnBehalf(Principal("User", actor.user), actor.host)
 
 
 def _encode(header: RequestHeader, fields: Fields) -> bytes:

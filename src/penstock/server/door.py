@@ -5,6 +5,7 @@ from __future__ import annotations
 from penstock.config import (
     CONNECTION_MAX_IN_FLIGHT_BYTES,
     CONNECTION_MAX_IN_FLIGHT_REQUESTS,
+    GATEWAY_USERS,
     SOCKET_REQUEST_MAX_BYTES,
     SSL_HANDSHAKE_TIMEOUT_MS,
     SSL_PRINCIPAL_MAPPING_RULES,
@@ -98,4 +99,5 @@ class Door:
             socket.refuse("no rule of ssl.principal.mapping.rules matches the subject of the certificate")
             return f"no rule of ssl.principal.mapping.rules matches the subject {subject[:200]!r}"
         session.principal = Principal("User", user)
+        session.is_gateway = user in self._context.config[GATEWAY_USERS]
         return None

@@ -2,13 +2,42 @@
 
 from __future__ import annotations
 
+from penstock.clock import Clock
 from penstock.config import BrokerConfig
 from penstock.gateway.context import ClusterAddress, GatewayContext
-from penstock.gateway.http.users import HttpUsers, current_user
+from penstock.gateway.http.accounts import RemoteAccounts
+from penstock.gateway.http.users import HttpUsers
+from penstock.internal_client.inspection import InspectionCalls
+from penstock.net.acting import acting_for
 from penstock.observability.logs import Logger
+from penstock.security.http_session import HttpLogin
 from penstock.server.context import BrokerContext
 from penstock.server.environment import Environment
+from penstock.server.http_accounts import HttpAccounts
 from penstock.server.security import ANONYMOUS, Operation, Principal, ResourceType
+
+
+class EmbeddedAccounts(RemoteAccounts):
+    """Accounts that this broker decides about; tickets are asked for at the broker that issued them."""
+
+    def __init__(self, accounts: HttpAccounts, questions: InspectionCalls, clock: Clock) -> None:
+        super().__init__(accounts.check_password, questions, clock)
+        self._accounts = accounts
+
+    async def check_token(self, token: str) -> HttpLogin | None:
+        return await self._accounts.check_token(token)
+
+    async def open_session(self, login: HttpLogin) -> str:
+        return self._accounts.open_session(login.user)
+
+    async def check_session(self, cookie: str) -> HttpLogin | None:
+        return self._accounts.check_session(cookie)
+
+    async def issue_ticket(self, login: HttpLogin) -> str:
+        return self._accounts.issue_ticket(login)
+
+    async def is_current(self, login: HttpLogin) -> bool:
+        return self._accounts.is_current(login)
 
 
 def gateway_context(
@@ -22,8 +51,8 @@ def gateway_context(
     """Return the context of the gateway; `own` is the address by which the broker reaches itself."""
 
     def authorize(host: str, operation: str, kind: str, name: str) -> bool:
-        user = current_user.get()
-        principal = ANONYMOUS if user is None else Principal("User", user)
+        actor = acting_for.get()
+        principal = ANONYMOUS if actor is None else Principal("User", actor.user)
         return broker.authorizer.authorize(principal, host, Operation[operation], ResourceType[kind], name)
 
     return GatewayContext(
@@ -36,5 +65,5 @@ def gateway_context(
         broker.alarms,
         f"{broker.node_id}-{environment.random.getrandbits(32):08x}",
         authorize,
-        users,
+        users=users,
     )

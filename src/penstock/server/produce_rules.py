@@ -7,8 +7,7 @@ from penstock.cluster.views import refuse_view
 from penstock.errors import BrokerError, ErrorCode, ProtocolError
 from penstock.model import TopicId
 from penstock.server.context import BrokerContext
-from penstock.server.dispatch import Session
-from penstock.server.security import Operation, ResourceType, require
+from penstock.server.security import Caller, Operation, ResourceType, require
 
 FIRST_ZSTD_VERSION = 7
 
@@ -16,9 +15,7 @@ _WRITE = Operation.WRITE
 _TOPIC = ResourceType.TOPIC
 
 
-def writable_topic(
-    context: BrokerContext, session: Session, name: str | None, topic_id: TopicId | None
-) -> str:
+def writable_topic(context: BrokerContext, caller: Caller, name: str | None, topic_id: TopicId | None) -> str:
     """Name of a topic that the client may write to; BrokerError when there is none."""
     if name is None:
         assert topic_id is not None
@@ -26,7 +23,7 @@ def writable_topic(
         if known is None:
             raise BrokerError(ErrorCode.unknown_topic_id)
         name = known.name
-    require(context.authorizer, session.principal, session.host, _WRITE, _TOPIC, name)
+    require(context.authorizer, caller, _WRITE, _TOPIC, name)
     refuse_internal(name)
     if name in context.metadata.image.views:
         refuse_view(context.image, name)

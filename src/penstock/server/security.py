@@ -22,8 +22,10 @@ class Principal:
 
 
 ANONYMOUS = Principal("User", "ANONYMOUS")
-BROKER = Principal("User", "penstock-broker")
-"""Principal of a connection that has proved the cluster secret: a broker, or the gateway in a broker."""
+BROKER = Principal("Broker", "penstock-broker")
+"""Principal of a connection that has proved the cluster secret (a broker, or the gateway in a broker), and of the
+own requests of a gateway with a user in `gateway.users`. No user can have it: users have the kind `User`.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,24 @@ class Login:
     """Credential of the user's account; empty for a token of an issuer."""
     expires_ms: int | None = None
     """Time at which the token expires."""
+
+
+class Caller(Protocol):
+    """Client whose rights decide about a request."""
+
+    @property
+    def principal(self) -> Principal: ...
+
+    @property
+    def host(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class OnBehalf:
+    """Client that a gateway has named in a request."""
+
+    principal: Principal
+    host: str
 
 
 class Operation(IntEnum):
@@ -111,15 +131,11 @@ class Authorizer(Protocol):
 
 
 def require(
-    authorizer: Authorizer,
-    principal: Principal,
-    host: str,
-    operation: Operation,
-    kind: ResourceType,
-    name: str,
+    authorizer: Authorizer, caller: Caller, operation: Operation, kind: ResourceType, name: str
 ) -> None:
-    """Raise BrokerError unless the principal may do this."""
-    if not authorizer.authorize(principal, host, operation, kind, name):
+    """Raise BrokerError unless the caller may do this."""
+    principal = caller.principal
+    if not authorizer.authorize(principal, caller.host, operation, kind, name):
         raise BrokerError(DENIED[kind], f"{principal} may not {operation.name} {kind.name} {name}")
 
 

@@ -21,13 +21,14 @@ from starlette.routing import BaseRoute, Router
 from starlette.types import Receive, Scope, Send
 
 from penstock.config import GATEWAY_BODY_MAX_BYTES, GATEWAY_JSON_MAX_BYTES
-from penstock.gateway.authorization import require_all
+from penstock.gateway.authorization import checks_of, require_all
 from penstock.gateway.endpoint_context import EndpointContext
 from penstock.gateway.http.client_limits import ClientLimits, LimitExceeded
 from penstock.gateway.http.cross_origin import CrossOrigin
 from penstock.gateway.http.endpoint import JSON, SYSTEM, Call, Endpoint
 from penstock.gateway.http.exchange import AsgiExchange, ClientGone, Exchange
 from penstock.gateway.http.head_plans import HeadPlans
+from penstock.gateway.http.login_watch import LoginWatch
 from penstock.gateway.http.plain_exchange import PlainExchange
 from penstock.gateway.http.plain_request import PlainRequest
 from penstock.gateway.http.problems import CONTENT_TYPE, Problem, problem_of
@@ -43,9 +44,11 @@ from penstock.gateway.http.request_parts import (
 from penstock.gateway.http.response_state import ResponseState
 from penstock.gateway.http.responses import json_response
 from penstock.gateway.http.routing import RouteTable
-from penstock.gateway.http.users import needs_login
+from penstock.gateway.http.users import needs_login, refusal, take_ticket
 from penstock.gateway.push.websocket import refuse as refuse_socket
+from penstock.net.acting import Actor, acting_for
 from penstock.observability.metrics import BrokerMetrics, Histogram
+from penstock.security.http_session import HttpLogin
 
 _SAFE = ("GET", "HEAD")
 _CLIENT_GONE = 499
@@ -83,12 +86,16 @@ class GatewayApplication:
         self._lasting: set[asyncio.Task[None] | PlainRequest] = set()
         """The requests in progress that wait for messages or stream them."""
         self.limits = ClientLimits(context.config, context.clock)
+        users = context.users
+        self._watch = None if users is None else LoginWatch(users, context.authorize, context.learn)
 
     def stop(self) -> None:
         """End long polls and streams and refuse new requests with 503, so that clients repeat them at another
         gateway.
         """
         self._is_stopping = True
+        if self._watch is not None:
+            self._watch.close()
         for request in tuple(self._lasting):
             request.cancel()
 
@@ -122,9 +129,10 @@ class GatewayApplication:
         except ClientGone:
             return
         except asyncio.CancelledError:
-            if not self._is_stopping or state.status:
+            has_ended = self._has_ended(task)
+            if state.status or not (self._is_stopping or has_ended):
                 return
-            await self._refuse(_stopping(), exchange, state)
+            await self._refuse(refusal("the login has ended") if has_ended else _stopping(), exchange, state)
         except Exception as error:  # noqa: BLE001 - an unexpected error becomes a 500 for its client alone
             problem = self._explain(error, state.request_id)
             if not state.status:
@@ -217,9 +225,9 @@ class GatewayApplication:
             self._cross_origin.check(headers)
         endpoint, in_path = self._table.find(method, exchange.raw_path)
         state.endpoint = endpoint.name
-        parameters = read_parameters(endpoint, in_path, exchange.query_string, headers)
         client = exchange.address
-        await self._log_in(endpoint, exchange, headers)
+        login = await self._log_in(endpoint, exchange, headers)
+        parameters = read_parameters(endpoint, in_path, exchange.query_string, headers)
         if endpoint.tag == SYSTEM:
             # Health checks and metrics are served whatever the limits say.
             call = Call(self._context, state.request_id, client, parameters)
@@ -230,21 +238,34 @@ class GatewayApplication:
         await self._enter(client)
         try:
             body, content_type = await self._read_body(endpoint, exchange, headers, state)
+            await self._context.learn(client, checks_of(endpoint.needs, parameters, body))
             require_all(self._context.authorize, client, endpoint.needs, parameters, body)
-            call = Call(self._context, state.request_id, client, parameters, body, content_type)
+            call = Call(self._context, state.request_id, client, parameters, body, content_type, login)
             if endpoint.is_stream:
                 self._lasting.add(task)
                 exchange.on_lasting()
+                if self._watch is not None and login is not None:
+                    self._watch.add(task, login, client, tuple(checks_of(endpoint.needs, parameters, body)))
             await exchange.respond(await endpoint.handler(call), state.begin)
         finally:
             self.limits.give_back(client, state.body_bytes)
             self.limits.leave(client)
 
-    async def _log_in(self, endpoint: Endpoint, exchange: Exchange, headers: Headers) -> None:
+    async def _log_in(self, endpoint: Endpoint, exchange: Exchange, headers: Headers) -> HttpLogin | None:
         """Find the user of a request, if clients log in. Raises a Problem."""
         users, client = self._context.users, exchange.address
-        if users is not None and (endpoint.tag != SYSTEM or needs_login(exchange.raw_path, client)):
-            await users.log_in(client, headers)
+        if (
+            users is None
+            or not endpoint.needs_user
+            or (endpoint.tag == SYSTEM and not needs_login(exchange.raw_path, client))
+        ):
+            return None
+        ticket = ""
+        if endpoint.is_stream:
+            ticket, exchange.query_string = take_ticket(exchange.query_string)
+        login = await users.log_in(client, exchange.method, headers, ticket)
+        acting_for.set(Actor(login.user, client))
+        return login
 
     async def _enter(self, client: str) -> None:
         try:
@@ -283,8 +304,7 @@ class GatewayApplication:
         try:
             headers = collect_headers(scope["headers"])
             self._cross_origin.check(headers)
-            if self._context.users is not None:
-                await self._context.users.log_in(client, headers)
+            login = await self._log_in_socket(scope, headers, client)
             if self._is_stopping:
                 raise _stopping()
             await self._enter(client)
@@ -294,16 +314,34 @@ class GatewayApplication:
         task = asyncio.current_task()
         assert task is not None
         self._lasting.add(task)
+        if self._watch is not None and login is not None:
+            self._watch.add(task, login, client, ())
         try:
             await self._sockets(scope, receive, send)
         except asyncio.CancelledError:
-            await send({"type": "websocket.close", "code": 1001, "reason": "the gateway is stopping"})
+            if self._has_ended(task):
+                await send({"type": "websocket.close", "code": 1008, "reason": "the login has ended"})
+            else:
+                await send({"type": "websocket.close", "code": 1001, "reason": "the gateway is stopping"})
         except Exception as error:  # noqa: BLE001 - an unexpected error closes its WebSocket alone
             self._explain(error, request_id)
             await send({"type": "websocket.close", "code": 1011, "reason": "internal error"})
         finally:
             self._lasting.discard(task)
             self.limits.leave(client)
+
+    async def _log_in_socket(self, scope: Scope, headers: Headers, client: str) -> HttpLogin | None:
+        users = self._context.users
+        if users is None:
+            return None
+        ticket, scope["query_string"] = take_ticket(scope["query_string"])
+        login = await users.log_in(client, "GET", headers, ticket)
+        acting_for.set(Actor(login.user, client))
+        return login
+
+    def _has_ended(self, task: asyncio.Task[None]) -> bool:
+        """Whether a request was cancelled because its login has ended."""
+        return self._watch is not None and self._watch.has_ended(task)
 
     async def _refuse(self, problem: Problem, exchange: Exchange, state: ResponseState) -> None:
         await exchange.respond(self._problem_response(problem, exchange, state), state.begin)

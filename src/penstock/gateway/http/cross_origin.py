@@ -18,7 +18,7 @@ from penstock.gateway.http.problems import Problem
 
 _MAX_AGE_SECONDS = 600
 _EXPOSED = b"x-request-id, retry-after, location"
-_TAKEN = "content-type, idempotency-key, last-event-id"
+_TAKEN = "content-type, idempotency-key, last-event-id, x-penstock-csrf"
 
 Headers = Mapping[bytes, bytes]
 

@@ -6,7 +6,7 @@ a BrokerError, OutcomeUnknown or OSError, which become problem documents in one 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -16,6 +16,7 @@ from penstock.gateway.authorization import RequiredPermission, require
 from penstock.gateway.endpoint_context import EndpointContext
 from penstock.gateway.http.schema import Schema
 from penstock.gateway.reply import Reply
+from penstock.security.http_session import HttpLogin
 
 JSON = "application/json"
 OCTETS = "application/octet-stream"
@@ -36,12 +37,19 @@ class Call:
     body: Any = None
     """Parsed JSON, or the bytes of any other content type."""
     content_type: str = ""
+    login: HttpLogin | None = None
+    """Login of the client; None where clients do not log in."""
+
+    async def learn(self, operation: str, kind: str, names: Iterable[str]) -> None:
+        """Fetch the decisions that `allows` and `require` are asked for next."""
+        await self.context.learn(self.client, ((operation, kind, name) for name in names))
 
     def allows(self, operation: str, kind: str, name: str) -> bool:
         return self.context.authorize(self.client, operation, kind, name)
 
-    def require(self, operation: str, kind: str, name: str) -> None:
+    async def require(self, operation: str, kind: str, name: str) -> None:
         """Raise a BrokerError where the client may not do this."""
+        await self.learn(operation, kind, (name,))
         require(self.context.authorize, self.client, operation, kind, name)
 
 
@@ -121,6 +129,8 @@ class Endpoint:
     """The JSON messages of a WebSocket by their sender, `client` and `gateway`."""
     needs: tuple[RequiredPermission, ...] = ()
     """Permissions that the client needs."""
+    needs_user: bool = True
+    """Whether the client must have logged in, where clients log in."""
     by_name: Mapping[str, Parameter] = field(init=False)
     """The parameters by name."""
 

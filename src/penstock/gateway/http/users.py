@@ -1,7 +1,7 @@
-"""Users of HTTP requests: Basic with the password of a user, Bearer with a token of the configured issuer.
+"""Users of HTTP requests: Basic with a password, Bearer with a token, the session of a browser, one-time tickets.
 
 A request without valid credentials gets 401 after a delay; the response does not tell an unknown user from a wrong
-password.
+password. A browser sends the cookie of a session by itself, so a change with it needs the CSRF header too.
 """
 
 from __future__ import annotations
@@ -9,65 +9,113 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-from collections.abc import Awaitable, Callable, Mapping
-from contextvars import ContextVar
+import hmac
+from collections.abc import Mapping
 from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qsl, urlencode
 
+from penstock.gateway.http.accounts import RemoteAccounts
 from penstock.gateway.http.problems import Problem
+from penstock.security.http_session import HttpLogin
 
-current_user: ContextVar[str | None] = ContextVar("current_user", default=None)
-"""User of the request that the running task serves; None where users do not log in."""
-
-_CHALLENGE = 'Basic realm="penstock", charset="UTF-8"'
+COOKIE = "__Host-penstock"
+CSRF_HEADER = "x-penstock-csrf"
+TICKET = "ticket"
+_CHALLENGE = 'Basic realm="penstock", charset="UTF-8", Bearer realm="penstock"'
 _LOOPBACK = ("127.", "::1", "::ffff:127.")
 _METRICS = b"/metrics"
+_SAFE = ("GET", "HEAD")
+
+Headers = Mapping[bytes, bytes]
 
 
 @dataclass(frozen=True, slots=True)
 class HttpUsers:
-    """Checks of credentials, which the process of the gateway provides."""
+    """Logins of HTTP requests by accounts that the process of the gateway provides."""
 
-    check_password: Callable[[str, str, str], Awaitable[bool]]
-    """Takes the client's address, a user and a password."""
-    check_token: Callable[[str], Awaitable[str | None]] | None
-    """Takes a token and returns its user; None where no issuer is configured."""
+    accounts: RemoteAccounts
     delay_seconds: float
 
-    async def log_in(self, client: str, headers: Mapping[bytes, bytes]) -> str:
-        """Return the user of a request. Raises a Problem."""
+    async def log_in(self, client: str, method: str, headers: Headers, ticket: str = "") -> HttpLogin:
+        """Return the login of a request. Raises a Problem."""
         loop = asyncio.get_running_loop()
         started = loop.time()
         scheme, _, content = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
-        user: str | None = None
+        cookie = "" if scheme else session_cookie(headers)
+        login: HttpLogin | None = None
         if scheme.lower() == "basic":
-            user = await self._basic(client, content.strip())
-        elif scheme.lower() == "bearer" and self.check_token is not None:
-            user = await self.check_token(content.strip())
+            login = await self._basic(client, content.strip())
+        elif scheme.lower() == "bearer":
+            login = await self.accounts.check_token(content.strip())
+        elif ticket:
+            login = await self.accounts.redeem_ticket(ticket)
+        elif cookie:
+            login = await self.accounts.check_session(cookie)
         elif not scheme:
-            raise self._refusal("the request has no credentials")
-        if user is None:
+            raise refusal("the request has no credentials")
+        if login is None:
             await asyncio.sleep(max(0.0, self.delay_seconds - (loop.time() - started)))
-            raise self._refusal("the credentials are not valid")
-        current_user.set(user)
-        return user
+            raise refusal("the credentials are not valid")
+        if cookie and method not in _SAFE:
+            _check_csrf(login, headers)
+        return login
 
-    async def _basic(self, client: str, encoded: str) -> str | None:
+    async def check_password(self, client: str, user: str, password: str) -> HttpLogin:
+        """Return the login of a user with its password. Raises a Problem."""
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        login = await self.accounts.check_password(client, user, password)
+        if login is None:
+            await asyncio.sleep(max(0.0, self.delay_seconds - (loop.time() - started)))
+            raise refusal("the credentials are not valid")
+        return login
+
+    async def _basic(self, client: str, encoded: str) -> HttpLogin | None:
         try:
             user, separator, password = base64.b64decode(encoded, validate=True).decode().partition(":")
         except (binascii.Error, ValueError):
             return None
         if not separator or not user or not password:
             return None
-        return user if await self.check_password(client, user, password) else None
+        return await self.accounts.check_password(client, user, password)
 
-    def _refusal(self, text: str) -> Problem:
-        challenge = _CHALLENGE if self.check_token is None else f'{_CHALLENGE}, Bearer realm="penstock"'
-        return Problem(
-            401,
-            f"{text}; send the name and password of a user (HTTP Basic)",
-            error="SASL_AUTHENTICATION_FAILED",
-            headers={"www-authenticate": challenge},
+
+def session_cookie(headers: Headers) -> str:
+    """Cookie of a session in the headers of a request; empty without one."""
+    try:
+        morsel = SimpleCookie(headers.get(b"cookie", b"").decode("latin-1")).get(COOKIE)
+    except CookieError:
+        return ""
+    return "" if morsel is None else morsel.value
+
+
+def take_ticket(query_string: bytes) -> tuple[str, bytes]:
+    """Ticket of a query, and the query without it."""
+    if TICKET.encode() not in query_string:
+        return "", query_string
+    pairs = parse_qsl(query_string.decode("latin-1"), keep_blank_values=True)
+    ticket = next((value for name, value in pairs if name == TICKET), "")
+    return ticket, urlencode([pair for pair in pairs if pair[0] != TICKET]).encode()
+
+
+def _check_csrf(login: HttpLogin, headers: Headers) -> None:
+    given = headers.get(CSRF_HEADER.encode(), b"")
+    if not hmac.compare_digest(login.csrf.encode(), given):
+        raise Problem(
+            403,
+            f"a change in the session of a browser needs the header {CSRF_HEADER}, with `csrf` of GET /v1/session",
+            error="CLUSTER_AUTHORIZATION_FAILED",
         )
+
+
+def refusal(text: str) -> Problem:
+    return Problem(
+        401,
+        f"{text}; send the name and password of a user (HTTP Basic) or an access token (Bearer)",
+        error="SASL_AUTHENTICATION_FAILED",
+        headers={"www-authenticate": _CHALLENGE},
+    )
 
 
 def needs_login(raw_path: bytes, client: str) -> bool:

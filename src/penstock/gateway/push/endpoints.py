@@ -148,7 +148,7 @@ def push_endpoints(handlers: Handlers) -> Sequence[Endpoint]:
             {200: _STREAM},
             (*_WHOSE, _LAST_EVENT_ID),
             is_stream=True,
-            needs=(RequiredPermission("READ", "TOPIC", MAILBOX),),
+            needs=(RequiredPermission("READ", "TOPIC", MAILBOX, owner="user_id"),),
         ),
     )
 

@@ -20,6 +20,7 @@ from penstock.gateway.records import GatewayRecords, Limits, Page
 from penstock.internal_client.retries import RETRIABLE
 from penstock.internal_client.topic_routes import TopicRoute
 from penstock.model import TopicId
+from penstock.net.acting import own_context
 from penstock.records.iteration import Record
 
 PAGE_LIMITS = Limits(max_records=100, max_bytes=32 * 1024)
@@ -143,7 +144,8 @@ class PartitionFeed:
             return page
         reading = self._reads.get(offset)
         if reading is None:
-            reading = asyncio.get_running_loop().create_task(self._read_at_once(offset))
+            loop = asyncio.get_running_loop()
+            reading = loop.create_task(self._read_at_once(offset), context=own_context())
             self._reads[offset] = reading
             reading.add_done_callback(lambda done: self._on_read(offset, done))
         return await asyncio.shield(reading)
@@ -165,7 +167,8 @@ class PartitionFeed:
             return False
         self._waiting.add(wake)
         if self._watch is None:
-            self._watch = asyncio.get_running_loop().create_task(self._run_watch(offset))
+            loop = asyncio.get_running_loop()
+            self._watch = loop.create_task(self._run_watch(offset), context=own_context())
         return True
 
     def forget_page(self, page: SharedPage) -> None:

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.types import Receive, Scope, Send
 
-from penstock.gateway.authorization import require_all
+from penstock.gateway.authorization import checks_of, require_all
 from penstock.gateway.endpoint_context import EndpointContext
 from penstock.gateway.http.endpoint import Call, Endpoint
 from penstock.gateway.http.problems import Problem, problem_of
@@ -38,6 +38,7 @@ from penstock.gateway.records import Limits
 from penstock.internal_client.group_membership import GroupMembership
 from penstock.internal_client.records import EARLIEST, LATEST
 from penstock.internal_client.topic_routes import TopicRoute
+from penstock.net.acting import own_requests
 
 COMMIT_SECONDS = 10.0
 MAX_PARTITIONS = 1_000
@@ -84,7 +85,8 @@ class PushService:
         user_id = call.parameters["user_id"]
         last = call.parameters.get("Last-Event-ID") or call.parameters.get("last_message_id")
         # Errors are reported before the stream begins.
-        await self._mailbox.receive(user_id, last, Limits(1, 1), 0)
+        with own_requests():
+            await self._mailbox.receive(user_id, last, Limits(1, 1), 0)
         return EventStream(MailboxSource(self._mailbox, user_id, last, render_mail), call.request_id)
 
     async def acknowledge(self, call: Call) -> Response:
@@ -104,6 +106,7 @@ class PushService:
                 collect_headers(scope["headers"]),
             )
             host = scope["client"][0] if scope["client"] else ""
+            await self._context.learn(host, checks_of(SOCKET_ENDPOINT.needs, parameters, None))
             require_all(self._context.authorize, host, SOCKET_ENDPOINT.needs, parameters, None)
             source, group_stream = await self._open(parameters | {"window": MAX_WINDOW}, request_id)
         except Exception as error:

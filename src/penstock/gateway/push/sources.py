@@ -10,6 +10,7 @@ from penstock.gateway.mailbox import Mailbox, MailboxMessage
 from penstock.gateway.push.group_stream import GroupStream
 from penstock.gateway.push.stream import Event, PushStream
 from penstock.gateway.records import Limits
+from penstock.net.acting import own_requests
 
 
 class SingleSource:
@@ -67,7 +68,8 @@ class MailboxSource:
 
     async def take(self, max_events: int, max_bytes: int, patience_seconds: float) -> Sequence[Event]:
         limits, wait_ms = Limits(max_events, max_bytes), round(patience_seconds * 1000)
-        messages = await self._mailbox.receive(self._user_id, self._last, limits, wait_ms)
+        with own_requests():
+            messages = await self._mailbox.receive(self._user_id, self._last, limits, wait_ms)
         if messages:
             self._last = messages[-1].id
         return [Event(message.id, self._render(message)) for message in messages]

@@ -35,6 +35,7 @@ def _answer(request: Request, asked: HandshakeRequest) -> HandshakeResponse:
     session, context = request.session, request.context
     secret = context.replicas.secret
     session.broker_id = None
+    session.is_gateway = False
     is_open = asked.answering == ANY_BROKER
     if secret is None or not (is_open or _is_between_brokers(asked, context.node_id)):
         return _REFUSED
@@ -51,6 +52,7 @@ def _answer(request: Request, asked: HandshakeRequest) -> HandshakeResponse:
         return _REFUSED
     if is_open:
         session.principal = BROKER
+        session.is_gateway = True
     else:
         session.broker_id = asked.asking
     return HandshakeResponse(ErrorCode.none)

@@ -9,8 +9,8 @@ from penstock.cluster.topics import draw_uuid
 from penstock.errors import BrokerError, ErrorCode
 from penstock.groups.shard import GroupShard
 from penstock.server.context import BrokerContext
-from penstock.server.dispatch import Request, Session
-from penstock.server.security import Operation, ResourceType, require
+from penstock.server.dispatch import Request
+from penstock.server.security import Caller, Operation, ResourceType, require
 
 MILLISECOND = timedelta(milliseconds=1)
 MAX_NAME_IN_MEMBER_ID = 255
@@ -23,19 +23,19 @@ def shard_for(
     """GroupShard of the group; BrokerError when the client is not authorized, or another broker coordinates the
     group.
     """
-    return group_shard(request.context, request.session, operation, group_id, may_be_empty=may_be_empty)
+    return group_shard(request.context, request.caller, operation, group_id, may_be_empty=may_be_empty)
 
 
 def group_shard(
     context: BrokerContext,
-    session: Session,
+    caller: Caller,
     operation: Operation,
     group_id: str,
     *,
     may_be_empty: bool = False,
 ) -> GroupShard:
     """The same for a request that is served without a Request."""
-    require(context.authorizer, session.principal, session.host, operation, ResourceType.GROUP, group_id)
+    require(context.authorizer, caller, operation, ResourceType.GROUP, group_id)
     if not group_id and not may_be_empty:
         raise BrokerError(ErrorCode.invalid_group_id, "the group id must not be empty")
     return context.groups.shard_of(group_id)
@@ -52,7 +52,7 @@ def client_id(request: Request) -> str:
 
 def client_host(request: Request) -> str:
     """Address of a client, in Kafka's form."""
-    return f"/{request.session.host}"
+    return f"/{request.caller.host}"
 
 
 def topic_key(asked: Any) -> dict[str, Any]:

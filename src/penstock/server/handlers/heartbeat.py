@@ -11,7 +11,7 @@ from penstock.server.context import BrokerContext
 from penstock.server.dispatch import Api, Request, Session
 from penstock.server.handlers.group_requests import group_shard
 from penstock.server.known_requests import decode_heartbeat
-from penstock.server.security import Operation
+from penstock.server.security import Caller, Operation
 from penstock.wire.heartbeat import HeartbeatRequest, decode_heartbeat_request, encode_heartbeat_response
 
 _READ = Operation.READ
@@ -20,7 +20,7 @@ _READ = Operation.READ
 def handle(request: Request, frame: memoryview, position: int) -> Parts:
     version = request.header.api_version
     asked = decode_heartbeat_request(frame, position, version)
-    return _answer(request.context, request.session, asked, version, request.header.correlation_id)
+    return _answer(request.context, request.caller, asked, version, request.header.correlation_id)
 
 
 def handle_plain(
@@ -36,11 +36,11 @@ def handle_plain(
 
 
 def _answer(
-    context: BrokerContext, session: Session, asked: HeartbeatRequest, version: int, correlation_id: int
+    context: BrokerContext, caller: Caller, asked: HeartbeatRequest, version: int, correlation_id: int
 ) -> Parts:
     group_id, generation, member_id, instance_id = asked
     try:
-        shard = group_shard(context, session, _READ, group_id)
+        shard = group_shard(context, caller, _READ, group_id)
         code = shard.heartbeat(group_id, member_id, instance_id, generation)
     except BrokerError as error:
         # Sessions start when the shard is loaded, so until then every member counts as alive.

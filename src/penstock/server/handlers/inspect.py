@@ -53,9 +53,15 @@ async def _answer(request: Request, asked: InspectRequest) -> bytes:
     question = QUESTIONS.get(asked.question)
     if question is None:
         raise BrokerError(ErrorCode.invalid_request, f"unknown question {asked.question[:80]!r}")
-    request.require(question.operation, ResourceType.CLUSTER, CLUSTER_NAME)
+    if not question.is_for_gateways:
+        request.require(question.operation, ResourceType.CLUSTER, CLUSTER_NAME)
+    elif not request.session.is_gateway:
+        raise BrokerError(
+            ErrorCode.cluster_authorization_failed,
+            f"{request.session.principal} is not a gateway: add it to gateway.users of the brokers",
+        )
     try:
-        arguments = msgspec.msgpack.decode(asked.arguments, type=dict[str, int | str])
+        arguments = msgspec.msgpack.decode(asked.arguments, type=dict[str, int | str | list[str]])
     except msgspec.DecodeError as error:
         raise BrokerError(ErrorCode.invalid_request, f"malformed arguments: {error}") from None
     return _ENCODER.encode(await question.answer(request.context, arguments))

@@ -19,7 +19,7 @@ from penstock.server.dispatch import Api, Request, Session
 from penstock.server.handlers.group_requests import group_shard, shard_for
 from penstock.server.handlers.settled_response import SettledResponse
 from penstock.server.known_requests import KnownCommit, known_commit
-from penstock.server.security import Operation, ResourceType, require
+from penstock.server.security import Caller, Operation, ResourceType, require
 from penstock.wire.offset_commit import (
     FIRST_VERSION,
     LAST_VERSION,
@@ -120,7 +120,7 @@ def _take(
 ) -> list[ErrorCode | None]:
     """Add to `offsets` the offsets of a topic that may be committed; the errors of the others."""
     try:
-        topic = _topic(request.context, request.session, asked.name, asked.topic_id)
+        topic = _topic(request.context, request.caller, asked.name, asked.topic_id)
     except BrokerError as error:
         return [error.code] * len(asked.partitions)
     max_bytes, now_ms = request.context.config[OFFSET_METADATA_MAX_BYTES], request.context.clock.now_ms()
@@ -144,9 +144,7 @@ def _committed(
     return CommittedOffset(offset, max(NO_LEADER_EPOCH, leader_epoch), metadata or "", topic.id, now_ms)
 
 
-def _topic(
-    context: BrokerContext, session: Session, name: str | None, topic_id: TopicId | None
-) -> TopicImage:
+def _topic(context: BrokerContext, caller: Caller, name: str | None, topic_id: TopicId | None) -> TopicImage:
     """Topic that the client may read; BrokerError when there is none."""
     if name is None:
         assert topic_id is not None
@@ -156,7 +154,7 @@ def _topic(
         name = topic.name
     else:
         topic = context.image.topic(name)
-    require(context.authorizer, session.principal, session.host, Operation.READ, ResourceType.TOPIC, name)
+    require(context.authorizer, caller, Operation.READ, ResourceType.TOPIC, name)
     if topic is None:
         raise BrokerError(ErrorCode.unknown_topic_or_partition)
     return topic

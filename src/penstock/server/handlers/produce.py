@@ -138,7 +138,7 @@ class _ProduceOperation:
             if produce.acks != ACKS_ALL:
                 raise BrokerError(ErrorCode.invalid_required_acks, "a transactional produce needs acks=all")
             self._request.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, produce.transactional_id)
-        return writable_topic(self._request.context, self._request.session, topic.name, topic.topic_id)
+        return writable_topic(self._request.context, self._request.caller, topic.name, topic.topic_id)
 
     def _append(
         self, name: str, topic: ProduceTopic, partition: ProducePartition, result: ProduceResult

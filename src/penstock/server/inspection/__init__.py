@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from penstock.server.inspection.account_questions import ACCOUNT_QUESTIONS
 from penstock.server.inspection.activity import ACTIVITY
+from penstock.server.inspection.decisions import AUTHORIZE
 from penstock.server.inspection.log_lines import LOG_LINES
 from penstock.server.inspection.open_connections import CLOSE_CONNECTION, CONNECTIONS
 from penstock.server.inspection.partition_times import PARTITION_TIMES
+from penstock.server.inspection.user_questions import USER_QUESTIONS
 
 QUESTIONS = {
-    each.name: each for each in (ACTIVITY, CLOSE_CONNECTION, CONNECTIONS, LOG_LINES, PARTITION_TIMES)
+    each.name: each
+    for each in (
+        ACTIVITY,
+        AUTHORIZE,
+        CLOSE_CONNECTION,
+        CONNECTIONS,
+        LOG_LINES,
+        PARTITION_TIMES,
+        *ACCOUNT_QUESTIONS,
+        *USER_QUESTIONS,
+    )
 }

@@ -20,6 +20,16 @@ class Question:
     operation: Operation
     """Operation on the cluster that the client needs."""
     answer: Answer
+    is_for_gateways: bool = False
+    """Whether gateways that have proved their identity may ask, and nobody else."""
+
+
+def text(arguments: Arguments, name: str, default: str = "") -> str:
+    """Return a text argument; INVALID_REQUEST for anything else."""
+    value = arguments.get(name, default)
+    if not isinstance(value, str):
+        raise BrokerError(ErrorCode.invalid_request, f"the argument {name} is not a text")
+    return value
 
 
 def integer(arguments: Arguments, name: str, default: int = 0) -> int:

@@ -206,6 +206,7 @@ class Gate:
             return self._on_failure(LoginFailed(text, "", user.name), refusal, started)
         self._session.principal = user
         self._session.login = step.login
+        self._session.is_gateway = self._service.is_gateway(user.name)
         self._pass(step.login)
         return [answer(step)]
 

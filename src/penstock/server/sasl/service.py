@@ -10,6 +10,7 @@ from typing import Any
 from penstock.config import (
     CONNECTION_FAILED_AUTHENTICATION_DELAY_MS,
     CONNECTIONS_MAX_REAUTH_MS,
+    GATEWAY_USERS,
     SASL_ENABLED_MECHANISMS,
     SASL_PLAIN_WITHOUT_TLS,
     SASL_SERVER_MAX_RECEIVE_SIZE,
@@ -73,6 +74,10 @@ class SaslService:
             return OauthExchange(self._tokens.validate)
         nonce = base64.b64encode(self._context.random.randbytes(NONCE_BYTES)).decode()
         return ScramExchange(ScramMechanism(mechanism), self._accounts, nonce)
+
+    def is_gateway(self, user: str) -> bool:
+        """Whether a user may make requests on behalf of others."""
+        return user in self._context.config[GATEWAY_USERS]
 
     def expiry(self, login: Login | None) -> float | None:
         """Monotonic time at which a login expires; None if it does not. Logins of brokers do not expire."""

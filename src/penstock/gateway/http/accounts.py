@@ -1,0 +1,94 @@
+"""Accounts of HTTP clients, as brokers know them: tokens, sessions and tickets.
+
+`RemoteAccounts` asks a broker; a gateway inside a broker decides itself where it can (`server/http_accounts.py`).
+Every method raises Unreachable if no broker responds. Loop thread only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from penstock.clock import Clock
+from penstock.errors import BrokerError, ErrorCode
+from penstock.gateway.http.problems import Problem
+from penstock.internal_client.inspection import InspectionCalls
+from penstock.model import BrokerId
+from penstock.security.http_session import HttpLogin
+
+CheckPassword = Callable[[str, str, str], Awaitable[HttpLogin | None]]
+"""Takes the client's address, a user and a password."""
+KEPT_SECONDS = 2.0
+MAX_KEPT = 10_000
+
+
+class RemoteAccounts:
+    def __init__(self, check_password: CheckPassword, questions: InspectionCalls, clock: Clock) -> None:
+        self.check_password = check_password
+        self._questions = questions
+        self._clock = clock
+        self._kept: dict[tuple[str, str], tuple[HttpLogin, float]] = {}
+        """Logins by question and credentials, with the time at which each is asked for again."""
+
+    def close(self) -> None:
+        self._questions.close()
+
+    async def check_token(self, token: str) -> HttpLogin | None:
+        """Login of an access token, or of a token of the configured issuer."""
+        return await self._find("check_token", token)
+
+    async def open_session(self, login: HttpLogin) -> str:
+        """Cookie of a new session."""
+        return str((await self._questions.ask_any("open_session", {"user": login.user}))["cookie"])
+
+    async def check_session(self, cookie: str) -> HttpLogin | None:
+        return await self._find("check_session", cookie)
+
+    async def issue_ticket(self, login: HttpLogin) -> str:
+        """Ticket that logs in once, within seconds."""
+        arguments: dict[str, int | str | list[str]] = dict(asdict(login))
+        return str((await self._questions.ask_any("issue_ticket", arguments))["ticket"])
+
+    async def redeem_ticket(self, ticket: str) -> HttpLogin | None:
+        """Login of a ticket, at the broker that issued it; None if it was used or has expired."""
+        node_id, _, _ = ticket.partition(".")
+        if not node_id.isdecimal() or len(node_id) > 9:
+            return None
+        try:
+            answer = await self._questions.ask(BrokerId(int(node_id)), "redeem_ticket", {"ticket": ticket})
+        except BrokerError as error:
+            if error.code is ErrorCode.broker_not_available:
+                return None
+            raise
+        return _login(answer)
+
+    async def is_current(self, login: HttpLogin) -> bool:
+        """Whether the login of a lasting request is still valid."""
+        return bool((await self._questions.ask_any("is_current", dict(asdict(login))))["is_current"])
+
+    async def _find(self, question: str, credentials: str) -> HttpLogin | None:
+        now = self._clock.monotonic()
+        kept = self._kept.get((question, credentials))
+        if kept is not None and kept[1] > now:
+            return kept[0]
+        login = _login(await self._questions.ask_any(question, {"credentials": credentials}))
+        if login is not None:
+            if len(self._kept) >= MAX_KEPT:
+                self._kept.clear()
+            self._kept[question, credentials] = login, now + KEPT_SECONDS
+        return login
+
+
+async def find_account(questions: InspectionCalls, user: str) -> HttpLogin | None:
+    """The present credential of a user, as a login."""
+    try:
+        return _login(await questions.ask_any("find_account", {"user": user}))
+    except BrokerError as error:
+        if error.code is ErrorCode.cluster_authorization_failed:
+            raise Problem(503, f"the gateway may not act for its users: {error}") from error
+        raise
+
+
+def _login(answer: Mapping[str, Any]) -> HttpLogin | None:
+    return HttpLogin(**answer["login"]) if answer["login"] is not None else None

@@ -1,0 +1,69 @@
+"""Signed sessions of browsers: the cookie names user, credential and end, and is valid at every gateway.
+
+cookie   base64url(payload) "." base64url(HMAC-SHA-256 of the payload)
+payload  JSON: [user, credential, end of the session in ms, random]
+
+The key is derived from the cluster secret. The CSRF token of a session is derived from its payload, so only pages
+that can read responses of the gateway know it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+from dataclasses import dataclass
+
+import msgspec
+
+_NONCE_BYTES = 16
+_CSRF_BYTES = 16
+MAX_COOKIE_CHARACTERS = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class HttpLogin:
+    """User of an HTTP request, and what its credentials were."""
+
+    user: str
+    credential: str = ""
+    """Credential of the user at the login; empty for a token of an issuer."""
+    token_id: str = ""
+    """Access token of the login; empty for other logins."""
+    expires_ms: int = 0
+    """Time at which the login ends; 0 if it does not."""
+    csrf: str = ""
+    """Token that changes have to send along; empty unless the login is the session of a browser."""
+
+
+def session_key(cluster_secret: str) -> bytes:
+    return hmac.digest(cluster_secret.encode(), b"penstock HTTP session", "sha256")
+
+
+def sign_session(key: bytes, user: str, credential: str, expires_ms: int, nonce: bytes) -> str:
+    payload = msgspec.json.encode([user, credential, expires_ms, nonce[:_NONCE_BYTES].hex()])
+    return f"{_encode(payload)}.{_encode(hmac.digest(key, payload, 'sha256'))}"
+
+
+def read_session(key: bytes, cookie: str) -> HttpLogin | None:
+    """Login of a cookie; None unless this cluster signed it. Its end and credential are for the caller to check."""
+    if len(cookie) > MAX_COOKIE_CHARACTERS:
+        return None
+    encoded, _, signature = cookie.partition(".")
+    try:
+        payload = _decode(encoded)
+        if not hmac.compare_digest(hmac.digest(key, payload, "sha256"), _decode(signature)):
+            return None
+        user, credential, expires_ms, _ = msgspec.json.decode(payload, type=tuple[str, str, int, str])
+    except (ValueError, binascii.Error, msgspec.MsgspecError):
+        return None
+    csrf = _encode(hmac.digest(key, b"csrf" + payload, "sha256")[:_CSRF_BYTES])
+    return HttpLogin(user, credential, "", expires_ms, csrf)
+
+
+def _encode(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _decode(text: str) -> bytes:
+    return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
