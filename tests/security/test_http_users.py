@@ -102,6 +102,31 @@ def test_malformed_credentials_are_refused(tmp_path: Path, authorization: str) -
     run(tmp_path, scenario, **secure(authority))
 
 
+def test_client_certificate_is_a_user(tmp_path: Path) -> None:
+    authority, foreign = TestAuthority(tmp_path / "tls"), TestAuthority(tmp_path / "foreign")
+
+    async def scenario(brokers: Brokers) -> None:
+        await brokers.start(1)
+        port = brokers.running[1].http_port
+
+        def ask(certificate: Path | None) -> tuple[int, bytes]:
+            client = HttpsClient(port, authority)
+            if certificate is not None:
+                client._context.load_cert_chain(certificate)
+            status, _, body = client.ask("GET", "/v1/session")
+            return status, body
+
+        status, body = await in_thread(lambda: ask(authority.issue("alice", ())))
+        assert (status, b'"user":"alice"' in body) == (200, True)
+        assert (await in_thread(lambda: ask(None)))[0] == 401
+        with pytest.raises(OSError):
+            await in_thread(lambda: ask(foreign.issue("alice", ())))
+
+    rules = {"ssl_principal_mapping_rules": "RULE:^CN=([^,]+)$/$1/,DEFAULT", "ssl_client_auth": "requested"}
+    own = {f"listener.name.http.{name.replace('_', '.')}": value for name, value in rules.items()}
+    run(tmp_path, scenario, **secure(authority), **own)
+
+
 def test_gateway_of_its_own_checks_users_at_a_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     authority = TestAuthority(tmp_path / "tls")
     password = tmp_path / "password"

@@ -76,7 +76,7 @@ def test_acknowledged_passwords_survive_kills(tmp_path: Path) -> None:
         before = dict(changes.acknowledged)
         is_over = threading.Event()
         changing = threading.Thread(
-            target=lambda over=is_over: asyncio.run(changes.run(f"127.0.0.1:{plain}", over))  # type: ignore[misc]
+            target=lambda over=is_over: asyncio.run(changes.run(f"127.0.0.1:{plain}", over))
         )
         changing.start()
         eventually(lambda before=before: changes.acknowledged != before)  # type: ignore[misc]

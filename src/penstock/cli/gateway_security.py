@@ -24,7 +24,7 @@ from penstock.config import (
 from penstock.config.settings import HTTP_LISTENER
 from penstock.gateway.context import ClusterAddress
 from penstock.gateway.http.accounts import RemoteAccounts, find_account
-from penstock.gateway.http.users import HttpUsers
+from penstock.gateway.http.users import HttpUsers, user_of_certificate
 from penstock.internal_client.client_security import ClientSecurity
 from penstock.internal_client.inspection import InspectionCalls
 from penstock.net.network import TcpNetwork
@@ -124,5 +124,5 @@ def gateway_users(
     questions = InspectionCalls(cluster.routes())
     logins = BrokerLogins(cluster.bootstrap, own, questions, threads, clock)
     accounts = RemoteAccounts(logins.check, questions, clock)
-    users = HttpUsers(accounts, config[CONNECTION_FAILED_AUTHENTICATION_DELAY_MS] / 1000)
-    return users, questions
+    delay_seconds = config[CONNECTION_FAILED_AUTHENTICATION_DELAY_MS] / 1000
+    return HttpUsers(accounts, delay_seconds, user_of_certificate(config)), questions

@@ -22,7 +22,7 @@ from penstock.config import (
 from penstock.config.settings import HTTP_LISTENER
 from penstock.errors import BrokerError
 from penstock.gateway.context import ClusterAddress
-from penstock.gateway.http.users import HttpUsers
+from penstock.gateway.http.users import HttpUsers, user_of_certificate
 from penstock.internal_client.inspection import InspectionCalls
 from penstock.model import BrokerId
 from penstock.net.broker_connection import BrokerConnection
@@ -147,7 +147,8 @@ class BrokerSecurity:
         assert context.http_accounts is not None
         questions = InspectionCalls(own.routes())
         accounts = EmbeddedAccounts(context.http_accounts, questions, context.clock)
-        return HttpUsers(accounts, config[CONNECTION_FAILED_AUTHENTICATION_DELAY_MS] / 1000)
+        delay_seconds = config[CONNECTION_FAILED_AUTHENTICATION_DELAY_MS] / 1000
+        return HttpUsers(accounts, delay_seconds, user_of_certificate(config))
 
     def show(self, metrics: BrokerMetrics) -> None:
         self.reloads.show(metrics)

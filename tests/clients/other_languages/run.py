@@ -74,6 +74,14 @@ CLIENTS = (
     ),
     Foreign("Java, logins", "java", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Secure"), logs_in=True),
     Foreign(
+        "Kafka's kafka-configs, users",
+        "kafka_configs",
+        ("java", "mvn"),
+        (("mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=jars"),),
+        (sys.executable, "users.py"),
+        logs_in=True,
+    ),
+    Foreign(
         "Go, franz-go, logins",
         "go_secure",
         ("go",),

@@ -263,7 +263,7 @@ class GatewayApplication:
         ticket = ""
         if endpoint.is_stream:
             ticket, exchange.query_string = take_ticket(exchange.query_string)
-        login = await users.log_in(client, exchange.method, headers, ticket)
+        login = await users.log_in(client, exchange.method, headers, ticket, exchange.certificate())
         acting_for.set(Actor(login.user, client))
         return login
 

@@ -18,7 +18,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from penstock.gateway.http.connection_table import ConnectionTable, RefusedConnection
-from penstock.gateway.http.exchange import ON_LASTING, SEND_WHOLE
+from penstock.gateway.http.exchange import ON_LASTING, SEND_WHOLE, TRANSPORT
 from penstock.gateway.http.plain_exchange import (
     MAX_PLAIN_BODY_BYTES,
     PLAIN_TARGET,
@@ -364,6 +364,7 @@ class HttpConnection(HttpToolsProtocol):
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         cycle.scope[SEND_WHOLE] = partial(write_response, cycle)  # type: ignore[literal-required]
         cycle.scope[ON_LASTING] = self._on_lasting  # type: ignore[literal-required]
+        cycle.scope[TRANSPORT] = self.transport  # type: ignore[literal-required]
         self._run(cycle, cycle.run_asgi(app))
 
     def _run(self, cycle: RequestResponseCycle | PlainExchange, work: Coroutine[Any, Any, None]) -> None:

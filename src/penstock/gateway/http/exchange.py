@@ -6,6 +6,7 @@ Requests arrive by two ways: through ASGI (`AsgiExchange`), and for plain reques
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
@@ -24,6 +25,8 @@ ON_LASTING = "penstock.on_lasting"
 """Key in the scope of a request: a function to call when the response may take long because it waits for
 messages.
 """
+TRANSPORT = "penstock.transport"
+"""Key in the scope of a request: the transport of its connection."""
 SEND_WHOLE = "penstock.send_whole"
 """Key in the scope of a request: a `SendWhole`."""
 
@@ -43,6 +46,10 @@ class Exchange(Protocol):
     address: str
     """IP address of the client; empty where it is unknown."""
 
+    def certificate(self) -> bytes | None:
+        """Return the certificate that the client showed, as DER; None without one."""
+        ...
+
     async def read_piece(self) -> tuple[bytes, bool]:
         """Return the next bytes of the body, and whether more may follow; ClientGone after a disconnect."""
         ...
@@ -54,6 +61,12 @@ class Exchange(Protocol):
     def on_lasting(self) -> None:
         """Note that the response may take long, because it waits for messages."""
         ...
+
+
+def certificate_of(transport: asyncio.BaseTransport | None) -> bytes | None:
+    """Certificate of the client at the other end of a connection, as DER; None without one."""
+    tls = None if transport is None else transport.get_extra_info("ssl_object")
+    return None if tls is None else tls.getpeercert(binary_form=True)
 
 
 class AsgiExchange:
@@ -68,6 +81,9 @@ class AsgiExchange:
         self._scope = scope
         self._receive = receive
         self._send = send
+
+    def certificate(self) -> bytes | None:
+        return certificate_of(self._scope.get(TRANSPORT))
 
     async def read_piece(self) -> tuple[bytes, bool]:
         message = await self._receive()

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
-from penstock.gateway.http.exchange import Begin, ClientGone, Exchange, RawHeaders
+from penstock.gateway.http.exchange import Begin, ClientGone, Exchange, RawHeaders, certificate_of
 
 MAX_PLAIN_BODY_BYTES = 32 * 1024
 PLAIN_TARGET = re.compile(rb"(/[A-Za-z0-9._~/-]*)(?:\?([A-Za-z0-9._~=&%+:,;@!$'()*/?-]*))?")
@@ -108,6 +108,9 @@ class PlainExchange:
         self.body = b""
         """Received bytes of the body that were not read."""
         self._arrived: asyncio.Future[None] | None = None
+
+    def certificate(self) -> bytes | None:
+        return certificate_of(self.transport)
 
     def on_body(self, body: bytes) -> None:
         self.body += body

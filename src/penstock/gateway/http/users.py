@@ -1,4 +1,5 @@
-"""Users of HTTP requests: Basic with a password, Bearer with a token, the session of a browser, one-time tickets.
+"""Users of HTTP requests: Basic with a password, Bearer with a token, the session of a browser, one-time tickets,
+client certificates.
 
 A request without valid credentials gets 401 after a delay; the response does not tell an unknown user from a wrong
 password. A browser sends the cookie of a session by itself, so a change with it needs the CSRF header too.
@@ -10,14 +11,17 @@ import asyncio
 import base64
 import binascii
 import hmac
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qsl, urlencode
 
+from penstock.config import SSL_PRINCIPAL_MAPPING_RULES, BrokerConfig
+from penstock.config.settings import HTTP_LISTENER
 from penstock.gateway.http.accounts import RemoteAccounts
 from penstock.gateway.http.problems import Problem
 from penstock.security.http_session import HttpLogin
+from penstock.security.subject import format_subject
 
 COOKIE = "__Host-penstock"
 CSRF_HEADER = "x-penstock-csrf"
@@ -36,9 +40,15 @@ class HttpUsers:
 
     accounts: RemoteAccounts
     delay_seconds: float
+    user_of: Callable[[bytes], str | None] = field(default=lambda _: None)
+    """Maps a client certificate to a user; None if no rule matches its subject."""
 
-    async def log_in(self, client: str, method: str, headers: Headers, ticket: str = "") -> HttpLogin:
-        """Return the login of a request. Raises a Problem."""
+    async def log_in(
+        self, client: str, method: str, headers: Headers, ticket: str = "", certificate: bytes | None = None
+    ) -> HttpLogin:
+        """Return the login of a request. A certificate counts where no other credentials are given. Raises a
+        Problem.
+        """
         loop = asyncio.get_running_loop()
         started = loop.time()
         scheme, _, content = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
@@ -52,6 +62,9 @@ class HttpUsers:
             login = await self.accounts.redeem_ticket(ticket)
         elif cookie:
             login = await self.accounts.check_session(cookie)
+        elif not scheme and certificate is not None:
+            user = self.user_of(certificate)
+            login = None if user is None else HttpLogin(user)
         elif not scheme:
             raise refusal("the request has no credentials")
         if login is None:
@@ -79,6 +92,12 @@ class HttpUsers:
         if not separator or not user or not password:
             return None
         return await self.accounts.check_password(client, user, password)
+
+
+def user_of_certificate(config: BrokerConfig) -> Callable[[bytes], str | None]:
+    """Mapping of client certificates to users, by the rules of the HTTP listener."""
+    rules = config.for_listener(HTTP_LISTENER)[SSL_PRINCIPAL_MAPPING_RULES]
+    return lambda certificate: rules.user_of(format_subject(certificate))
 
 
 def session_cookie(headers: Headers) -> str:
