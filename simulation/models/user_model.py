@@ -1,4 +1,4 @@
-"""What is known about the credentials of simulated users: the versions that the store may hold.
+"""Credentials of simulated users: the versions that the store may hold.
 
 A version is a number of SCRAM iterations, so that DescribeUserScramCredentials shows it; None is no credential. A
 change whose response was lost may be made at any later time, so its user is left alone afterwards.

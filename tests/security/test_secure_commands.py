@@ -77,9 +77,7 @@ def test_users_certificates_and_contexts_work_together(tmp_path: Path) -> None:
         commands.run("user", "create", "bob", given="other\n")
         listed = commands.run("user", "list")
         assert "admin" in listed
-        assert "SCRAM-SHA-512" in commands.run("user", "show", "bob")
-        assert "exists" in commands.run("user", "create", "bob", given="x\n", code=1)
-        check_tokens(commands)
+        check_user(commands)
         password.write_text("wrong")
         assert "wrong user or password" in commands.run("topic", "list", code=1)
         assert '"user": "admin"' in commands.run("context", "show", "--json")
@@ -89,8 +87,10 @@ def test_users_certificates_and_contexts_work_together(tmp_path: Path) -> None:
         assert secret not in broker.log_path.read_text()
 
 
-def check_tokens(commands: Commands) -> None:
-    """Disable a user, and manage its tokens."""
+def check_user(commands: Commands) -> None:
+    """Show and disable a user, and manage its tokens."""
+    assert "SCRAM-SHA-512" in commands.run("user", "show", "bob")
+    assert "exists" in commands.run("user", "create", "bob", given="x\n", code=1)
     commands.run("user", "disable", "bob")
     assert "disabled" in commands.run("user", "show", "bob")
     commands.run("user", "enable", "bob")

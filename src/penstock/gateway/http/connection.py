@@ -347,9 +347,7 @@ class HttpConnection(HttpToolsProtocol):
         raise self._refusal
 
     def on_response_complete(self) -> None:
-        """Do the same as uvicorn, without a timer for each response: the server's sweep closes idle
-        connections.
-        """
+        """Do the same as uvicorn, without timers for responses: the server's sweep closes idle connections."""
         self.server_state.total_requests += 1
         if self._closes_after_response:
             self.transport.close()

@@ -21,7 +21,7 @@ class Question:
     """Operation on the cluster that the client needs."""
     answer: Answer
     is_for_gateways: bool = False
-    """Whether gateways that have proved their identity may ask, and nobody else."""
+    """Whether the question is reserved for gateways that have proved their identity."""
 
 
 def text(arguments: Arguments, name: str, default: str = "") -> str:
