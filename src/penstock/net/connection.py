@@ -67,7 +67,7 @@ class Connection:
         self._socket, self._handle, self._on_close = socket, handle, on_close
         self._limits = limits
         self._traffic = traffic
-        self._outbox = Outbox(socket, threads, self)
+        self._outbox = Outbox(socket, threads, self, traffic.monotonic)
         self._reader = FrameReader(limits.max_frame_bytes)
         self._frames: deque[memoryview] = deque()
         self._responses: deque[Parts | PendingResponse] = deque()

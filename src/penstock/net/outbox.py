@@ -2,13 +2,15 @@
 pages.
 
 Bytes of a file that are not in memory are read in a pool first, a piece at a time: a sendfile of them would
-block the loop. Loop thread only.
+block the loop. A long response is sent in turns, so that other connections are served in between. Loop thread
+only.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Protocol
 
 from typing_extensions import Buffer
@@ -19,7 +21,11 @@ from penstock.records.log_slice import LogSlice
 from penstock.threads import Threads
 
 _BUFFERS_PER_SEND = 256
-_CHUNK_BYTES = 1 << 20
+_PIECE_BYTES = 256 << 10
+"""Most bytes of a file that one call sends or reads."""
+_TURN_BYTES = 1 << 20
+_TURN_SECONDS = 0.0005
+"""A turn ends after this many bytes or seconds, whichever comes first; a piece is always sent."""
 _COPIED_SLICE_BYTES = 16 << 10
 _JOINED_BYTES = 64 << 10
 """Up to this size, responses in memory are joined: one copy is cheaper than many buffers."""
@@ -53,7 +59,9 @@ _NOBODY = _Nobody()
 
 
 class Outbox:
-    def __init__(self, socket: Socket, threads: Threads, sender: Sender) -> None:
+    def __init__(
+        self, socket: Socket, threads: Threads, sender: Sender, monotonic: Callable[[], float]
+    ) -> None:
         self.unsent_bytes = 0
         self.memory_bytes = 0
         """Bytes of memory that unsent responses hold."""
@@ -64,15 +72,17 @@ class Outbox:
         self._head_sent = 0
         self._is_waiting = False
         self._is_reading = False
+        self._awaits_turn = False
         self._is_closed = False
+        self._monotonic = monotonic
 
     def __len__(self) -> int:
         return len(self._parts)
 
     @property
     def is_blocked(self) -> bool:
-        """Whether sending waits for the peer to read."""
-        return self._is_waiting
+        """Whether sending waits for the peer to read, or for its next turn."""
+        return self._is_waiting or self._awaits_turn
 
     def put(self, parts: Parts) -> None:
         if len(parts) == 1 and type(part := parts[0]) is bytes and part:
@@ -95,7 +105,7 @@ class Outbox:
 
     def send(self) -> None:
         """Send what the peer takes now, the rest when it takes more."""
-        if self._parts and not self._is_closed and not self._is_reading:
+        if self._parts and not (self._is_closed or self._is_reading or self._awaits_turn):
             self._send_parts()
 
     def close(self) -> None:
@@ -108,13 +118,9 @@ class Outbox:
         try:
             if self.unsent_bytes == self.memory_bytes <= _JOINED_BYTES:
                 self._send_joined()
-            while self._parts:
-                part = self._parts[0]
-                sent = self._send_slice(part) if type(part) is LogSlice else self._send_buffers()
-                if sent == 0:
-                    self._wait(False)  # or a writable socket would call back for as long as the disk takes
-                    return
-                self._consume(sent)
+            if self._parts and not self._send_turn():
+                self._wait(False)  # or a writable socket would call back for as long as the disk takes
+                return
         except (BlockingIOError, InterruptedError):
             self._wait(True)
             return
@@ -125,6 +131,26 @@ class Outbox:
             self._sender.on_broken(error)
             return
         self._wait(False)
+
+    def _send_turn(self) -> bool:
+        """Send parts until none is left; False when the disk or the next turn has to be waited for."""
+        turn_end, left = self._monotonic() + _TURN_SECONDS, _TURN_BYTES
+        while self._parts:
+            part = self._parts[0]
+            sent = self._send_slice(part) if type(part) is LogSlice else self._send_buffers()
+            if sent == 0:
+                return False
+            self._consume(sent)
+            left -= sent
+            if self._parts and (left <= 0 or self._monotonic() >= turn_end):
+                self._awaits_turn = True
+                asyncio.get_running_loop().call_soon(self._on_turn)
+                return False
+        return True
+
+    def _on_turn(self) -> None:
+        self._awaits_turn = False
+        self._sender.on_sendable()
 
     def _send_joined(self) -> None:
         """Send the usual case, small responses of which nothing is sent yet, in as few steps as possible."""
@@ -156,7 +182,7 @@ class Outbox:
         return self._socket.sendmsg(buffers, more)
 
     def _send_slice(self, part: LogSlice) -> int:
-        position, length = part.position + self._head_sent, min(part.length - self._head_sent, _CHUNK_BYTES)
+        position, length = part.position + self._head_sent, min(part.length - self._head_sent, _PIECE_BYTES)
         if part.file.is_cached(position, length):
             sent = self._socket.sendfile(part.file, position, length)
             if sent == 0:
