@@ -85,7 +85,7 @@ class PipelinedProducer:
 
     async def _code(self, answer: Answer) -> ErrorCode:
         if isinstance(answer, PendingResponse):
-            if not answer.done:
+            if not answer.is_done:
                 done = asyncio.Event()
                 answer.when_done(done.set)
                 await done.wait()

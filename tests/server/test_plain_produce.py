@@ -81,7 +81,7 @@ class Served:
 
     async def _outcome(self, answer: Any) -> Any:
         if isinstance(answer, PendingResponse):
-            while not answer.done:
+            while not answer.is_done:
                 await asyncio.sleep(0)
             answer = answer.error or answer.parts
         if isinstance(answer, Exception):

@@ -61,7 +61,7 @@ async def said(answer: Answer) -> FetchResponse:
     assert isinstance(answer, PendingResponse)
     done = asyncio.Event()
     answer.when_done(done.set)
-    if not answer.done:
+    if not answer.is_done:
         await asyncio.wait_for(done.wait(), 5)
     assert answer.parts is not None
     content = memoryview(content_of(answer.parts))

@@ -141,7 +141,7 @@ class Connection:
         if (
             len(responses) > 1
             and isinstance(following := responses[1], PendingResponse)
-            and not following.done
+            and not following.is_done
         ):
             self._is_scheduled = True
             asyncio.get_running_loop().call_soon(self._on_schedule)
@@ -235,7 +235,7 @@ class Connection:
                 return
             frame = frames.popleft()
             response = self._handle(frame)
-            if isinstance(response, PendingResponse) and not response.done:
+            if isinstance(response, PendingResponse) and not response.is_done:
                 response.request_bytes = len(frame) + SIZE_PREFIX
             else:
                 self._request_bytes -= len(frame) + SIZE_PREFIX
@@ -278,7 +278,7 @@ class Connection:
         if isinstance(response, PendingResponse):
             response.attach(self)
             self._responses.append(response)
-            if response.done:
+            if response.is_done:
                 self._collect_responses()
         elif self._responses:
             self._responses.append(response)
@@ -290,7 +290,7 @@ class Connection:
         while responses:
             response = responses[0]
             if isinstance(response, PendingResponse):
-                if not response.done:
+                if not response.is_done:
                     return
                 if response.error is not None:
                     raise response.error

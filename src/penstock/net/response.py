@@ -41,15 +41,15 @@ class PendingResponse:
         "_started",
         "_watchers",
         "barrier",
-        "done",
         "error",
+        "is_done",
         "parts",
         "request_bytes",
     )
 
     def __init__(self, *, barrier: bool = False) -> None:
         self.barrier = barrier
-        self.done = False
+        self.is_done = False
         self.parts: Parts | None = None
         self.error: Exception | None = None
         self.request_bytes = 0
@@ -101,15 +101,15 @@ class PendingResponse:
 
     def abandon(self) -> None:
         """Tell the work that the client has disconnected."""
-        if not self.done:
-            self.done = True
+        if not self.is_done:
+            self.is_done = True
             self._observer = self._watchers = None
             callback, self._abandoned = self._abandoned, None
             if callback is not None:
                 callback()
 
     def _finish(self) -> None:
-        self.done = True
+        self.is_done = True
         self.barrier = False
         if self._observer is not None:
             self._observer.observe(self._api_key, self._started)

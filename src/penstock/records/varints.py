@@ -5,6 +5,7 @@ from __future__ import annotations
 from penstock.errors import ErrorCode, InvalidBatch
 
 _SMALL = tuple(bytes((n,)) for n in range(128))
+_SMALL_CONTINUED = tuple(bytes((n | 0x80,)) for n in range(128))
 _INT_BITS = 32
 _LONG_BITS = 64
 
@@ -13,6 +14,8 @@ def encode(value: int) -> bytes:
     value = (value << 1) ^ (value >> 63)
     if value < 128:
         return _SMALL[value]
+    if value < 16_384:
+        return _SMALL_CONTINUED[value & 0x7F] + _SMALL[value >> 7]
     encoded = bytearray()
     while value > 127:
         encoded.append(value & 0x7F | 0x80)

@@ -169,7 +169,7 @@ class Dispatcher:
             header = RequestHeader(api_key, version, correlation_id, client_id)
             request = Request(header, session, self._context, on_behalf)
             answer = self._handle(api, request, frame, position, is_served)
-        if isinstance(answer, PendingResponse) and not answer.done:
+        if isinstance(answer, PendingResponse) and not answer.is_done:
             answer.observe(self, api.key, started)
         else:
             self.observe(api.key, started)

@@ -151,5 +151,5 @@ class KeySession:
 
 
 def _resolve(later: PendingResponse, parts: Parts) -> None:
-    if not later.done:
+    if not later.is_done:
         later.resolve(parts)

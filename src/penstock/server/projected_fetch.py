@@ -157,7 +157,7 @@ class ProjectedFetchOperation(FetchOperation):
     def _after_reads(self) -> None:
         """Respond, wait, or go on to scan where a read has found nothing so far."""
         assert self._later is not None
-        if self._later.done:
+        if self._later.is_done:
             return
         is_over = self._wait_ms <= 0 or asyncio.get_running_loop().time() >= self._deadline
         unfinished = [

@@ -300,7 +300,7 @@ class FetchOperation:
     def _go_on(self) -> None:
         self._is_due = False
         assert self._later is not None
-        if self._later.done or self._cold_reads:
+        if self._later.is_done or self._cold_reads:
             return
         if self._has_moved:
             self._has_moved = False

@@ -308,7 +308,7 @@ class _ReplicaFetch:
 
     def _resolve(self, parts: Parts) -> None:
         assert self._later is not None
-        if not self._later.done:
+        if not self._later.is_done:
             self._later.resolve(parts)
 
     def _stop_waiting(self) -> None:

@@ -5,18 +5,18 @@ One object instead of a future, a task and their callbacks (see `state_log.shard
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import Any
 
 from penstock.errors import BrokerError, ErrorCode
 from penstock.net.response import Parts, PendingResponse
 
 
-class SettledResponse(ABC):
-    __slots__ = ("_later",)
+class SettledResponse(PendingResponse):
+    __slots__ = ()
 
     def __init__(self) -> None:
-        self._later = PendingResponse(barrier=True)
+        super().__init__(barrier=True)
 
     @abstractmethod
     def encode(self, outcome: ErrorCode) -> bytes:
@@ -25,13 +25,13 @@ class SettledResponse(ABC):
     @property
     def answer(self) -> Parts | PendingResponse:
         """The response if it is settled, else the promise of it."""
-        return self._later if self._later.parts is None else self._later.parts
+        return self if self.parts is None else self.parts
 
     def done(self) -> bool:
-        return self._later.parts is not None
+        return self.parts is not None
 
     def set_result(self, _: Any, /) -> None:
-        self._later.resolve([self.encode(ErrorCode.none)])
+        self.resolve([self.encode(ErrorCode.none)])
 
     def set_exception(self, error: BrokerError, /) -> None:
-        self._later.resolve([self.encode(error.code)])
+        self.resolve([self.encode(error.code)])

@@ -229,7 +229,7 @@ class ShareFetchOperation:
         self._is_reading = False
         if not done.cancelled() and done.exception() is not None:
             self._is_ended = True
-        if self._later is None or not self._later.done:
+        if self._later is None or not self._later.is_done:
             self._attempt(is_final=False)
             self._continue()
 
@@ -245,7 +245,7 @@ class ShareFetchOperation:
 
     def serve(self) -> None:
         """Try again: one of the partitions has work."""
-        if self._later is None or self._later.done:
+        if self._later is None or self._later.is_done:
             self._stop_waiting()
         elif not self._is_reading:
             self._attempt(is_final=False)
@@ -260,13 +260,13 @@ class ShareFetchOperation:
 
     def _on_stored(self) -> None:
         assert self._later is not None
-        if not self._later.done:
+        if not self._later.is_done:
             self._attempt(is_final=True)
             self._continue()
 
     def _on_timeout(self) -> None:
         self._wait_ms = 0
-        if self._later is not None and not self._later.done:
+        if self._later is not None and not self._later.is_done:
             self._attempt(is_final=True)
             self._continue()
 
@@ -280,7 +280,7 @@ class ShareFetchOperation:
         asyncio.get_running_loop().call_soon(self._finish_ended)
 
     def _finish_ended(self) -> None:
-        if self._later is not None and not self._later.done and self._is_complete:
+        if self._later is not None and not self._later.is_done and self._is_complete:
             self._finish()
 
     def _stop_waiting(self) -> None:
