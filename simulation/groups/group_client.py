@@ -137,8 +137,10 @@ class GroupClient:
 
     # --- offsets
 
-    async def commit(self, who: Identity, commits: Sequence[Commit]) -> list[ErrorCode]:
-        """Commit offsets, and return the outcome of each."""
+    async def commit(
+        self, who: Identity, commits: Sequence[Commit], version: int | None = None
+    ) -> list[ErrorCode]:
+        """Commit offsets, in any version unless one is given, and return the outcome of each."""
         topics = [
             {
                 "name": commit.topic,
@@ -154,7 +156,8 @@ class GroupClient:
             for commit in commits
         ]
         fields = who.fields | {"generation_id_or_member_epoch": who.generation, "topics": topics}
-        response = await self._client.ask("OffsetCommit", who.versions("OffsetCommit", 2, 10), fields)
+        versions = who.versions("OffsetCommit", 2, 10) if version is None else (version,)
+        response = await self._client.ask("OffsetCommit", versions, fields)
         return [ErrorCode(topic.partitions[0].error_code) for topic in response.topics]
 
     async def fetch_offset(

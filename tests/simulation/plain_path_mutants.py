@@ -1,4 +1,4 @@
-"""Planted bugs of the short path of Produce; the general path is right."""
+"""Planted bugs of the short paths of Produce and OffsetCommit; the general paths are right."""
 
 from __future__ import annotations
 
@@ -9,8 +9,13 @@ from unittest.mock import patch
 
 from planting import planted_in_broker, planted_in_cluster
 
+from penstock.groups.offsets import OffsetCommit
+from penstock.groups.shard import GroupShard
 from penstock.replication.admission import Admission
+from penstock.server.handlers.offset_commit import PlainResponse
+from penstock.server.known_requests import KnownCommit
 from penstock.server.produce_waits import ProduceWait, ProduceWaits
+from penstock.state_log.shard import Waiter
 from penstock.storage.producer_state import ProducerStates
 
 
@@ -39,6 +44,31 @@ def plain_duplicates_are_appended() -> AbstractContextManager[Any]:
         check(self, header)
 
     return _on_plain_path(ProducerStates, "check", forget)
+
+
+@planted_in_cluster("I12")
+def known_commits_are_answered_before_the_flush() -> AbstractContextManager[Any]:
+    """The short path responds when the offset is added to the next batch."""
+    commit = GroupShard.commit
+
+    def answer(self: GroupShard, request: OffsetCommit, response: Waiter) -> None:
+        if isinstance(response, PlainResponse):
+            response.set_result(None)
+        commit(self, request, response)
+
+    return patch.object(GroupShard, "commit", answer)
+
+
+@planted_in_cluster("I12")
+def known_commits_repeat_the_known_offset() -> AbstractContextManager[Any]:
+    """The short path recognises a request and does not read its offset."""
+    offset_in = KnownCommit.offset_in
+
+    def known(self: KnownCommit, frame: memoryview, position: int, version: int) -> int | None:
+        found = offset_in(self, frame, position, version)
+        return None if found is None else self.partition.offset
+
+    return patch.object(KnownCommit, "offset_in", known)
 
 
 @contextmanager

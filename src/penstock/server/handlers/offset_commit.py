@@ -79,7 +79,7 @@ def handle_plain(
         return None
     value = _committed(topic, offset, leader_epoch, None, context.clock.now_ms())
     offsets = {OffsetKey(group_id, topic.name, index): value}
-    response = _PlainResponse(known, correlation_id)
+    response = PlainResponse(known, correlation_id)
     shard.commit(OffsetCommit(group_id, member_id, instance_id, generation, offsets), response)
     return response.answer
 
@@ -87,7 +87,7 @@ def handle_plain(
 API = Api(OFFSET_COMMIT, FIRST_VERSION, LAST_VERSION, handle_raw=handle, handle_plain=handle_plain)
 
 
-class _PlainResponse(SettledResponse):
+class PlainResponse(SettledResponse):
     __slots__ = ("_correlation_id", "_known")
 
     def __init__(self, known: KnownCommit, correlation_id: int) -> None:
