@@ -73,6 +73,7 @@ class KeyedCast:
         self._actors = [
             MailWriter(stage, model, places, 0),
             MailWriter(stage, model, places, 1),
+            MailWriter(stage, model, places, 2, has_own_keys=False),
             BatchWriter(stage, model, places),
             KeyReader(stage, model, places, 0),
             KeyReader(stage, model, places, 1),
@@ -128,10 +129,15 @@ class Way:
 
 
 class MailWriter:
-    """Sends each message with one idempotency key until it knows that the message is stored."""
+    """Sends each message with one idempotency key until it knows that the message is stored; or each message once,
+    without such a key, so that the sequences of the sender alone prevent duplicates.
+    """
 
-    def __init__(self, stage: Stage, model: KeyedModel, places: Places, number: int) -> None:
+    def __init__(
+        self, stage: Stage, model: KeyedModel, places: Places, number: int, *, has_own_keys: bool = True
+    ) -> None:
         self.name = f"mail-writer-{number}"
+        self._has_own_keys = has_own_keys
         self._stage, self._model, self._places = stage, model, places
         self._random = stage.world.random(self.name)
         self._way = Way(stage, self.name)
@@ -145,10 +151,11 @@ class MailWriter:
             place, record = self._make()
         assert record.value is not None
         try:
-            offset = await self._way.sender.send(*place, record, is_alone=True)
+            offset = await self._way.sender.send(*place, record, is_alone=self._has_own_keys)
         except (OutcomeUnknown, BrokerError, OSError) as error:
             self._stage.note(self.name, "send", record.value, type(error).__name__, error)
-            self._unknown.append((place, record))
+            if self._has_own_keys:
+                self._unknown.append((place, record))
             return
         self._stage.note(self.name, "send", record.value, offset)
         self._model.on_ack(record.value, offset)
@@ -159,7 +166,8 @@ class MailWriter:
         value = f"{self.name} {self._sent}".encode() + FILLING + bytes(self._random.choice((0, 10, 300)))
         self._model.on_send(place, key, value)
         own_key = f"{self.name}/{self._sent}".encode()
-        return place, NewRecord(key, value, self._stage.now_ms(), ((IDEMPOTENCY_HEADER, own_key),))
+        headers = ((IDEMPOTENCY_HEADER, own_key),) if self._has_own_keys else ()
+        return place, NewRecord(key, value, self._stage.now_ms(), headers)
 
 
 class BatchWriter:

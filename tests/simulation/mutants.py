@@ -25,6 +25,7 @@ from planting import BUGS, hunt
 from simulation.models.history import InvariantViolated
 
 NOTICED: Mapping[str, int] = {
+    "a_first_attempt_without_an_answer_uses_up_its_sequence": 157,
     "a_new_topic_inherits_the_producers_of_the_old_one": 30,
     "ack_before_fsync": 4,
     "alone_without_fsync": 46,
