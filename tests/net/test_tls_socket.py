@@ -195,6 +195,26 @@ def test_bytes_left_in_the_tls_object_are_delivered_when_reading_resumes(tmp_pat
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("content", [b"", b"last words"])
+def test_close_notify_ends_the_connection_of_a_peer_that_waits(tmp_path: Path, content: bytes) -> None:
+    """asyncio's clients close the connection only when the other side has closed it, or after half a minute."""
+
+    async def scenario() -> None:
+        client, server = Pair(tmp_path).connect()
+        reading = Reading(server, 100)
+        await eventually_async(lambda: server.is_established and client.is_established)
+        assert client.tls is not None
+        if content:
+            client.tls.write(content)
+        with pytest.raises(ssl.SSLWantReadError):
+            client.tls.unwrap()
+        client._flush_quietly()
+        await eventually_async(lambda: reading.ended == "")
+        assert bytes(reading.content) == content
+
+    asyncio.run(scenario())
+
+
 def test_wrong_name_in_the_certificate_is_refused_by_the_client(tmp_path: Path) -> None:
     async def scenario() -> None:
         pair = Pair(tmp_path)

@@ -69,6 +69,7 @@ class TlsSocket:
         "_handshake_bytes",
         "_has_more",
         "_incoming",
+        "_is_ended",
         "_make",
         "_outgoing",
         "_reader",
@@ -104,7 +105,9 @@ class TlsSocket:
         self._reader: Callable[[], None] | None = None
         self._writer: Callable[[], None] | None = None
         self._has_more = False
-        """Whether decrypted bytes may be left although the inner socket is empty."""
+        """Whether decrypted bytes may be left although the inner socket is empty, or the end of the stream."""
+        self._is_ended = False
+        """Whether the peer has sent close_notify: it sends nothing more, and may wait for this side to close."""
         self._silent_bytes = 0
         self._handshake_bytes = 0
         self._failure: str | None = None
@@ -149,7 +152,7 @@ class TlsSocket:
             return 0
         except ssl.SSLError as error:
             raise ConnectionResetError(f"TLS: {_reason(error)}") from None
-        self._has_more = filled == len(buffer)
+        self._has_more = filled == len(buffer) or self._is_ended
         return filled
 
     def sendmsg(self, buffers: Sequence[Buffer], more: bool) -> int:
@@ -307,22 +310,24 @@ class TlsSocket:
             raise ConnectionResetError("TLS: the peer sends records without content")
         raise BlockingIOError
 
-    @staticmethod
-    def _decrypt(tls: ssl.SSLObject, buffer: memoryview) -> int:
-        """Decrypt into the buffer until it is full or ciphertext is missing; one TLS read gives one record."""
+    def _decrypt(self, tls: ssl.SSLObject, buffer: memoryview) -> int:
+        """Decrypt into the buffer until it is full or ciphertext is missing; one TLS read gives one record.
+
+        SSLZeroReturnError at the end of the stream.
+        """
         filled = 0
         try:
             while filled < len(buffer):
                 # With a buffer the result is a count, which typeshed does not know.
                 count: int = tls.read(len(buffer) - filled, buffer[filled:])  # type: ignore[assignment]
-                if not count:
+                if not count:  # close_notify
+                    self._is_ended = True
                     break
                 filled += count
         except ssl.SSLWantReadError:
             pass
-        except ssl.SSLZeroReturnError:
-            if not filled:
-                raise
+        if self._is_ended and not filled:
+            raise ssl.SSLZeroReturnError
         return filled
 
     def _flush_owed(self) -> None:
