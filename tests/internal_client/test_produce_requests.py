@@ -9,8 +9,14 @@ import pytest
 
 from penstock.errors import ErrorCode, ProtocolError
 from penstock.internal_client import produce_requests
+from penstock.internal_client.errors import OutcomeUnknown
+from penstock.internal_client.produce_loop import PartitionProducer
 from penstock.internal_client.produce_requests import Place, ProduceRequests
+from penstock.internal_client.routes import Routes
+from penstock.internal_client.transactions import ProducerIdentity
 from penstock.net.broker_connection import BrokerConnection, ResponseReceiver
+from penstock.records.batch import read_header
+from penstock.records.building import NewRecord
 from penstock.unreachable import ConnectionLost
 from penstock.wire.headers import decode_request_header
 from penstock.wire.produce import (
@@ -161,6 +167,7 @@ class Receiver:
 
 async def test_batches_share_later_requests_while_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(produce_requests, "MANY_BATCHES", 2)
+    monkeypatch.setattr(produce_requests, "APART_SECONDS", 0.5)
     requests, broker = ProduceRequests(), Broker()
     for partition in range(2):
         send(requests, broker, "a", partition)
@@ -169,7 +176,7 @@ async def test_batches_share_later_requests_while_many_wait(monkeypatch: pytest.
         send(requests, broker, "a", partition)
         await turn()
     assert broker.places == [[("a", 0), ("a", 1)]]
-    await asyncio.sleep(2 * produce_requests.APART_SECONDS)
+    await eventually_async(lambda: len(broker.places) > 1)
     assert broker.places == [[("a", 0), ("a", 1)], [("a", 2), ("a", 3), ("a", 4)]]
 
 
@@ -193,3 +200,40 @@ async def test_receiver_gets_one_outcome_when_the_response_comes_after_its_deadl
     broker.answer({("a", 0): ProduceResult(0, 0, 7)})
     [outcome] = receiver.outcomes
     assert isinstance(outcome, TimeoutError)
+
+
+class OneBroker:
+    """Routes to one broker, which gives out producer ids from 0 on."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._ids = 0
+
+    async def leader(self, topic: str, partition: int) -> BrokerConnection:
+        return self._broker.connection()
+
+    async def at_any(self, request: object) -> ProducerIdentity:
+        self._ids += 1
+        return ProducerIdentity(None, self._ids - 1, 0)
+
+    def forget(self, topic: str) -> None: ...
+
+
+async def test_sequence_of_a_batch_without_a_valid_response_is_not_used_again() -> None:
+    """The batch may be stored: another one with its sequence would be taken for a duplicate, and be lost."""
+    broker = Broker()
+    producer = PartitionProducer(cast(Routes, OneBroker(broker)), "a", 0)
+    deadline = asyncio.get_running_loop().time() + 60
+    first = asyncio.ensure_future(producer.write([NewRecord(None, b"1", 0)], deadline))
+    await eventually_async(lambda: broker.requests)
+    broker.answer({("other", 0): ProduceResult(0, 0, 0)})
+    with pytest.raises(OutcomeUnknown, match="without a result for each partition"):
+        await first
+    second = asyncio.ensure_future(producer.write([NewRecord(None, b"2", 0)], deadline))
+    await eventually_async(lambda: broker.requests)
+    records = broker.requests[0][1].topics[0].partitions[0].records
+    assert records is not None
+    header = read_header(records)
+    assert (header.producer_id, header.base_sequence) == (1, 0)
+    broker.answer({("a", 0): ProduceResult(0, 0, 7)})
+    assert await second == 7

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 
-from penstock.errors import BrokerError, DiskFull, ErrorCode
+from penstock.errors import BrokerError, DiskFull, ErrorCode, PenstockError, ProtocolError
 from penstock.internal_client.api import check_error
 from penstock.internal_client.errors import OutcomeUnknown
 from penstock.internal_client.produce_requests import ATTEMPT_SECONDS, ProduceRequests, ResultReceiver
@@ -129,7 +129,7 @@ class PartitionProducer:
                 is_full = DiskFull.matches(result.error_code, result.error_message)
                 may_be_stored = was_stored or (result.error_code in _PERHAPS_AFTER_APPEND and not is_full)
                 self._check(result)
-            except (BrokerError, OSError) as error:
+            except (BrokerError, OSError, ProtocolError) as error:
                 self._routes.forget(self._topic)
                 if self._is_unknown_producer(error) and not may_be_stored:
                     self._producer = None
@@ -183,10 +183,12 @@ class PartitionProducer:
             raise DiskFull(result.error_message or "")
         check_error(code, result.error_message)
 
-    def _is_unknown_producer(self, error: BrokerError | OSError) -> bool:
+    def _is_unknown_producer(self, error: PenstockError | OSError) -> bool:
         return self._has_own_id and isinstance(error, BrokerError) and error.code in _UNKNOWN_PRODUCER
 
-    def _may_retry(self, error: BrokerError | OSError, may_be_stored: bool) -> bool:
+    def _may_retry(self, error: BrokerError | OSError | ProtocolError, may_be_stored: bool) -> bool:
+        if isinstance(error, ProtocolError):
+            return False
         if isinstance(error, DiskFull) and not may_be_stored:
             return self._waits_for_space
         is_stored_once = isinstance(error, BrokerError) and (
@@ -194,13 +196,13 @@ class PartitionProducer:
         )
         return is_stored_once or is_retriable(error)
 
-    def _raise(self, error: BrokerError | OSError, may_be_stored: bool) -> None:
+    def _raise(self, error: PenstockError | OSError, may_be_stored: bool) -> None:
         if not may_be_stored:
             raise error
         if self._has_own_id:
             # The sequence of the next batch depends on an outcome that nobody knows.
             self._producer = None
-        reason = str(error) if isinstance(error, BrokerError) else reason_of(error)
+        reason = str(error) if isinstance(error, PenstockError) else reason_of(error)
         raise OutcomeUnknown(reason) from error
 
 
