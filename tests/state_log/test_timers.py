@@ -73,7 +73,7 @@ def test_error_of_one_does_not_stop_the_others() -> None:
         timers = Timers(clock, fire)
         timers.schedule("bad", timers.now_ms())
         timers.schedule("good", timers.now_ms())
-        await asyncio.wait_for(done.wait(), 5)
+        await asyncio.wait_for(done.wait(), 30)
         assert fired == ["good"]
 
     asyncio.run(body())

@@ -118,10 +118,10 @@ class Appender(Generic[R]):
 
     def add_transactional(self, content: memoryview, header: BatchHeader, done: Done) -> None:
         """Append a batch whose transaction the replica has verified; `done` is called as by `add`."""
-        if self._closed is not None:
+        self.append_collected()
+        if self._closed is not None:  # also by the refusal of records that were added before
             done(self._closed)
             return
-        self.append_collected()
         batch = _Batch()
         batch.waiting.append(done)
         self._uncommitted.append(batch)
