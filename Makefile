@@ -15,6 +15,7 @@ KILLS ?= 30
 BROKERS ?= 1
 SEEDS ?= 1000
 SELECTION = --draw-by-commit
+EXAMPLES = --hypothesis-profile fixed
 
 .PHONY: help setup run compile pure test test-all test-compiled test-fast lint format bench test-cluster clients faults pipeline-crashes kill-cycles queue-cycles rolling-restarts copy-cycles job-cycles spark-cluster simulate mutants fuzz screenshots lock clean
 .DEFAULT_GOAL := help
@@ -59,12 +60,14 @@ pure:  ## Remove the compiled modules from this environment
 # stay in build/test-failures.
 test: $(VENV)/.dev  ## Run the tests, of some large families a third that depends on the commit
 	rm -rf build/test-failures
-	$(BIN)/python -m pytest -n 2 --dist worksteal --cache-clear --first-failures=build/test-failures $(SELECTION) $(ARGS) || $(BIN)/python -m pytest --last-failed --last-failed-no-failures none --second-run-of=build/test-failures
+	$(BIN)/python -m pytest -n 2 --dist worksteal --cache-clear --first-failures=build/test-failures $(SELECTION) $(EXAMPLES) $(ARGS) || $(BIN)/python -m pytest --last-failed --last-failed-no-failures none --second-run-of=build/test-failures $(EXAMPLES)
 
 test-all: SELECTION =
-test-all: test  ## Run all tests
+test-all: EXAMPLES =
+test-all: test  ## Run all tests, property tests with new examples
 
 test-compiled: SELECTION =
+test-compiled: EXAMPLES =
 test-compiled: compile test  ## Run all tests on the compiled build; `make pure` removes it
 
 test-fast: $(VENV)/.dev  ## Run the tests that start no processes, with few examples of each property, in a minute

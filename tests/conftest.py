@@ -18,7 +18,14 @@ from typing import Any
 
 import pytest
 
-from support import commit_draw, commit_seeds, compiled_build, fast_profile, first_failures, process_marks
+from support import (
+    commit_draw,
+    commit_seeds,
+    compiled_build,
+    first_failures,
+    hypothesis_profiles,
+    process_marks,
+)
 from support.broker_process import Address, StartBroker
 from support.cluster_processes import serving
 
@@ -45,7 +52,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     process_marks.apply(items)
     commit_draw.select(config, items)
-    fast_profile.shorten(config, items)
+    hypothesis_profiles.apply(config, items)
     first_failures.mark_verdicts(items, Path(__file__).parent)
 
 

@@ -17,7 +17,7 @@ from typing import TypeVar
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
-from support.fast_profile import limit
+from support.hypothesis_profiles import limit
 
 T = TypeVar("T")
 

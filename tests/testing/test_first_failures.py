@@ -62,14 +62,12 @@ def pytest_run(directory: Path, *options: str) -> subprocess.CompletedProcess[st
         "-m",
         "pytest",
         "-q",
-        "-p",
-        "no:penstock",
         "-c",
         "/dev/null",
         "--rootdir=.",
         *options,
     ]
-    environment = os.environ | {"PYTHONPATH": str(TESTS)}
+    environment = os.environ | {"PYTHONPATH": str(TESTS), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     return subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, timeout=60)
 
 
@@ -91,7 +89,7 @@ def test_a_late_process_test_passes_in_the_second_run(tmp_path: Path) -> None:
 def test_a_verdict_about_data_is_final(tmp_path: Path) -> None:
     tried = suite(tmp_path, "faults/test_history.py").with_suffix(".tried")
     suite(tmp_path, "cli/test_slow.py")
-    second = both_runs(tmp_path, "-n", "2")
+    second = both_runs(tmp_path, "-p", "xdist.plugin", "-n", "2")
     assert tried.exists()
     assert second.returncode == 1, second.stdout
     assert "not run again: faults/test_history.py::test_first" in second.stdout
