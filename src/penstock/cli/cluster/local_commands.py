@@ -30,28 +30,34 @@ def register(app: typer.Typer) -> None:
         app.command()(command)
 
 
+BrokersOption = Annotated[
+    int | None, typer.Option(min=1, help=f"Number of brokers; {DEFAULT.brokers} by default.")
+]
+BasePortOption = Annotated[
+    int | None,
+    typer.Option(
+        min=2, help=f"Port of the first broker, followed by the others; {DEFAULT.base_port} by default."
+    ),
+]
+HttpBasePortOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help=f"HTTP port of the first broker, followed by the others; {DEFAULT.http_base_port} by default.",
+    ),
+]
+ZookeeperOption = Annotated[
+    str | None,
+    typer.Option(metavar="HOST:PORT[/CHROOT]", help="An existing ZooKeeper; by default one is started."),
+]
+
+
 def up(
     data_dir: DataDirOption,
-    brokers: Annotated[
-        int | None, typer.Option(min=1, help=f"Number of brokers; {DEFAULT.brokers} by default.")
-    ] = None,
-    base_port: Annotated[
-        int | None,
-        typer.Option(
-            min=2, help=f"Port of the first broker, followed by the others; {DEFAULT.base_port} by default."
-        ),
-    ] = None,
-    http_base_port: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help=f"HTTP port of the first broker, followed by the others; {DEFAULT.http_base_port} by default.",
-        ),
-    ] = None,
-    zookeeper: Annotated[
-        str | None,
-        typer.Option(metavar="HOST:PORT[/CHROOT]", help="An existing ZooKeeper; by default one is started."),
-    ] = None,
+    brokers: BrokersOption = None,
+    base_port: BasePortOption = None,
+    http_base_port: HttpBasePortOption = None,
+    zookeeper: ZookeeperOption = None,
     secure: Annotated[
         bool,
         typer.Option("--secure", help="Encrypt and authenticate: make certificates and an administrator."),
