@@ -125,6 +125,7 @@ async def test_a_topic_that_is_deleted_meanwhile_is_not_waited_for(follow: Calla
     follow(replicas({}))
     routes = Responding(ErrorCode.unknown_topic_or_partition)
     await execute(InternalClient(routes), before, reassignments_of(before, {FIRST: ids(2)}))
+    assert routes.requests
 
 
 async def test_refused_reassignment_is_reported(follow: Callable[..., None]) -> None:

@@ -221,7 +221,8 @@ class Life:
         first = self.nodes[1]
         return self.is_settled() and first.metadata.image == await load_image(first.store)
 
-    async def run(self) -> None:
+    async def run(self) -> bool:
+        """Return whether all brokers have the image of the store in the end."""
         for _ in range(STEPS):
             await self.step()
             if self.random.random() < 0.5:
@@ -230,9 +231,10 @@ class Life:
         for number in BROKERS:
             if number not in self.nodes:
                 await self.start(number)
-        await eventually_async(self.is_quiet, poll_s=0)
+        agree = bool(await eventually_async(self.is_quiet, poll_s=0))
         for node in self.nodes.values():
             await node.stop()
+        return agree
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -240,4 +242,4 @@ def test_brokers_agree_after_crashes_and_expired_sessions(seed: int, monkeypatch
     monkeypatch.setattr(topic_writes, "MAX_PARTITIONS_PER_MULTI", 4)
     monkeypatch.setattr("penstock.cluster.controller.RETRY_SECONDS", 0.01)
     monkeypatch.setattr("penstock.cluster.metadata.RETRY_SECONDS", 0.01)
-    asyncio.run(Life(seed).run())
+    assert asyncio.run(Life(seed).run())

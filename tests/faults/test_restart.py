@@ -76,11 +76,11 @@ def test_topics_settings_and_truncation_survive(start_broker: StartBroker) -> No
     deleted.result(PATIENCE_S)
     restart(broker)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
-    assert sorted(admin.list_topics(timeout=5).topics["kept"].partitions) == [0, 1, 2]
+    assert sorted(admin.list_topics(timeout=30).topics["kept"].partitions) == [0, 1, 2]
     (described,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, "kept")]).values()
     assert described.result(PATIENCE_S)["retention.ms"].value == "7200000"
     consumer = Consumer(reader_settings(broker))
-    assert consumer.get_watermark_offsets(TopicPartition("kept", 1), timeout=5) == (20, 50)
+    assert consumer.get_watermark_offsets(TopicPartition("kept", 1), timeout=30) == (20, 50)
     consumer.assign([TopicPartition("kept", 1, 20)])
     assert [int(message.value()) for message in consumer.consume(30, PATIENCE_S)] == list(range(20, 50))
     consumer.close()
@@ -93,7 +93,7 @@ def test_a_deleted_topic_stays_deleted(start_broker: StartBroker) -> None:
     admin.delete_topics(["gone"])["gone"].result(PATIENCE_S)
     restart(broker)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
-    assert "gone" not in admin.list_topics(timeout=5).topics
+    assert "gone" not in admin.list_topics(timeout=30).topics
 
 
 def test_idempotent_producer_continues_after_a_kill(start_broker: StartBroker) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
 
+from support.eventually import eventually_async
 from support.whole_brokers import Brokers, run
 
 Scenario = Callable[[httpx.AsyncClient], Awaitable[None]]
@@ -34,23 +34,22 @@ def client(brokers: Brokers, number: int) -> httpx.AsyncClient:
 async def serving(brokers: Brokers, number: int) -> None:
     """Wait until the gateway of a broker responds."""
     async with client(brokers, number) as http:
-        for _ in range(300):
-            try:
-                await http.get("/health")
-                return
-            except httpx.TransportError:
-                await asyncio.sleep(0.05)
-    raise AssertionError("the gateway does not respond")
+        await eventually_async(
+            lambda: http.get("/health"), "the gateway responds", ignoring=httpx.TransportError
+        )
 
 
 async def until(http: httpx.AsyncClient, path: str, holds: Callable[[Any], bool]) -> Any:
     """Repeat a request until its response is as expected."""
-    for _ in range(200):
+    found: Any = None
+
+    async def is_as_expected() -> bool:
+        nonlocal found
         found = (await http.get(path)).json()
-        if holds(found):
-            return found
-        await asyncio.sleep(0.1)
-    raise AssertionError(found)
+        return holds(found)
+
+    await eventually_async(is_as_expected, poll_s=0.1, details=lambda: found)
+    return found
 
 
 async def produce(http: httpx.AsyncClient, topic: str, *values: str, partition: int | None = None) -> None:

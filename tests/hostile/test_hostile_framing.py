@@ -150,7 +150,7 @@ def test_a_client_that_vanishes_in_a_request_leaves_nothing_behind(watch: Watch)
         client.send(size(1000) + bytes(500))
         client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         client.close()
-    eventually(lambda: watch.established_connections() <= 2, within_s=5)
+    eventually(lambda: watch.established_connections() <= 2)
 
 
 def test_half_sent_requests_that_fill_the_memory_are_given_up(

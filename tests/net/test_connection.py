@@ -311,7 +311,7 @@ def test_many_requests_of_one_connection_do_not_starve_others() -> None:
         server.receive(*(b"%d" % number for number in range(10)))
         assert 0 < len(server.handled) < 10
         assert server.socket.readable is None
-        await asyncio.wait_for(_until_handled(server, 10), 5)
+        await _until_handled(server, 10)
         assert bytes(server.socket.sent) == b"0123456789"
         assert server.socket.readable is not None
 
@@ -394,7 +394,7 @@ def test_requests_behind_unsendable_response_are_carried_out() -> None:
 
         server.socket.sendmsg = gone  # type: ignore[method-assign]
         server.receive(*(b"%d" % number for number in range(10)))
-        await asyncio.wait_for(_until_handled(server, 10), 5)
+        await _until_handled(server, 10)
         assert server.socket.closed
 
     asyncio.run(run())

@@ -137,5 +137,5 @@ def test_loop_lag_measures_delay_of_a_busy_loop() -> None:
         lag.stop()
 
     asyncio.run(run())
-    assert sum(histogram.counts) == 1
+    assert sum(histogram.counts) >= 1
     assert histogram.total_seconds >= 0.1

@@ -18,7 +18,7 @@ from penstock.wire.fetch import FetchPartition, FetchRequest, FetchResult, Fetch
 from penstock.wire.fetch_client import decode_fetch_response, encode_fetch_request
 from support.eventually import eventually_async
 from support.harness import Harness
-from support.whole_brokers import Brokers, run
+from support.whole_brokers import SHORT_LAG, Brokers, run
 
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
@@ -126,7 +126,7 @@ def test_follower_out_of_sync_serves_no_consumer_and_is_never_preferred(tmp_path
         assert (await fetch(second, rack="b")).error_code == ErrorCode.not_leader_or_follower
         assert (await fetch(first, rack="b")).preferred_read_replica == -1
 
-    run(tmp_path, scenario, replica_selector_class=RACK_AWARE)
+    run(tmp_path, scenario, replica_selector_class=RACK_AWARE, **SHORT_LAG)
 
 
 @pytest.mark.parametrize(("version", "settings"), [(11, {}), (10, {"replica_selector_class": RACK_AWARE})])

@@ -161,7 +161,7 @@ def test_lost_response_raises_outcome_unknown(tmp_path: Path) -> None:
         topic = first.context.image.topics[ORDERS]
         leader = topic.partitions[0].leader
         routes = routes_to(brokers)
-        sender = IdempotentProducer(routes, delivery_seconds=1.0)
+        sender = IdempotentProducer(routes, delivery_seconds=2.0)
         assert await sender.send(ORDERS, 0, record(0)) == 0
         # The leader appends the batch, but does not respond any more.
         holder = {1: first, 2: second}[leader]
@@ -183,12 +183,12 @@ def test_queued_record_fails_within_its_delivery_time(tmp_path: Path) -> None:
         broker = await brokers.start(1)
         await broker.create(ORDERS)
         routes = routes_to(brokers)
-        sender = IdempotentProducer(routes, delivery_seconds=1.0)
+        sender = IdempotentProducer(routes, delivery_seconds=2.0)
         assert await sender.send(ORDERS, 0, record(0)) == 0
         replica = broker.context.replicas.get(ORDERS, 0)
         replica.acknowledging = lambda *_: CommitWaiters()  # type: ignore[method-assign]
         sent = [sender.send(ORDERS, 0, record(number), is_alone=True) for number in range(1, 4)]
-        async with asyncio.timeout(2.0):
+        async with asyncio.timeout(5.0):
             outcomes = await asyncio.gather(*sent, return_exceptions=True)
         assert isinstance(outcomes[0], OutcomeUnknown)
         assert [error.code for error in outcomes[1:] if isinstance(error, BrokerError)] == [

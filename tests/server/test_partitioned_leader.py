@@ -23,7 +23,7 @@ from penstock.wire.framing import SIZE_PREFIX
 from penstock.wire.produce import ProduceRequest
 from support.eventually import eventually_async
 from support.harness import Harness
-from support.whole_brokers import Brokers, run
+from support.whole_brokers import SHORT_LAG, Brokers, run
 
 FETCH_VERSION = 13
 MINUTE_MS = 60_000
@@ -78,7 +78,7 @@ def test_partitioned_leader_closes_connections_of_waiting_clients(tmp_path: Path
         )
         assert isinstance(await error_of(fetch(first, topic_id, 1, max_wait_ms=100)), CutOff)
 
-    run(tmp_path, scenario)
+    run(tmp_path, scenario, **SHORT_LAG)
 
 
 def test_producer_keeps_waiting_at_a_leader_that_lost_a_follower(tmp_path: Path) -> None:
@@ -89,4 +89,4 @@ def test_producer_keeps_waiting_at_a_leader_that_lost_a_follower(tmp_path: Path)
         assert result.error_code == ErrorCode.none
         await eventually_async(lambda: brokers.members(1, ORDERS) == {1})
 
-    run(tmp_path, scenario)
+    run(tmp_path, scenario, **SHORT_LAG)

@@ -62,7 +62,7 @@ async def said(answer: Answer) -> FetchResponse:
     done = asyncio.Event()
     answer.when_done(done.set)
     if not answer.is_done:
-        await asyncio.wait_for(done.wait(), 5)
+        await asyncio.wait_for(done.wait(), 30)
     assert answer.parts is not None
     content = memoryview(content_of(answer.parts))
     return decode_fetch_response(content[SIZE_PREFIX:], VERSION)

@@ -17,7 +17,7 @@ from penstock.records.building import NewRecord, build_batch
 from penstock.storage.data_directory import CLEAN_STOP_FILE
 from support.eventually import eventually_async
 from support.harness import Harness, new_topic
-from support.whole_brokers import Brokers, run
+from support.whole_brokers import SHORT_LAG, Brokers, run
 
 ORDERS = "orders"
 
@@ -53,7 +53,7 @@ def test_record_stored_under_min_isr_gets_the_after_append_error(tmp_path: Path)
         assert result.error_code == ErrorCode.not_enough_replicas
         assert first.context.replicas.get(ORDERS, 0).log.log_end_offset == 2
 
-    run(tmp_path, scenario)
+    run(tmp_path, scenario, **SHORT_LAG)
 
 
 def test_follower_fetches_records_that_are_only_on_the_leaders_disk(tmp_path: Path) -> None:
@@ -208,4 +208,4 @@ def test_delete_records_responds_after_all_in_sync_replicas_applied_it(tmp_path:
         assert (result.error_code, result.low_watermark) == (ErrorCode.none, 5)
         assert brokers.members(1, ORDERS) == {1}
 
-    run(tmp_path, scenario)
+    run(tmp_path, scenario, **SHORT_LAG)

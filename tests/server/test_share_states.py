@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from penstock.cluster.memory import MemoryEnsemble
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import ShareKey
 from penstock.queues.states import ACKNOWLEDGED, StateBatch, StateUpdate
+from support.eventually import eventually_async
 from support.harness import Harness, serve
 from support.share_wire import (
     ACCEPT,
@@ -153,11 +153,7 @@ def test_deleted_topic_leaves_no_state(tmp_path: Path) -> None:
         assert await first_take(member) == [(0, 9, 1)]
         await broker.ask(20, 1, {"topic_names": ["t"], "timeout": 5_000})
         (shard,) = broker.context.share.coordinator.shards
-        for _ in range(100):
-            if not len(shard):
-                break
-            await asyncio.sleep(0.02)
-        assert len(shard) == 0
+        await eventually_async(lambda: len(shard) == 0)
         assert not broker.context.share.partitions.all
 
     run(tmp_path, scenario)

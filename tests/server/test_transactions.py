@@ -95,7 +95,7 @@ def test_waiting_consumer_is_served_when_the_transaction_ends(tmp_path: Path, ve
         waiting = asyncio.ensure_future(fetch(broker, "a", max_wait_ms=30_000))
         await asyncio.sleep(0)
         assert await producer.end(commit=True) is ErrorCode.none
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             assert seen(await waiting) == [b"x"]
 
     serve(tmp_path, scenario)
@@ -196,7 +196,7 @@ def test_offsets_are_committed_with_the_transaction(tmp_path: Path, version: int
                 stable = await committed_offset(broker, "g", "a", version=asked)
                 assert stable == (-1, ErrorCode.unstable_offset_commit)
             assert await producer.end(commit=commit) is ErrorCode.none
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(20):
                 while (found := await committed_offset(broker, "g", "a"))[1] is not ErrorCode.none:
                     await asyncio.sleep(0.001)
             assert found == (expected, ErrorCode.none)

@@ -296,7 +296,7 @@ def test_consumers_that_close_together_leave_no_member_behind(
         stop.set()  # while the group still rebalances
         for thread in threads:
             thread.join()
-        eventually(partial(is_empty, admin, group), within_s=5)
+        assert eventually(partial(is_empty, admin, group), within_s=20)
 
 
 def is_empty(admin: Admin, group: str) -> bool:

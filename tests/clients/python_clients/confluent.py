@@ -28,7 +28,7 @@ from support.eventually import eventually
 
 def create(admin: AdminClient, topic: NewTopic) -> None:
     admin.create_topics([topic], operation_timeout=10)[topic.topic].result(PATIENCE_S)
-    eventually(lambda: topic.topic in admin.list_topics(timeout=5).topics)
+    eventually(lambda: topic.topic in admin.list_topics(timeout=30).topics)
 
 
 def send(broker: Address, topic: str, samples: list[Sample], **config: Any) -> list[Message]:

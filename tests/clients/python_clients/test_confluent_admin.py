@@ -49,12 +49,12 @@ def test_a_topic_that_cannot_be_is_refused(admin: AdminClient, topic: NewTopic, 
     with pytest.raises(KafkaException) as refused:
         admin.create_topics([topic])[topic.topic].result(PATIENCE_S)
     assert refused.value.args[0].code() == code
-    assert topic.topic not in admin.list_topics(timeout=5).topics
+    assert topic.topic not in admin.list_topics(timeout=30).topics
 
 
 def test_validate_only_creates_nothing(admin: AdminClient, topic_name: str) -> None:
     admin.create_topics([NewTopic(topic_name, 3, BROKERS)], validate_only=True)[topic_name].result(PATIENCE_S)
-    assert topic_name not in admin.list_topics(timeout=5).topics
+    assert topic_name not in admin.list_topics(timeout=30).topics
 
 
 def test_partitions_are_added_and_take_messages(
@@ -64,11 +64,11 @@ def test_partitions_are_added_and_take_messages(
     samples = make_samples(10)
     send(broker, topic, samples)
     admin.create_partitions([NewPartitions(topic, 3)])[topic].result(PATIENCE_S)
-    eventually(lambda: len(admin.list_topics(topic, timeout=5).topics[topic].partitions) == 3)
+    eventually(lambda: len(admin.list_topics(topic, timeout=30).topics[topic].partitions) == 3)
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     producer.produce(topic, b"there", partition=2)
     assert producer.flush(PATIENCE_S) == 0
-    assert consumer.get_watermark_offsets(TopicPartition(topic, 2), timeout=5) == (0, 1)
+    assert consumer.get_watermark_offsets(TopicPartition(topic, 2), timeout=30) == (0, 1)
     assert read(consumer, topic, 10) == samples
 
 
@@ -85,9 +85,9 @@ def test_a_deleted_topic_is_gone_and_comes_back_empty(
     topic = make_topic()
     send(broker, topic, make_samples(20))
     admin.delete_topics([topic])[topic].result(PATIENCE_S)
-    eventually(lambda: topic not in admin.list_topics(timeout=5).topics)
+    eventually(lambda: topic not in admin.list_topics(timeout=30).topics)
     create(admin, NewTopic(topic, 1, BROKERS))
-    assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=5) == (0, 0)
+    assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30) == (0, 0)
     samples = make_samples(5)
     send(broker, topic, samples)
     assert read(consumer, topic, 5) == samples
@@ -108,7 +108,7 @@ def test_deleted_records_are_gone_and_the_rest_stays(
     place = TopicPartition(topic, 0, 37)
     (done,) = admin.delete_records([place]).values()
     assert done.result(PATIENCE_S).low_watermark == 37
-    assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=5) == (37, 100)
+    assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30) == (37, 100)
     assert read(consumer, topic, 63) == samples[37:]
     consumer.assign([TopicPartition(topic, 0, 36)])
     assert consumer.consume(1, PATIENCE_S)[0].error().code() == KafkaError._AUTO_OFFSET_RESET
@@ -173,7 +173,7 @@ def test_a_setting_that_cannot_be_is_refused_and_changes_nothing(
 
 
 def test_describes_the_brokers_configs(admin: AdminClient) -> None:
-    broker_id, *others = admin.list_topics(timeout=5).brokers
+    broker_id, *others = admin.list_topics(timeout=30).brokers
     assert len(others) == BROKERS - 1
     configs = described(admin, ConfigResource(ResourceType.BROKER, str(broker_id)))
     assert configs["num.partitions"].value == "1"
@@ -184,9 +184,9 @@ def test_metadata_of_an_unknown_topic_names_the_error(broker: Address, topic_nam
     reader = Consumer(
         {"bootstrap.servers": broker.bootstrap, "group.id": "none", "allow.auto.create.topics": False}
     )
-    metadata = reader.list_topics(topic_name, timeout=5).topics[topic_name]
+    metadata = reader.list_topics(topic_name, timeout=30).topics[topic_name]
     assert metadata.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
-    assert topic_name not in reader.list_topics(timeout=5).topics
+    assert topic_name not in reader.list_topics(timeout=30).topics
     reader.close()
 
 
@@ -204,6 +204,6 @@ def test_describes_cluster_and_topic(admin: AdminClient, make_topic: MakeTopic) 
     nodes = {node.id for node in cluster.nodes}
     assert len(nodes) == BROKERS
     assert cluster.controller.id in nodes
-    metadata = admin.list_topics(topic, timeout=5).topics[topic]
+    metadata = admin.list_topics(topic, timeout=30).topics[topic]
     assert sorted(metadata.partitions) == [0, 1]
     assert all(set(partition.isrs) == nodes for partition in metadata.partitions.values())

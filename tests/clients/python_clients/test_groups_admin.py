@@ -166,7 +166,7 @@ def test_confluent_gives_a_group_settings_of_its_own(admin: AdminClient, group: 
         (asked,) = admin.describe_configs([ConfigResource(ConfigResource.Type.GROUP, group)]).values()
         return str(asked.result(WAIT_S)["consumer.session.timeout.ms"].value)
 
-    eventually(lambda: value() == "46000")
+    assert eventually(lambda: value() == "46000")
 
 
 def test_kafka_python_lists_and_describes_groups(

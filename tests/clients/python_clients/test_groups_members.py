@@ -82,6 +82,7 @@ def test_members_share_the_partitions_and_take_over_those_of_one_that_was_killed
         )
         feed.stop()
         wait_for(lambda: feed.all_read_by(first, second, third), "reading all", first, second)
+    assert first.owned.isdisjoint(second.owned)
 
 
 @each_kind(COOPERATIVE, CONSUMER)
@@ -171,6 +172,7 @@ def test_a_regular_expression_subscribes_to_topics_that_come_later(
     create(admin, NewTopic(f"{topic_name}-b", 1, BROKERS))
     both = {*places(f"{topic_name}-a", 2), (f"{topic_name}-b", 0)}
     wait_for(lambda: member.owned == both, "finding the second", member)
+    assert member.owned == both
 
 
 def test_a_group_changes_to_the_new_protocol_and_back_while_it_reads(

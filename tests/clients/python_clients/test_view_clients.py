@@ -7,7 +7,6 @@ import json
 import shutil
 import subprocess
 import time
-from collections.abc import Callable
 
 import pytest
 from aiokafka import AIOKafkaConsumer
@@ -19,6 +18,7 @@ from samples import CODECS, PATIENCE_S
 import kafka
 from support.broker_process import Address, MakeTopic
 from support.cluster_processes import BROKERS
+from support.eventually import eventually
 
 RECORDS = 2_100
 BATCH = 7
@@ -214,7 +214,7 @@ def test_committed_offsets_move_over_ranges_without_matches(broker: Address, vie
     )
     consumer.subscribe([view])
     values: list[int] = []
-    wait_until(lambda: _reads_to_end(consumer, values))
+    eventually(lambda: _reads_to_end(consumer, values))
     consumer.commit(asynchronous=False)
     [committed] = consumer.committed([TopicPartition(view, 0)])
     consumer.close()
@@ -230,12 +230,6 @@ def _reads_to_end(consumer: Consumer, values: list[int]) -> bool:
         return bool(message.error().code() == KafkaError._PARTITION_EOF)
     values.append(int(message.value()))
     return False
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline
 
 
 def test_long_poll_waits_for_a_match(broker: Address, source: str, view: str) -> None:
@@ -299,4 +293,4 @@ def test_added_partitions_appear_in_the_view(
 
     [done] = admin.create_partitions([NewPartitions(source, 3)]).values()
     done.result()
-    wait_until(lambda: len(admin.list_topics(view).topics[view].partitions) == 3)
+    assert eventually(lambda: len(admin.list_topics(view).topics[view].partitions) == 3)
