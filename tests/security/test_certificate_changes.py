@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -28,6 +29,8 @@ async def ask_once(address: Address, context: ssl.SSLContext) -> None:
     writer.write(encode_request_frame(API_VERSIONS, 0, 7, "test", {}))
     assert len(await reader.readexactly(8)) == 8
     writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()
 
 
 async def come_and_go(address: Address, context: ssl.SSLContext, is_over: Callable[[], bool]) -> int:

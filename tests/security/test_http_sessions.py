@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from test_http_users import basic, secure
+from test_on_behalf import own_gateway, own_user
 
 from penstock.gateway.http.users import COOKIE, take_ticket
 from penstock.security.access_token import AccessToken, TokenRecord, parse_token
@@ -18,7 +19,7 @@ from penstock.security.http_session import read_session, session_key, sign_sessi
 from support.certificates import TestAuthority
 from support.eventually import eventually_async
 from support.harness import Harness
-from support.secure_brokers import add_user, delete_user, in_thread
+from support.secure_brokers import add_user, address_of, delete_user, in_thread
 from support.whole_brokers import Brokers, run
 
 KEY = session_key("secret of the cluster")
@@ -122,6 +123,10 @@ def test_session_of_a_browser(tmp_path: Path) -> None:
         harness, browser = await start(brokers, authority)
         wrong = await browser.ask("POST", "/v1/session", None, {"user": "alice", "password": "guess"})
         assert (wrong[0], "set-cookie" in wrong[1]) == (401, False)
+        # A browser must not ask for a password itself where the page has a login of its own.
+        assert wrong[1]["www-authenticate"].startswith("Session")
+        from_page = await browser.ask("GET", "/v1/session", {"X-Penstock-Csrf": ""})
+        assert (from_page[0], from_page[1]["www-authenticate"]) == (401, 'Session realm="penstock"')
         cookie, csrf = await browser.log_in("alice", "secret")
         shown = await browser.ask("GET", "/v1/session", cookie)
         assert (shown[0], json.loads(shown[2])["user"], json.loads(shown[2])["csrf"]) == (200, "alice", csrf)
@@ -216,6 +221,46 @@ def test_access_token(tmp_path: Path) -> None:
         assert await status(token) == 401
 
     run(tmp_path, scenario, **secure(authority))
+
+
+def test_sessions_tickets_and_tokens_at_a_gateway_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = TestAuthority(tmp_path / "tls")
+    own_user(monkeypatch, tmp_path, authority)
+
+    async def scenario(brokers: Brokers) -> None:
+        harness, at_broker = await start(brokers, authority)
+        await add_user(harness, "gateway", "own")
+        token = AccessToken("alice", "a1", bytes(32))
+        await harness.context.administration.users.add_token("alice", "a1", TokenRecord(token.digest, 1))
+        gateway = own_gateway(authority)
+        place = await gateway.start([address_of(brokers, 1, "SASL_SSL")])
+        try:
+            browser = Browser(place.port, authority)
+            assert (await browser.ask("POST", "/v1/session", None, {"user": "alice", "password": "x"}))[
+                0
+            ] == 401
+            cookie, csrf = await browser.log_in("alice", "secret")
+            for each in (browser, at_broker):
+                assert (await each.ask("GET", "/v1/topics", cookie))[0] == 200
+            bearer = {"Authorization": f"Bearer {token.text()}"}
+            assert (await browser.ask("GET", "/v1/topics", bearer))[0] == 200
+            changing = {**cookie, "X-Penstock-Csrf": csrf}
+            issued = json.loads((await browser.ask("POST", "/v1/session/tickets", changing))[2])
+            path = f"/receive?user_id=alice&ticket={issued['ticket']}"
+            assert [(await each.ask("GET", path))[0] for each in (at_broker, browser)] == [200, 401]
+            waiting = asyncio.create_task(browser.ask("GET", "/receive?user_id=alice&wait=60", cookie))
+            served = gateway._service._gateway
+            assert served is not None
+            await eventually_async(lambda: served.application.limits.open_requests == 1)
+            await delete_user(harness, "alice")
+            assert (await waiting)[0] == 401
+            assert (await browser.ask("GET", "/v1/topics", cookie))[0] == 401
+        finally:
+            await gateway.stop()
+
+    run(tmp_path, scenario, gateway_users="User:gateway", **secure(authority))
 
 
 def test_stream_ends_with_its_user(tmp_path: Path) -> None:

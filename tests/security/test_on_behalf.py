@@ -159,6 +159,13 @@ def own_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, authority: TestAut
     monkeypatch.setenv("PENSTOCK_PASSWORD_FILE", str(password))
 
 
+def own_gateway(authority: TestAuthority) -> GatewayProcess:
+    """Gateway of its own whose clients log in."""
+    settings = {**authority.settings("gateway"), "http.port": "0", "http.ssl.enable": "true"}
+    config = BrokerConfig({**settings, "http.authentication.enable": "true"})
+    return GatewayProcess(config, Logger(SystemClock(), lambda _: None, lambda *_: ""), None)
+
+
 @pytest.mark.parametrize("is_known", [True, False])
 def test_gateway_of_its_own_names_its_users(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_known: bool
@@ -173,9 +180,7 @@ def test_gateway_of_its_own_names_its_users(
             await add_user(harness, user, "secret")
         await add_user(harness, "gateway", "own")
         harness.context.authorizer = UserRights(**RIGHTS, gateway={("ALL", "*")})
-        settings = {**authority.settings("gateway"), "http.port": "0", "http.ssl.enable": "true"}
-        config = BrokerConfig({**settings, "http.authentication.enable": "true"})
-        gateway = GatewayProcess(config, Logger(SystemClock(), lambda _: None, lambda *_: ""), None)
+        gateway = own_gateway(authority)
         client = HttpsClient((await gateway.start([address_of(brokers, 1, "SASL_SSL")])).port, authority)
         try:
             if is_known:

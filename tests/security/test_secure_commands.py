@@ -14,6 +14,7 @@ import pytest
 from penstock.testing.process import free_ports
 from support.broker_process import BrokerProcess
 from support.eventually import eventually
+from support.ports import free_range
 
 pytestmark = pytest.mark.usefixtures("starts_processes")
 
@@ -149,6 +150,32 @@ def test_one_flag_gives_an_encrypted_broker_with_an_administrator(tmp_path: Path
     password = (tmp_path / "data" / "tls" / "admin.password").read_text().strip()
     assert password in passwords[0]
     assert password not in "".join(lines)
+
+
+@pytest.mark.usefixtures("starts_clusters")
+def test_one_flag_encrypts_several_processes(tmp_path: Path) -> None:
+    commands = Commands(tmp_path / "home")
+    port = free_range(4)
+    program = [sys.executable, "-m", "penstock.cli.main", "broker", "--secure", "--processes", "2"]
+    places = ["--data-dir", str(tmp_path / "data"), "--port", str(port), "--http-port", str(port + 3)]
+    with subprocess.Popen(
+        [*program, *places],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=commands.environment,
+    ) as broker:
+        try:
+            assert broker.stdout is not None
+            said = next(line for line in broker.stdout if "penstock serves" in line)
+            assert "2 processes" in said
+            assert "https://" in said
+            commands.run("topic", "create", "t", "--partitions", "2", "--replication-factor", "2")
+            commands.run("produce", "t", given="hello\n")
+            assert "hello" in commands.run("consume", "t", "--max", "1")
+        finally:
+            broker.terminate()
+            assert broker.wait(60) == 0
 
 
 @pytest.mark.usefixtures("starts_clusters")

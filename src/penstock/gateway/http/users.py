@@ -27,6 +27,8 @@ COOKIE = "__Host-penstock"
 CSRF_HEADER = "x-penstock-csrf"
 TICKET = "ticket"
 _CHALLENGE = 'Basic realm="penstock", charset="UTF-8", Bearer realm="penstock"'
+_SESSION_CHALLENGE = 'Session realm="penstock"'
+"""Challenge for pages with a login of their own: a browser would ask for a password itself after the other one."""
 _LOOPBACK = ("127.", "::1", "::ffff:127.")
 _METRICS = b"/metrics"
 _SAFE = ("GET", "HEAD")
@@ -66,10 +68,10 @@ class HttpUsers:
             user = self.user_of(certificate)
             login = None if user is None else HttpLogin(user)
         elif not scheme:
-            raise refusal("the request has no credentials")
+            raise refusal("the request has no credentials", headers)
         if login is None:
             await asyncio.sleep(max(0.0, self.delay_seconds - (loop.time() - started)))
-            raise refusal("the credentials are not valid")
+            raise refusal("the credentials are not valid", headers)
         if cookie and method not in _SAFE:
             _check_csrf(login, headers)
         return login
@@ -81,7 +83,7 @@ class HttpUsers:
         login = await self.accounts.check_password(client, user, password)
         if login is None:
             await asyncio.sleep(max(0.0, self.delay_seconds - (loop.time() - started)))
-            raise refusal("the credentials are not valid")
+            raise refusal("the credentials are not valid", {CSRF_HEADER.encode(): b""})
         return login
 
     async def _basic(self, client: str, encoded: str) -> HttpLogin | None:
@@ -128,12 +130,14 @@ def _check_csrf(login: HttpLogin, headers: Headers) -> None:
         )
 
 
-def refusal(text: str) -> Problem:
+def refusal(text: str, headers: Headers | None = None) -> Problem:
+    """Problem of a request without a valid login, with the challenge for programs, or for pages with a session."""
+    has_session = headers is not None and (CSRF_HEADER.encode() in headers or session_cookie(headers) != "")
     return Problem(
         401,
         f"{text}; send the name and password of a user (HTTP Basic) or an access token (Bearer)",
         error="SASL_AUTHENTICATION_FAILED",
-        headers={"www-authenticate": _CHALLENGE},
+        headers={"www-authenticate": _SESSION_CHALLENGE if has_session else _CHALLENGE},
     )
 
 

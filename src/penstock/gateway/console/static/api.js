@@ -13,6 +13,9 @@ const LOST = "The gateway does not answer. It may be restarting, or the network 
 // The moment of the last answer, for the notice about a lost connection.
 export const contact = { lastAnswer: Date.now(), isLost: false, onChange: () => {} };
 
+// The session of this browser: its user, the token that changes have to send along, and the function that logs in.
+export const session = { user: "", csrf: "", renew: null };
+
 function note(isLost) {
   if (!isLost) contact.lastAnswer = Date.now();
   if (contact.isLost !== isLost) {
@@ -28,16 +31,16 @@ export function url(segments, query = {}) {
   return `/${path}${search ? `?${search}` : ""}`;
 }
 
-export async function request(method, target, body, signal) {
-  const response = await send(method, target, body, signal);
+export async function request(method, target, body, signal, mayRenew = true) {
+  const response = await send(method, target, body, signal, mayRenew);
   if (response.status === 204) return null;
   return response.json();
 }
 
 export const get = (target, signal) => request("GET", target, undefined, signal);
 
-async function send(method, target, body, signal) {
-  const options = { method, signal, headers: {} };
+async function send(method, target, body, signal, mayRenew = true) {
+  const options = { method, signal, headers: { "x-penstock-csrf": session.csrf } };
   if (body !== undefined) {
     options.headers["content-type"] = "application/json";
     options.body = JSON.stringify(body);
@@ -51,6 +54,10 @@ async function send(method, target, body, signal) {
     throw new Problem(0, LOST);
   }
   note(false);
+  if (response.status === 401 && mayRenew && session.renew) {
+    await session.renew();
+    return send(method, target, body, signal);
+  }
   if (!response.ok) throw await explain(response);
   return response;
 }

@@ -1,8 +1,9 @@
 // The frame around every page: navigation, the notice about a lost connection, the theme.
 
-import { contact } from "./api.js";
+import { contact, session } from "./api.js";
 import { relative } from "./format.js";
 import { openHelp, openJump } from "./keys.js";
+import { leave } from "./login.js";
 import { h } from "./render.js";
 import { address } from "./router.js";
 
@@ -24,6 +25,7 @@ export function frame({ pages, route, found, store, content }) {
         h("button", { type: "button", class: "plain", on: { click: () => openJump(pages) } }, "Jump", h("kbd", null, "Ctrl K")),
         h("button", { type: "button", class: "plain", "aria-label": "Keyboard shortcuts", title: "Keyboard shortcuts", on: { click: openHelp } }, "?"),
         theme(store),
+        user(),
       ),
     ),
     h("main", { id: "main", tabindex: "-1" }, lost(), h("h1", null, heading(found)), content),
@@ -53,6 +55,11 @@ function theme(store) {
     store.set({ theme: next });
   };
   return h("button", { type: "button", class: "plain", title: `Theme: ${chosen}`, "aria-label": `Theme: ${chosen}. Change to ${next}`, on: { click: change } }, sign);
+}
+
+function user() {
+  if (!session.user) return null;
+  return h("button", { type: "button", class: "plain", title: `Logged in as ${session.user}`, on: { click: leave } }, "Log out");
 }
 
 function skip(event) {

@@ -5,6 +5,7 @@ import { announce, frame } from "./frame.js";
 import { setHidden } from "./hiding.js";
 import { installKeys } from "./keys.js";
 import { Live } from "./live.js";
+import { enter } from "./login.js";
 import { pages } from "./pages/index.js";
 import { h, render } from "./render.js";
 import { address, match, parse } from "./router.js";
@@ -103,6 +104,7 @@ async function start() {
   for (;;) {
     try {
       setHidden((await get("/console/settings")).hidden);
+      await enter();
       break;
     } catch {
       render(h("p", { class: "notice warn", role: "status" }, "The gateway does not answer. The console opens as soon as it does."), root);
