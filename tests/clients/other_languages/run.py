@@ -13,11 +13,12 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from secure import secure_broker
+from secure import SecureBroker, secure_broker, secure_cluster
 
 from support.cluster_processes import ClusterProcesses
 
@@ -120,7 +121,7 @@ def main(chosen: Sequence[str]) -> int:
             print(f"{client.name}: skipped, {', '.join(client.missing)} is not installed")
             skipped += 1
             continue
-        problem = build(client) or (try_login(client) if client.logs_in else try_out(client))
+        problem = build(client) or (try_logins(client) if client.logs_in else try_out(client))
         print(f"{client.name}: {problem or 'passed'}", flush=True)
         passed, failed = (passed, failed + 1) if problem else (passed + 1, failed)
     print(f"{passed} passed, {failed} failed, {skipped} skipped")
@@ -153,11 +154,16 @@ def try_out(client: Foreign) -> str:
             cluster.close()
 
 
-def try_login(client: Foreign) -> str:
-    """Run a program with the address, the authority and the administrator of a secure broker."""
+def try_logins(client: Foreign) -> str:
+    """Run a program with a secure broker, and with a secure cluster of three."""
+    return try_login(client, secure_broker) or try_login(client, secure_cluster)
+
+
+def try_login(client: Foreign, start: Callable[[Path], AbstractContextManager[SecureBroker]]) -> str:
+    """Run a program with the address, the authority and the administrator of a broker or cluster."""
     with (
         tempfile.TemporaryDirectory(prefix="penstock-foreign-") as directory,
-        secure_broker(Path(directory)) as broker,
+        start(Path(directory)) as broker,
     ):
         done = subprocess.run(
             [*client.run, *broker.arguments, f"from-{client.folder}"],

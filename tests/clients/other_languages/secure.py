@@ -1,4 +1,4 @@
-"""Programs that log in to a broker with TLS and users, part of `make clients`."""
+"""Brokers with TLS and users for programs that log in, part of `make clients`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from support.broker_process import free_ports
+from support.ports import free_range
 
 START_LINE = "penstock serves"
 
@@ -24,6 +25,23 @@ class SecureBroker:
     @property
     def arguments(self) -> tuple[str, ...]:
         return (self.bootstrap, str(self.authority), "admin", self.password)
+
+
+@contextmanager
+def secure_cluster(directory: Path) -> Iterator[SecureBroker]:
+    """Cluster of three brokers that was started with `--secure`."""
+    first, data = free_range(20), directory / "cluster"
+    program = [sys.executable, "-m", "penstock.cli.main", "cluster"]
+    ports = ["--base-port", str(first + 1), "--http-base-port", str(first + 10)]  # ZooKeeper takes the first
+    environment = os.environ | {"XDG_CONFIG_HOME": str(directory / "home")}
+    up = [*program, "up", "--secure", "--detach", "--data-dir", str(data), *ports]
+    subprocess.run(up, env=environment, check=True, stdout=subprocess.DEVNULL)
+    try:
+        bootstrap = ",".join(f"localhost:{first + number}" for number in (1, 2, 3))
+        password = (data / "tls" / "admin.password").read_text().strip()
+        yield SecureBroker(bootstrap, data / "tls" / "ca.pem", password)
+    finally:
+        subprocess.run([*program, "down", "--data-dir", str(data)], env=environment, check=True)
 
 
 @contextmanager
