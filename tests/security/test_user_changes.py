@@ -25,13 +25,13 @@ class Changes:
     def __init__(self) -> None:
         self.acknowledged: dict[str, str] = {}
         self.later: dict[str, set[str]] = {}
+        self.sent = 0
 
     async def run(self, bootstrap: str, is_over: threading.Event) -> None:
-        number = 0
         async with client_of(bootstrap, None) as client:
             while not is_over.is_set():
-                number += 1
-                user, password = f"user-{number % USERS}", f"password-{random.getrandbits(32)}"
+                self.sent += 1
+                user, password = f"user-{self.sent % USERS}", f"password-{random.getrandbits(32)}"
                 self.later.setdefault(user, set()).add(password)
                 try:
                     await client.users.set_password(user, password)
@@ -69,26 +69,34 @@ def test_acknowledged_passwords_survive_kills(tmp_path: Path) -> None:
     listeners = f"PLAINTEXT://127.0.0.1:{plain},SASL_PLAINTEXT://127.0.0.1:{sasl}"
     broker = BrokerProcess(tmp_path, [f"listeners={listeners}", "http.port=-1"])
     changes = Changes()
-    for _ in range(KILLS):
-        broker.spawn()
-        eventually(lambda: asyncio.run(_is_up(f"127.0.0.1:{plain}")))
+    try:
+        for _ in range(KILLS):
+            start(broker, plain)
+            asyncio.run(changes.check(f"127.0.0.1:{sasl}"))
+            change_and_kill(broker, changes, f"127.0.0.1:{plain}")
+        start(broker, plain)
         asyncio.run(changes.check(f"127.0.0.1:{sasl}"))
-        before = dict(changes.acknowledged)
-        is_over = threading.Event()
-        changing = threading.Thread(
-            target=lambda over=is_over: asyncio.run(changes.run(f"127.0.0.1:{plain}", over))
-        )
-        changing.start()
-        eventually(lambda before=before: changes.acknowledged != before)  # type: ignore[misc]
+        assert len(changes.acknowledged) == USERS
+        broker.stop()
+    finally:
         broker.kill()
-        is_over.set()
-        changing.join()
-    broker.spawn()
-    eventually(lambda: asyncio.run(_is_up(f"127.0.0.1:{plain}")))
-    asyncio.run(changes.check(f"127.0.0.1:{sasl}"))
-    assert len(changes.acknowledged) == USERS
-    broker.stop()
     assert not any(password in broker.log_path.read_text() for password in changes.acknowledged.values())
+
+
+def start(broker: BrokerProcess, port: int) -> None:
+    broker.spawn()
+    eventually(lambda: asyncio.run(_is_up(f"127.0.0.1:{port}")))
+
+
+def change_and_kill(broker: BrokerProcess, changes: Changes, bootstrap: str) -> None:
+    """Kill the broker in the middle of changes, each of which takes a few milliseconds."""
+    enough, is_over = changes.sent + random.randint(2, 8), threading.Event()
+    changing = threading.Thread(target=lambda: asyncio.run(changes.run(bootstrap, is_over)))
+    changing.start()
+    eventually(lambda: changes.sent >= enough)
+    broker.kill()
+    is_over.set()
+    changing.join()
 
 
 async def _is_up(bootstrap: str) -> bool:
