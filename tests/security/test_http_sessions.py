@@ -13,7 +13,7 @@ import pytest
 from test_http_users import basic, secure
 from test_on_behalf import own_gateway, own_user
 
-from penstock.gateway.http.users import COOKIE, take_ticket
+from penstock.gateway.http.users import COOKIE, session_cookie, take_ticket
 from penstock.security.access_token import AccessToken, TokenRecord, parse_token
 from penstock.security.http_session import read_session, session_key, sign_session
 from support.certificates import TestAuthority
@@ -62,6 +62,21 @@ def test_token_survives_its_text() -> None:
     token = AccessToken("ålice.b", "0123456789abcdef", bytes(range(32)))
     assert parse_token(token.text()) == token
     assert "secret" not in repr(token)
+
+
+@pytest.mark.parametrize(
+    ("header", "found"),
+    [
+        (b"__Host-penstock=abc.def", "abc.def"),
+        (b"a=b; __Host-penstock=abc.def; c=d", "abc.def"),
+        (b"a=__Host-penstock", ""),
+        (b"x__Host-penstock=abc", ""),
+        (b'a="' + b"\\" * 50_000 + b'"', ""),
+        (b"", ""),
+    ],
+)
+def test_cookie_of_the_session_is_found(header: bytes, found: str) -> None:
+    assert session_cookie({b"cookie": header}) == found
 
 
 def test_ticket_is_taken_out_of_the_query() -> None:
