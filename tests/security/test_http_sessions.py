@@ -74,6 +74,7 @@ def test_token_survives_its_text() -> None:
         (b'a="' + b"\\" * 50_000 + b'"', ""),
         (b"", ""),
     ],
+    ids=["alone", "among others", "as a value", "end of a name", "long", "none"],
 )
 def test_cookie_of_the_session_is_found(header: bytes, found: str) -> None:
     assert session_cookie({b"cookie": header}) == found
