@@ -17,7 +17,7 @@ SEEDS ?= 1000
 SELECTION = --draw-by-commit
 EXAMPLES = --hypothesis-profile fixed
 
-.PHONY: help setup run compile pure test test-all test-compiled test-fast lint format bench test-cluster clients faults pipeline-crashes kill-cycles queue-cycles rolling-restarts copy-cycles job-cycles spark-cluster simulate mutants fuzz screenshots lock clean
+.PHONY: help setup run compile pure test test-all test-compiled compare-builds test-fast lint format bench test-cluster clients faults pipeline-crashes kill-cycles queue-cycles rolling-restarts copy-cycles job-cycles spark-cluster simulate mutants fuzz screenshots lock clean
 .DEFAULT_GOAL := help
 
 help:  ## Show these verbs
@@ -69,6 +69,9 @@ test-all: test  ## Run all tests, property tests with new examples
 test-compiled: SELECTION =
 test-compiled: EXAMPLES =
 test-compiled: compile test  ## Run all tests on the compiled build; `make pure` removes it
+
+compare-builds: compile $(VENV)/.dev  ## Run seeds on the pure and the compiled build, whose traces must be the same (ARGS: number of seeds)
+	$(BIN)/python -m simulation.builds $(ARGS)
 
 test-fast: $(VENV)/.dev  ## Run the tests that start no processes, with few examples of each property, in a minute
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not process and not slow" --hypothesis-profile fast --draw-by-commit $(ARGS)

@@ -44,6 +44,15 @@ def pytest_configure(config: pytest.Config) -> None:
     compiled_build.watch()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    call: pytest.CallInfo[None],
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    compiled_build.skip_doubles(report, None if call.excinfo is None else call.excinfo.value)
+    return report
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     commit_seeds.print_seeds(terminalreporter)
 

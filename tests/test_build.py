@@ -17,7 +17,7 @@ import pytest
 
 import penstock
 from penstock.build import ALWAYS_COMPILED, StaleBuild, check_sources, current_build, write_record
-from support.compiled_build import is_compiled
+from support.compiled_build import is_compiled, is_refused_double
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -143,3 +143,17 @@ def test_patched_code_counts_as_compiled_by_its_module() -> None:
     framing = import_module(ALWAYS_COMPILED)
     assert is_compiled(framing) == is_compiled(framing.FrameReader) == (current_build() == "compiled")
     assert not is_compiled(pytest)
+
+
+def test_only_doubles_of_tests_count_as_refused() -> None:
+    def refusal(name: str) -> TypeError:
+        return TypeError(f"penstock.state_log.appender.Appender object expected; got {name}")
+
+    assert is_refused_double(refusal(f"{__name__}.FakeLog"))
+    caused = RuntimeError("a task failed")
+    caused.__cause__ = refusal(f"{__name__}.FakeLog")
+    assert is_refused_double(caused)
+    assert not is_refused_double(refusal("penstock.replication.replica.Replica"))
+    assert not is_refused_double(refusal("None"))
+    assert not is_refused_double(TypeError("int object expected; got str"))
+    assert not is_refused_double(None)
