@@ -42,6 +42,7 @@ def run(example: Example, broker: BrokerProcess) -> str:
         "docs/topics-and-cli.md",
         "docs/groups.md",
         "docs/views.md",
+        "docs/delay.md",
         "docs/transactions.md",
         "docs/http.md",
     ],

@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from penstock.clock import SystemClock
+from penstock.clock import Clock, SystemClock
 from penstock.cluster.memory import MemoryEnsemble
 from penstock.config import BrokerConfig
 from penstock.net.network import TcpNetwork
@@ -127,6 +127,7 @@ def serve(
     scenario: Callable[[Harness], Awaitable[None]],
     settings: Mapping[str, str] | None = None,
     ensemble: MemoryEnsemble | None = None,
+    clock: Clock | None = None,
 ) -> None:
     """Run the scenario against a broker with these settings, from its start to a clean stop. `ensemble` has the
     metadata of an earlier run.
@@ -136,7 +137,7 @@ def serve(
     async def body() -> None:
         store = (ensemble or MemoryEnsemble()).client()
         environment = Environment(
-            SystemClock(), Random(1), RealDisk(str(data_dir)), TcpNetwork(), ThreadPools(), store
+            clock or SystemClock(), Random(1), RealDisk(str(data_dir)), TcpNetwork(), ThreadPools(), store
         )
         config = BrokerConfig(
             {"port": "0", "http.port": "-1", "log.dir": str(data_dir), "durability": "os", **(settings or {})}

@@ -11,7 +11,7 @@ from functools import partial
 from random import Random  # noqa: TID251 - the type; the numbers come from the caller
 from typing import TypeVar
 
-from penstock.cluster import views, znodes
+from penstock.cluster import delays, views, znodes
 from penstock.cluster.change_list import Scope
 from penstock.cluster.change_maker import MAX_ATTEMPTS, UNCLEAR, ChangeMaker
 from penstock.cluster.config_changes import (
@@ -264,6 +264,7 @@ class Administration:
             topic = existing_topic(image, change.name)
             configs = altered_topic_configs(topic.configs, change, self._metadata.config)
             views.check_altered(image, topic, configs, INTERNAL_TOPICS)
+            configs = delays.altered(topic, configs, self._metadata.config)
             altered = replace(topic, configs=configs, version=topic.version + 1)
             data = _fitting(encode_topic(altered))
             return image.with_topics([altered]), Set(znodes.topic_path(topic.name), data, topic.version)

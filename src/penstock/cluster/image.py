@@ -21,6 +21,8 @@ from penstock.model import (
 )
 from penstock.security.user import User
 
+DELIVERY_DELAY = "delivery.delay"
+"""Config of topics with delayed messages; its value is `true` or absent."""
 VIEW_OF = "view.of"
 """Config that makes a topic a view of another topic."""
 NO_LEADER = BrokerId(-1)
@@ -135,6 +137,11 @@ class TopicImage:
     """An addition of partitions was begun and not completed. The next change of the topic cleans up first."""
 
     @property
+    def is_delayed(self) -> bool:
+        """True if the topic has delayed messages."""
+        return self.configs.get(DELIVERY_DELAY) == "true"
+
+    @property
     def view_of(self) -> str | None:
         """Topic that this topic is a view of; None for other topics. A view has no partitions of its own."""
         return self.configs.get(VIEW_OF)
@@ -144,7 +151,7 @@ class TopicImage:
         """True if readers of the topic are not shown all records of the log that they read (ARCHITECTURE.md,
         Projections).
         """
-        return self.view_of is not None
+        return self.view_of is not None or self.is_delayed
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from functools import cached_property
 from random import Random  # noqa: TID251 - the type; the numbers come from the caller
 from uuid import UUID
 
+from penstock.cluster.delays import with_delay
 from penstock.cluster.image import ClusterImage, PartitionState, TopicImage
 from penstock.cluster.placement import place_replicas
 from penstock.cluster.views import check_view, is_view, refuse_view
@@ -106,6 +107,7 @@ class TopicPlanner:
         configs = self._check_configs(new.configs)
         if is_view(configs):
             return self._plan_view(new, configs)
+        configs = with_delay(configs, TopicConfig(self._config, configs))
         placement = self._place(new)
         self._reserve(placement)
         partitions = tuple(self._first_state(replicas) for replicas in placement)

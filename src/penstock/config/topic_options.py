@@ -77,6 +77,13 @@ def topic(name: str, type: ValueType[T], default: T, doc: str, *, broker: str) -
     return option
 
 
+def _own(name: str, type: ValueType[T], default: T, doc: str) -> Option[T]:
+    """Declare a topic option that a broker has no default for."""
+    option = Option(name, type, default, doc, dynamic=True)
+    TOPICS.options.append(option)
+    return option
+
+
 ARCHIVE_OFFSETS: Option[OffsetsByPartition] = topic(
     "archive.offsets",
     PartitionOffsets(),
@@ -137,6 +144,27 @@ DELETE_RETENTION_MS: Option[int] = topic(
     "Time for which a compacted topic keeps a tombstone (a record without a value) after its compaction, so "
     "that consumers which started earlier see the deletion.",
     broker="log.cleaner.delete.retention.ms",
+)
+DELIVERY_DELAY: Option[bool] = _own(
+    "delivery.delay",
+    Boolean(),
+    False,
+    "Whether the topic has delayed messages (docs/delay.md): records with the header `penstock-deliver-at` or "
+    "`penstock-delay-ms` are shown to consumers when they are due. Set when the topic is created, and cannot be "
+    "changed.",
+)
+DELIVERY_DELAY_DEFAULT_MS: Option[int] = _own(
+    "delivery.delay.default.ms",
+    Integer(-1, LONG_MAX),
+    -1,
+    "Delay of records that have no header with a delay, in a topic with `delivery.delay`. -1: they are not delayed.",
+)
+DELIVERY_DELAY_MAX_MS: Option[int] = topic(
+    "delivery.delay.max.ms",
+    Integer(0, 3_155_760_000_000),
+    31_536_000_000,
+    "Maximum delay of a message. A record with a longer one is refused with INVALID_RECORD.",
+    broker="delivery.delay.max.ms",
 )
 DURABILITY: Option[Durability] = topic(
     "durability",

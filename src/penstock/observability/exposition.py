@@ -40,6 +40,7 @@ class MetricsSnapshot:
     flushes: Histogram
     event_loop_lag: Histogram
     failovers: Histogram
+    delivery_lateness: Histogram
     produce_errors: list[tuple[str, int]]
     refusals: list[tuple[str, int]]
     http_requests: list[tuple[str, Histogram]]
@@ -81,6 +82,7 @@ def snapshot_steps(metrics: BrokerMetrics) -> Generator[None, None, MetricsSnaps
         flushes=metrics.flushes.copy(),
         event_loop_lag=metrics.event_loop_lag.copy(),
         failovers=metrics.failovers.copy(),
+        delivery_lateness=metrics.delivery_lateness.copy(),
         produce_errors=[(code.name.upper(), count) for code, count in metrics.produce_errors.items()],
         refusals=list(metrics.refusals.counts.items()),
         http_requests=[(name, histogram.copy()) for name, histogram in metrics.http_requests.items()],
@@ -140,6 +142,11 @@ class _Families(Collector):
             "failover",
             "Time from the end of the connection to a dead broker until it led no partition.",
             [("", shown.failovers)],
+        )
+        yield _histogram(
+            "delayed_lateness",
+            "Time from the due time of a delayed message to its delivery.",
+            [("", shown.delivery_lateness)],
         )
         yield _counter(
             "produce_errors",

@@ -104,6 +104,8 @@ class BrokerMetrics:
         self.flushes = Histogram()
         self.event_loop_lag = Histogram()
         self.failovers = Histogram()
+        self.delivery_lateness = Histogram()
+        """Time between the due time of a delayed message and its delivery."""
         self.refusals = CappedCounter(MAX_REASONS)
         self.http_requests: dict[str, Histogram] = {}
         """Durations by endpoint, of which there are few."""

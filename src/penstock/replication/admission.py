@@ -12,12 +12,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol
 
+from penstock.delay.checking import DelayRules, check_delays
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import TopicPartition
 from penstock.records.batch import TRANSACTIONAL_FLAG, BatchHeader
 from penstock.records.compression import Codec
 from penstock.records.control import Marker
 from penstock.records.validation import check_batch
+from penstock.replication.delayed_log import DelayedLog
 from penstock.replication.held_appends import AppendCallback, HeldAppend, HeldAppends
 from penstock.replication.keyed_log import KeyedLog
 from penstock.replication.refused_batches import RefusedBatches
@@ -95,6 +97,8 @@ class Admission:
         """`append` appends a batch that has passed every check, `refuses_acks_all` is that of `Replica`."""
         self.keyed: KeyedLog | None = None
         """Index by key; None where the topic has no `index.by.key`."""
+        self.delays: DelayRules | None = None
+        """Rules of a topic with `delivery.delay`; None for other topics."""
         self.verified = VerifiedAppends(log, self._on_unverified)
         self.refused = refused
         self._log = log
@@ -111,6 +115,7 @@ class Admission:
         """Apply the topic's settings."""
         self._max_message_bytes = config.max_message_bytes
         self._held.checks_records = config.checks_records
+        self.delays = self._held.delays = config.delay_rules
         if not config.index_by_key and self.keyed is not None:
             name = self._log.topic_partition
             self.keyed.fail(BrokerError(ErrorCode.invalid_request, f"{name} has no index.by.key"))
@@ -118,6 +123,15 @@ class Admission:
         elif config.index_by_key and self.keyed is None:
             self.keyed = KeyedLog(self._log, self._threads)
         self._held.keyed = self.keyed
+
+    @property
+    def delayed(self) -> DelayedLog | None:
+        """Delayed messages of a partition that this broker leads; None for topics without `delivery.delay`."""
+        return self._held.delayed
+
+    @delayed.setter
+    def delayed(self, delayed: DelayedLog | None) -> None:
+        self._held.delayed = delayed
 
     def append(
         self,
@@ -141,23 +155,41 @@ class Admission:
         acks_all = acks == ACKS_ALL
         if acks_all and self._refuses_acks_all():
             raise not_enough_replicas()
+        may_delay = self.delays is not None and self._must_check_delays(self.delays, batch, header, now_ms)
         if transaction is not None and self._must_verify(transaction, header):
             assert callback is not None, "a transactional batch may be held"
-            self._hold_unverified(HeldAppend(batch, header, now_ms, callback, acks_all=acks_all), transaction)
+            waiting = HeldAppend(batch, header, now_ms, callback, acks_all=acks_all, may_delay=may_delay)
+            self._hold_unverified(waiting, transaction)
             return None
         may_be_stored = keyed is not None and keyed.must_check(batch, header)
-        if may_be_stored or held.must_hold:
+        if may_be_stored or may_delay or held.must_hold:
             if callback is None:
                 return None
-            held.hold(HeldAppend(batch, header, now_ms, callback, may_be_stored, acks_all))
+            held.hold(
+                HeldAppend(batch, header, now_ms, callback, may_be_stored, acks_all, may_delay=may_delay)
+            )
             return None
         return self._append(batch, header, now_ms)
+
+    def _must_check_delays(
+        self, rules: DelayRules, batch: memoryview, header: BatchHeader, now_ms: int
+    ) -> bool:
+        """True when the delays of a batch are checked in a pool. Those of a short batch are checked at once."""
+        if not rules.must_read(batch, header):
+            return False
+        if not rules.is_short(batch, header):
+            return True
+        check_delays(batch, header, rules, now_ms)
+        return False
 
     def _append_held(self, held: HeldAppend) -> AppendInfo:
         """Append a batch after its checks. Replicas may have left the in-sync set while it was held."""
         if held.acks_all and self._refuses_acks_all():
             raise not_enough_replicas()
-        return self._append(held.batch, held.header, held.now_ms)
+        append = partial(self._append, held.batch, held.header, held.now_ms)
+        if held.cancels and self.delayed is not None:
+            return self.delayed.cancel(held.cancels, held.header, append)
+        return append()
 
     def fail(self, error: BrokerError) -> None:
         """Refuse every held batch."""
@@ -176,7 +208,7 @@ class Admission:
         self.verified.hold(held.header, verify, partial(self._on_verified, held), held.callback)
 
     def _on_verified(self, held: HeldAppend) -> None:
-        if self._held.must_hold:
+        if self._held.must_hold or held.may_delay:
             self._held.hold(held)
             return
         result: AppendInfo | BrokerError = BrokerError(

@@ -1,5 +1,5 @@
 """Appends held until their batch was checked in a pool (its records, or whether the batch was stored before), or
-until the key index has caught up.
+until the key index or the delayed messages have caught up.
 
 Held appends keep their order: later ones queue behind the first, so that a producer's next batch never
 overtakes one. One instance belongs to one replica. Loop thread only.
@@ -13,10 +13,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from penstock.delay.checking import DelayRules, check_delays
 from penstock.errors import BrokerError, ErrorCode, InvalidBatch
 from penstock.model import Offset
 from penstock.records.batch import BatchHeader
 from penstock.records.validation import check_records
+from penstock.replication.delayed_log import DelayedLog
 from penstock.replication.keyed_log import KeyedLog
 from penstock.storage.log import AppendInfo, Log
 from penstock.threads import Threads
@@ -36,12 +38,19 @@ class HeldAppend:
     """True when min.insync.replicas applies to the batch."""
     has_waited: bool = False
     """True when the batch has waited for the key index; it waits once."""
+    may_delay: bool = False
+    """True when the batch may have delayed messages, whose headers have to be checked."""
+    cancels: tuple[int, ...] = ()
+    """Delayed messages that the batch cancels, once it was checked."""
 
 
 class HeldAppends:
     def __init__(self, log: Log, threads: Threads, append: Callable[[HeldAppend], AppendInfo]) -> None:
         self.checks_records = log.config.checks_records
         self.keyed: KeyedLog | None = None
+        self.delays: DelayRules | None = None
+        """Rules of a topic with `delivery.delay`."""
+        self.delayed: DelayedLog | None = None
         self._log = log
         self._threads = threads
         self._append = append
@@ -72,7 +81,7 @@ class HeldAppends:
             if self.keyed is not None and not held.has_waited and self.keyed.must_wait():
                 self._is_looking = True
                 self.keyed.when_caught_up(partial(self._on_caught_up, held))
-            elif self.checks_records:
+            elif self.checks_records or held.may_delay:
                 self._is_looking = True
                 self._check_records(held)
             elif held.may_be_stored and self.keyed is not None:
@@ -90,12 +99,17 @@ class HeldAppends:
     def _check_records(self, held: HeldAppend) -> None:
         limit = self._log.config.max_decompressed_bytes
         require_keys = self._log.config.requires_keys
+        checks_records, rules = self.checks_records, self.delays if held.may_delay else None
 
         def check() -> BrokerError | None:
             try:
-                check_records(
-                    held.batch, held.header, max_decompressed_bytes=limit, require_keys=require_keys
-                )
+                if checks_records:
+                    check_records(
+                        held.batch, held.header, max_decompressed_bytes=limit, require_keys=require_keys
+                    )
+                if rules is not None:
+                    checked = check_delays(held.batch, held.header, rules, held.now_ms)
+                    held.batch, held.header, held.cancels = checked
             except InvalidBatch as error:
                 # A new error without the traceback, which would keep the decompressed records alive.
                 return InvalidBatch(error.code, str(error), error.records)
@@ -112,10 +126,21 @@ class HeldAppends:
         try:
             refusal = checked.result()
         finally:
-            if refusal is None and held.may_be_stored and self.keyed is not None:
-                self._find_original(held, self.keyed)
+            if refusal is None and held.cancels and self.delayed is not None:
+                self.delayed.when_applied(partial(self._on_valid, held))
+            elif refusal is None:
+                self._on_valid(held)
             else:
                 self._go_on(held, refusal)
+
+    def _on_valid(self, held: HeldAppend) -> None:
+        """Go on after the check of the records."""
+        if not self._is_first(held):
+            return  # refused meanwhile
+        if held.may_be_stored and self.keyed is not None:
+            self._find_original(held, self.keyed)
+        else:
+            self._go_on(held, None)
 
     def _find_original(self, held: HeldAppend, keyed: KeyedLog) -> None:
         keyed.find_original(held.batch, held.header, partial(self._on_original, held))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from penstock.config import Durability
@@ -24,6 +24,8 @@ from penstock.replication.admission import (
     Admission,
     not_enough_replicas_after_append,
 )
+from penstock.replication.delay_counts import DelayCounts
+from penstock.replication.delayed_log import DelayedLog
 from penstock.replication.flusher import Flusher
 from penstock.replication.in_sync import InSync
 from penstock.replication.keyed_log import KeyedLog
@@ -59,6 +61,7 @@ class ReplicaContext:
     on_in_sync_due: Callable[[], None]
     """Called when the in-sync set of a replica may have to change."""
     scan_slots: ScanSlots
+    delay_counts: DelayCounts = field(default_factory=DelayCounts)
 
 
 class Replica:
@@ -114,13 +117,25 @@ class Replica:
         """Index by key; None where the topic has no `index.by.key`."""
         return self._admission.keyed
 
+    @property
+    def delayed(self) -> DelayedLog | None:
+        """Delayed messages; None where the topic has no `delivery.delay`, and while another broker leads."""
+        return self._admission.delayed
+
     # --- roles
 
     def become_leader(self, leader_epoch: LeaderEpoch, in_sync: InSync) -> None:
         """Lead in a new leader epoch, which starts at the log end offset."""
         self.log.assign_epoch(leader_epoch)
         self._on_committed_epoch(leader_epoch)
+        self._stop_delays()
         self.on_in_sync_change(self.partition.lead(leader_epoch, in_sync))
+        if self.log.config.delivery_delay:
+            context = self._context
+            self._admission.delayed = DelayedLog(
+                self, context.threads, context.scan_slots.clock, context.delay_counts
+            )
+            self._admission.delayed.start()
         if self.partition.waits_for_store:
             self._context.on_in_sync_due()
 
@@ -134,6 +149,7 @@ class Replica:
         """Stop leading in the present leader epoch, and fail every waiting request with NOT_LEADER_OR_FOLLOWER."""
         if self.partition.is_leader:
             self.partition.follow(self.partition.leader_epoch)
+            self._stop_delays()
             self.fail_held_appends()
             self._fail_commits(self._not_leader())
             self._start_waiters.fail(self._not_leader())
@@ -141,6 +157,11 @@ class Replica:
                 self.keyed.fail(self._not_leader())
             self.data_waiters.wake()
             self._tell_listeners()
+
+    def _stop_delays(self) -> None:
+        delayed, self._admission.delayed = self._admission.delayed, None
+        if delayed is not None:
+            delayed.stop()
 
     def retire(self) -> None:
         """Fail every waiting request: the partition is no longer on this broker."""
@@ -220,8 +241,13 @@ class Replica:
 
     # --- appending
 
-    def append_as_leader(self, batch: memoryview, header: BatchHeader, now_ms: int) -> AppendInfo:
-        """Append one checked batch; BrokerError when it is refused, and then nothing has changed."""
+    def append_as_leader(
+        self, batch: memoryview, header: BatchHeader, now_ms: int, *, keeps_time: bool = False
+    ) -> AppendInfo:
+        """Append one checked batch; BrokerError when it is refused, and then nothing has changed.
+
+        With `keeps_time` its records keep their timestamps, whatever `message.timestamp.type` is.
+        """
         partition, log, context, admission = self.partition, self.log, self._context, self._admission
         if not partition.is_leader:
             raise self._not_leader()
@@ -236,7 +262,7 @@ class Replica:
         if refused and header.producer_id >= 0 and log.producers.get(header.producer_id) is None:
             admission.check_refused(header)
         try:
-            info = log.append(batch, header, partition.leader_epoch, now_ms)
+            info = log.append(batch, header, partition.leader_epoch, now_ms, keeps_time=keeps_time)
         except BrokerError as error:
             if log.failed:
                 self._fail_commits(self._log_failed())  # a failed log has no further flush to wait for
@@ -476,6 +502,9 @@ class Replica:
         keyed = self._admission.keyed
         if keyed is not None:
             keyed.on_high_watermark()
+        delayed = self._admission.delayed
+        if delayed is not None:
+            delayed.on_high_watermark()
 
     def _fail_commits(self, error: BrokerError) -> None:
         self._commit_waiters.fail(error)

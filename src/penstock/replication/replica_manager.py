@@ -40,6 +40,7 @@ from penstock.errors import BrokerError, ErrorCode, StorageError
 from penstock.model import BrokerEpoch, BrokerId, Offset, TopicPartition
 from penstock.observability.alarms import AlarmKind
 from penstock.replication.context import ReplicationContext
+from penstock.replication.delay_counts import DelayCounts
 from penstock.replication.fetchers import Fetchers
 from penstock.replication.in_sync import InSync
 from penstock.replication.projected_log import ScanSlots
@@ -120,6 +121,10 @@ class ReplicaManager:
     @property
     def scan_slots(self) -> ScanSlots:
         return self._replica_context.scan_slots
+
+    @property
+    def delay_counts(self) -> DelayCounts:
+        return self._replica_context.delay_counts
 
     @property
     def context(self) -> ReplicationContext:

@@ -70,6 +70,37 @@ class ReplicationMetrics:
         )
 
         self._show_views(metrics)
+        self._show_delays(metrics)
+
+    def _show_delays(self, metrics: BrokerMetrics) -> None:
+        counts = self._replicas.delay_counts
+        metrics.delivery_lateness = counts.lateness
+        metrics.add_gauge(
+            "penstock_delayed_pending_messages",
+            "Delayed messages of the partitions that this broker leads that are not delivered yet.",
+            lambda: counts.pending,
+        )
+        metrics.add_counter(
+            "penstock_delayed_delivered_messages", "Delayed messages delivered.", lambda: counts.delivered
+        )
+        metrics.add_counter(
+            "penstock_delayed_cancelled_messages", "Delayed messages cancelled.", lambda: counts.cancelled
+        )
+        metrics.add_counter(
+            "penstock_delayed_moved_messages",
+            "Pending messages that were stored again before retention deleted their segment.",
+            lambda: counts.moved,
+        )
+        metrics.add_gauge(
+            "penstock_delayed_held_segments",
+            "Segments above retention.bytes that stay, because most of their messages are pending.",
+            lambda: counts.held_segments,
+        )
+        metrics.add_counter(
+            "penstock_delayed_unreadable_records",
+            "Attempts to read a damaged record of a topic with delayed messages.",
+            lambda: counts.unreadable,
+        )
 
     def _show_views(self, metrics: BrokerMetrics) -> None:
         slots = self._replicas.scan_slots

@@ -15,6 +15,7 @@ from penstock.model import Offset
 from penstock.observability.logs import Logger
 from penstock.replication.replica import Replica
 from penstock.server.context import BrokerContext
+from penstock.server.delay_retention import start_without_pending
 from penstock.storage.compaction import Compaction, CompactionProgress, begin_compaction
 from penstock.storage.retention import retained_from
 
@@ -32,6 +33,7 @@ class Cleaning:
     async def retain(self) -> None:
         """Delete records beyond the retention limits."""
         self.held = {}
+        self._context.replicas.delay_counts.held_segments = 0
         for replica in self._context.replicas:
             if replica.log.segments and not self._stopping.is_set():
                 try:
@@ -47,7 +49,10 @@ class Cleaning:
                     await self._compact(replica)
 
     async def _retain(self, replica: Replica) -> None:
-        start_offset = await self._retained_from(replica, replica.log.high_watermark)
+        if replica.log.config.delivery_delay:
+            start_offset = await start_without_pending(self._context, replica)
+        else:
+            start_offset = await self._retained_from(replica, replica.log.high_watermark)
         if start_offset > replica.removable_offset:
             self.held[replica] = start_offset - replica.removable_offset
             self._logger.warning_rarely(

@@ -6,7 +6,9 @@ from functools import partial
 
 from penstock.cluster.image import ClusterImage, TopicImage
 from penstock.cluster.views import VIEW_FILTER
+from penstock.delay.visible import VISIBLE
 from penstock.filters.matching import Filter, filter_identity
+from penstock.records.selecting import Both, Selector
 from penstock.replication.projections import Projection
 
 
@@ -14,9 +16,19 @@ def projection_of(image: ClusterImage, name: str) -> Projection | None:
     """The projection through which clients read a topic; None for topics that are read as they are stored."""
     if name not in image.projected:
         return None
-    return _view(image.topics[name])
+    topic = image.topics[name]
+    if topic.view_of is None:
+        return Projection(topic.id, VISIBLE.identity, lambda _: VISIBLE)
+    source = image.topics.get(topic.view_of)
+    return _view(topic, hides_delayed=source is not None and source.is_delayed)
 
 
-def _view(view: TopicImage) -> Projection:
+def _view(view: TopicImage, *, hides_delayed: bool) -> Projection:
     text = view.configs[VIEW_FILTER]
+    if hides_delayed:
+        return Projection(view.id, VISIBLE.identity + filter_identity(text), partial(_visible_matches, text))
     return Projection(view.id, filter_identity(text), partial(Filter, text))
+
+
+def _visible_matches(text: str, partition: int) -> Selector:
+    return Both(VISIBLE, Filter(text, partition))

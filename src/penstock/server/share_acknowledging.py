@@ -68,6 +68,11 @@ class ShareTargets:
         if topic is None:
             raise BrokerError(ErrorCode.unknown_topic_id, "there is no topic with this id")
         self._request.require(Operation.READ, ResourceType.TOPIC, topic.name)
+        if topic.is_delayed:
+            raise BrokerError(
+                ErrorCode.invalid_topic_exception,
+                f"{topic.name} has delivery.delay: share groups do not read topics with delayed messages",
+            )
         replica = context.replicas.get(topic.name, key.partition)
         return context.share.partitions.get(key, replica)
 

@@ -260,16 +260,24 @@ class Log:
     # --- appending
 
     def append(
-        self, batch: memoryview, header: BatchHeader, leader_epoch: LeaderEpoch, now_ms: int
+        self,
+        batch: memoryview,
+        header: BatchHeader,
+        leader_epoch: LeaderEpoch,
+        now_ms: int,
+        *,
+        keeps_time: bool = False,
     ) -> AppendInfo:
         """Append one batch that passed `check_batch`, or a marker that passed `producers.check_marker`.
 
-        Offsets, epoch and perhaps the append time are written into its bytes. After a BrokerError nothing has changed.
+        Offsets, epoch and, unless it `keeps_time`, perhaps the append time are written into its bytes. After a
+        BrokerError nothing has changed.
         """
         if self.failure is not None or self.context.full:
             raise self._refusal()
         timestamp = header.max_timestamp
-        if self._append_time:
+        has_append_time = self._append_time and not keeps_time
+        if has_append_time:
             timestamp = now_ms
         elif timestamp > now_ms + self._after_max_ms or now_ms - header.base_timestamp > self._before_max_ms:
             self._check_timestamps(header, now_ms)
@@ -279,7 +287,7 @@ class Log:
             earlier = self.producers.check(header)
             if earlier is not None:
                 return self._duplicate(earlier)
-        if self._append_time:
+        if has_append_time:
             stamp_append_time(batch, now_ms)
         base_offset = self.log_end_offset
         last_offset = base_offset + header.last_offset_delta
@@ -314,7 +322,7 @@ class Log:
         self.log_end_offset = Offset(last_offset + 1)
         segment.size = position + len(batch)
         return AppendInfo(
-            base_offset, Offset(last_offset), now_ms if self._append_time else -1, self.log_start_offset
+            base_offset, Offset(last_offset), now_ms if has_append_time else -1, self.log_start_offset
         )
 
     def append_as_follower(self, records: memoryview, leader_epoch: LeaderEpoch, now_ms: int) -> None:

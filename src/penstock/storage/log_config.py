@@ -11,6 +11,7 @@ from penstock.config import storage_options as storage
 from penstock.config import topic_options as topic
 from penstock.config.settings import BrokerConfig, TopicConfig
 from penstock.config.topic_options import CleanupPolicy, MessageTimestampType
+from penstock.delay.checking import DelayRules
 from penstock.storage.batch_scan import MAX_RELATIVE_OFFSET
 
 KEYED_SEGMENT_RECORDS = 1 << 18
@@ -34,6 +35,9 @@ class LogConfig:
     message_timestamp_type: MessageTimestampType = topic.MESSAGE_TIMESTAMP_TYPE.default
     message_timestamp_before_max_ms: int = topic.MESSAGE_TIMESTAMP_BEFORE_MAX_MS.default
     message_timestamp_after_max_ms: int = topic.MESSAGE_TIMESTAMP_AFTER_MAX_MS.default
+    delivery_delay: bool = topic.DELIVERY_DELAY.default
+    delivery_delay_default_ms: int = topic.DELIVERY_DELAY_DEFAULT_MS.default
+    delivery_delay_max_ms: int = topic.DELIVERY_DELAY_MAX_MS.default
     max_decompressed_bytes: int = storage.MAX_DECOMPRESSED_BYTES.default
     max_producers: int = storage.MAX_PRODUCERS_PER_PARTITION.default
     producer_id_expiration_ms: int = storage.PRODUCER_ID_EXPIRATION_MS.default
@@ -57,6 +61,15 @@ class LogConfig:
         return self.compacts
 
     @property
+    def delay_rules(self) -> DelayRules | None:
+        """Rules for delayed messages; None if the topic has none."""
+        if not self.delivery_delay:
+            return None
+        return DelayRules(
+            self.delivery_delay_default_ms, self.delivery_delay_max_ms, self.max_decompressed_bytes
+        )
+
+    @property
     def requires_keys(self) -> bool:
         return self.compacts
 
@@ -78,6 +91,9 @@ class LogConfig:
             message_timestamp_type=topic_config[topic.MESSAGE_TIMESTAMP_TYPE],
             message_timestamp_before_max_ms=topic_config[topic.MESSAGE_TIMESTAMP_BEFORE_MAX_MS],
             message_timestamp_after_max_ms=topic_config[topic.MESSAGE_TIMESTAMP_AFTER_MAX_MS],
+            delivery_delay=topic_config[topic.DELIVERY_DELAY],
+            delivery_delay_default_ms=topic_config[topic.DELIVERY_DELAY_DEFAULT_MS],
+            delivery_delay_max_ms=topic_config[topic.DELIVERY_DELAY_MAX_MS],
             max_decompressed_bytes=broker_config[storage.MAX_DECOMPRESSED_BYTES],
             max_producers=broker_config[storage.MAX_PRODUCERS_PER_PARTITION],
             producer_id_expiration_ms=broker_config[storage.PRODUCER_ID_EXPIRATION_MS],

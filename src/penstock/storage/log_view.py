@@ -26,6 +26,8 @@ class LogView:
     aborted: AbortedTransactions
     max_decompressed_bytes: int
     damage: Damage = NO_DAMAGE
+    hides_delayed: bool = False
+    """True if readers do not see records with a delay."""
 
     @classmethod
     def of(cls, log: Log) -> LogView:
@@ -41,4 +43,5 @@ class LogView:
             log.producers.aborted,
             log.config.max_decompressed_bytes,
             log.damage,
+            log.config.delivery_delay,
         )

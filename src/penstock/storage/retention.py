@@ -11,8 +11,8 @@ from penstock.storage.log import Log
 from penstock.storage.segment import NO_TIMESTAMP, Segment
 
 
-def retained_from(log: Log, now_ms: int, high_watermark: Offset) -> Offset:
-    """The new log start; the present one if nothing is to be deleted."""
+def retained_from(log: Log, now_ms: int, high_watermark: Offset, *, by_size: bool = True) -> Offset:
+    """The new log start; the present one if nothing is to be deleted. Without `by_size` only expired segments count."""
     config = log.config
     # The end before the segments: records appended in between are then not taken for expired.
     end_offset = log.log_end_offset
@@ -26,7 +26,7 @@ def retained_from(log: Log, now_ms: int, high_watermark: Offset) -> Offset:
         closed = place + 1 < len(segments)
         segment_end = segments[place + 1].base_offset if closed else end_offset
         surplus_bytes -= segment.size
-        too_much = config.retention_bytes >= 0 and surplus_bytes >= 0 and closed
+        too_much = by_size and config.retention_bytes >= 0 and surplus_bytes >= 0 and closed
         if segment_end > limit or not (too_much or _is_expired(segment, config.retention_ms, now_ms)):
             break
         start_offset = max(start_offset, Offset(segment_end))

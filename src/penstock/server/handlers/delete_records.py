@@ -79,6 +79,8 @@ def _advance(request: Request, topic: str, partition: int, offset: int) -> Repli
                 f"{topic} is archived up to offset {replica.removable_offset}; later records cannot be deleted",
             )
         replica.log.advance_log_start(Offset(offset))
+        if replica.delayed is not None:
+            replica.delayed.on_log_start()
     except BrokerError as error:
         return error
     return replica

@@ -64,6 +64,8 @@ def _operation_type(request: Request, targets: Sequence[FetchTarget]) -> type[Fe
     image = request.context.metadata.image
     if not image.projected or not any(reads_projection(image, target) for target in targets):
         return FetchOperation
+    if request.session.broker_id is not None:
+        return FetchOperation  # another broker repairs its replica, and reads all records
     from penstock.server.projected_fetch import (
         ProjectedFetchOperation,  # a broker without views does not load it
     )

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from penstock.delay.headers import is_hidden
 from penstock.errors import CorruptLog, InvalidBatch
 from penstock.model import Offset
 from penstock.records.batch import HEADER_SIZE
@@ -130,6 +131,12 @@ def _entries(index: DerivedIndex, view: LogView, wanted: bytes, start: Offset) -
             raise EntriesMissing from None
 
 
+def _is_delayed(content: bytes) -> bool:
+    """True if readers of a topic with delayed messages do not see a record."""
+    [(*_, headers)] = walk(content, 1)
+    return is_hidden(headers)
+
+
 class _Page:
     """The response of one lookup while it fills up."""
 
@@ -155,7 +162,11 @@ class _Page:
                 return False
             batch = self._batch = StoredBatch(view, entry)
         found = None if batch.is_aborted else batch.find(entry)
-        if found is None or found.key != self._query.key:
+        if (
+            found is None
+            or found.key != self._query.key
+            or (view.hides_delayed and _is_delayed(found.content))
+        ):
             return True
         size = len(found.content) + HEADER_SIZE
         if self._count and (

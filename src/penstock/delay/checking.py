@@ -1,0 +1,111 @@
+"""Check of a batch that is produced to a topic with `delivery.delay`, before anything of it is appended.
+
+A batch whose bytes have none of our header names is not looked into, unless it is compressed or the topic has a default
+delay. With a default delay the batch is made again: each record without a delay gets the header `penstock-delay-ms`, so
+that the log alone tells which records are delayed, whatever the setting is later. Any thread.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from penstock.delay.headers import (
+    CANCEL,
+    DELAY_MS,
+    ORIGIN,
+    PREFIX,
+    DelayHeaders,
+    InvalidDelay,
+    read_delay_headers,
+)
+from penstock.errors import ErrorCode, InvalidBatch
+from penstock.records.batch import HEADER_SIZE, BatchHeader, read_header
+from penstock.records.building import rebuild_batch
+from penstock.records.compression import decompress
+from penstock.records.content import Headers
+from penstock.records.iteration import iterate
+from penstock.records.walking import layouts, read_headers
+
+_PREFIX = PREFIX.encode()
+_CANCEL = CANCEL.encode()
+_INLINE_BYTES = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class DelayRules:
+    """Settings of a topic with `delivery.delay`."""
+
+    default_ms: int
+    """Delay of records without one; -1 if they are not delayed."""
+    max_ms: int
+    max_decompressed_bytes: int
+
+    def must_read(self, batch: memoryview, header: BatchHeader) -> bool:
+        """True if the records of a batch have to be read."""
+        return self.default_ms >= 0 or bool(header.codec) or _PREFIX in bytes(batch)
+
+    def is_short(self, batch: memoryview, header: BatchHeader) -> bool:
+        """True if the batch is checked sooner than a pool would get to it, and cancels nothing."""
+        return (
+            not header.codec
+            and len(batch) <= _INLINE_BYTES
+            and self.default_ms < 0
+            and _CANCEL not in bytes(batch)
+        )
+
+
+class CheckedBatch(NamedTuple):
+    batch: memoryview
+    header: BatchHeader
+    cancels: tuple[int, ...]
+    """Messages that the batch cancels, in order."""
+
+
+def check_delays(batch: memoryview, header: BatchHeader, rules: DelayRules, now_ms: int) -> CheckedBatch:
+    """Check the records of a batch, which is stored at `now_ms`; InvalidBatch names the first that is not valid."""
+    body = bytes(decompress(header.codec, batch[HEADER_SIZE:], rules.max_decompressed_bytes))
+    cancels: list[int] = []
+    lacks_delay = False
+    if rules.default_ms < 0 and _PREFIX not in body:
+        return CheckedBatch(batch, header, ())
+    for index, layout in enumerate(layouts(body, header.record_count)):
+        if layout[3] != index:
+            raise InvalidBatch(ErrorCode.invalid_record, "the offsets inside the batch are not consecutive")
+        try:
+            found = _check_record(read_headers(body, layout[8], layout[9]), rules, now_ms)
+        except InvalidDelay as error:
+            raise InvalidBatch(ErrorCode.invalid_record, str(error), (index,)) from None
+        lacks_delay |= not found.is_hidden
+        if found.cancels is not None:
+            if header.is_transactional:
+                raise InvalidBatch(
+                    ErrorCode.invalid_record, f"{CANCEL} is not possible in a transaction", (index,)
+                )
+            cancels.append(found.cancels)
+    if rules.default_ms >= 0 and lacks_delay:
+        batch = with_default_delay(batch, header, rules)
+        header = read_header(batch)
+    return CheckedBatch(batch, header, tuple(cancels))
+
+
+def _check_record(headers: Headers, rules: DelayRules, now_ms: int) -> DelayHeaders:
+    for name, _ in headers:
+        if name in ORIGIN:
+            raise InvalidDelay(f"only the broker sets the header {name} in a topic with delivery.delay")
+    found = read_delay_headers(headers)
+    if found.delay is not None and found.delay.due_ms(now_ms) - now_ms > rules.max_ms:
+        raise InvalidDelay(f"the delay is longer than delivery.delay.max.ms ({rules.max_ms} ms)")
+    return found
+
+
+def with_default_delay(batch: memoryview, header: BatchHeader, rules: DelayRules) -> memoryview:
+    """The batch with the default delay in each record that has none. Timestamps, producer and codec stay the same."""
+    default = (DELAY_MS, str(rules.default_ms).encode())
+    records = [
+        record
+        if read_delay_headers(record.headers).is_hidden
+        else record._replace(headers=(*record.headers, default))
+        for record in iterate(batch, header, max_decompressed_bytes=rules.max_decompressed_bytes)
+    ]
+    return memoryview(rebuild_batch(header, records))

@@ -1,0 +1,99 @@
+"""Batches of messages that are due: made from the stored records, in the order of delivery. Runs in a pool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from penstock.delay.due_queue import DueMessage
+from penstock.delay.headers import (
+    DELIVER_AT,
+    ORIGIN_OFFSET,
+    ORIGIN_TIMESTAMP,
+    read_delay_headers,
+    without_delay,
+)
+from penstock.records.building import NewRecord, build_batch
+from penstock.records.compression import Codec
+from penstock.records.content import Headers
+from penstock.records.iteration import Record
+
+MAX_BATCH_BYTES = 512 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A delayed record as it is in the log."""
+
+    due: DueMessage
+    record: Record
+    codec: Codec
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A batch to append, with the messages in it."""
+
+    messages: tuple[DueMessage, ...]
+    batch: bytearray
+
+
+def deliveries(stored: Sequence[Stored]) -> list[Delivery]:
+    """Visible batches of due messages. A record has its due time as timestamp, or the time at which it was stored if
+    that is later, and the offset and time of its first record as headers.
+    """
+    return _batches(stored, _visible)
+
+
+def copies(stored: Sequence[Stored], now_ms: int) -> list[Delivery]:
+    """Hidden batches of pending messages, which are stored again before their segment is deleted."""
+    return _batches(stored, lambda each: _hidden(each, now_ms))
+
+
+def _visible(stored: Stored) -> NewRecord:
+    record = stored.record
+    offset, timestamp = _origin(record)
+    headers = (*without_delay(record.headers), *_origin_headers(offset, timestamp))
+    return NewRecord(record.key, record.value, max(stored.due.due_ms, timestamp), headers)
+
+
+def _hidden(stored: Stored, now_ms: int) -> NewRecord:
+    record = stored.record
+    delay = (DELIVER_AT, str(max(0, stored.due.due_ms)).encode())
+    headers = (*without_delay(record.headers), delay, *_origin_headers(*_origin(record)))
+    return NewRecord(record.key, record.value, now_ms, headers)
+
+
+def _origin(record: Record) -> tuple[int, int]:
+    """Offset and time at which the message of a hidden record was first stored."""
+    found = read_delay_headers(record.headers)
+    offset = record.offset if found.origin is None else found.origin
+    return offset, record.timestamp if found.origin_timestamp is None else found.origin_timestamp
+
+
+def _origin_headers(offset: int, timestamp: int) -> Headers:
+    return (ORIGIN_OFFSET, str(offset).encode()), (ORIGIN_TIMESTAMP, str(timestamp).encode())
+
+
+def _batches(stored: Iterable[Stored], make: Callable[[Stored], NewRecord]) -> list[Delivery]:
+    made = []
+    for codec, group in groupby(stored, key=lambda each: each.codec):
+        for some in _sized(list(group)):
+            batch = build_batch([make(each) for each in some], codec=codec)
+            made.append(Delivery(tuple(each.due for each in some), batch))
+    return made
+
+
+def _sized(stored: list[Stored]) -> Iterable[list[Stored]]:
+    """Parts that make batches of a limited size."""
+    part: list[Stored] = []
+    size = 0
+    for each in stored:
+        length = len(each.record.value or b"") + len(each.record.key or b"")
+        if part and size + length > MAX_BATCH_BYTES:
+            yield part
+            part, size = [], 0
+        part.append(each)
+        size += length
+    yield part

@@ -1,0 +1,272 @@
+"""Delayed messages of a partition in the order of their due times, in about eight bytes each.
+
+New messages are in a heap. When the heap is large its messages become *blocks*: arrays that are sorted by due time,
+with due times and message ids relative to the block in four bytes each, and a bitmap of the ids that are still there.
+Removing a message clears its bit. A block covers a limited range of ids, so that its bitmap is small, and is made again
+when most of its messages are gone. Not a set: a message is added once. Loop thread only.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush, merge, nsmallest
+from itertools import islice
+from typing import NamedTuple
+
+HEAP_MESSAGES = 1 << 12
+"""Number of messages in the heap from which on they become blocks, which takes about 5 ms."""
+BLOCK_IDS = 1 << 16
+"""Range of ids that a block lies in."""
+_MAX_SPAN_MS = 2**32 - 1
+
+
+class DueMessage(NamedTuple):
+    due_ms: int
+    message: int
+    """Offset at which the message was first stored."""
+
+
+class _Run:
+    """Messages of a block whose due times are within 49 days, sorted by due time and id."""
+
+    __slots__ = ("dues", "first_due", "ids", "place")
+
+    def __init__(self, first_id: int, messages: list[DueMessage]) -> None:
+        self.first_due = messages[0].due_ms
+        self.dues = array("I", (each.due_ms - self.first_due for each in messages))
+        self.ids = array("I", (each.message - first_id for each in messages))
+        self.place = 0
+        """Place of the first message that may still be there."""
+
+
+class _Block:
+    __slots__ = ("bits", "count", "first_id", "runs", "size")
+
+    def __init__(self, messages: list[DueMessage]) -> None:
+        """`messages` are sorted by due time."""
+        self.first_id = min(each.message for each in messages)
+        self.size = max(each.message for each in messages) - self.first_id + 1
+        self.bits = bytearray((self.size + 7) >> 3)
+        self.count = len(messages)
+        for _, message in messages:
+            relative = message - self.first_id
+            self.bits[relative >> 3] |= 1 << (relative & 7)
+        self.runs = [_Run(self.first_id, some) for some in _spans(messages)]
+
+    def __contains__(self, message: int) -> bool:
+        relative = message - self.first_id
+        return 0 <= relative < self.size and bool(self.bits[relative >> 3] >> (relative & 7) & 1)
+
+    def remove(self, message: int) -> None:
+        relative = message - self.first_id
+        self.bits[relative >> 3] &= ~(1 << (relative & 7))
+        self.count -= 1
+
+    def first_of(self, run: _Run) -> DueMessage | None:
+        """The first message of a run that is still there."""
+        bits, ids, place, end = self.bits, run.ids, run.place, len(run.ids)
+        while place < end and not bits[ids[place] >> 3] >> (ids[place] & 7) & 1:
+            place += 1
+        run.place = place
+        return None if place == end else self._at(run, place)
+
+    def messages(self, run: _Run, after: DueMessage | None) -> Iterator[DueMessage]:
+        """Messages of a run behind another one, in order."""
+        place = run.place
+        if after is not None:
+            place = max(place, bisect_left(run.dues, after.due_ms - run.first_due))
+        for here in range(place, len(run.ids)):
+            each = self._at(run, here)
+            if each.message in self and (after is None or each > after):
+                yield each
+
+    def _at(self, run: _Run, place: int) -> DueMessage:
+        return DueMessage(run.first_due + run.dues[place], self.first_id + run.ids[place])
+
+    def due_of(self, message: int) -> int | None:
+        relative = message - self.first_id
+        for run in self.runs:
+            if relative in run.ids:
+                return run.first_due + run.dues[run.ids.index(relative)]
+        return None
+
+    def __iter__(self) -> Iterator[DueMessage]:
+        for run in self.runs:
+            yield from self.messages(run, None)
+
+
+def _spans(messages: list[DueMessage]) -> Iterator[list[DueMessage]]:
+    """Parts of sorted messages whose due times fit into four bytes each."""
+    start = 0
+    for place, each in enumerate(messages):
+        if each.due_ms - messages[start].due_ms > _MAX_SPAN_MS:
+            yield messages[start:place]
+            start = place
+    yield messages[start:]
+
+
+class DueQueue:
+    def __init__(self, heap_messages: int = HEAP_MESSAGES, block_ids: int = BLOCK_IDS) -> None:
+        self._heap_messages = heap_messages
+        self._block_ids = block_ids
+        self._heap: list[DueMessage] = []
+        self._new: dict[int, int] = {}
+        """Due times by id of the messages in the heap; the heap has removed ones too."""
+        self._blocks: dict[int, list[_Block]] = {}
+        """Blocks by the range that their ids are in."""
+        self._heads: list[tuple[DueMessage, int, _Block, _Run]] = []
+        """First message of each run, a heap."""
+        self._numbers = 0
+        self._in_blocks = 0
+
+    def __len__(self) -> int:
+        return len(self._new) + self._in_blocks
+
+    def __contains__(self, message: int) -> bool:
+        return message in self._new or self._block_of(message) is not None
+
+    def __iter__(self) -> Iterator[DueMessage]:
+        """All messages, in no order."""
+        for message, due_ms in self._new.items():
+            yield DueMessage(due_ms, message)
+        for blocks in self._blocks.values():
+            for block in blocks:
+                yield from block
+
+    def below(self, end: int) -> Iterator[DueMessage]:
+        """Messages with lower ids than `end`, in no order."""
+        yield from (DueMessage(due_ms, message) for message, due_ms in self._new.items() if message < end)
+        for part, blocks in self._blocks.items():
+            if part * self._block_ids < end:
+                for block in blocks:
+                    yield from (each for each in block if each.message < end)
+
+    def add(self, due_ms: int, message: int) -> None:
+        """Add a message that is not there."""
+        self._new[message] = due_ms
+        heappush(self._heap, DueMessage(due_ms, message))
+        if len(self._new) >= self._heap_messages:
+            self._freeze()
+        elif len(self._heap) > 2 * self._heap_messages:
+            self._heap = [DueMessage(due_ms, message) for message, due_ms in self._new.items()]
+            heapify(self._heap)
+
+    def discard(self, message: int) -> bool:
+        """Remove a message; False if it is not there."""
+        if self._new.pop(message, None) is not None:
+            return True
+        block = self._block_of(message)
+        if block is None:
+            return False
+        block.remove(message)
+        self._in_blocks -= 1
+        self._tidy(block)
+        return True
+
+    def due_of(self, message: int) -> int | None:
+        """Due time of a message; None if it is not there."""
+        if message in self._new:
+            return self._new[message]
+        block = self._block_of(message)
+        if block is None:
+            return None
+        return block.due_of(message)
+
+    def first(self) -> DueMessage | None:
+        """The message that is due first."""
+        new, old = self._first_new(), self._first_old()
+        if new is None or old is None:
+            return old if new is None else new
+        return min(new, old)
+
+    def pop_due(self, now_ms: int, limit: int) -> list[DueMessage]:
+        """Remove and return at most `limit` messages that are due, in order."""
+        due: list[DueMessage] = []
+        while len(due) < limit:
+            first = self.first()
+            if first is None or first.due_ms > now_ms:
+                break
+            self.discard(first.message)
+            due.append(first)
+        return due
+
+    def page(self, after: DueMessage | None, limit: int) -> list[DueMessage]:
+        """The next messages behind one in the order of due times."""
+        new = [DueMessage(due_ms, message) for message, due_ms in self._new.items()]
+        new = nsmallest(limit, new if after is None else (each for each in new if each > after))
+        old = (
+            block.messages(run, after)
+            for blocks in self._blocks.values()
+            for block in blocks
+            for run in block.runs
+        )
+        return list(islice(merge(new, *old), limit))
+
+    # --- the heap
+
+    def _first_new(self) -> DueMessage | None:
+        heap, new = self._heap, self._new
+        while heap and new.get(heap[0].message) != heap[0].due_ms:
+            heappop(heap)
+        return heap[0] if heap else None
+
+    # --- blocks
+
+    def _block_of(self, message: int) -> _Block | None:
+        for block in self._blocks.get(message // self._block_ids, ()):
+            if message in block:
+                return block
+        return None
+
+    def _first_old(self) -> DueMessage | None:
+        heads = self._heads
+        while heads:
+            first, _, block, run = heads[0]
+            if first.message in block:
+                return first
+            heappop(heads)
+            self._push_head(block, run)
+        return None
+
+    def _push_head(self, block: _Block, run: _Run) -> None:
+        first = block.first_of(run)
+        if first is not None:
+            self._numbers += 1
+            heappush(self._heads, (first, self._numbers, block, run))
+
+    def _freeze(self) -> None:
+        """Make blocks of the messages in the heap."""
+        messages = [DueMessage(due_ms, message) for message, due_ms in self._new.items()]
+        self._heap.clear()
+        self._new.clear()
+        parts: dict[int, list[DueMessage]] = {}
+        for each in messages:
+            parts.setdefault(each.message // self._block_ids, []).append(each)
+        for some in parts.values():
+            self._add_block(_Block(sorted(some)))
+
+    def _add_block(self, block: _Block) -> None:
+        self._blocks.setdefault(block.first_id // self._block_ids, []).append(block)
+        self._in_blocks += block.count
+        for run in block.runs:
+            self._push_head(block, run)
+
+    def _tidy(self, block: _Block) -> None:
+        """Free the memory of messages that are gone."""
+        if block.count == 0:
+            self._drop(block)
+        elif block.count * 4 < sum(len(run.ids) for run in block.runs):
+            left = sorted(block)
+            self._in_blocks -= block.count
+            self._drop(block)
+            self._add_block(_Block(left))
+
+    def _drop(self, block: _Block) -> None:
+        blocks = self._blocks[block.first_id // self._block_ids]
+        blocks.remove(block)
+        if not blocks:
+            del self._blocks[block.first_id // self._block_ids]
+        self._heads = [head for head in self._heads if head[2] is not block]
+        heapify(self._heads)

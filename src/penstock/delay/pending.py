@@ -1,0 +1,122 @@
+"""Pending messages of a partition: delayed minus delivered minus cancelled, computed from the committed log.
+
+`apply` gets the events of the log in the order of offsets, up to the high watermark. A leader has appended more than
+that: messages whose delivery or cancellation it has appended are *in flight* until the event comes back from the log.
+They are neither delivered nor cancelled again meanwhile. A replica that becomes leader starts with an empty set, and
+delivers nothing before it has applied all records from before its leader epoch: every delivery of an earlier leader is
+then either applied, or not in the log and never will be. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from penstock.delay.due_queue import DueMessage, DueQueue
+from penstock.delay.events import NO_PRODUCER, Delayed, Ended, Event, Settled
+
+
+class PendingMessages:
+    def __init__(self) -> None:
+        self.queue = DueQueue()
+        """Messages that are pending and not in flight."""
+        self.in_flight: dict[int, int] = {}
+        """Due times of messages whose delivery or cancellation is being appended, or not committed yet."""
+        self._open: dict[int, list[Delayed]] = {}
+        """Delayed records of open transactions, by producer."""
+        self._moved: dict[int, int] = {}
+        """Offsets of messages that were stored again, where they are now."""
+
+    def __len__(self) -> int:
+        return len(self.queue) + len(self.in_flight)
+
+    # --- the log
+
+    def apply(self, events: Iterable[Event]) -> None:
+        """Apply events in the order of the log."""
+        for event in events:
+            if isinstance(event, Delayed):
+                if event.producer_id == NO_PRODUCER:
+                    self._add(event)
+                else:
+                    self._open.setdefault(event.producer_id, []).append(event)
+            elif isinstance(event, Settled):
+                self._remove(event.message)
+            else:
+                self._end(event)
+
+    def _add(self, event: Delayed) -> None:
+        message = event.message
+        if event.offset != message:
+            self._moved[message] = event.offset
+        if message not in self.in_flight and message not in self.queue:
+            self.queue.add(event.due_ms, message)
+
+    def _remove(self, message: int) -> None:
+        self._moved.pop(message, None)
+        if self.in_flight.pop(message, None) is None:
+            self.queue.discard(message)
+
+    def _end(self, event: Ended) -> None:
+        for delayed in self._open.pop(event.producer_id, ()):
+            if event.is_commit:
+                self._add(delayed)
+
+    def drop_below(self, log_start_offset: int) -> int:
+        """Forget messages whose record was deleted with the start of the log; returns their number."""
+        lost = list(self.stored_below(log_start_offset))
+        for each in lost:
+            self._moved.pop(each.message, None)
+            self.queue.discard(each.message)
+        for producer_id, records in tuple(self._open.items()):
+            self._open[producer_id] = [each for each in records if each.offset >= log_start_offset]
+        return len(lost)
+
+    # --- where messages are
+
+    def offset_of(self, message: int) -> int:
+        """Offset of the record that has the message."""
+        return self._moved.get(message, message)
+
+    def stored_below(self, offset: int) -> Iterator[DueMessage]:
+        """Pending messages, not in flight, whose record is below an offset."""
+        return (each for each in self.queue.below(offset) if self.offset_of(each.message) < offset)
+
+    def is_in_flight_below(self, offset: int) -> bool:
+        return any(self.offset_of(message) < offset for message in self.in_flight)
+
+    # --- the leader
+
+    def first(self) -> DueMessage | None:
+        return self.queue.first()
+
+    def take_due(self, now_ms: int, limit: int) -> list[DueMessage]:
+        """Messages that are due, in the order of due time and id. They are in flight from now on."""
+        due = self.queue.pop_due(now_ms, limit)
+        self.in_flight.update((each.message, each.due_ms) for each in due)
+        return due
+
+    def give_back(self, messages: Iterable[DueMessage]) -> None:
+        """Make messages pending again whose delivery was not appended."""
+        for due_ms, message in messages:
+            del self.in_flight[message]
+            self.queue.add(due_ms, message)
+
+    def forget(self, message: int) -> None:
+        """Forget a message whose record was deleted."""
+        self._remove(message)
+
+    def is_cancellable(self, message: int) -> bool:
+        return message in self.queue
+
+    def due_of(self, message: int) -> int | None:
+        """Due time of a pending message, also of one in flight."""
+        found = self.in_flight.get(message)
+        return self.queue.due_of(message) if found is None else found
+
+    def begin_cancel(self, message: int) -> DueMessage:
+        """Take a message whose cancellation is being appended. `give_back` undoes it."""
+        due_ms = self.queue.due_of(message)
+        assert due_ms is not None, "only a pending message is cancelled"
+        self.queue.discard(message)
+        self.in_flight[message] = due_ms
+        return DueMessage(due_ms, message)

@@ -1,0 +1,38 @@
+"""Figures about the delayed messages of the partitions that this broker leads. Loop thread only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from penstock.delay.due_queue import DueMessage
+from penstock.observability.metrics import Histogram
+
+if TYPE_CHECKING:
+    from penstock.replication.delayed_log import DelayedLog
+
+
+@dataclass(slots=True)
+class DelayCounts:
+    logs: dict[DelayedLog, None] = field(default_factory=dict)
+    """Delayed logs of the partitions that this broker leads."""
+    delivered: int = 0
+    cancelled: int = 0
+    lateness: Histogram = field(default_factory=Histogram)
+    """Time between the due time of a message and its delivery."""
+    moved: int = 0
+    """Number of pending messages that were stored again before their segment was deleted."""
+    held_segments: int = 0
+    """Number of segments that the last round of retention kept, because most of their bytes are pending."""
+    unreadable: int = 0
+    """Number of times that a damaged record has kept a message from being delivered."""
+
+    @property
+    def pending(self) -> int:
+        return sum(len(log.pending) for log in self.logs)
+
+    def on_delivered(self, messages: Iterable[DueMessage], now_ms: int) -> None:
+        for each in messages:
+            self.delivered += 1
+            self.lateness.observe((now_ms - each.due_ms) / 1000)

@@ -1,0 +1,392 @@
+"""Delayed messages of a partition that this broker leads: finds out which are pending, and delivers those that are due.
+
+One job at a time runs in a pool for a log: it reads the events of newly committed records, or the records of messages
+that are due. Everything is computed from the log when the replica becomes leader, and forgotten when it stops leading.
+Nothing is delivered before the log was read up to the start of the leader epoch, while the leader may have been
+replaced, or while too few replicas are in sync. A due time is compared with the wall clock at the append, so a clock
+that was set back makes no message early. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import islice
+from typing import Protocol, TypeVar
+
+from penstock.clock import Clock
+from penstock.delay.delivering import Delivery, Stored, copies, deliveries
+from penstock.delay.due_queue import DueMessage
+from penstock.delay.pending import PendingMessages
+from penstock.errors import BrokerError, CorruptLog, ErrorCode, StorageError
+from penstock.model import Offset
+from penstock.records.batch import BatchHeader, read_header
+from penstock.replication.delay_counts import DelayCounts
+from penstock.replication.partition import ReplicatedPartition
+from penstock.replication.waiting import settled_by
+from penstock.storage.damage import next_damage
+from penstock.storage.delayed_records import Scanned, Wanted, read_messages, scan
+from penstock.storage.log import AppendInfo, Log
+from penstock.threads import Threads
+
+T = TypeVar("T")
+
+MAX_SLEEP_S = 1.0
+"""Time in seconds after which the wall clock is read again: it may have been set forward."""
+PAUSE_S = 0.1
+"""Pause in seconds after a delivery that could not be appended."""
+UNREADABLE_PAUSE_S = 30.0
+"""Pause in seconds before a damaged record is read again; it may have been repaired."""
+MAX_DUE = 1_000
+"""Maximum number of messages that one job reads."""
+MOVE_PATIENCE_S = 10.0
+"""Time in seconds that retention waits for the commit of messages that were stored again."""
+MAX_MOVES = 1_000
+"""Maximum number of rounds in which pending messages are stored again before a segment is deleted."""
+
+
+class LeadingReplica(Protocol):
+    """The replica of a delayed log, as `Replica` is one."""
+
+    log: Log
+    partition: ReplicatedPartition
+
+    @property
+    def is_in_doubt(self) -> bool: ...
+
+    @property
+    def is_under_min_insync(self) -> bool: ...
+
+    @property
+    def is_only_replica(self) -> bool: ...
+
+    def append_as_leader(
+        self, batch: memoryview, header: BatchHeader, now_ms: int, *, keeps_time: bool = False
+    ) -> AppendInfo: ...
+
+    def on_unreadable(self, offset: Offset) -> None: ...
+
+
+class DelayedLog:
+    def __init__(self, replica: LeadingReplica, threads: Threads, clock: Clock, counts: DelayCounts) -> None:
+        self.pending = PendingMessages()
+        self.applied_offset = replica.log.log_start_offset
+        """Offset below which the events of the log were applied."""
+        self._replica = replica
+        self._log = replica.log
+        self._threads = threads
+        self._clock = clock
+        self._counts = counts
+        self._epoch_start = replica.partition.in_sync.epoch_start
+        self._is_running = False
+        self._is_stopped = False
+        self._delivers_after: Offset | None = None
+        """Offset up to which the log has to be read before the next delivery; None if nothing is due."""
+        self._scans_from = 0.0
+        """Time of the loop from which on the log is read again after damage."""
+        self._delivers_from = 0.0
+        """Time of the loop from which on messages are delivered again after an append that failed."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._waiting: list[tuple[Offset, Callable[[], None]]] = []
+
+    # --- changes of the replica
+
+    def start(self) -> None:
+        self._counts.logs[self] = None
+        self._run()
+
+    def stop(self) -> None:
+        """Forget everything: another replica leads."""
+        self._is_stopped = True
+        self._counts.logs.pop(self, None)
+        self._cancel_timer()
+        waiting, self._waiting = self._waiting, []
+        for _, callback in waiting:
+            callback()
+
+    def on_high_watermark(self) -> None:
+        self._run()
+
+    def on_log_start(self) -> int:
+        """Forget messages that were deleted with the start of the log; returns their number."""
+        return self.pending.drop_below(self._log.log_start_offset)
+
+    # --- state
+
+    @property
+    def is_ready(self) -> bool:
+        """True if all records from before the leader epoch were applied."""
+        return self.applied_offset >= self._epoch_start and not self._is_stopped
+
+    def when_applied(self, callback: Callable[[], None]) -> None:
+        """Call back when all records that are committed now were applied, or the replica stops leading."""
+        needed = max(self._log.high_watermark, self._epoch_start)
+        if self._is_stopped or self.applied_offset >= needed:
+            callback()
+        else:
+            self._waiting.append((needed, callback))
+            self._run()
+
+    def cancel(
+        self, messages: Sequence[int], header: BatchHeader, append: Callable[[], AppendInfo]
+    ) -> AppendInfo:
+        """Append a batch that cancels messages; BrokerError if one is not pending, and then nothing has changed.
+
+        A retry of a batch that is stored is not checked: its messages are cancelled.
+        """
+        if not self.is_ready:
+            raise BrokerError(
+                ErrorCode.not_enough_replicas, "the delayed messages are being read; try again in a moment"
+            )
+        if header.has_producer and self._log.producers.check(header) is not None:
+            return append()
+        taken: list[DueMessage] = []
+        try:
+            for message in messages:
+                if not self.pending.is_cancellable(message):
+                    raise _not_pending(message)
+                taken.append(self.pending.begin_cancel(message))
+            info = append()
+        except BrokerError:
+            self.pending.give_back(taken)
+            raise
+        self._counts.cancelled += len(taken)
+        return info
+
+    # --- jobs
+
+    def _run(self) -> None:
+        """Start the next job. When a message is due, the log is read up to its present high watermark first: an
+        earlier message may be there.
+        """
+        if self._is_running or self._is_stopped:
+            return
+        self._cancel_timer()
+        now = asyncio.get_running_loop().time()
+        may_deliver = self._may_deliver and now >= self._delivers_from and self._has_due
+        if may_deliver and self._delivers_after is None:
+            self._delivers_after = self._log.high_watermark
+        if may_deliver and self._delivers_after is not None and self.applied_offset >= self._delivers_after:
+            self._delivers_after = None
+            self._start_delivery(self.pending.take_due(self._clock.now_ms(), MAX_DUE))
+        elif self.applied_offset < self._log.high_watermark and now >= self._scans_from:
+            self._start_scan()
+        else:
+            self._sleep()
+
+    def _start(self, work: Callable[[], T], then: Callable[[T | None, BaseException | None], None]) -> None:
+        self._is_running = True
+        self._threads.run("read", work).add_done_callback(partial(self._finish, then))
+
+    def _finish(
+        self, then: Callable[[T | None, BaseException | None], None], done: asyncio.Future[T]
+    ) -> None:
+        error = done.exception()
+        expected = isinstance(error, BrokerError | CorruptLog | StorageError | OSError)
+        try:
+            if not self._is_stopped:
+                then(None if error else done.result(), error)
+        finally:
+            self._is_running = False
+            self._run()
+        if error is not None and not expected:
+            raise error
+
+    def _sleep(self) -> None:
+        """Look again when the next message is due, or after a pause."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        times = []
+        first = self.pending.first()
+        if first is not None:
+            times.append(max(now + (first.due_ms - self._clock.now_ms()) / 1000, self._delivers_from))
+        if self.applied_offset < self._log.high_watermark:
+            times.append(self._scans_from)
+        if times:
+            self._timer = loop.call_at(min(max(now, min(times)), now + MAX_SLEEP_S), self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._run()
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # --- reading events
+
+    def _start_scan(self) -> None:
+        offset = max(self.applied_offset, self._log.log_start_offset)
+        self._start(partial(scan, self._log, offset, self._log.high_watermark), self._on_scanned)
+
+    def _on_scanned(self, scanned: Scanned | None, error: BaseException | None) -> None:
+        if scanned is not None:
+            self.pending.apply(scanned.events)
+            self.applied_offset = scanned.end_offset
+            if self._log.log_start_offset > 0:
+                self._drop_deleted(scanned)
+        elif self._log.log_start_offset > self.applied_offset:
+            self.applied_offset = self._log.log_start_offset
+        else:
+            self._on_damage()
+        self._tell_waiting()
+
+    def _drop_deleted(self, scanned: Scanned) -> None:
+        """Forget messages of a batch that has records on both sides of the log start."""
+        if any(
+            getattr(event, "offset", scanned.end_offset) < self._log.log_start_offset
+            for event in scanned.events
+        ):
+            self.on_log_start()
+
+    def _on_damage(self) -> None:
+        """Wait for the repair of a damaged batch from another replica; without one, go on behind it."""
+        damaged = next_damage(self._log.damage, self.applied_offset)
+        if damaged is not None and self.applied_offset in damaged and self._replica.is_only_replica:
+            self.applied_offset = damaged.end_offset
+            return
+        self._replica.on_unreadable(self.applied_offset)
+        self._counts.unreadable += 1
+        self._scans_from = asyncio.get_running_loop().time() + MAX_SLEEP_S
+
+    def _tell_waiting(self) -> None:
+        due = [callback for offset, callback in self._waiting if offset <= self.applied_offset]
+        self._waiting = [each for each in self._waiting if each[0] > self.applied_offset]
+        for callback in due:
+            callback()
+
+    # --- retention
+
+    async def move_below(self, offset: Offset) -> bool:
+        """Store the pending messages below an offset again, so that the log may start there; False if some are left.
+
+        The copies are hidden as well and have the id of the message. Returns when they are committed.
+        """
+        for _ in range(MAX_MOVES):
+            if not await self._all_applied():
+                return False
+            wanted = [
+                Wanted(each, self.pending.offset_of(each.message))
+                for each in islice(self.pending.stored_below(offset), MAX_DUE)
+            ]
+            if not wanted:
+                return self._may_deliver and not self.pending.is_in_flight_below(offset)
+            read = await self._threads.run(
+                "background", partial(read_messages, self._log, wanted, self._log.high_watermark)
+            )
+            if read.unreadable or not self._store_again(read.stored):
+                return False
+        return False
+
+    def _store_again(self, stored: Sequence[Stored]) -> bool:
+        """Append copies of messages that are still pending: one that was delivered meanwhile must not return."""
+        now_ms = self._clock.now_ms()
+        kept = [each for each in stored if self.pending.is_cancellable(each.due.message)]
+        for copy in copies(kept, now_ms) if self._may_deliver else ():
+            batch = memoryview(copy.batch)
+            try:
+                self._replica.append_as_leader(batch, read_header(batch), now_ms)
+            except BrokerError:
+                return False
+            self._counts.moved += len(copy.messages)
+        return self._may_deliver
+
+    async def _all_applied(self) -> bool:
+        """Wait until everything that was appended is committed and applied; False if it takes too long, or the
+        replica stops leading.
+        """
+        done, settle = settled_by()
+        self._waiting.append((self._log.log_end_offset, partial(settle, None)))
+        self._tell_waiting()
+        self._run()
+        await asyncio.wait([done], timeout=MOVE_PATIENCE_S if not self._is_stopped else 0.0)
+        return done.done() and not self._is_stopped
+
+    # --- delivering
+
+    @property
+    def _may_deliver(self) -> bool:
+        replica = self._replica
+        return (
+            self.is_ready
+            and replica.partition.is_leader
+            and not (replica.is_in_doubt or replica.is_under_min_insync or self._log.failed)
+        )
+
+    @property
+    def _has_due(self) -> bool:
+        first = self.pending.first()
+        return first is not None and first.due_ms <= self._clock.now_ms()
+
+    def _start_delivery(self, due: list[DueMessage]) -> None:
+        wanted = [Wanted(each, self.pending.offset_of(each.message)) for each in due]
+        log, below = self._log, self._log.high_watermark
+
+        def work() -> tuple[list[Delivery], list[Wanted]]:
+            read = read_messages(log, wanted, below)
+            return deliveries(read.stored), read.unreadable
+
+        self._start(work, partial(self._on_read, due))
+
+    def _on_read(
+        self,
+        due: list[DueMessage],
+        made: tuple[list[Delivery], list[Wanted]] | None,
+        error: BaseException | None,
+    ) -> None:
+        if made is None:
+            self._give_back(due)
+            return
+        batches, unreadable = made
+        if unreadable:
+            self._on_unreadable(unreadable)
+        left = [message for delivery in batches for message in delivery.messages]
+        for delivery in batches:
+            if not self._append(delivery):
+                self._give_back(left)
+                return
+            left = left[len(delivery.messages) :]
+
+    def _append(self, delivery: Delivery) -> bool:
+        """Append a batch of messages that are due; False if that is not possible now."""
+        now_ms = self._clock.now_ms()
+        if not self._may_deliver or any(each.due_ms > now_ms for each in delivery.messages):
+            return False
+        batch = memoryview(delivery.batch)
+        try:
+            self._replica.append_as_leader(batch, read_header(batch), now_ms, keeps_time=True)
+        except BrokerError:
+            return False
+        self._counts.on_delivered(delivery.messages, now_ms)
+        return True
+
+    def _give_back(self, messages: Sequence[DueMessage]) -> None:
+        self.pending.give_back(messages)
+        self._delivers_from = asyncio.get_running_loop().time() + PAUSE_S
+
+    def _on_unreadable(self, wanted: Sequence[Wanted]) -> None:
+        """Try again later where a record is damaged; forget messages whose record was deleted."""
+        damaged: list[DueMessage] = []
+        for due, offset in wanted:
+            if offset < self._log.log_start_offset:
+                self.pending.forget(due.message)
+            else:
+                self._replica.on_unreadable(Offset(offset))
+                damaged.append(due)
+        if damaged:
+            self._counts.unreadable += len(damaged)
+            asyncio.get_running_loop().call_later(UNREADABLE_PAUSE_S, self._try_again, damaged)
+
+    def _try_again(self, messages: list[DueMessage]) -> None:
+        if not self._is_stopped:
+            self.pending.give_back(messages)
+            self._run()
+
+
+def _not_pending(message: int) -> BrokerError:
+    return BrokerError(
+        ErrorCode.invalid_record,
+        f"the message {message} is not pending: it is unknown, or was delivered or cancelled before",
+    )

@@ -1,0 +1,109 @@
+"""Reading the delayed messages of a log: their events from an offset on, and the records of messages that are due.
+
+Waits for the disk: runs in a pool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from penstock.delay.delivering import Stored
+from penstock.delay.due_queue import DueMessage
+from penstock.delay.events import Event, events_of
+from penstock.errors import BrokerError, CorruptLog, StorageError
+from penstock.model import Offset
+from penstock.records.batch import HEADER_SIZE, LOG_APPEND_TIME_FLAG, BatchHeader, crc_matches
+from penstock.records.compression import Codec, decompress
+from penstock.records.iteration import Record, read_batches, record_timestamp
+from penstock.records.walking import layouts, read_headers
+from penstock.storage.log import Log
+
+_SCAN_BYTES = 256 * 1024
+
+
+class Scanned(NamedTuple):
+    events: list[Event]
+    end_offset: Offset
+    """Offset below which the log was read."""
+
+
+def scan(log: Log, offset: Offset, below: Offset) -> Scanned:
+    """Events of the next batches. CorruptLog or StorageError if the first of them cannot be read."""
+    found = log.read(offset, _SCAN_BYTES, below=below, at_least_one=True, wait=True)
+    events: list[Event] = []
+    end = offset
+    for header, batch in read_batches(memoryview(found.read())):
+        if not crc_matches(batch, header):
+            if end == offset:
+                raise CorruptLog(
+                    f"{log.topic_partition}: the batch at offset {header.base_offset} is damaged"
+                )
+            return Scanned(events, end)
+        events += events_of(batch, header, log.config.max_decompressed_bytes)
+        end = header.next_offset
+    return Scanned(events, end if end > offset else below)
+
+
+class Wanted(NamedTuple):
+    due: DueMessage
+    offset: int
+    """Offset of the record that has the message."""
+
+
+@dataclass(slots=True)
+class ReadMessages:
+    stored: list[Stored]
+    unreadable: list[Wanted]
+    """Messages whose record is damaged or was deleted."""
+
+
+def read_messages(log: Log, wanted: Sequence[Wanted], below: Offset) -> ReadMessages:
+    """Read the records of messages, in the order of `wanted`."""
+    found: dict[int, Stored] = {}
+    unreadable: list[Wanted] = []
+    left = sorted(wanted, key=lambda each: each.offset)
+    while left:
+        try:
+            header, batch = _batch_at(log, left[0].offset, below)
+            here = [each for each in left if each.offset <= header.last_offset]
+            for each, record in zip(here, _records(batch, header, log, here), strict=True):
+                found[each.offset] = Stored(each.due, record, Codec(header.codec))
+        except (BrokerError, CorruptLog, StorageError, OSError):
+            here = left[:1]
+            unreadable += here
+        left = left[len(here) :]
+    return ReadMessages([found[each.offset] for each in wanted if each.offset in found], unreadable)
+
+
+def _batch_at(log: Log, offset: int, below: Offset) -> tuple[BatchHeader, memoryview]:
+    content = log.read(Offset(offset), 1, below=below, at_least_one=True, wait=True).read()
+    for header, batch in read_batches(memoryview(content)):
+        if crc_matches(batch, header) and header.base_offset <= offset <= header.last_offset:
+            return header, batch
+    raise CorruptLog(f"{log.topic_partition}: the batch at offset {offset} is damaged")
+
+
+def _records(batch: memoryview, header: BatchHeader, log: Log, wanted: Iterable[Wanted]) -> Iterator[Record]:
+    """The wanted records of a batch; CorruptLog if one is not there."""
+    body = bytes(
+        decompress(header.codec, batch[HEADER_SIZE : header.size], log.config.max_decompressed_bytes)
+    )
+    deltas = iter([each.offset - header.base_offset for each in wanted])
+    delta = next(deltas, None)
+    for _, _, time_delta, offset_delta, key, key_length, value, value_length, headers, count in layouts(
+        body, header.record_count
+    ):
+        if offset_delta == delta:
+            has_append_time = header.attributes & LOG_APPEND_TIME_FLAG
+            yield Record(
+                header.base_offset + offset_delta,
+                header.max_timestamp if has_append_time else record_timestamp(header, time_delta),
+                None if key_length < 0 else body[key : key + key_length],
+                None if value_length < 0 else body[value : value + value_length],
+                read_headers(body, headers, count),
+            )
+            delta = next(deltas, None)
+    if delta is not None:
+        raise CorruptLog(f"offset {header.base_offset + delta} is not in its batch")

@@ -1,0 +1,72 @@
+"""The queue of due messages beside a plain dictionary."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from penstock.delay.due_queue import DueMessage, DueQueue
+
+YEAR_MS = 31_536_000_000
+DUES = st.integers(0, 40) | st.integers(0, 2 * YEAR_MS)
+
+
+class QueueMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.queue = DueQueue(heap_messages=5, block_ids=64)
+        self.model: dict[int, int] = {}
+        self.next_id = 0
+
+    def sorted(self) -> list[DueMessage]:
+        return sorted(DueMessage(due, message) for message, due in self.model.items())
+
+    @rule(due=DUES, gap=st.integers(1, 30))
+    def add(self, due: int, gap: int) -> None:
+        self.next_id += gap
+        self.queue.add(due, self.next_id)
+        self.model[self.next_id] = due
+
+    @rule(place=st.integers(0, 200))
+    def discard(self, place: int) -> None:
+        assert self.queue.discard(place) is (self.model.pop(place, None) is not None)
+
+    @rule(now=DUES, limit=st.integers(1, 10))
+    def pop(self, now: int, limit: int) -> None:
+        due = [each for each in self.sorted() if each.due_ms <= now][:limit]
+        assert self.queue.pop_due(now, limit) == due
+        for each in due:
+            del self.model[each.message]
+
+    @rule(due=DUES, place=st.integers(0, 200))
+    def add_again(self, due: int, place: int) -> None:
+        if place not in self.model:
+            self.queue.add(due, place)
+            self.model[place] = due
+            self.next_id = max(self.next_id, place)
+
+    @rule(after=DUES, limit=st.integers(1, 10))
+    def page(self, after: int, limit: int) -> None:
+        start = DueMessage(after, 100)
+        assert self.queue.page(start, limit) == [each for each in self.sorted() if each > start][:limit]
+        assert self.queue.page(None, limit) == self.sorted()[:limit]
+
+    @rule(end=st.integers(0, 300))
+    def below(self, end: int) -> None:
+        assert sorted(self.queue.below(end)) == [each for each in self.sorted() if each.message < end]
+
+    @rule(place=st.integers(0, 200))
+    def look_up(self, place: int) -> None:
+        assert (place in self.queue) is (place in self.model)
+        assert self.queue.due_of(place) == self.model.get(place)
+
+    @invariant()
+    def has_the_same_messages(self) -> None:
+        assert len(self.queue) == len(self.model)
+        assert self.queue.first() == (self.sorted()[0] if self.model else None)
+        assert sorted(self.queue) == self.sorted()
+
+
+TestQueue = QueueMachine.TestCase
+TestQueue.settings = settings(max_examples=100, stateful_step_count=60, deadline=None)
