@@ -59,7 +59,15 @@ def test_the_examples_of_a_document_do_what_it_says(document: str, start_broker:
 
 
 @pytest.mark.parametrize(
-    "document", ["README.md", "docs/client.md", "docs/delivery.md", "docs/transactions.md", "docs/http.md"]
+    "document",
+    [
+        "README.md",
+        "docs/client.md",
+        "docs/delay.md",
+        "docs/delivery.md",
+        "docs/transactions.md",
+        "docs/http.md",
+    ],
 )
 def test_the_python_of_a_document_does_what_it_says(
     document: str, start_broker: StartBroker, tmp_path: Path

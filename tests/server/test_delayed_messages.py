@@ -34,7 +34,7 @@ class Partition:
         self.clock = clock
 
     async def create(self, **configs: str) -> None:
-        await self.broker.create(TOPIC, delivery_delay="true", **configs)
+        await self.broker.create(TOPIC, 1, delivery_delay="true", **configs)
 
     @property
     def delayed(self) -> DelayedLog:
@@ -285,7 +285,7 @@ def test_a_retry_of_a_stored_cancellation_succeeds(tmp_path: Path) -> None:
         await partition.create()
         offset = await partition.delay(b"later", 100)
         cancel = (b"", [("penstock-cancel", b"%d" % offset)])
-        producer = {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0}
+        producer: dict[str, Any] = {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0}
         first = await partition.send(cancel, **producer)
         second = await partition.send(cancel, **producer)
         assert (first.error_code, second.error_code) == (0, 0)

@@ -16,6 +16,7 @@ COMMANDS = {
     "topic": "penstock.cli.topic",
     "view": "penstock.cli.view",
     "produce": "penstock.cli.produce",
+    "delayed": "penstock.cli.delayed",
     "consume": "penstock.cli.consume",
     "group": "penstock.cli.group",
     "transaction": "penstock.cli.transaction",

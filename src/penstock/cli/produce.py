@@ -21,6 +21,10 @@ from penstock.cli.output import print_json, show_bytes
 from penstock.cli.progress import reading_progress
 from penstock.cli.record import Headers, OutgoingRecord
 from penstock.cli.sender import RecordSender, Sent
+from penstock.cli.times import parse_duration_ms
+from penstock.config import DELIVERY_DELAY
+from penstock.config.resources import ConfigResourceType
+from penstock.delay.headers import DELAY_MS, DELIVER_AT, InvalidDelay, parse_time
 
 STDIN = "-"
 
@@ -63,6 +67,16 @@ AcksOption = Annotated[
 ]
 CompressionOption = Annotated[Compression, typer.Option(help="Compression of batches.")]
 IdempotentOption = Annotated[bool, typer.Option(help="No duplicates from retries; needs --acks all.")]
+DelayOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DURATION", help="Deliver the records this much later, such as 10m; needs delivery.delay."
+    ),
+]
+DeliverAtOption = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="Deliver the records at a time, such as 2026-03-01T12:00:00+01:00."),
+]
 TimeoutOption = Annotated[float, typer.Option(min=0.001, help="Delivery timeout of a record, in seconds.")]
 
 
@@ -82,6 +96,8 @@ def produce(
     acks: AcksOption = Acks.ALL,
     compression: CompressionOption = Compression.NONE,
     idempotent: IdempotentOption = False,
+    delay: DelayOption = None,
+    deliver_at: DeliverAtOption = None,
     timeout: TimeoutOption = 30.0,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     json: JsonOption = False,
@@ -91,15 +107,18 @@ def produce(
         raise Failure(
             f"--idempotent needs --acks all, not {acks}", "Omit --acks or --idempotent.", code=ExitCode.USAGE
         )
+    delay_headers = _parse_delay(delay, deliver_at)
     read = partial(
         read_records,
         form=form,
         key_separator=None if key_separator is None else _unescape(key_separator),
         key=None if key is None else key.encode(),
-        headers=_parse_headers(header or []),
+        headers=_parse_headers(header or []) + delay_headers,
         empty_is_null=tombstones,
     )
     cluster = ClusterClient(bootstrap)
+    if delay_headers:
+        _require_delays(cluster, topic)
     config = client_config(bootstrap) | _producer_config(acks, compression, idempotent, timeout)
     sender = RecordSender(topic, config, partial(full_disk, cluster))
     _send_all(files or [STDIN], read, sender, partition)
@@ -157,6 +176,33 @@ def _parse_headers(headers: list[str]) -> Headers:
             )
         parsed.append((name, value.encode()))
     return tuple(parsed)
+
+
+def _parse_delay(delay: str | None, deliver_at: str | None) -> Headers:
+    """The header of a delay; none without one."""
+    if delay is not None and deliver_at is not None:
+        raise Failure("--delay and --deliver-at exclude each other", "Give one of them.", code=ExitCode.USAGE)
+    if delay is not None:
+        return ((DELAY_MS, b"%d" % parse_duration_ms(delay)),)
+    if deliver_at is None:
+        return ()
+    try:
+        return ((DELIVER_AT, b"%d" % max(0, parse_time(deliver_at.encode()))),)
+    except InvalidDelay as error:
+        raise Failure(
+            str(error).replace(f"{DELIVER_AT}=", "--deliver-at "),
+            "Write 2026-03-01T12:00:00Z or milliseconds since 1970.",
+            code=ExitCode.USAGE,
+        ) from None
+
+
+def _require_delays(cluster: ClusterClient, topic: str) -> None:
+    entries = cluster.run(lambda client: client.configs.get(ConfigResourceType.TOPIC, topic), topic)
+    if not any(entry.name == DELIVERY_DELAY.name and entry.value == "true" for entry in entries):
+        raise Failure(
+            f"{topic} has no delayed messages",
+            f"Create a topic with --set {DELIVERY_DELAY.name}=true.",
+        )
 
 
 def _unescape(text: str) -> bytes:

@@ -78,13 +78,18 @@ class AsyncProducer:
         partition: int | None = None,
         headers: Headers | None = None,
         timestamp: datetime | int | None = None,
+        delay_s: float | None = None,
+        deliver_at: datetime | int | None = None,
     ) -> AsyncSendHandle:
         """Queue a message; wait only while the queue is full. `await` the result to learn that the message is
         stored.
 
-        Raises NotDelivered for earlier messages that failed; this message was not queued then.
+        Raises NotDelivered for earlier messages that failed; this message was not queued then. Consumers see a
+        message with `delay_s` or `deliver_at` (a time, or epoch milliseconds) later; its topic needs `delivery.delay`.
         """
         sender = self._running()
+        if delay_s is not None or deliver_at is not None:
+            headers = await asyncio.to_thread(sender.with_delay, topic, headers, delay_s, deliver_at)
         while (pending := sender.offer(topic, value, key, partition, headers, timestamp)) is None:
             await asyncio.sleep(FULL_QUEUE_WAIT_S)
         return AsyncSendHandle(pending)
@@ -98,10 +103,21 @@ class AsyncProducer:
         partition: int | None = None,
         headers: Headers | None = None,
         timestamp: datetime | int | None = None,
+        delay_s: float | None = None,
+        deliver_at: datetime | int | None = None,
     ) -> Stored:
         """Send a message and wait until it is stored."""
         return await (
-            await self.send(topic, value, key=key, partition=partition, headers=headers, timestamp=timestamp)
+            await self.send(
+                topic,
+                value,
+                key=key,
+                partition=partition,
+                headers=headers,
+                timestamp=timestamp,
+                delay_s=delay_s,
+                deliver_at=deliver_at,
+            )
         )
 
     @asynccontextmanager

@@ -85,13 +85,17 @@ class Producer:
         partition: int | None = None,
         headers: Headers | None = None,
         timestamp: datetime | int | None = None,
+        delay_s: float | None = None,
+        deliver_at: datetime | int | None = None,
     ) -> SendHandle:
         """Queue a message; wait only while the queue is full.
 
-        Raises NotDelivered for earlier messages that failed; this message was not queued then.
+        Raises NotDelivered for earlier messages that failed; this message was not queued then. Consumers see a
+        message with `delay_s` or `deliver_at` (a time, or epoch milliseconds) later; its topic needs `delivery.delay`.
         """
         if self._closed:
             raise ClientError("the producer is closed")
+        headers = self._sender.with_delay(topic, headers, delay_s, deliver_at)
         while (pending := self._sender.offer(topic, value, key, partition, headers, timestamp)) is None:
             self._sender.serve(WAIT_S)
         self._sender.serve(0)
@@ -106,10 +110,19 @@ class Producer:
         partition: int | None = None,
         headers: Headers | None = None,
         timestamp: datetime | int | None = None,
+        delay_s: float | None = None,
+        deliver_at: datetime | int | None = None,
     ) -> Stored:
         """Send a message and wait until it is stored."""
         return self.send(
-            topic, value, key=key, partition=partition, headers=headers, timestamp=timestamp
+            topic,
+            value,
+            key=key,
+            partition=partition,
+            headers=headers,
+            timestamp=timestamp,
+            delay_s=delay_s,
+            deliver_at=deliver_at,
         ).result()
 
     @contextmanager

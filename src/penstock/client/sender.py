@@ -16,6 +16,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from penstock.client.delay import DelayTopics, delay_header
 from penstock.client.errors import (
     ClientError,
     InvalidSetting,
@@ -50,6 +51,7 @@ class MessageSender:
         self._offsets_known = str(config["acks"]) != "0"
         with translated("invalid combination of settings"):
             self._producer = Producer(config)
+        self._delays = DelayTopics(config)
         self.transactions: Transactions | None = None
         if "transactional.id" in config:
             self.transactions = Transactions(self._producer, config["transaction.timeout.ms"] / 1000)
@@ -85,6 +87,16 @@ class MessageSender:
         except KafkaException as error:
             raise from_kafka(error, f"a message to {topic} was refused") from None
         return pending
+
+    def with_delay(
+        self, topic: str, headers: Headers | None, delay_s: float | None, deliver_at: datetime | int | None
+    ) -> Headers | None:
+        """The headers with the one of a delay. Waits for a broker at the first delay of a topic."""
+        header = delay_header(delay_s, deliver_at)
+        if header is None:
+            return headers
+        self._delays.require(topic)
+        return [*_header_list(headers), header]
 
     def serve(self, timeout_s: float) -> None:
         """Take delivery reports, waiting this long for the first one."""

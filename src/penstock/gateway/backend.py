@@ -15,6 +15,7 @@ from penstock.gateway.context import ClusterAddress
 from penstock.gateway.records import GatewayRecords
 from penstock.internal_client.brokers import BrokerCalls
 from penstock.internal_client.configs import ConfigCalls
+from penstock.internal_client.delayed import DelayedCalls
 from penstock.internal_client.groups import GroupCalls
 from penstock.internal_client.inspection import InspectionCalls
 from penstock.internal_client.keyed_reads import KeyedReads
@@ -36,7 +37,7 @@ class Backend:
         self._reads = cluster.routes()
         self._administration = cluster.routes()
         self._writes = cluster.routes()
-        self._producer = IdempotentProducer(self._writes, delivery_seconds)
+        self.producer = self._producer = IdempotentProducer(self._writes, delivery_seconds)
         self._keyed_reads = KeyedReads(cluster.network, self._reads, cluster.client_id)
         self.records = GatewayRecords(self._reads, self._producer, self._keyed_reads, threads, alarms)
         self.topics = TopicCalls(self._administration)
@@ -47,6 +48,7 @@ class Backend:
         self.reassignments = ReassignmentCalls(self._administration)
         self._inspections = cluster.routes()
         self.inspection = InspectionCalls(self._inspections)
+        self.delayed = DelayedCalls(self.topics, self.inspection)
 
     async def close(self) -> None:
         """Close all connections; requests that still wait fail."""

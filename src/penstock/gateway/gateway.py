@@ -9,6 +9,7 @@ from penstock.gateway import (
     cluster_endpoints,
     config_endpoints,
     definition_endpoints,
+    delayed_endpoints,
     figure_endpoints,
     group_endpoints,
     group_listing,
@@ -38,6 +39,7 @@ SETTLE_SECONDS = 2.0
 RESOURCES = (
     *mailbox_endpoints.ENDPOINTS,
     *message_endpoints.ENDPOINTS,
+    *delayed_endpoints.ENDPOINTS,
     *search_endpoint.ENDPOINTS,
     *topic_listing.ENDPOINTS,
     *topic_endpoints.ENDPOINTS,

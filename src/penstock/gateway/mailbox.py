@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.clock import Clock
 from penstock.config import BrokerConfig
@@ -27,6 +27,7 @@ from penstock.gateway.reply import Reply
 from penstock.internal_client.keyed_reads import KeyedRead, RecordDamaged
 from penstock.internal_client.partitioner import partition_for
 from penstock.records.building import NewRecord
+from penstock.records.content import Headers
 from penstock.records.iteration import Record
 
 FROM_USER = "from_user"
@@ -61,12 +62,21 @@ class Mailbox:
 
     # --- sending
 
-    async def send(self, from_user: str, to_user: str, message: str, idempotency_key: str | None) -> str:
+    async def send(
+        self,
+        from_user: str,
+        to_user: str,
+        message: str,
+        idempotency_key: str | None,
+        delay: Headers = (),
+    ) -> str:
         """Send a message and return its id, once it is committed; with a key, the id of the first message
         sent with that key.
         """
         view, layout = await self._begin()
         record = self._record(layout, from_user, to_user, message, idempotency_key)
+        if delay:
+            record = replace(record, headers=(*record.headers, *delay))
         if idempotency_key is not None and len(view.layouts) > 1:
             earlier = await self._find_earlier(view, layout, record)
             if earlier is not None:

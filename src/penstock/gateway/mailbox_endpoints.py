@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from penstock.config import GATEWAY_MAX_WAIT_MS
 from penstock.gateway.authorization import RequiredPermission
+from penstock.gateway.delays import DELAY_FIELDS, delay_headers, require_delays
 from penstock.gateway.http.endpoint import (
     JSON,
     NOT_CANCELLED,
@@ -31,6 +32,8 @@ from penstock.net.acting import own_requests
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 1_000
 MAX_PAGE_BYTES = 1024 * 1024
+_UNDELAYED_FIELDS = 3
+"""Number of fields of a message without a delay."""
 _LAST: Schema = {"type": "string", "minLength": 1, "maxLength": 100}
 _LIMIT: Schema = {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT}
 _WAIT: Schema = {"type": "number", "minimum": 0, "maximum": 3_600, "default": 0}
@@ -42,13 +45,20 @@ _MESSAGE = an_object(
 async def send(call: Call) -> Response:
     body = call.body
     key = call.parameters.get("Idempotency-Key")
+    delay = delay_headers(body, "")
     with own_requests():
-        sent = await call.context.mailbox.send(body["from_user"], body["to_user"], body["message"], key)
+        if delay:
+            await require_delays(call.context.backend, TOPIC)
+        sent = await call.context.mailbox.send(
+            body["from_user"], body["to_user"], body["message"], key, delay
+        )
     return _show_sent(sent)
 
 
 def begin_send(call: Call, reply: Reply[Response]) -> Begun | None:
     body = call.body
+    if len(body) > _UNDELAYED_FIELDS:
+        return None
     key = call.parameters.get("Idempotency-Key")
     sent = Converted(reply, _show_sent)
     is_begun = call.context.mailbox.begin_send(body["from_user"], body["to_user"], body["message"], key, sent)
@@ -102,6 +112,10 @@ def _show_received(found: Sequence[MailboxMessage]) -> Response:
     )
 
 
+_SEND_BODY = an_object(
+    {"from_user": USER_ID, "to_user": USER_ID, "message": STRING, **DELAY_FIELDS},
+    required=("from_user", "to_user", "message"),
+)
 _DEFAULTS = {"limit": DEFAULT_LIMIT, "wait": 0}
 _RECEIVE_BODY = an_object(
     {"user_id": USER_ID, "last_message_id": _LAST, "limit": _LIMIT, "wait": _WAIT}, required=()
@@ -139,7 +153,7 @@ ENDPOINTS = (
                 "One of several messages to a user with the same key is stored, and all responses have its id.",
             ),
         ),
-        bodies={JSON: an_object({"from_user": USER_ID, "to_user": USER_ID, "message": STRING})},
+        bodies={JSON: _SEND_BODY},
         assumes_json=True,
         is_plain=True,
         begin=begin_send,

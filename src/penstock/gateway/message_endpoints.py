@@ -13,6 +13,7 @@ from penstock.config.resources import ConfigResourceType
 from penstock.errors import BrokerError, ErrorCode
 from penstock.gateway.authorization import on_topic
 from penstock.gateway.backend import Backend
+from penstock.gateway.delays import has_delay, require_delays
 from penstock.gateway.http.endpoint import JSON, OCTETS, Call, DeclaredResponse, Endpoint, header, path, query
 from penstock.gateway.http.problems import Problem, problem_of
 from penstock.gateway.http.responses import json_response
@@ -76,6 +77,8 @@ async def produce(call: Call) -> Response:
                 pointer=f"/messages/{place}/partition",
             )
     backend, key = call.context.backend, call.parameters.get("Idempotency-Key")
+    if has_delay(record.headers for record in records):
+        await require_delays(backend, name)
     if key is not None:
         record = await _with_idempotency_key(backend, name, records, key)
         return _answer(places, [await backend.records.produce(name, places[0], record, is_alone=True)])

@@ -13,6 +13,7 @@ from binascii import Error
 from struct import Struct
 from typing import Any
 
+from penstock.gateway.delays import DELAY_FIELDS, delay_headers
 from penstock.gateway.http.problems import Problem
 from penstock.gateway.http.responses import iso_time
 from penstock.gateway.http.shared_schemas import LONG_MAX, PARTITION, STRING, an_object
@@ -40,6 +41,7 @@ NEW_MESSAGE = an_object(
             "description": "Chosen by the key unless given, or in turn without a key.",
         },
         "timestamp_ms": {"type": "integer", "minimum": 0, "maximum": LONG_MAX, "description": "Else now."},
+        **DELAY_FIELDS,
     },
     required=(),
 )
@@ -89,6 +91,7 @@ def read_message(message: dict[str, Any], place: int, now_ms: int) -> NewRecord:
     else:
         value = _read_bytes(message, "value", pointer)
     headers: Headers = tuple((name, text.encode()) for name, text in message.get("headers", {}).items())
+    headers += delay_headers(message, pointer)
     return NewRecord(
         _read_bytes(message, "key", pointer), value, message.get("timestamp_ms", now_ms), headers
     )

@@ -56,6 +56,18 @@ class InspectionCalls:
         """Return sizes and times of the partitions of a topic that a broker leads."""
         return (await self.ask(node_id, "partition_times", {"topic": topic}))["partitions"]
 
+    async def delayed_messages(
+        self, node_id: BrokerId, topic: str, partition: int, limit: int, start: Mapping[str, int]
+    ) -> Any:
+        """Return the number of pending messages of a partition, and the next ones behind `start`."""
+        arguments: dict[str, int | str] = {"topic": topic, "partition": partition, "limit": limit, **start}
+        return await self.ask(node_id, "delayed_messages", arguments)
+
+    async def delayed_message(self, node_id: BrokerId, topic: str, partition: int, offset: int) -> Any:
+        """Return a pending message with its content; RESOURCE_NOT_FOUND if it is not pending."""
+        arguments: dict[str, int | str] = {"topic": topic, "partition": partition, "offset": offset}
+        return await self.ask(node_id, "delayed_message", arguments)
+
     async def authorize(self, user: str | None, host: str, checks: Sequence[str]) -> list[bool]:
         """Ask a broker for decisions about a user; None is a client without a user. `checks` is operation, resource
         type and resource name of each decision, one after the other.

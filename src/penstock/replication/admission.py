@@ -187,9 +187,11 @@ class Admission:
         if held.acks_all and self._refuses_acks_all():
             raise not_enough_replicas()
         append = partial(self._append, held.batch, held.header, held.now_ms)
-        if held.cancels and self.delayed is not None:
-            return self.delayed.cancel(held.cancels, held.header, append)
-        return append()
+        if not held.cancels:
+            return append()
+        if self.delayed is None:
+            raise BrokerError(ErrorCode.not_leader_or_follower, "the leader of the partition changes")
+        return self.delayed.cancel(held.cancels, held.header, append)
 
     def fail(self, error: BrokerError) -> None:
         """Refuse every held batch."""

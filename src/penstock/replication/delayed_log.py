@@ -26,7 +26,7 @@ from penstock.replication.delay_counts import DelayCounts
 from penstock.replication.partition import ReplicatedPartition
 from penstock.replication.waiting import settled_by
 from penstock.storage.damage import next_damage
-from penstock.storage.delayed_records import Scanned, Wanted, read_messages, scan
+from penstock.storage.delayed_records import ReadMessages, Scanned, Wanted, read_messages, scan
 from penstock.storage.log import AppendInfo, Log
 from penstock.threads import Threads
 
@@ -40,6 +40,8 @@ UNREADABLE_PAUSE_S = 30.0
 """Pause in seconds before a damaged record is read again; it may have been repaired."""
 MAX_DUE = 1_000
 """Maximum number of messages that one job reads."""
+MAX_DUE_BYTES = 8 << 20
+"""Size of the records in bytes from which on one job reads no more of them."""
 MOVE_PATIENCE_S = 10.0
 """Time in seconds that retention waits for the commit of messages that were stored again."""
 MAX_MOVES = 1_000
@@ -200,7 +202,9 @@ class DelayedLog:
         times = []
         first = self.pending.first()
         if first is not None:
-            times.append(max(now + (first.due_ms - self._clock.now_ms()) / 1000, self._delivers_from))
+            due_at = max(now + (first.due_ms - self._clock.now_ms()) / 1000, self._delivers_from)
+            # A message that is due and cannot be delivered now is tried again after a pause.
+            times.append(due_at if due_at > now else now + PAUSE_S)
         if self.applied_offset < self._log.high_watermark:
             times.append(self._scans_from)
         if times:
@@ -274,7 +278,8 @@ class DelayedLog:
             if not wanted:
                 return self._may_deliver and not self.pending.is_in_flight_below(offset)
             read = await self._threads.run(
-                "background", partial(read_messages, self._log, wanted, self._log.high_watermark)
+                "background",
+                partial(read_messages, self._log, wanted, self._log.high_watermark, MAX_DUE_BYTES),
             )
             if read.unreadable or not self._store_again(read.stored):
                 return False
@@ -324,24 +329,25 @@ class DelayedLog:
         wanted = [Wanted(each, self.pending.offset_of(each.message)) for each in due]
         log, below = self._log, self._log.high_watermark
 
-        def work() -> tuple[list[Delivery], list[Wanted]]:
-            read = read_messages(log, wanted, below)
-            return deliveries(read.stored), read.unreadable
+        def work() -> tuple[list[Delivery], ReadMessages]:
+            read = read_messages(log, wanted, below, MAX_DUE_BYTES)
+            return deliveries(read.stored), read
 
         self._start(work, partial(self._on_read, due))
 
     def _on_read(
         self,
         due: list[DueMessage],
-        made: tuple[list[Delivery], list[Wanted]] | None,
+        made: tuple[list[Delivery], ReadMessages] | None,
         error: BaseException | None,
     ) -> None:
         if made is None:
             self._give_back(due)
             return
-        batches, unreadable = made
-        if unreadable:
-            self._on_unreadable(unreadable)
+        batches, read = made
+        self.pending.give_back(each.due for each in read.left)
+        if read.unreadable:
+            self._on_unreadable(read.unreadable)
         left = [message for delivery in batches for message in delivery.messages]
         for delivery in batches:
             if not self._append(delivery):
@@ -352,7 +358,7 @@ class DelayedLog:
     def _append(self, delivery: Delivery) -> bool:
         """Append a batch of messages that are due; False if that is not possible now."""
         now_ms = self._clock.now_ms()
-        if not self._may_deliver or any(each.due_ms > now_ms for each in delivery.messages):
+        if not self._may_deliver or self._is_early(delivery, now_ms):
             return False
         batch = memoryview(delivery.batch)
         try:
@@ -361,6 +367,10 @@ class DelayedLog:
             return False
         self._counts.on_delivered(delivery.messages, now_ms)
         return True
+
+    def _is_early(self, delivery: Delivery, now_ms: int) -> bool:
+        """True if the clock was set back since the messages were taken."""
+        return any(each.due_ms > now_ms for each in delivery.messages)
 
     def _give_back(self, messages: Sequence[DueMessage]) -> None:
         self.pending.give_back(messages)

@@ -6,7 +6,7 @@ Waits for the disk: runs in a pool.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from penstock.delay.delivering import Stored
@@ -21,6 +21,8 @@ from penstock.records.walking import layouts, read_headers
 from penstock.storage.log import Log
 
 _SCAN_BYTES = 256 * 1024
+_WINDOW = 64
+"""Number of messages that are read together, each batch once."""
 
 
 class Scanned(NamedTuple):
@@ -54,27 +56,45 @@ class Wanted(NamedTuple):
 
 @dataclass(slots=True)
 class ReadMessages:
-    stored: list[Stored]
-    unreadable: list[Wanted]
+    stored: list[Stored] = field(default_factory=list)
+    unreadable: list[Wanted] = field(default_factory=list)
     """Messages whose record is damaged or was deleted."""
+    left: list[Wanted] = field(default_factory=list)
+    """Messages that were not read, behind the others."""
 
 
-def read_messages(log: Log, wanted: Sequence[Wanted], below: Offset) -> ReadMessages:
-    """Read the records of messages, in the order of `wanted`."""
+def read_messages(log: Log, wanted: Sequence[Wanted], below: Offset, max_bytes: int = 0) -> ReadMessages:
+    """Read the records of messages, in the order of `wanted`, until they have `max_bytes`, and some more."""
+    read = ReadMessages()
+    size = 0
+    for start in range(0, len(wanted), _WINDOW):
+        if start and size >= max_bytes:
+            read.left = list(wanted[start:])
+            break
+        window = wanted[start : start + _WINDOW]
+        found = _read_window(log, window, below)
+        read.unreadable += (each for each in window if each.offset not in found)
+        stored = [found[each.offset] for each in window if each.offset in found]
+        size += sum(len(each.record.value or b"") for each in stored)
+        read.stored += stored
+    return read
+
+
+def _read_window(log: Log, wanted: Sequence[Wanted], below: Offset) -> dict[int, Stored]:
+    """Records by their offset, each batch read once; those that cannot be read are missing."""
     found: dict[int, Stored] = {}
-    unreadable: list[Wanted] = []
     left = sorted(wanted, key=lambda each: each.offset)
     while left:
+        here = left[:1]
         try:
             header, batch = _batch_at(log, left[0].offset, below)
             here = [each for each in left if each.offset <= header.last_offset]
             for each, record in zip(here, _records(batch, header, log, here), strict=True):
                 found[each.offset] = Stored(each.due, record, Codec(header.codec))
         except (BrokerError, CorruptLog, StorageError, OSError):
-            here = left[:1]
-            unreadable += here
+            here = here if here[0].offset in found else left[:1]
         left = left[len(here) :]
-    return ReadMessages([found[each.offset] for each in wanted if each.offset in found], unreadable)
+    return found
 
 
 def _batch_at(log: Log, offset: int, below: Offset) -> tuple[BatchHeader, memoryview]:

@@ -10,6 +10,7 @@ from penstock.errors import BrokerError, ErrorCode
 from penstock.net.response import Answer, PendingResponse
 from penstock.server.dispatch import Api, Request
 from penstock.server.inspection import QUESTIONS
+from penstock.server.inspection.question import text
 from penstock.server.security import CLUSTER_NAME, ResourceType
 from penstock.wire.apis import INSPECT
 from penstock.wire.inspect import (
@@ -53,9 +54,9 @@ async def _answer(request: Request, asked: InspectRequest) -> bytes:
     question = QUESTIONS.get(asked.question)
     if question is None:
         raise BrokerError(ErrorCode.invalid_request, f"unknown question {asked.question[:80]!r}")
-    if not question.is_for_gateways:
+    if not (question.is_for_gateways or question.is_about_topic):
         request.require(question.operation, ResourceType.CLUSTER, CLUSTER_NAME)
-    elif not request.session.is_gateway:
+    elif question.is_for_gateways and not request.session.is_gateway:
         raise BrokerError(
             ErrorCode.cluster_authorization_failed,
             f"{request.session.principal} is not a gateway: add it to gateway.users of the brokers",
@@ -64,4 +65,6 @@ async def _answer(request: Request, asked: InspectRequest) -> bytes:
         arguments = msgspec.msgpack.decode(asked.arguments, type=dict[str, int | str | list[str]])
     except msgspec.DecodeError as error:
         raise BrokerError(ErrorCode.invalid_request, f"malformed arguments: {error}") from None
+    if question.is_about_topic:
+        request.require(question.operation, ResourceType.TOPIC, text(arguments, "topic"))
     return _ENCODER.encode(await question.answer(request.context, arguments))

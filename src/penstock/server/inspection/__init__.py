@@ -5,6 +5,7 @@ from __future__ import annotations
 from penstock.server.inspection.account_questions import ACCOUNT_QUESTIONS
 from penstock.server.inspection.activity import ACTIVITY
 from penstock.server.inspection.decisions import AUTHORIZE
+from penstock.server.inspection.delayed_messages import DELAYED_MESSAGE, DELAYED_MESSAGES
 from penstock.server.inspection.log_lines import LOG_LINES
 from penstock.server.inspection.open_connections import CLOSE_CONNECTION, CONNECTIONS
 from penstock.server.inspection.partition_times import PARTITION_TIMES
@@ -17,6 +18,8 @@ QUESTIONS = {
         AUTHORIZE,
         CLOSE_CONNECTION,
         CONNECTIONS,
+        DELAYED_MESSAGE,
+        DELAYED_MESSAGES,
         LOG_LINES,
         PARTITION_TIMES,
         *ACCOUNT_QUESTIONS,

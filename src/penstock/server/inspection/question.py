@@ -22,6 +22,8 @@ class Question:
     answer: Answer
     is_for_gateways: bool = False
     """Whether the question is reserved for gateways that have proved their identity."""
+    is_about_topic: bool = False
+    """Whether the client needs the operation on the topic in the argument `topic`, and not on the cluster."""
 
 
 def text(arguments: Arguments, name: str, default: str = "") -> str:

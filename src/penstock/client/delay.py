@@ -1,0 +1,69 @@
+"""Delays of sent messages: the header of a delay, and the topics that have delayed messages."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, ConfigResource
+
+from penstock.client.errors import InvalidSetting, from_kafka
+
+DELIVERY_DELAY: Final = "delivery.delay"
+DELAY_MS: Final = "penstock-delay-ms"
+DELIVER_AT: Final = "penstock-deliver-at"
+_PATIENCE_S = 30.0
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def delay_header(delay_s: float | None, deliver_at: datetime | int | None) -> tuple[str, bytes] | None:
+    """The header of a delay; None without one. InvalidSetting if both are given or one is not valid."""
+    if delay_s is None and deliver_at is None:
+        return None
+    if delay_s is not None and deliver_at is not None:
+        raise InvalidSetting("give delay_s or deliver_at, not both")
+    if delay_s is not None:
+        if not (math.isfinite(delay_s) and delay_s >= 0):
+            raise InvalidSetting(f"delay_s={delay_s}: give a number of seconds, 0 or more")
+        return DELAY_MS, b"%d" % math.ceil(delay_s * 1000)
+    if isinstance(deliver_at, datetime):
+        if deliver_at.tzinfo is None:
+            raise InvalidSetting("deliver_at has no time zone; give datetime(..., tzinfo=UTC)")
+        deliver_at = max(0, -((_EPOCH - deliver_at) // timedelta(milliseconds=1)))
+    return DELIVER_AT, str(deliver_at).encode()
+
+
+class DelayTopics:
+    """Topics that are known to have delayed messages; others would store a delayed message as an ordinary one."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._config = {
+            name: value
+            for name, value in config.items()
+            if name.split(".")[0] in ("bootstrap", "security", "sasl", "ssl", "client", "log_level")
+        }
+        self._known: set[str] = set()
+
+    def knows(self, topic: str) -> bool:
+        return topic in self._known
+
+    def require(self, topic: str) -> None:
+        """Ask a broker about the topic, the first time; InvalidSetting if it has no delayed messages."""
+        if topic in self._known:
+            return
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+        admin = AdminClient(self._config)  # kept until the answer is there
+        asked = admin.describe_configs([resource], request_timeout=_PATIENCE_S)
+        try:
+            configs = asked[resource].result(_PATIENCE_S)
+        except KafkaException as error:
+            raise from_kafka(error, f"cannot look up the settings of {topic}") from None
+        entry = configs.get(DELIVERY_DELAY)
+        if entry is None or entry.value != "true":
+            raise InvalidSetting(
+                f"{topic} has no delayed messages: create a topic with {DELIVERY_DELAY}=true"
+            )
+        self._known.add(topic)
