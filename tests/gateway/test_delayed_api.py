@@ -98,7 +98,11 @@ def test_refuses_delays_that_are_not_valid(
 
 def test_refuses_delays_where_they_would_be_ignored(http: httpx.Client, topic_name: str) -> None:
     assert http.post("/v1/topics", json={"name": topic_name, "partitions": 1}).status_code == 201
-    for message in ({"value": "x", "delay_ms": 1}, {"value": "x", "headers": {"penstock-delay-ms": "1"}}):
+    ignored: list[dict[str, object]] = [
+        {"value": "x", "delay_ms": 1},
+        {"value": "x", "headers": {"penstock-delay-ms": "1"}},
+    ]
+    for message in ignored:
         refused = send(http, topic_name, message)
         assert refused.status_code == 400
         assert "delivery.delay" in refused.json()["detail"]
