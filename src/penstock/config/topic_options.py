@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from penstock.config.delay_options import DELIVERY_DELAY as DELIVERY_DELAY
+from penstock.config.delay_options import DELIVERY_DELAY_DEFAULT_MS as DELIVERY_DELAY_DEFAULT_MS
+from penstock.config.delay_options import DELIVERY_DELAY_MAX_MS as DELIVERY_DELAY_MAX_MS
 from penstock.config.key_layouts import NO_LAYOUTS, KeyLayouts, Layouts
-from penstock.config.options import Option, OptionGroup, table
+from penstock.config.options import Option, table
 from penstock.config.partition_lists import (
     NO_OFFSETS,
     NO_REPLICAS,
@@ -16,6 +19,9 @@ from penstock.config.partition_lists import (
     ReplicaList,
     Replicas,
 )
+from penstock.config.topic_declarations import TOPIC_DEFAULTS as TOPIC_DEFAULTS
+from penstock.config.topic_declarations import TOPICS as TOPICS
+from penstock.config.topic_declarations import topic
 from penstock.config.types import (
     INT_MAX,
     LONG_MAX,
@@ -26,7 +32,6 @@ from penstock.config.types import (
     ListOf,
     MaybeText,
     Only,
-    ValueType,
 )
 
 T = TypeVar("T")
@@ -58,31 +63,6 @@ class MessageTimestampType(StrEnum):
 
 
 _NO_TIERING = "there is no tiered storage, `penstock pipeline archive` copies old records to other storage"
-
-TOPICS = OptionGroup("Topic settings")
-TOPIC_DEFAULTS = OptionGroup("Defaults for topics")
-
-
-def topic(name: str, type: ValueType[T], default: T, doc: str, *, broker: str) -> Option[T]:
-    """Declare a topic option, and the broker option `broker` that holds its default."""
-    synonym = TOPIC_DEFAULTS.option(
-        broker,
-        type,
-        default,
-        f"Default of `{name}` for topics that do not set it.",
-        dynamic=True,
-    )
-    option = Option(name, type, default, doc, dynamic=True, synonym=synonym)
-    TOPICS.options.append(option)
-    return option
-
-
-def _own(name: str, type: ValueType[T], default: T, doc: str) -> Option[T]:
-    """Declare a topic option that a broker has no default for."""
-    option = Option(name, type, default, doc, dynamic=True)
-    TOPICS.options.append(option)
-    return option
-
 
 ARCHIVE_OFFSETS: Option[OffsetsByPartition] = topic(
     "archive.offsets",
@@ -144,27 +124,6 @@ DELETE_RETENTION_MS: Option[int] = topic(
     "Time for which a compacted topic keeps a tombstone (a record without a value) after its compaction, so "
     "that consumers which started earlier see the deletion.",
     broker="log.cleaner.delete.retention.ms",
-)
-DELIVERY_DELAY: Option[bool] = _own(
-    "delivery.delay",
-    Boolean(),
-    False,
-    "Whether the topic has delayed messages (docs/delay.md): records with the header `penstock-deliver-at` or "
-    "`penstock-delay-ms` are shown to consumers when they are due. Set when the topic is created, and cannot be "
-    "changed.",
-)
-DELIVERY_DELAY_DEFAULT_MS: Option[int] = _own(
-    "delivery.delay.default.ms",
-    Integer(-1, LONG_MAX),
-    -1,
-    "Delay of records that have no header with a delay, in a topic with `delivery.delay`. -1: they are not delayed.",
-)
-DELIVERY_DELAY_MAX_MS: Option[int] = topic(
-    "delivery.delay.max.ms",
-    Integer(0, 3_155_760_000_000),
-    31_536_000_000,
-    "Maximum delay of a message. A record with a longer one is refused with INVALID_RECORD.",
-    broker="delivery.delay.max.ms",
 )
 DURABILITY: Option[Durability] = topic(
     "durability",

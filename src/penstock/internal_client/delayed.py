@@ -53,7 +53,7 @@ class PendingMessage(NamedTuple):
 
     @property
     def cursor(self) -> str:
-        """Text from which a list goes on behind this message."""
+        """Position of this message in a list, as a text."""
         return f"{self.due_ms}-{self.partition}-{self.offset}"
 
     @classmethod

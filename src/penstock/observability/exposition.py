@@ -143,11 +143,8 @@ class _Families(Collector):
             "Time from the end of the connection to a dead broker until it led no partition.",
             [("", shown.failovers)],
         )
-        yield _histogram(
-            "delayed_lateness",
-            "Time from the due time of a delayed message to its delivery.",
-            [("", shown.delivery_lateness)],
-        )
+        lateness = [("", shown.delivery_lateness)]
+        yield _histogram("delayed_lateness", "Time from the due time of a message to its delivery.", lateness)
         yield _counter(
             "produce_errors",
             "Partitions of Produce requests that got an error.",

@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from penstock.clock import Clock
 from penstock.delay.delivering import Delivery, Stored, copies, deliveries
@@ -23,11 +23,11 @@ from penstock.errors import BrokerError, CorruptLog, ErrorCode, StorageError
 from penstock.model import Offset
 from penstock.records.batch import BatchHeader, read_header
 from penstock.replication.delay_counts import DelayCounts
-from penstock.replication.partition import ReplicatedPartition
+from penstock.replication.leading_replica import LeadingReplica
 from penstock.replication.waiting import settled_by
 from penstock.storage.damage import next_damage
 from penstock.storage.delayed_records import ReadMessages, Scanned, Wanted, read_messages, scan
-from penstock.storage.log import AppendInfo, Log
+from penstock.storage.log import AppendInfo
 from penstock.threads import Threads
 
 T = TypeVar("T")
@@ -41,33 +41,11 @@ UNREADABLE_PAUSE_S = 30.0
 MAX_DUE = 1_000
 """Maximum number of messages that one job reads."""
 MAX_DUE_BYTES = 8 << 20
-"""Size of the records in bytes from which on one job reads no more of them."""
+"""Size in bytes of the records that one job reads, and some more."""
 MOVE_PATIENCE_S = 10.0
 """Time in seconds that retention waits for the commit of messages that were stored again."""
 MAX_MOVES = 1_000
 """Maximum number of rounds in which pending messages are stored again before a segment is deleted."""
-
-
-class LeadingReplica(Protocol):
-    """The replica of a delayed log, as `Replica` is one."""
-
-    log: Log
-    partition: ReplicatedPartition
-
-    @property
-    def is_in_doubt(self) -> bool: ...
-
-    @property
-    def is_under_min_insync(self) -> bool: ...
-
-    @property
-    def is_only_replica(self) -> bool: ...
-
-    def append_as_leader(
-        self, batch: memoryview, header: BatchHeader, now_ms: int, *, keeps_time: bool = False
-    ) -> AppendInfo: ...
-
-    def on_unreadable(self, offset: Offset) -> None: ...
 
 
 class DelayedLog:

@@ -244,9 +244,8 @@ class Replica:
     def append_as_leader(
         self, batch: memoryview, header: BatchHeader, now_ms: int, *, keeps_time: bool = False
     ) -> AppendInfo:
-        """Append one checked batch; BrokerError when it is refused, and then nothing has changed.
-
-        With `keeps_time` its records keep their timestamps, whatever `message.timestamp.type` is.
+        """Append one checked batch; BrokerError when it is refused, and then nothing has changed. `keeps_time`: see
+        `Log.append`.
         """
         partition, log, context, admission = self.partition, self.log, self._context, self._admission
         if not partition.is_leader:
@@ -255,10 +254,7 @@ class Replica:
         kind = header.attributes & (TRANSACTIONAL_FLAG | CONTROL_FLAG)
         if kind == TRANSACTIONAL_FLAG:
             admission.verified.check(header)
-            superseded = log.producers.superseded(header)
-            if superseded is not None:
-                # Its coordinator lost the transaction in a power loss. The commit of the next one must not commit it.
-                self.append_marker(superseded, is_epoch_new=False, now_ms=now_ms)
+            self._end_superseded(header, now_ms)
         if refused and header.producer_id >= 0 and log.producers.get(header.producer_id) is None:
             admission.check_refused(header)
         try:
@@ -285,6 +281,12 @@ class Replica:
         if self.listeners:
             self._tell_listeners()
         return info
+
+    def _end_superseded(self, header: BatchHeader, now_ms: int) -> None:
+        """Abort a transaction that its coordinator lost in a power loss: the next commit must not commit it."""
+        superseded = self.log.producers.superseded(header)
+        if superseded is not None:
+            self.append_marker(superseded, is_epoch_new=False, now_ms=now_ms)
 
     def fail_held_appends(self) -> None:
         """Refuse every held batch, as before the log is closed or deleted."""

@@ -61,14 +61,12 @@ API = Api(1, 0, 18, handle_raw=handle)
 
 
 def _operation_type(request: Request, targets: Sequence[FetchTarget]) -> type[FetchOperation]:
-    image = request.context.metadata.image
-    if not image.projected or not any(reads_projection(image, target) for target in targets):
+    image, is_broker = request.context.metadata.image, request.session.broker_id is not None
+    # Another broker repairs its replica, and reads all records.
+    if not image.projected or is_broker or not any(reads_projection(image, target) for target in targets):
         return FetchOperation
-    if request.session.broker_id is not None:
-        return FetchOperation  # another broker repairs its replica, and reads all records
-    from penstock.server.projected_fetch import (
-        ProjectedFetchOperation,  # a broker without views does not load it
-    )
+    # A broker without projections does not load it.
+    from penstock.server.projected_fetch import ProjectedFetchOperation
 
     return ProjectedFetchOperation
 
