@@ -22,6 +22,7 @@ from penstock.internal_client.keyed_reads import KeyedReads
 from penstock.internal_client.producer import IdempotentProducer
 from penstock.internal_client.reassignments import ReassignmentCalls
 from penstock.internal_client.records import RecordCalls
+from penstock.internal_client.share_groups import ShareGroupCalls
 from penstock.internal_client.topics import TopicCalls
 from penstock.internal_client.transactions import TransactionCalls
 from penstock.observability.alarms import Alarms
@@ -43,6 +44,7 @@ class Backend:
         self.topics = TopicCalls(self._administration)
         self.configs = ConfigCalls(self._administration)
         self.groups = GroupCalls(self._administration, RecordCalls(self._reads))
+        self.share_groups = ShareGroupCalls(self._administration)
         self.transactions = TransactionCalls(self._administration)
         self.brokers = BrokerCalls(self._administration)
         self.reassignments = ReassignmentCalls(self._administration)

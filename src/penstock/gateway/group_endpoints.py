@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
+from penstock.errors import BrokerError, ErrorCode
 from penstock.gateway.authorization import RequiredPermission, on_group
 from penstock.gateway.http.endpoint import Call, DeclaredResponse, Endpoint, path
 from penstock.gateway.http.responses import json_response
@@ -14,6 +15,7 @@ from penstock.gateway.http.shared_schemas import (
     an_array,
     an_object,
 )
+from penstock.gateway.share_groups import SHARE_PARTITION, describe_share_group
 
 _GROUP = path("group", GROUP_ID, "The group.")
 _TRANSACTIONAL_ID = path("transactional_id", GROUP_ID, "The transactional id.")
@@ -51,13 +53,23 @@ _DESCRIPTION = an_object(
         "lag": INTEGER,
         "members": an_array(_MEMBER),
         "offsets": an_array(_GROUP_OFFSET),
+        "share_partitions": {
+            **an_array(SHARE_PARTITION),
+            "description": "Partitions of a share group; empty for a group of another type.",
+        },
     }
 )
 _TRANSACTION = an_object({"transactional_id": STRING, "producer_id": INTEGER, "state": STRING})
 
 
 async def describe_group(call: Call) -> Response:
-    described = await call.context.backend.groups.describe(call.parameters["group"])
+    backend, group = call.context.backend, call.parameters["group"]
+    try:
+        described = await backend.groups.describe(group)
+    except BrokerError as error:
+        if error.code is not ErrorCode.group_id_not_found:
+            raise
+        return json_response(await describe_share_group(backend, group))
     offsets = [
         {
             "topic": each.topic,
@@ -88,6 +100,7 @@ async def describe_group(call: Call) -> Response:
             "lag": sum(each.lag for each in described.offsets),
             "members": members,
             "offsets": offsets,
+            "share_partitions": [],
         }
     )
 
@@ -119,7 +132,7 @@ ENDPOINTS = (
         "/v1/groups/{group}",
         "describeGroup",
         "Groups",
-        "A group: its members, its committed offsets and its lag.",
+        "A group: its members, its offsets and its lag.",
         describe_group,
         {200: DeclaredResponse("The group.", _DESCRIPTION)},
         parameters=(_GROUP,),

@@ -24,6 +24,7 @@ from penstock.gateway.http.shared_schemas import (
     an_object,
     nullable,
 )
+from penstock.gateway.share_groups import is_share_group, start_offsets
 from penstock.internal_client.records import EARLIEST, LATEST
 
 Offsets = dict[tuple[str, int], int]
@@ -69,7 +70,9 @@ _WAYS = ("to", "time_ms", "shift", "from_group", "offsets")
 
 async def reset_group(call: Call) -> Response:
     group, groups = call.parameters["group"], call.context.backend.groups
-    before = await groups.all_committed(group)
+    backend = call.context.backend
+    is_shared = await is_share_group(backend, group)
+    before = await (start_offsets(backend, group) if is_shared else groups.all_committed(group))
     offsets = await _wanted_offsets(call, before)
     for topic in {topic for topic, _ in offsets}:
         await call.require("READ", "TOPIC", topic)
@@ -81,7 +84,7 @@ async def reset_group(call: Call) -> Response:
         for each in places:
             each["before"] = before.get(each["topic"], {}).get(each["partition"])
     else:
-        await groups.reset(group, offsets)
+        await (backend.share_groups if is_shared else groups).reset(group, offsets)
     return json_response({"offsets": places})
 
 
