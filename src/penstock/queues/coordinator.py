@@ -29,6 +29,14 @@ class ShareCoordinator(Coordinator[ShareStateShard]):
         """Return the shard of a share-partition; BrokerError if it is on another broker or not loaded."""
         return self._shards.of(key.name)
 
+    def leads(self, name: str) -> bool:
+        """Whether this broker stores the state of the share-partition with this name."""
+        return self._shards.leader_of(name) == self._context.node_id
+
+    def shard_named(self, name: str) -> ShareStateShard:
+        """Return the shard as `shard_of` does, by the name of a share-partition."""
+        return self._shards.of(name)
+
     async def _load(self, index: int, replica: Replica) -> ShareStateShard:
         appender = Appender(replica, self._context.clock, encode_record)
         shard = ShareStateShard(index, appender, self)

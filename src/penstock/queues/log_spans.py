@@ -16,6 +16,7 @@ from penstock.queues.states import Acquired
 from penstock.records.batch import HEADER_SIZE, MAGIC, BatchHeader, read_header
 from penstock.records.log_slice import LogSlice
 from penstock.storage.log import Log
+from penstock.storage.segment import Segment
 
 _CHUNK_BYTES = 8_192
 
@@ -27,25 +28,61 @@ class _Batch(NamedTuple):
     size: int
 
 
+class ReadAhead(NamedTuple):
+    """Bytes of the log from an offset on, found by an earlier acquisition: the next one need not look for them.
+
+    They are valid while the segments are the same: nothing was truncated, compacted or deleted.
+    """
+
+    offset: int
+    segments: tuple[Segment, ...]
+    records: LogSlice
+
+    def is_valid(self, log: Log, offset: int) -> bool:
+        return offset == self.offset and self.segments is log.segment_list.all and not log.damage
+
+
 class LogSpans:
     """Spans from one offset on to another; remembers the batches that were looked at."""
 
     def __init__(
-        self, log: Log, first: int, last: int, max_bytes: int, below: int, *, is_committed: bool
+        self,
+        log: Log,
+        first: int,
+        last: int,
+        max_bytes: int,
+        below: int,
+        ahead: ReadAhead | None = None,
+        *,
+        is_committed: bool,
     ) -> None:
+        """`ahead` is what an earlier acquisition has left of the bytes that it found."""
         self._log = log
         self._first = first
         self._last = last
         self._is_committed = is_committed
         self._batches: list[_Batch] = []
-        self._slice = log.read(Offset(first), max_bytes, below=Offset(below), at_least_one=True)
+        self._max_bytes = max_bytes
+        self._segments = log.segment_list.all
+        self._seen: _Batch | None = None
+        self._below = below
+        self._is_ahead = ahead is not None and ahead.is_valid(log, first)
+        self._slice = ahead.records if ahead is not None and self._is_ahead else self._read()
+
+    def _read(self) -> LogSlice:
+        return self._log.read(
+            Offset(self._first), self._max_bytes, below=Offset(self._below), at_least_one=True
+        )
 
     def __iter__(self) -> Iterator[Span]:
         offset, last = self._first, self._last
+        if self._is_ahead and next(_headers(self._slice, self._max_bytes), None) is None:
+            self._slice = self._read()  # what is left does not have a whole batch
         if not len(self._slice):
             yield Span(offset, last, is_hidden=True)
             return
-        for position, header in _headers(self._slice):
+        for position, header in _headers(self._slice, self._max_bytes):
+            self._seen = _Batch(header.base_offset, header.last_offset, position, header.size)
             if header.base_offset > offset:
                 yield Span(offset, min(header.base_offset - 1, last), is_hidden=True)
             first, offset = max(offset, header.base_offset), header.next_offset
@@ -57,6 +94,17 @@ class LogSpans:
             yield Span(first, min(header.last_offset, last), is_hidden)
             if offset > last:
                 return
+
+    def ahead(self, offset: int) -> ReadAhead | None:
+        """The bytes from this offset on that were found and not used."""
+        seen = self._seen
+        if seen is None or not seen.first <= offset <= seen.last + 1:
+            return None
+        position = seen.position if offset <= seen.last else seen.position + seen.size
+        length = self._slice.position + self._slice.length - position
+        if length < HEADER_SIZE:
+            return None
+        return ReadAhead(offset, self._segments, LogSlice(self._slice.file, position, length))
 
     def _is_aborted(self, header: BatchHeader) -> bool:
         return header.is_transactional and self._log.producers.aborted.has(
@@ -85,9 +133,13 @@ class LogSpans:
         return found, sent
 
 
-def _headers(records: LogSlice) -> Iterator[tuple[int, BatchHeader]]:
-    """Headers of the whole batches of a slice, with their positions in the file."""
+def _headers(records: LogSlice, max_bytes: int) -> Iterator[tuple[int, BatchHeader]]:
+    """Headers of the whole batches at the start of a slice, with their positions in the file.
+
+    Batches beyond `max_bytes` are left out, but for the first one.
+    """
     position, end = records.position, records.position + records.length
+    limit = records.position + max_bytes
     chunk, start = b"", position
     while end - position >= HEADER_SIZE:
         if position - start + HEADER_SIZE > len(chunk):
@@ -101,7 +153,7 @@ def _headers(records: LogSlice) -> Iterator[tuple[int, BatchHeader]]:
         header = read_header(chunk, position - start)
         if header.magic != MAGIC or header.size < HEADER_SIZE:
             raise CorruptLog(f"no batch at position {position}")
-        if header.size > end - position:
+        if header.size > end - position or (header.size > limit - position and position > records.position):
             return  # cut by the limit of bytes
         yield position, header
         position += header.size

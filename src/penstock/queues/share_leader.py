@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import NamedTuple, Protocol
 
-from penstock.errors import BrokerError, CorruptLog, ErrorCode, StorageError
+from penstock.errors import BrokerError, CorruptLog, ErrorCode, StorageError, WouldBlock
 from penstock.model import Offset, ShareKey
 from penstock.observability.logs import Logger
-from penstock.queues.log_spans import LogSpans
+from penstock.queues.log_spans import LogSpans, ReadAhead
 from penstock.queues.share_partition import SharePartition
 from penstock.queues.share_settings import GroupShareSettings
 from penstock.queues.start_offset import find_start_offset
@@ -89,6 +89,7 @@ class ShareLeader:
         self._settings = context.settings_of(key.group_id)
         self._waiting: OrderedDict[WaitingFetch, None] = OrderedDict()
         self._is_waking = False
+        self._ahead: ReadAhead | None = None
         self._writer: StateWriter | None = None
         self._loading: asyncio.Task[None] | None = asyncio.get_running_loop().create_task(self._load())
         self._verifying: asyncio.Task[None] | None = None
@@ -240,13 +241,16 @@ class ShareLeader:
         self._expire(partition, now_ms)
         while left_records > 0 and left_bytes > 0:
             before = partition.start_offset, partition.end_offset, partition.available
-            left = wanted._replace(
-                max_records=left_records,
-                max_bytes=left_bytes,
-                has_others=wanted.has_others or bool(fetched.acquired),
-            )
-            found = self._acquire_once(partition, left, sent, now_ms)
+            try:
+                found = self._acquire_once(partition, wanted, sent, now_ms)
+            except (WouldBlock, BrokerError):
+                if fetched.acquired:
+                    break  # deliver what is acquired already; the next fetch finds the rest
+                raise
             if found is None:
+                break
+            if found.acquired and wanted.mode == AcquireMode.RECORD_LIMIT:
+                fetched = found
                 break
             fetched.acquired.extend(found.acquired)
             left_records -= sum(each.last_offset - each.first_offset + 1 for each in found.acquired)
@@ -256,8 +260,11 @@ class ShareLeader:
             is_same = before == (partition.start_offset, partition.end_offset, partition.available)
             if is_same or partition.has_small_group:
                 break
-            if found.acquired and wanted.mode == AcquireMode.RECORD_LIMIT:
-                break
+            wanted = wanted._replace(
+                max_records=left_records,
+                max_bytes=left_bytes,
+                has_others=wanted.has_others or bool(fetched.acquired),
+            )
         if fetched.acquired:
             self._context.timers.schedule(self.key, partition.next_deadline_ms)
         return fetched
@@ -271,7 +278,12 @@ class ShareLeader:
             return None
         try:
             spans = LogSpans(
-                self.replica.log, *span, wanted.max_bytes, below, is_committed=self._settings.is_committed
+                self.replica.log,
+                *span,
+                wanted.max_bytes,
+                below,
+                self._ahead,
+                is_committed=self._settings.is_committed,
             )
             acquired = partition.acquire(
                 wanted.member,
@@ -284,6 +296,7 @@ class ShareLeader:
             )
         except (CorruptLog, StorageError) as error:
             raise BrokerError(ErrorCode.corrupt_message, str(error)) from error
+        self._ahead = spans.ahead(partition.end_offset) or self._ahead
         return Fetched(acquired, *spans.slices(acquired, sent))
 
     async def warm(self) -> None:

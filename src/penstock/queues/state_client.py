@@ -23,6 +23,7 @@ from penstock.net.broker_connection import BrokerConnection
 from penstock.queues.coordinator import ShareCoordinator
 from penstock.queues.state_shard import ReadState, StateSummary
 from penstock.queues.states import StateBatch, StateUpdate
+from penstock.state_log.appender import Done
 from penstock.transactions.links import BrokerLinks
 
 T = TypeVar("T")
@@ -76,6 +77,18 @@ class ShareStateClient:
         else:
             place = SharePlace(*key)
             await self._send(leader, lambda c: write_share_group_state(c, place, epochs, *update))
+
+    def store_here(
+        self, key: ShareKey, name: str, epochs: tuple[int, int], update: StateUpdate, done: Done
+    ) -> bool:
+        """Store changes if this broker has the state, without a task; False if another broker has it.
+
+        `done` is called with the outcome. BrokerError if the changes are refused at once.
+        """
+        if not self._coordinator.leads(name):
+            return False
+        self._coordinator.shard_named(name).store_soon(key, *epochs, update, done)
+        return True
 
     async def delete(self, key: ShareKey) -> None:
         leader = self._coordinator.leader_of(key)

@@ -17,8 +17,8 @@ from penstock.model import Offset, ShareKey
 from penstock.queues.records import SnapshotValue, StateRecord, UpdateValue
 from penstock.queues.states import StateBatch, StateUpdate
 from penstock.queues.stored_state import StoredState
-from penstock.state_log.appender import Appender
-from penstock.state_log.shard import Shard, ShardContext, ignore_outcome
+from penstock.state_log.appender import Appender, Done
+from penstock.state_log.shard import CallWaiter, Shard, ShardContext, Waiter, ignore_outcome
 
 NO_START_OFFSET = -1
 _MANY_RECORDS = 1_000
@@ -85,6 +85,19 @@ class ShareStateShard(Shard[StateRecord]):
 
     async def store(self, key: ShareKey, state_epoch: int, leader_epoch: int, update: StateUpdate) -> None:
         """Store the changes of a share-partition by its leader."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._store(key, state_epoch, leader_epoch, update, future)
+        await future
+
+    def store_soon(
+        self, key: ShareKey, state_epoch: int, leader_epoch: int, update: StateUpdate, done: Done
+    ) -> None:
+        """Store changes as `store` does; `done` is called with the outcome. BrokerError if they are refused at once."""
+        self._store(key, state_epoch, leader_epoch, update, CallWaiter(done))
+
+    def _store(
+        self, key: ShareKey, state_epoch: int, leader_epoch: int, update: StateUpdate, waiter: Waiter
+    ) -> None:
         self.check_writable()
         known = self._existing(key)
         _check_leader(known, leader_epoch)
@@ -97,10 +110,12 @@ class ShareStateShard(Shard[StateRecord]):
             update.delivery_complete_count,
             tuple(update.batches),
         )
-        committed = self._change(StateRecord(key, value))
+        record = StateRecord(key, value)
+        self.apply(record)
+        self._limit_wait(waiter, self.now_ms() + self._context.config[SHARE_WRITE_TIMEOUT_MS])
+        self.write_for(waiter, [record])
         if known.updates >= self._context.config[SHARE_UPDATES_PER_SNAPSHOT]:
             ignore_outcome(self._change(StateRecord(key, known.snapshot(self._context.wall_ms()))))
-        await committed
 
     async def delete(self, key: ShareKey) -> None:
         """Delete the state; without effect if there is none."""

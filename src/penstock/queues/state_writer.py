@@ -15,6 +15,7 @@ from penstock.model import ShareKey
 from penstock.observability.logs import Logger
 from penstock.queues.share_partition import SharePartition
 from penstock.queues.state_client import RETRIABLE, ShareStateClient
+from penstock.queues.states import StateUpdate
 
 RETRY_SECONDS = 0.1
 
@@ -50,19 +51,26 @@ class StateWriter:
         self.is_stalled = False
         """Whether the last write has failed."""
         self._key = key
+        self._name = key.name
         self._partition = partition
         self._epochs = epochs
         self._owner = owner
         self._unstored: list[tuple[int, Stored]] = []
         """Callbacks for decisions that no write has yet, each with the time of its call in milliseconds."""
         self._in_flight: list[tuple[int, Stored]] = []
+        self._update: StateUpdate | None = None
+        """The changes that are written now."""
+        self._is_begun = False
+        """Whether a write is in progress, or begins in this turn of the loop or after a pause."""
+        self._pause: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
+        """Write to another broker."""
         self._is_closed = False
 
     @property
     def is_busy(self) -> bool:
         """Whether something is not stored yet."""
-        return self._partition.has_changes or self._task is not None
+        return self._partition.has_changes or self._is_begun
 
     def store(self, stored: Stored | None) -> None:
         """Write the changes; `stored` is called when all decisions up to now are durable."""
@@ -73,44 +81,64 @@ class StateWriter:
         if stored is not None:
             entry = (self._owner.now_ms(), stored)
             (self._unstored if self._partition.has_changes else self._in_flight).append(entry)
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._write_all())
+        if not self._is_begun:
+            self._is_begun = True
+            # Not now: decisions of the requests that came together go with one write.
+            asyncio.get_running_loop().call_soon(self._write)
 
     def close(self, error: BrokerError) -> None:
         """Write nothing more; waiting clients get the error."""
         self._is_closed = True
+        if self._pause is not None:
+            self._pause.cancel()
         if self._task is not None and self._task is not asyncio.current_task():
             self._task.cancel()
         waiting, self._unstored, self._in_flight = [*self._in_flight, *self._unstored], [], []
         for _, stored in waiting:
             stored(error)
 
-    async def _write_all(self) -> None:
+    def _write(self) -> None:
+        """Write the changes, and what was decided meanwhile with the next write."""
+        self._is_begun = not self._is_closed and self._partition.has_changes
+        if not self._is_begun:
+            return
+        update = self._update = self._partition.take_update()
+        self._in_flight += self._unstored
+        self._unstored = []
         try:
-            while not self._is_closed and self._partition.has_changes:
-                await self._write_once()
+            if not self._owner.states.store_here(self._key, self._name, self._epochs, update, self._on_done):
+                self._task = asyncio.get_running_loop().create_task(self._write_elsewhere(update))
         except BrokerError as error:
-            self._owner.close(error)
+            self._on_done(error)
         except Exception as error:  # noqa: BLE001 - acknowledgements must not wait for ever
-            self._owner.logger.error("share-partition not stored", error, share_partition=self._key.name)
-            self._owner.close(
-                BrokerError(ErrorCode.unknown_server_error, "the share-partition was not stored")
-            )
-        finally:
-            self._task = None
+            self._fail(error)
 
-    async def _write_once(self) -> None:
-        update = self._partition.take_update()
-        self._in_flight, self._unstored = [*self._in_flight, *self._unstored], []
+    async def _write_elsewhere(self, update: StateUpdate) -> None:
         try:
             await self._owner.states.write(self._key, self._epochs, update)
         except BrokerError as error:
-            if error.code not in RETRIABLE:
-                raise
-            self._partition.restore_changes(update)
-            await self._stall(error)
+            self._on_done(error)
+        except Exception as error:  # noqa: BLE001 - acknowledgements must not wait for ever
+            self._fail(error)
         else:
+            self._on_done(None)
+
+    def _fail(self, error: Exception) -> None:
+        self._owner.logger.error("share-partition not stored", error, share_partition=self._name)
+        self._owner.close(BrokerError(ErrorCode.unknown_server_error, "the share-partition was not stored"))
+
+    def _on_done(self, error: BrokerError | None) -> None:
+        if self._is_closed:
+            return
+        if error is None:
             self._on_written()
+            self._write()
+        elif error.code in RETRIABLE:
+            assert self._update is not None
+            self._partition.restore_changes(self._update)
+            self._stall(error)
+        else:
+            self._owner.close(error)
 
     def _on_written(self) -> None:
         if self.is_stalled:
@@ -121,7 +149,7 @@ class StateWriter:
             for _, stored in in_flight:
                 stored(None)
 
-    async def _stall(self, error: BrokerError) -> None:
+    def _stall(self, error: BrokerError) -> None:
         """Pause before a failed write is repeated; acknowledgements that have waited for long get an error."""
         self.is_stalled = True
         late_ms = self._owner.now_ms() - self._owner.write_timeout_ms
@@ -131,4 +159,4 @@ class StateWriter:
                 stored(BrokerError(ErrorCode.request_timed_out, f"not stored in time: {error}"))
             else:
                 self._in_flight.append((since_ms, stored))
-        await asyncio.sleep(RETRY_SECONDS)
+        self._pause = asyncio.get_running_loop().call_later(RETRY_SECONDS, self._write)

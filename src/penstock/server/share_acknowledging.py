@@ -60,9 +60,21 @@ class ShareTargets:
     def __init__(self, request: Request) -> None:
         self._request = request
         self._moved: set[int] = set()
+        self._found: dict[ShareKey, ShareLeader] = {}
+        """Share-partitions that were found in this turn of the loop."""
+
+    def forget(self) -> None:
+        """Look up share-partitions again: time has passed."""
+        self._found.clear()
 
     def leader(self, key: ShareKey) -> ShareLeader:
         """Share-partition that this broker serves; BrokerError if it does not."""
+        found = self._found.get(key)
+        if found is None or found.error is not None:
+            found = self._found[key] = self._look_up(key)
+        return found
+
+    def _look_up(self, key: ShareKey) -> ShareLeader:
         context = self._request.context
         topic = context.image.topic_by_id(key.topic_id)
         if topic is None:

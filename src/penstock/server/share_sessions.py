@@ -90,7 +90,10 @@ class ShareSessions:
 
     def add(self, session: ShareSession, keys: Iterable[ShareKey]) -> None:
         """Add partitions that a request names to its session; BrokerError when the session would grow too large."""
-        named = dict.fromkeys(keys)
+        known = session.partitions
+        named = dict.fromkeys(key for key in keys if key not in known or key not in session.touched)
+        if not named:
+            return
         if len(session.partitions) + len(named.keys() - session.partitions.keys()) > MAX_PARTITIONS:
             raise BrokerError(
                 ErrorCode.share_session_limit_reached, f"a session has at most {MAX_PARTITIONS} partitions"

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from penstock.errors import BrokerError, ErrorCode
-from penstock.state_log.appender import Appender, is_stored
+from penstock.state_log.appender import Appender, Done, is_stored
 from penstock.state_log.timers import Timers
 
 R = TypeVar("R")
@@ -44,6 +44,29 @@ class _Nobody:
 
 
 NOBODY_WAITS: Final = _Nobody()
+
+
+class CallWaiter:
+    """Waiter that makes one call with the outcome, without a future and its turn of the loop."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: Done) -> None:
+        self._call: Done | None = call
+
+    def done(self) -> bool:
+        return self._call is None
+
+    def set_result(self, result: Any, /) -> None:
+        self._finish(None)
+
+    def set_exception(self, error: BrokerError, /) -> None:
+        self._finish(error)
+
+    def _finish(self, error: BrokerError | None) -> None:
+        call, self._call = self._call, None
+        if call is not None:
+            call(error)
 
 
 class ShardContext(Protocol):
@@ -113,13 +136,17 @@ class Shard(ABC, Generic[R]):
     def write(self, records: Sequence[R]) -> asyncio.Future[None]:
         """Append records that the state contains; done when they are committed. A refusal closes the shard."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._appender.add(records, partial(self._on_written, future))
+        self.write_for(future, records)
         return future
 
-    def _on_written(self, future: asyncio.Future[None], error: BrokerError | None) -> None:
+    def write_for(self, waiter: Waiter, records: Sequence[R]) -> None:
+        """Append records as `write` does, for a waiter of the caller."""
+        self._appender.add(records, partial(self._on_written, waiter))
+
+    def _on_written(self, waiter: Waiter, error: BrokerError | None) -> None:
         if not is_stored(error):
             self._lose()
-        self.settle(future, error)
+        self.settle(waiter, error)
 
     def settle(self, waiter: Waiter, error: BrokerError | None) -> None:
         """Complete a response whose records are committed, or whose log has refused them."""

@@ -40,6 +40,7 @@ def handle(request: Request, frame: memoryview, position: int) -> Answer:
 
 
 API = Api(78, 1, 2, handle_raw=handle)
+_ACQUIRE_MODES = frozenset(AcquireMode)
 _LOADED_AGAIN = (
     ErrorCode.not_leader_or_follower,
     ErrorCode.fenced_leader_epoch,
@@ -54,7 +55,7 @@ def _check(asked: ShareRequest) -> None:
         raise BrokerError(
             ErrorCode.invalid_request, "a request with renewals fetches nothing: its limits must be 0"
         )
-    if asked.acquire_mode not in set(AcquireMode):
+    if asked.acquire_mode not in _ACQUIRE_MODES:
         raise BrokerError(ErrorCode.invalid_request, f"unknown acquire mode {asked.acquire_mode}")
 
 
@@ -176,6 +177,8 @@ class ShareFetchOperation:
 
     def _find_leaders(self) -> list[tuple[ShareKey, ShareLeader]]:
         leaders = []
+        if self._later is not None:
+            self._targets.forget()
         for key in self._session.turned():
             try:
                 leader = self._targets.leader(key)
