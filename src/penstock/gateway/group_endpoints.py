@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from starlette.responses import Response
 
 from penstock.errors import BrokerError, ErrorCode
@@ -16,6 +18,7 @@ from penstock.gateway.http.shared_schemas import (
     an_object,
 )
 from penstock.gateway.share_groups import SHARE_PARTITION, describe_share_group
+from penstock.internal_client.groups import GroupDetails
 
 _GROUP = path("group", GROUP_ID, "The group.")
 _TRANSACTIONAL_ID = path("transactional_id", GROUP_ID, "The transactional id.")
@@ -65,11 +68,14 @@ _TRANSACTION = an_object({"transactional_id": STRING, "producer_id": INTEGER, "s
 async def describe_group(call: Call) -> Response:
     backend, group = call.context.backend, call.parameters["group"]
     try:
-        described = await backend.groups.describe(group)
+        return json_response(_shown(await backend.groups.describe(group)))
     except BrokerError as error:
         if error.code is not ErrorCode.group_id_not_found:
             raise
         return json_response(await describe_share_group(backend, group))
+
+
+def _shown(described: GroupDetails) -> dict[str, Any]:
     offsets = [
         {
             "topic": each.topic,
@@ -91,18 +97,16 @@ async def describe_group(call: Call) -> Response:
         }
         for each in described.members
     ]
-    return json_response(
-        {
-            "id": described.summary.id,
-            "type": described.summary.type,
-            "state": described.summary.state,
-            "assignor": described.assignor,
-            "lag": sum(each.lag for each in described.offsets),
-            "members": members,
-            "offsets": offsets,
-            "share_partitions": [],
-        }
-    )
+    return {
+        "id": described.summary.id,
+        "type": described.summary.type,
+        "state": described.summary.state,
+        "assignor": described.assignor,
+        "lag": sum(each.lag for each in described.offsets),
+        "members": members,
+        "offsets": offsets,
+        "share_partitions": [],
+    }
 
 
 async def delete_group(call: Call) -> Response:
