@@ -147,8 +147,6 @@ def test_thousands_of_sessions_end_with_their_connections(tmp_path: Path) -> Non
 
 
 def test_small_fetches_find_all_batches_of_a_longer_read(tmp_path: Path) -> None:
-    """A fetch goes on where the one before it has looked, also where that was cut within a batch."""
-
     async def scenario(broker: Harness, member: ShareMember) -> None:
         taken = await first_take(member, max_records=1, max_bytes=350)
         while taken[-1][1] < 39:

@@ -244,9 +244,9 @@ class ShareLeader:
             try:
                 found = self._acquire_once(partition, wanted, sent, now_ms)
             except (WouldBlock, BrokerError):
-                if fetched.acquired:
-                    break  # deliver what is acquired already; the next fetch finds the rest
-                raise
+                if not fetched.acquired:
+                    raise
+                break  # the records that are locked already are delivered
             if found is None:
                 break
             if found.acquired and wanted.mode == AcquireMode.RECORD_LIMIT:
@@ -277,14 +277,8 @@ class ShareLeader:
         if span is None:
             return None
         try:
-            spans = LogSpans(
-                self.replica.log,
-                *span,
-                wanted.max_bytes,
-                below,
-                self._ahead,
-                is_committed=self._settings.is_committed,
-            )
+            limits, is_committed = (wanted.max_bytes, below), self._settings.is_committed
+            spans = LogSpans(self.replica.log, *span, *limits, self._ahead, is_committed=is_committed)
             acquired = partition.acquire(
                 wanted.member,
                 spans,
