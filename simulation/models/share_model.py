@@ -64,6 +64,8 @@ class SharePlace:
     """Offsets that were answered as accepted or rejected, with the time of the answer."""
     maybe_settled: dict[int, int] = field(default_factory=dict)
     """Number of requests that have settled an offset, or may have."""
+    locked: list[tuple[int, Delivery]] = field(default_factory=list)
+    """Offsets and deliveries whose locks may last; `still_held` drops those that are over."""
     lost_fetches: int = 0
     """Number of fetches without a response, which may have acquired anything."""
     leaders: set[ShareLeader] = field(default_factory=set)
@@ -128,6 +130,7 @@ class ShareModel:
         for other in before:
             self._compare(what, other, delivery, sent_s)
         before.append(delivery)
+        known.locked.append((offset, delivery))
         if grip is not None:
             known.leaders.add(grip.leader)
         # A lost leader forgets the last delivery, and releases that were not stored yet.
@@ -146,6 +149,12 @@ class ShareModel:
             raise InvariantViolated(
                 "Q3", f"{what}: {first.member} holds it until {first.until_s}, and {second.member} got it"
             )
+
+    def still_held(self, place: Place) -> list[tuple[int, Delivery]]:
+        """Offsets and deliveries that members certainly hold."""
+        known, now_s = self.places[place], self._now()
+        known.locked = [each for each in known.locked if each[1].is_locked(now_s)]
+        return [each for each in known.locked if each[1].is_kept]
 
     def held_by_others(self, place: Place, member: str) -> list[int]:
         """Offsets that members other than this one certainly hold."""

@@ -42,6 +42,7 @@ class ShareInspector:
             raise InvariantViolated("Q6", f"{what}: {partition.acquired} locks, {max_locks} are allowed")
         self._seen[leader] = partition.start_offset, partition.acquired, max_locks
         self._check_counts(what, partition)
+        self._check_holds(group, place, leader, partition)
         if leader not in known.stale:
             self._check_below(group, place, range(start, partition.start_offset), what)
 
@@ -52,6 +53,20 @@ class ShareInspector:
         for offset in offsets[max(0, deleted_before - offsets.start) :]:
             if offset in written and not group.model.is_done(place, offset):
                 raise InvariantViolated("Q5", f"{what}: the start is above {offset}, which is not settled")
+
+    @staticmethod
+    def _check_holds(group: ShareGroup, place: Place, leader: ShareLeader, partition: SharePartition) -> None:
+        """A record that a member certainly holds is locked for it."""
+        log_start = leader.replica.log.log_start_offset
+        for offset, delivery in group.model.still_held(place):
+            if delivery.grip is None or delivery.grip.leader is not leader or offset < log_start:
+                continue
+            ranges = partition._ranges
+            found = ranges.all[ranges.place(offset)] if partition.start_offset <= offset else None
+            if found is None or found.state != ACQUIRED or found.member != delivery.member:
+                raise InvariantViolated(
+                    "Q3", f"{place} {offset} of {delivery.member} until {delivery.until_s} is {found}"
+                )
 
     @staticmethod
     def _check_counts(what: str, partition: SharePartition) -> None:
