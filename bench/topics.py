@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from bench.client_security import client_security
 from bench.target import Target
 
 TIMEOUT_S = 60
@@ -41,7 +42,7 @@ def topic(server: Target, partitions: int) -> Iterator[str]:
 
 
 def _admin(server: Target) -> AdminClient:
-    return AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 4})
+    return AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 4, **client_security()})
 
 
 def wait_for_copies(admin: AdminClient, name: str, partitions: int, copies: int) -> None:

@@ -6,6 +6,7 @@ import time
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
+from bench.client_security import client_security
 from bench.driver import Figures, drive
 
 STALL_S = 30
@@ -24,6 +25,7 @@ def consume(
             "queued.min.messages": 1_000_000,
             "queued.max.messages.kbytes": 262_144,
             "fetch.queue.backoff.ms": 5,
+            **client_security(),
         }
     )
     consumer.list_topics(topic, timeout=30)

@@ -7,6 +7,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
+from bench.client_security import client_security
 from bench.driver import Figures, drive
 from bench.payload import compressible_values, random_values
 
@@ -51,6 +52,7 @@ def _connected(bootstrap: str, topic: str, config: dict[str, Any]) -> Producer:
         "linger.ms": 5,
         "queue.buffering.max.messages": QUEUED_MESSAGES + 2 * CHUNK,
         "delivery.report.only.error": True,
+        **client_security(),
     }
     producer = Producer(settings | config)
     producer.list_topics(topic, timeout=30)
@@ -63,7 +65,7 @@ def _refuse_errors(error: KafkaError | None, message: Message) -> None:
 
 
 def _stored(bootstrap: str, topic: str, partitions: int) -> int:
-    reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "bench"})
+    reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "bench", **client_security()})
     ends = [
         reader.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)
         for partition in range(partitions)

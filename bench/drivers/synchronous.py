@@ -6,6 +6,7 @@ import time
 
 from confluent_kafka import KafkaError, Message, Producer
 
+from bench.client_security import client_security
 from bench.driver import Figures, drive
 from bench.measure import percentile
 from bench.payload import random_values
@@ -17,7 +18,13 @@ STALL_S = 30
 def synchronous(bootstrap: str, topic: str, count: int, size: int) -> Figures:
     """Latencies of `count` sends, in milliseconds."""
     producer = Producer(
-        {"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 0, "socket.nagle.disable": True}
+        {
+            "bootstrap.servers": bootstrap,
+            "acks": "all",
+            "linger.ms": 0,
+            "socket.nagle.disable": True,
+            **client_security(),
+        }
     )
     producer.list_topics(topic, timeout=30)
     values = random_values(size)

@@ -32,6 +32,7 @@ from bench.scenarios import (
     start,
     stored_bytes,
     synchronous,
+    tls,
     transactions,
 )
 from bench.target import Target
@@ -74,6 +75,7 @@ _ALONE: Alone = {
     "groups-heartbeat": heartbeats.ten_thousand_groups,
     "profiles": profiles.both,
     "transactions": transactions.one_broker,
+    "tls": tls.encrypted,
     "pipeline": pipeline.to_nowhere_and_archive,
     "gateway-mailboxes": gateway.mailboxes,
     "gateway-batches": gateway.batches,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 from bench.comparison import Bar, Metric, Row
@@ -28,22 +28,39 @@ def one_kilobyte(context: Context, servers: Sequence[Target]) -> list[Row]:
     """Consume with a client library, and with a driver that costs so little that the broker is the
     bottleneck.
     """
+    with _loaded(context, servers) as (names, count):
+
+        def raw(server: Target) -> Figures:
+            return measure_consume(server, names[server.name], count, driver="raw_consume")
+
+        rows = _with_client(context, servers, names, count)
+        plain = [replace(metric, bar=None) for metric in METRICS]
+        return rows + context.compare("consume 1 KB, raw driver", plain, servers, raw)
+
+
+def with_client(context: Context, servers: Sequence[Target]) -> list[Row]:
+    """Consume with a client library alone."""
+    with _loaded(context, servers) as (names, count):
+        return _with_client(context, servers, names, count)
+
+
+@contextmanager
+def _loaded(context: Context, servers: Sequence[Target]) -> Iterator[tuple[dict[str, str], int]]:
+    """Topics by server, and the number of messages in each."""
     count = context.scaled(2_000_000, 500_000)
     with ExitStack() as stack:
         names = {server.name: stack.enter_context(topic(server, PARTITIONS)) for server in servers}
         for server in servers:
             context.say(f"consume 1 KB: loading {server.name}")
             measure_produce(server, names[server.name], {"count": count, "size": 1_024, "config": BATCHES})
+        yield names, count
 
-        def client(server: Target) -> Figures:
-            return measure_consume(server, names[server.name], count)
 
-        def raw(server: Target) -> Figures:
-            return measure_consume(server, names[server.name], count, driver="raw_consume")
+def _with_client(context: Context, servers: Sequence[Target], names: dict[str, str], count: int) -> list[Row]:
+    def client(server: Target) -> Figures:
+        return measure_consume(server, names[server.name], count)
 
-        rows = context.compare("consume 1 KB", METRICS, servers, client)
-        plain = [replace(metric, bar=None) for metric in METRICS]
-        return rows + context.compare("consume 1 KB, raw driver", plain, servers, raw)
+    return context.compare("consume 1 KB", METRICS, servers, client)
 
 
 def measure_consume(server: Target, name: str, count: int, driver: str = "consume", **more: int) -> Figures:
