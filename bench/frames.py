@@ -7,6 +7,7 @@ Only versions without the flexible encoding: ApiVersions 0, Produce 7, Fetch 4. 
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from crc32c import crc32c
@@ -67,10 +68,20 @@ def records_position(body: bytes | memoryview) -> int:
 
 def one_record_batch(value: bytes, timestamp_ms: int) -> bytes:
     """A record batch (magic 2) that holds one record without a key."""
-    record = b"\x00" + b"\x00" + b"\x00" + _varint(-1) + _varint(len(value)) + value + _varint(0)
-    records = _varint(len(record)) + record
-    tail = struct.pack(">hiqqqhii", 0, 0, timestamp_ms, timestamp_ms, -1, -1, -1, 1) + records
+    return record_batch([value], timestamp_ms)
+
+
+def record_batch(values: Sequence[bytes], timestamp_ms: int) -> bytes:
+    """A record batch (magic 2) of records without keys."""
+    records = b"".join(_record(delta, value) for delta, value in enumerate(values))
+    last = len(values) - 1
+    tail = struct.pack(">hiqqqhii", 0, last, timestamp_ms, timestamp_ms, -1, -1, -1, len(values)) + records
     return struct.pack(">qiibI", 0, 9 + len(tail), -1, 2, crc32c(tail)) + tail
+
+
+def _record(delta: int, value: bytes) -> bytes:
+    record = b"\x00\x00" + _varint(delta) + _varint(-1) + _varint(len(value)) + value + _varint(0)
+    return _varint(len(record)) + record
 
 
 def frame(api_key: int, version: int, correlation_id: int, body: bytes) -> bytes:

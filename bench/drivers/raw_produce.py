@@ -1,7 +1,7 @@
-"""One-record Produce requests at full speed, from a driver with a very small cost per request.
+"""Produce requests at full speed, from a driver with a very small cost per request.
 
-A client library spends about as much CPU on such a request as the broker. Here the frames are built in
-advance, and responses are only counted.
+A client library spends about as much CPU on a request of one record as the broker, and more on a batch. Here the
+frames are built in advance, and responses are only counted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import cast
 import uvloop
 
 from bench.driver import Figures, drive
-from bench.frames import one_record_batch, produce_request, read_produce
+from bench.frames import produce_request, read_produce, record_batch
 from bench.raw_client import wait_for_leaders
 
 STALL_S = 60
@@ -74,10 +74,19 @@ class Pipeline(asyncio.Protocol):
 
 
 async def drive_pipelines(
-    bootstrap: str, topic: str, partitions: int, connections: int, count: int, size: int, in_flight: int
+    bootstrap: str,
+    topic: str,
+    partitions: int,
+    connections: int,
+    count: int,
+    size: int,
+    in_flight: int,
+    records: int = 1,
 ) -> Figures:
+    """Send `count` requests, each with a batch of `records` values of `size` bytes."""
     host, port = bootstrap.split(":")
-    batch = one_record_batch(random.Random(1).randbytes(size), int(time.time() * 1_000))
+    values = random.Random(1)
+    batch = record_batch([values.randbytes(size) for _ in range(records)], int(time.time() * 1_000))
     await wait_for_leaders(bootstrap, topic, partitions, batch)
     pipelines = []
     for number in range(connections):
@@ -89,7 +98,7 @@ async def drive_pipelines(
     for pipeline in pipelines:
         pipeline.start()
     await asyncio.wait_for(asyncio.gather(*(pipeline.done for pipeline in pipelines)), STALL_S)
-    sent = count // connections * connections
+    sent = count // connections * connections * records
     return {"seconds": time.perf_counter() - began, "messages": sent, "bytes": sent * size}
 
 

@@ -59,6 +59,7 @@ _PAIRED: Paired = {
     "produce-idempotent": produce.idempotent,
     "one-record": produce.one_record_requests,
     "one-record-raw": produce.raw_one_record_requests,
+    "produce-raw": produce.raw_batches,
     "consume-1k": consume.one_kilobyte,
     "synchronous": synchronous.one_at_a_time,
 }

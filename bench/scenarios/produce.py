@@ -17,6 +17,7 @@ from bench.topics import topic
 PARTITIONS = 4
 MANY_CLIENTS = 2
 """Several client processes where one process is slower than a broker: small messages, small requests."""
+RAW_BATCH_BYTES = 65_536
 GB = 1_000 * MB
 MB_PER_S = Metric("mb_per_s", "rate", "MB/s", Bar("ratio", "at least", 1.5))
 MESSAGES_PER_S = Metric("messages_per_s", "rate", "messages/s", Bar("ratio", "at least", 1.5))
@@ -62,14 +63,29 @@ def one_record_requests(context: Context, servers: Sequence[Target]) -> list[Row
 
 def raw_one_record_requests(context: Context, servers: Sequence[Target]) -> list[Row]:
     load = {"count": context.scaled(200_000, 60_000), "size": 100, "connections": 4, "in_flight": 50}
+    metrics = [REQUESTS_PER_S, CPU_PER_REQUEST]
+    return _compare_raw(context, servers, "one-record requests, raw driver", metrics, load)
 
+
+def raw_batches(context: Context, servers: Sequence[Target]) -> list[Row]:
+    """Batches of 64 KB of large and of small messages."""
+    rows: list[Row] = []
+    for what, size, rate in (("1 KB", 1_024, MB_PER_S), ("100 B", 100, MESSAGES_PER_S)):
+        load = {"count": context.scaled(16_000, 5_000), "size": size, "connections": 4, "in_flight": 5}
+        load["records"] = RAW_BATCH_BYTES // size
+        metrics = [rate, LITTLE_CPU_PER_GB]
+        rows += _compare_raw(context, servers, f"produce {what}, raw driver", metrics, load)
+    return rows
+
+
+def _compare_raw(
+    context: Context, servers: Sequence[Target], name: str, metrics: Sequence[Metric], load: dict[str, int]
+) -> list[Row]:
     def measure(server: Target) -> Figures:
         with topic(server, PARTITIONS) as made:
             return measure_produce(server, made, load, driver="raw_produce")
 
-    return context.compare(
-        "one-record requests, raw driver", [REQUESTS_PER_S, CPU_PER_REQUEST], servers, measure
-    )
+    return context.compare(name, metrics, servers, measure)
 
 
 def measure_produce(

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import struct
 
-from bench.frames import api_versions_request, one_record_batch, produce_request, read_fetch, read_produce
+from bench.frames import (
+    api_versions_request,
+    one_record_batch,
+    produce_request,
+    read_fetch,
+    read_produce,
+    record_batch,
+)
 from penstock.records.iteration import iterate
 from penstock.records.validation import check_batch
 from penstock.wire.headers import decode_request_header
@@ -37,3 +44,10 @@ def test_answers_are_read() -> None:
     fetched = struct.pack(">ii", 1, 0) + topic[4:] + struct.pack(">iihqqii", 1, 0, 0, 9, 9, -1, 5) + b"12345"
     found = read_fetch(fetched)
     assert (found.error_code, found.high_watermark, found.record_bytes) == (0, 9, 5)
+
+
+def test_batch_of_several_records_is_valid() -> None:
+    values = [b"first", b"x" * 1_000, b""]
+    batch = memoryview(bytearray(record_batch(values, 1_700_000_000_000)))
+    header = check_batch(batch, max_bytes=10_000)
+    assert [record.value for record in iterate(batch, header)] == values
