@@ -18,7 +18,7 @@ from bench.context import Context
 from bench.kafka_install import BUILD, KafkaUnavailable, kafka_libs
 from bench.report import machine, markdown, write_json
 from bench.scenarios import ONE_BROKER, THREE_BROKERS, Scenarios
-from bench.servers import Control, Kafka, Penstock
+from bench.servers import Control, DefaultPenstock, Kafka, Penstock
 from bench.target import Target
 
 console = Console(stderr=True)
@@ -50,6 +50,7 @@ def main() -> int:
             contestants,
             status.update,
             options.fresh,
+            () if options.cluster or options.no_default else (DefaultPenstock,),
         )
         rows = run(context, scenarios, names)
     shown = {
@@ -67,7 +68,7 @@ def run(context: Context, scenarios: Scenarios, names: Sequence[str]) -> list[Ro
     rows: list[Row] = []
     paired = [name for name in scenarios.paired if name in names]
     if paired:
-        with context.servers() as servers:
+        with context.servers(*context.beside) as servers:
             for name in paired:
                 rows += _finished(scenarios.paired[name](context, servers))
             rows += _finished([_memory(servers, scenarios.memory_bar)])
@@ -116,7 +117,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="less work in each round")
     parser.add_argument("--fresh", action="store_true", help="start the servers anew for every measurement")
     parser.add_argument("--no-kafka", action="store_true", help="Penstock alone; needs no Java")
-    parser.add_argument("--no-default", action="store_true", help="clusters at page-cache durability only")
+    parser.add_argument("--no-default", action="store_true", help="page-cache durability only")
     parser.add_argument("--control", action="store_true", help="Kafka in Penstock's place: ratios near 1")
     return parser
 

@@ -14,12 +14,12 @@ from typing import Literal
 
 from bench.driver import Figures
 from bench.measure import Spread
-from bench.servers import Kafka
+from bench.servers import DefaultPenstock, Kafka
 from bench.target import Target
 
 Direction = Literal["at least", "at most"]
 KAFKA = Kafka.name
-DEFAULT = "Penstock at its default durability"
+DEFAULT = DefaultPenstock.name
 """Server that is measured in the same rounds without a ratio."""
 
 

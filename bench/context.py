@@ -20,16 +20,20 @@ class Context:
     say: Callable[[str], None]
     fresh: bool = False
     """Restart the servers before every measurement, to measure them cold."""
+    beside: tuple[Callable[..., Target], ...] = ()
+    """Servers that are measured in the same rounds as those of paired scenarios, without a ratio."""
 
     def scaled(self, full: int, quick: int) -> int:
         """Amount of work, reduced in a quick run."""
         return quick if self.quick else full
 
     @contextmanager
-    def servers(self) -> Iterator[list[Target]]:
-        """Servers to compare, running together with durability=os unless their name says otherwise."""
+    def servers(self, *beside: Callable[..., Target]) -> Iterator[list[Target]]:
+        """Servers to compare, running together with durability=os unless their name says otherwise, and others
+        beside them.
+        """
         with ExitStack() as stack:
-            yield [stack.enter_context(make()) for make in self.contestants]
+            yield [stack.enter_context(make()) for make in (*self.contestants, *beside)]
 
     def compare(
         self, scenario: str, metrics: Sequence[Metric], servers: Sequence[Target], measure: Measure

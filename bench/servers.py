@@ -39,7 +39,9 @@ class Server(Target):
 
     def __init__(self) -> None:
         (BUILD / "bench").mkdir(parents=True, exist_ok=True)
-        self.directory = Path(tempfile.mkdtemp(prefix=f"{self.name.lower()}-", dir=BUILD / "bench"))
+        self.directory = Path(
+            tempfile.mkdtemp(prefix=f"{self.name.split()[0].lower()}-", dir=BUILD / "bench")
+        )
         self.port = free_ports(1)[0]
         self.process: subprocess.Popen[bytes] | None = None
         self.start_s = 0.0
@@ -122,6 +124,13 @@ class Penstock(Server):
         places = ("--data-dir", str(self.directory / "data"), "--port", str(self.port))
         chosen = [part for setting in self.settings for part in ("--set", setting)]
         return (*self.program, *places, "--http-port", str(self.http_port), *chosen)
+
+
+class DefaultPenstock(Penstock):
+    name = "Penstock at its default durability"
+
+    def __init__(self) -> None:
+        super().__init__(durability="auto")
 
 
 class Kafka(Server):

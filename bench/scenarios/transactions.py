@@ -11,12 +11,12 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
-from bench.comparison import DEFAULT, Bar, Metric, Row
+from bench.comparison import Bar, Metric, Row
 from bench.context import Context
 from bench.driver import Figures, run_driver
 from bench.measure import MB
 from bench.scenarios.produce import CPU_PER_GB, GB
-from bench.servers import Penstock
+from bench.servers import DefaultPenstock
 from bench.target import Target, settle_disk
 from bench.topics import topic
 
@@ -39,13 +39,6 @@ SMALL = (
     *SMALL_LATENCY,
     Metric("cpu_us_per_transaction", "server CPU", "us/transaction"),
 )
-
-
-class DefaultPenstock(Penstock):
-    name = DEFAULT
-
-    def __init__(self) -> None:
-        super().__init__(durability="auto")
 
 
 def one_broker(context: Context) -> list[Row]:
