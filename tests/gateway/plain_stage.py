@@ -78,7 +78,9 @@ class Cluster:
         self._note(topic, [(partition, record.key, record.value) for partition, record in records])
         return list(range(len(records)))
 
-    async def send(self, from_user: str, to_user: str, message: str, key: str | None) -> str:
+    async def send(
+        self, from_user: str, to_user: str, message: str, key: str | None, delay: Sequence[Any] = ()
+    ) -> str:
         self._note(to_user, from_user, message, key)
         await asyncio.sleep(0)
         return f"id of {message[:10]}"

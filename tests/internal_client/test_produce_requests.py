@@ -34,7 +34,7 @@ VERSION = 12
 class Broker:
     """A connection whose requests the test answers."""
 
-    client_id = "test"
+    client_id = own_client_id = "test"
 
     def __init__(self) -> None:
         self.requests: list[tuple[int, ProduceRequest, ResponseReceiver]] = []
