@@ -41,7 +41,6 @@ from penstock.server.door import Door
 from penstock.server.fetch_sessions import FetchSessions
 from penstock.server.handlers import all_apis
 from penstock.server.long_polls import LongPolls
-from penstock.server.security import AllowAll
 from penstock.server.share_sessions import ShareSessions
 from penstock.storage.disk import RealDisk
 from penstock.storage.log_manager import LogManager
@@ -119,7 +118,8 @@ class Node:
             producer_ids=cast(Any, None),
             fetch_sessions=FetchSessions(10, 1000, 0, random),
             long_polls=LongPolls(random),
-            authorizer=AllowAll(),
+            acl_admin=cast(Any, None),
+            authorization=cast(Any, None),
             metrics=metrics,
             alarms=self.alarms,
             random=random,

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 from penstock.config import Address
 from penstock.security.certificates import CertificateRequest, issue
 from penstock.security.tls_reload import CertificateReloads
-from penstock.server.security import Operation, Principal, ResourceType
+from penstock.server.security import Authorizer, Operation, Principal, ResourceType
 from support.certificates import TestAuthority, now_ms, replace_file
 from support.eventually import eventually_async
 from support.secure_brokers import address_of, consume, create, in_thread, named, produce
@@ -72,7 +72,7 @@ def test_three_brokers_replicate_over_tls(tmp_path: Path) -> None:
     run(tmp_path, scenario, listeners="SSL://127.0.0.1:0", ssl_client_auth="requested", **settings)
 
 
-class Noting:
+class Noting(Authorizer):
     """Authorizer that allows everything and notes the principals."""
 
     def __init__(self) -> None:

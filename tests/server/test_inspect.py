@@ -23,6 +23,7 @@ from penstock.wire.inspect import (
     encode_inspect_response,
 )
 from support.harness import Harness, content_of
+from support.rights import REFUSALS
 from support.whole_brokers import Brokers, run
 
 
@@ -57,7 +58,7 @@ def test_every_question_needs_a_permission(tmp_path: Path) -> None:
         harness.deny_all()
         for name in QUESTIONS:
             refused = await ask(harness, name, pack())
-            assert refused.error_code == ErrorCode.cluster_authorization_failed, name
+            assert refused.error_code in REFUSALS, name
         harness.deny((Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME))
         assert (await ask(harness, "connections", pack())).error_code == 0
         refused = await ask(harness, "close_connection", pack(number=1))

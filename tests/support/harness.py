@@ -22,7 +22,7 @@ from penstock.server.broker import Broker
 from penstock.server.context import BrokerContext
 from penstock.server.dispatch import Session
 from penstock.server.environment import Environment
-from penstock.server.security import ANONYMOUS, Operation, Principal, ResourceType
+from penstock.server.security import ANONYMOUS, Authorizer, Operation, Principal, ResourceType
 from penstock.storage.disk import RealDisk
 from penstock.threads import ThreadPools
 from penstock.wire.framing import SIZE_PREFIX
@@ -37,7 +37,7 @@ def content_of(parts: Parts) -> bytes:
     return b"".join(part.read() if isinstance(part, LogSlice) else bytes(part) for part in parts)
 
 
-class Denying:
+class Denying(Authorizer):
     """Authorizer that allows everything but the listed rights."""
 
     def __init__(self, *denied: tuple[Operation, ResourceType, str]) -> None:
@@ -49,7 +49,7 @@ class Denying:
         return (operation, kind, name) not in self.denied
 
 
-class DenyAll:
+class DenyAll(Authorizer):
     def authorize(
         self, principal: Principal, host: str, operation: Operation, kind: ResourceType, name: str
     ) -> bool:

@@ -56,6 +56,7 @@ class Brokers:
             "http.port": "-1",
             "log.dir": str(directory),
             "replica.lag.time.max.ms": "30000",
+            "authorization.mode": "off",  # tests of authentication need no rights
             **self._settings,
         }
         log = Logger(

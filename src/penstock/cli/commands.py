@@ -21,6 +21,7 @@ COMMANDS = {
     "group": "penstock.cli.group",
     "transaction": "penstock.cli.transaction",
     "user": "penstock.cli.user",
+    "acl": "penstock.cli.acl",
     "tls": "penstock.cli.tls",
     "context": "penstock.cli.context",
     "cluster": "penstock.cli.cluster",

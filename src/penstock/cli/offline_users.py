@@ -1,4 +1,7 @@
-"""First user of a single broker, written into the metadata of its stopped data directory."""
+"""First user of a single broker, written into the metadata of its stopped data directory.
+
+The first user of a directory may do everything: without an administrator there would be no way to give rights.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,22 @@ from pathlib import Path
 
 from penstock.cli.failures import Failure
 from penstock.cluster import znodes
+from penstock.cluster.acl_nodes import encode_acls, node_name
 from penstock.cluster.controller_election import initialize_store
 from penstock.cluster.coordination import Create, NodeExists, Set
 from penstock.cluster.embedded import EmbeddedStore
 from penstock.cluster.user_nodes import encode_user
 from penstock.cluster.users import check_name
 from penstock.errors import BrokerError
+from penstock.security.acl import (
+    CLUSTER_NAME,
+    WILDCARD,
+    AccessControlEntry,
+    Operation,
+    Permission,
+    ResourcePattern,
+    ResourceType,
+)
 from penstock.security.scram import (
     MIN_ITERATIONS,
     SALT_BYTES,
@@ -30,7 +43,10 @@ LOCK_FILE = "lock"
 
 
 def create_offline(data_dir: Path, name: str, password: str) -> None:
-    """Create a user, or change its password, while no broker uses the directory. Raises Failure."""
+    """Create a user, or change its password, while no broker uses the directory. Raises Failure.
+
+    The first user gets the rules of an administrator.
+    """
     try:
         check_name(name)
     except BrokerError as error:
@@ -57,6 +73,16 @@ def make_user(name: str, password: str) -> User:
     return User(name, scram, f"{system.getrandbits(64):016x}")
 
 
+def administrator_rules(name: str) -> list[Create]:
+    """Writes of the rules that allow a user everything."""
+    everything = [
+        ResourcePattern(kind, CLUSTER_NAME if kind is ResourceType.CLUSTER else WILDCARD)
+        for kind in ResourceType
+    ]
+    data = encode_acls([AccessControlEntry(f"User:{name}", WILDCARD, Operation.ALL, Permission.ALLOW)])
+    return [Create(znodes.acls_path(node_name(resource)), data) for resource in everything]
+
+
 async def _write(path: Path, user: User) -> None:
     threads = ThreadPools()
     store = EmbeddedStore(str(path), threads)
@@ -64,8 +90,10 @@ async def _write(path: Path, user: User) -> None:
     try:
         await initialize_store(store, random.SystemRandom())
         node, data = znodes.user_path(user.name), encode_user(user)
+        is_first = not await store.children(znodes.USERS) and not await store.children(znodes.ACLS)
+        rules = administrator_rules(user.name) if is_first else []
         try:
-            await store.multi([Create(node, data)])
+            await store.multi([Create(node, data), *rules])
         except NodeExists:
             await store.multi([Set(node, data, -1)])
     finally:

@@ -28,7 +28,9 @@ TRIMMED_AT_ONCE = 100
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Scope of a change: whole topics, single partitions, broker configs, group configs, members, users."""
+    """Scope of a change: whole topics, single partitions, broker configs, group configs, members, users, and the
+    node names of access control lists.
+    """
 
     topics: frozenset[str] = frozenset()
     partitions: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -36,6 +38,7 @@ class Scope:
     groups: frozenset[str] = frozenset()
     members: bool = False
     users: frozenset[str] = frozenset()
+    acls: frozenset[str] = frozenset()
 
 
 class ChangeList:
@@ -64,6 +67,7 @@ class ChangeList:
             tuple(sorted(scope.groups)),
             scope.members,
             tuple(sorted(scope.users)),
+            tuple(sorted(scope.acls)),
         )
         entry = Create(znodes.CHANGE_PREFIX, znodes.encode(node), sequential=True)
         try:

@@ -28,6 +28,16 @@ class ControllerTerm:
     epoch_version: int
 
 
+_ADDED_LATER = (
+    znodes.GROUP_CONFIGS,
+    znodes.BROKER_DIRECTORIES,
+    znodes.DELETED_TOPICS,
+    znodes.USERS,
+    znodes.ACLS,
+)
+"""Nodes that stores of older versions lack."""
+
+
 async def initialize_store(store: CoordinationStore, random: Random) -> None:
     """Create the cluster id and the fixed nodes of a new store in one write. An existing store keeps what it
     has.
@@ -46,6 +56,7 @@ async def initialize_store(store: CoordinationStore, random: Random) -> None:
         Create(znodes.CHANGES),
         Create(znodes.GROUP_CONFIGS),
         Create(znodes.USERS),
+        Create(znodes.ACLS),
         Create(znodes.DELETED_TOPICS),
     ]
     while await store.get_many([znodes.CLUSTER]) == [None]:
@@ -54,8 +65,7 @@ async def initialize_store(store: CoordinationStore, random: Random) -> None:
         except (NodeExists, UnknownOutcome):
             continue
     await _ensure_secret(store, random)
-    # Stores of older versions lack these nodes.
-    for path in (znodes.GROUP_CONFIGS, znodes.BROKER_DIRECTORIES, znodes.DELETED_TOPICS, znodes.USERS):
+    for path in _ADDED_LATER:
         while await store.get_many([path]) == [None]:
             try:
                 await store.multi([Create(path)])

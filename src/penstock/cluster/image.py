@@ -19,6 +19,7 @@ from penstock.model import (
     TopicId,
     TopicPartition,
 )
+from penstock.security.acl import AccessControlEntry, ResourcePattern
 from penstock.security.user import User
 
 DELIVERY_DELAY = "delivery.delay"
@@ -165,6 +166,14 @@ class StoredConfigs:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredAcls:
+    """Access control list of a resource pattern, with the version of its node (-1 if it does not exist)."""
+
+    entries: frozenset[AccessControlEntry] = frozenset()
+    version: int = -1
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterImage:
     cluster_id: str
     secret: str = field(default="", repr=False)
@@ -178,6 +187,7 @@ class ClusterImage:
     group_configs: Mapping[str, StoredConfigs] = field(default_factory=dict)
     """Configs of consumer groups, for groups that have any."""
     users: Mapping[str, User] = field(default_factory=dict)
+    acls: Mapping[ResourcePattern, StoredAcls] = field(default_factory=dict)
     views: Mapping[str, str] = field(default_factory=dict)
     """Names of the views, each with the name of its source."""
     projected: frozenset[str] = frozenset()
@@ -295,6 +305,14 @@ class ClusterImage:
         """Copy of the image with these users. A user without a node is removed."""
         users = {name: user for name, user in {**self.users, **changed}.items() if user.version >= 0}
         return replace(self, users=users)
+
+    def with_acls(self, changed: Mapping[ResourcePattern, StoredAcls]) -> ClusterImage:
+        """Copy of the image with these access control lists. A list without a node is removed."""
+        acls = {**self.acls, **changed}
+        for resource, stored in changed.items():
+            if stored.version < 0:
+                del acls[resource]
+        return replace(self, acls=acls)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from penstock.cluster import znodes
+from penstock.cluster.acl_nodes import decode_acls, resource_of
 from penstock.cluster.coordination import CoordinationStore, Node
 from penstock.cluster.image import (
     NO_LEADER,
@@ -18,12 +19,14 @@ from penstock.cluster.image import (
     ClusterImage,
     PartitionState,
     RegisteredBroker,
+    StoredAcls,
     StoredConfigs,
     TopicImage,
 )
 from penstock.cluster.user_nodes import decode_user
 from penstock.errors import StorageError
 from penstock.model import Address, BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
+from penstock.security.acl import ResourcePattern
 from penstock.security.user import User
 
 
@@ -51,6 +54,7 @@ async def load_image(store: CoordinationStore) -> ClusterImage:
         image = image.with_group_configs(group, configs)
     users = [znodes.unquoted(name) for name in await store.children(znodes.USERS)]
     image = image.with_users(await read_users(store, users))
+    image = image.with_acls(await read_acls(store, await store.children(znodes.ACLS)))
     topics = await read_topics(store, await store.children(znodes.TOPICS))
     return image.with_topics(topics.values())
 
@@ -94,6 +98,15 @@ async def read_users(store: CoordinationStore, names: Sequence[str]) -> dict[str
     nodes = await store.get_many([znodes.user_path(name) for name in names])
     return {
         name: User(name) if node is None else decode_user(name, node.data, node.version)
+        for name, node in zip(names, nodes, strict=True)
+    }
+
+
+async def read_acls(store: CoordinationStore, names: Sequence[str]) -> dict[ResourcePattern, StoredAcls]:
+    """Access control lists of these nodes; one without a version if its node does not exist."""
+    nodes = await store.get_many([znodes.acls_path(name) for name in names])
+    return {
+        resource_of(name): StoredAcls() if node is None else StoredAcls(decode_acls(node.data), node.version)
         for name, node in zip(names, nodes, strict=True)
     }
 

@@ -8,7 +8,7 @@ the image shows it. Loop thread only.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from itertools import takewhile
 
 from penstock.cluster import znodes
@@ -16,6 +16,7 @@ from penstock.cluster.coordination import Check, CoordinationStore, SessionExpir
 from penstock.cluster.image import ClusterImage, ImageChange
 from penstock.cluster.loading import (
     load_image,
+    read_acls,
     read_broker_configs,
     read_group_configs,
     read_members,
@@ -153,16 +154,14 @@ class ClusterMetadata:
             await self._reload()
         return bool(entries)
 
-    async def _apply(self, entries: Iterable[znodes.ChangeNode]) -> None:
+    async def _apply(self, entries: Sequence[znodes.ChangeNode]) -> None:
         whole: set[str] = set()
         parts: dict[str, set[int]] = {}
         groups: set[str] = set()
-        users: set[str] = set()
         has_broker_configs = has_members = False
         for entry in entries:
             whole.update(entry.topics)
             groups.update(entry.groups)
-            users.update(entry.users)
             has_broker_configs |= bool(entry.broker_configs)
             has_members |= entry.members
             for topic, partitions in entry.partitions.items():
@@ -188,9 +187,20 @@ class ClusterMetadata:
                 image = image.with_configs(broker, configs)
         for group, configs in (await read_group_configs(self._store, sorted(groups))).items():
             image = image.with_group_configs(group, configs)
-        if users:
-            image = image.with_users(await read_users(self._store, sorted(users)))
+        image = await self._apply_security(image, entries)
         self._publish(image, frozenset(gone).union(topic.name for topic in changed))
+
+    async def _apply_security(
+        self, image: ClusterImage, entries: Sequence[znodes.ChangeNode]
+    ) -> ClusterImage:
+        """Read changed users and access control lists."""
+        users = sorted({name for entry in entries for name in entry.users})
+        acls = sorted({name for entry in entries for name in entry.acls})
+        if users:
+            image = image.with_users(await read_users(self._store, users))
+        if acls:
+            image = image.with_acls(await read_acls(self._store, acls))
+        return image
 
     async def _reload(self) -> None:
         names = await self._store.children(znodes.CHANGES)

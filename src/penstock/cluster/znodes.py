@@ -12,6 +12,7 @@
     /producer_ids                       ProducerIdsNode             the first unused producer id
     /group_configs/<group, quoted>      ConfigsNode                 configs of a consumer group
     /users/<name, quoted>               UserNode                    credentials of a user
+    /acls/<type-pattern-name, quoted>   AclsNode                    access control list of a resource pattern
     /changes/change-<sequence>          ChangeNode                  change list: what to read again, in order
     /deleted_topics/<id>-<sequence>     empty                       the last deleted topics
 
@@ -42,6 +43,7 @@ TOPICS = "/topics"
 PRODUCER_IDS = "/producer_ids"
 GROUP_CONFIGS = "/group_configs"
 USERS = "/users"
+ACLS = "/acls"
 CHANGES = "/changes"
 CHANGE_PREFIX = f"{CHANGES}/change-"
 DELETED_TOPICS = "/deleted_topics"
@@ -64,20 +66,24 @@ def broker_configs_path(broker: BrokerId | None) -> str:
 
 def group_configs_path(group_id: str) -> str:
     """Path with the quoted group id, because a group id may contain any character."""
-    return f"{GROUP_CONFIGS}/{_quoted(group_id)}"
+    return f"{GROUP_CONFIGS}/{quoted(group_id)}"
 
 
 def user_path(name: str) -> str:
     """Path with the quoted name, because a name may contain any character."""
-    return f"{USERS}/{_quoted(name)}"
+    return f"{USERS}/{quoted(name)}"
 
 
-def _quoted(name: str) -> str:
+def acls_path(node_name: str) -> str:
+    return f"{ACLS}/{node_name}"
+
+
+def quoted(name: str) -> str:
     return quote(name, safe="").replace(".", "%2E")
 
 
 def unquoted(node_name: str) -> str:
-    """Group id or user name of a node."""
+    """Name of which a node has the quoted form."""
     return unquote(node_name)
 
 
@@ -181,6 +187,19 @@ class UserNode(msgspec.Struct, frozen=True, omit_defaults=True):
     """Access tokens by id."""
 
 
+class AclNode(msgspec.Struct, frozen=True, array_like=True):
+    """Entry of an access control list."""
+
+    principal: str
+    host: str
+    operation: str
+    permission: str
+
+
+class AclsNode(msgspec.Struct, frozen=True):
+    entries: tuple[AclNode, ...]
+
+
 class TopicNode(msgspec.Struct, frozen=True, omit_defaults=True):
     topic_id: UUID
     partitions: int
@@ -225,6 +244,8 @@ class ChangeNode(msgspec.Struct, frozen=True, omit_defaults=True):
     members: bool = False
     """A registration has changed."""
     users: tuple[str, ...] = ()
+    acls: tuple[str, ...] = ()
+    """Node names of access control lists."""
 
 
 N = TypeVar("N", bound=msgspec.Struct)

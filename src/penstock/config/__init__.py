@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from penstock.config.address import Address as Address
 from penstock.config.address import parse_address as parse_address
+from penstock.config.authorization_options import *  # noqa: F403
 from penstock.config.broker_options import *  # noqa: F403
 from penstock.config.connection_options import *  # noqa: F403
 from penstock.config.gateway_options import *  # noqa: F403

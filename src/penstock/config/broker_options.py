@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
+from penstock.config.authorization_options import AUTHORIZATION
 from penstock.config.connection_options import CONNECTIONS, FETCHING
 from penstock.config.gateway_options import GATEWAY
 from penstock.config.group_options import CONSUMER_GROUPS
@@ -259,6 +260,7 @@ BROKER_GROUPS = (
     TLS,
     SASL,
     ZOOKEEPER_TLS,
+    AUTHORIZATION,
     FETCHING,
     GATEWAY,
     CONSUMER_GROUPS,

@@ -14,6 +14,7 @@ from typing import Any
 
 from penstock.errors import BrokerError, ErrorCode
 from penstock.net.acting import acting_for
+from penstock.security.acl import refusal_text
 
 Authorize = Callable[[str, str, str, str], bool]
 """Decides from the client's host, an operation, a resource type and a resource name whether a request is
@@ -92,12 +93,24 @@ def require_all(
     needs: Iterable[RequiredPermission],
     parameters: Mapping[str, Any],
     body: Any,
+    shows: Authorize | None = None,
 ) -> None:
-    """Raise a BrokerError for the first permission that the client lacks."""
-    for check in checks_of(needs, parameters, body):
-        require(authorize, host, *check)
+    """Raise a BrokerError for the first permission that the client lacks. A topic in the path that `shows` hides does
+    not exist for the client.
+    """
+    for need in needs:
+        for check in checks_of((need,), parameters, body):
+            require(authorize, host, *check, shows if need.parameter else None)
 
 
-def require(authorize: Authorize, host: str, operation: str, kind: str, name: str) -> None:
-    if not authorize(host, operation, kind, name):
-        raise BrokerError(_DENIED[kind], f"{operation} {kind} {name[:80]} is not allowed")
+def require(
+    authorize: Authorize, host: str, operation: str, kind: str, name: str, shows: Authorize | None = None
+) -> None:
+    """Raise a BrokerError where the client lacks a permission. A topic that `shows` hides does not exist."""
+    if authorize(host, operation, kind, name):
+        return
+    if kind == "TOPIC" and shows is not None and not shows(host, "DESCRIBE", kind, name):
+        raise BrokerError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name[:80]!r}")
+    actor = acting_for.get()
+    user = "ANONYMOUS" if actor is None else actor.user
+    raise BrokerError(_DENIED[kind], refusal_text(f"User:{user}", operation, kind, name))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from penstock.gateway.context import ClusterAddress
 from penstock.gateway.records import GatewayRecords
+from penstock.internal_client.acls import AclCalls
 from penstock.internal_client.brokers import BrokerCalls
 from penstock.internal_client.configs import ConfigCalls
 from penstock.internal_client.delayed import DelayedCalls
@@ -42,6 +43,7 @@ class Backend:
         self._keyed_reads = KeyedReads(cluster.network, self._reads, cluster.client_id)
         self.records = GatewayRecords(self._reads, self._producer, self._keyed_reads, threads, alarms)
         self.topics = TopicCalls(self._administration)
+        self.acls = AclCalls(self._administration)
         self.configs = ConfigCalls(self._administration)
         self.groups = GroupCalls(self._administration, RecordCalls(self._reads))
         self.share_groups = ShareGroupCalls(self._administration)

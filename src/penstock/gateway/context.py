@@ -51,5 +51,7 @@ class GatewayContext:
     authorize: Authorize = allow_all
     learn: Learn = learn_nothing
     """Fetches decisions before `authorize` is asked for them."""
+    shows: Authorize | None = None
+    """Decides what lists include, without a record of what they hide; None where `authorize` does."""
     users: HttpUsers | None = None
     """Checks of users; None where clients do not log in."""

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from penstock.config import CONSOLE_ENABLE, GATEWAY_DELIVERY_TIMEOUT_MS
 from penstock.gateway import (
+    acl_endpoints,
     cluster_endpoints,
     config_endpoints,
     definition_endpoints,
@@ -37,6 +38,7 @@ from penstock.observability.metrics import BrokerMetrics
 
 SETTLE_SECONDS = 2.0
 RESOURCES = (
+    *acl_endpoints.ENDPOINTS,
     *mailbox_endpoints.ENDPOINTS,
     *message_endpoints.ENDPOINTS,
     *delayed_endpoints.ENDPOINTS,
@@ -78,6 +80,7 @@ class Gateway:
             self._sampler,
             context.authorize,
             context.learn,
+            context.shows,
             context.users,
         )
         self._push = PushService(endpoint_context, context.id_prefix)

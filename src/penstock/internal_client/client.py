@@ -7,11 +7,13 @@ from collections.abc import Awaitable, Callable
 from typing import Self, TypeVar
 
 from penstock.config import parse_address
+from penstock.internal_client.acls import AclCalls
 from penstock.internal_client.api import RESPONSE_SECONDS
 from penstock.internal_client.brokers import BrokerCalls
 from penstock.internal_client.client_security import ClientSecurity
 from penstock.internal_client.configs import ConfigCalls
 from penstock.internal_client.groups import GroupCalls
+from penstock.internal_client.inspection import InspectionCalls
 from penstock.internal_client.reassignments import ReassignmentCalls
 from penstock.internal_client.records import RecordCalls
 from penstock.internal_client.routes import Routes
@@ -36,6 +38,8 @@ class InternalClient:
         self.brokers = BrokerCalls(routes)
         self.reassignments = ReassignmentCalls(routes)
         self.users = UserCalls(routes)
+        self.acls = AclCalls(routes)
+        self.inspection = InspectionCalls(routes)
 
     @classmethod
     def to(

@@ -68,6 +68,10 @@ class InspectionCalls:
         arguments: dict[str, int | str] = {"topic": topic, "partition": partition, "offset": offset}
         return await self.ask(node_id, "delayed_message", arguments)
 
+    async def refusals(self, node_id: BrokerId) -> Any:
+        """Return the requests that a broker has refused, with its authorization mode."""
+        return await self.ask(node_id, "refusals", {})
+
     async def authorize(self, user: str | None, host: str, checks: Sequence[str]) -> list[bool]:
         """Ask a broker for decisions about a user; None is a client without a user. `checks` is operation, resource
         type and resource name of each decision, one after the other.

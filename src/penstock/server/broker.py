@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable
 from random import Random
 
+from penstock.cluster.acl_admin import AclAdministration
 from penstock.cluster.administration import Administration
 from penstock.cluster.broker_removal import BrokerRemoval
 from penstock.cluster.change_list import ChangeList
@@ -51,6 +52,7 @@ from penstock.replication.in_sync_writer import InSyncWriter
 from penstock.replication.replica import Replica
 from penstock.replication.replica_manager import ReplicaManager
 from penstock.server.acceptor import Acceptor
+from penstock.server.authorization import Authorization
 from penstock.server.broker_metrics import show_metrics
 from penstock.server.broker_security import BrokerSecurity
 from penstock.server.connection_numbers import ConnectionNumbers
@@ -68,7 +70,6 @@ from penstock.server.long_polls import LongPolls
 from penstock.server.maintenance import Maintenance
 from penstock.server.marker_writing import MarkerWriter
 from penstock.server.producer_ids import ProducerIds
-from penstock.server.security import AllowAll
 from penstock.server.share_services import ShareServices
 from penstock.server.siblings import await_siblings, close_reports, exchange_reports
 from penstock.state_log.shards import CoordinatorContext
@@ -214,6 +215,7 @@ class Broker:
             metadata=self._metadata,
             administration=self._administration,
             partition_admin=PartitionAdministration(self._metadata, self._changes, self._logger),
+            acl_admin=AclAdministration(self._metadata, self._changes),
             logs=self._logs,
             replicas=self._replicas,
             groups=self._groups,
@@ -226,7 +228,7 @@ class Broker:
             producer_ids=self._producer_ids,
             fetch_sessions=FetchSessions.from_config(self._config, environment.random),
             long_polls=LongPolls(Random(environment.random.getrandbits(64))),
-            authorizer=AllowAll(),
+            authorization=Authorization(environment.clock, self._logger),
             metrics=self._metrics,
             alarms=self._alarms,
             random=environment.random,
@@ -381,6 +383,7 @@ class Broker:
             self._lose("its registration is gone")
         if change.before.broker_configs != change.after.broker_configs:
             self._context.config = self._metadata.config
+        self._context.apply_policy()
         self._replicas.follow(change, self._context.config)
         self._groups.on_image(change)
         self._context.lost_leaders.on_image(change)

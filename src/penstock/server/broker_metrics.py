@@ -21,4 +21,9 @@ def show_metrics(context: BrokerContext, acceptor: Acceptor, peers: Peers, in_sy
     ReplicationMetrics(context.node_id, metadata, replicas, in_sync).show(metrics)
     GroupMetrics(context.groups, replicas, context.config[METRICS_MAX_GROUPS]).show(metrics)
     context.share.show(metrics)
+    metrics.add_counter(
+        "penstock_authorization_refusals",
+        "Requests refused for lack of a right; with authorization.mode=report, those that enforce would refuse.",
+        lambda: context.authorization.refusals.total,
+    )
     TransactionMetrics(context.transactions, context.hanging_transactions).show(metrics)

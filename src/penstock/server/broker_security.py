@@ -94,7 +94,10 @@ class BrokerSecurity:
             self.network = LoginNetwork(self.network, self._log_in)
 
     async def start(self, context: BrokerContext) -> None:
-        """Read all certificates, and the keys of tokens. Raises ConfigError if a certificate cannot be used."""
+        """Apply the rights of users, read all certificates, and the keys of tokens. Raises ConfigError if a certificate
+        cannot be used.
+        """
+        context.apply_policy()
         contexts = [*self._certificates.values(), *([self._peers] if self._peers is not None else [])]
         await self.reloads.start(contexts, lambda: self._in_force()[SSL_RELOAD_INTERVAL_MS] / 1000)
 

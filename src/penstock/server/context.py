@@ -10,6 +10,7 @@ from random import Random  # noqa: TID251 - the type; the numbers come from the 
 from typing import TYPE_CHECKING
 
 from penstock.clock import Clock
+from penstock.cluster.acl_admin import AclAdministration
 from penstock.cluster.administration import Administration
 from penstock.cluster.image import ClusterImage
 from penstock.cluster.metadata import ClusterMetadata
@@ -21,6 +22,7 @@ from penstock.net.connection import Connection, Traffic
 from penstock.observability.alarms import Alarms
 from penstock.observability.metrics import BrokerMetrics
 from penstock.replication.replica_manager import ReplicaManager
+from penstock.server.authorization import Authorization
 from penstock.server.connection_numbers import ConnectionNumbers
 from penstock.server.fetch_sessions import FetchSessions
 from penstock.server.long_polls import LongPolls
@@ -28,7 +30,7 @@ from penstock.server.lost_leaders import LostLeaders
 from penstock.server.marker_writing import MarkerWriter
 from penstock.server.produce_routes import ProduceRoutes
 from penstock.server.producer_ids import ProducerIds
-from penstock.server.security import Authorizer
+from penstock.server.security import AllowAll, Authorizer
 from penstock.server.share_services import ShareServices
 from penstock.storage.disk import Disk
 from penstock.storage.log_manager import LogManager
@@ -53,6 +55,7 @@ class BrokerContext:
     metadata: ClusterMetadata
     administration: Administration
     partition_admin: PartitionAdministration
+    acl_admin: AclAdministration
     logs: LogManager
     replicas: ReplicaManager
     groups: GroupCoordinator
@@ -65,10 +68,12 @@ class BrokerContext:
     producer_ids: ProducerIds
     fetch_sessions: FetchSessions
     long_polls: LongPolls
-    authorizer: Authorizer
+    authorization: Authorization
     metrics: BrokerMetrics
     alarms: Alarms
     random: Random
+    authorizer: Authorizer = field(default_factory=AllowAll)
+    """Authorizer in force; replaced when the configuration changes."""
     lost_leaders: LostLeaders = field(default_factory=LostLeaders)
     produce_routes: ProduceRoutes = field(default_factory=ProduceRoutes)
     recent_lines: Sequence[Mapping[str, object]] = ()
@@ -84,6 +89,10 @@ class BrokerContext:
     @property
     def image(self) -> ClusterImage:
         return self.metadata.image
+
+    def apply_policy(self) -> None:
+        """Bring the authorizer in step with the configuration and the cluster image."""
+        self.authorizer = self.authorization.follow(self.config, self.metadata.image, self.authorizer)
 
     def source_of(self, topic: str) -> str:
         """Name of the topic whose log the readers of a topic read: the source of a view, else the topic itself."""

@@ -126,15 +126,26 @@ class Request:
         return self.header.api_version
 
     def allowed(self, operation: Operation, kind: ResourceType, name: str) -> bool:
+        """Whether the client may do this; a refusal is recorded."""
         caller = self.caller
         return self.context.authorizer.authorize(caller.principal, caller.host, operation, kind, name)
+
+    def shows(self, operation: Operation, kind: ResourceType, name: str) -> bool:
+        """Whether a list that the client gets includes this; nothing is recorded."""
+        caller = self.caller
+        return self.context.authorizer.shows(caller.principal, caller.host, operation, kind, name)
+
+    def has_right(self, operation: Operation, kind: ResourceType, name: str) -> bool:
+        """Whether the client has a right, in mode `report` too; nothing is recorded."""
+        caller = self.caller
+        return self.context.authorizer.has_right(caller.principal, caller.host, operation, kind, name)
 
     def require(self, operation: Operation, kind: ResourceType, name: str) -> None:
         require(self.context.authorizer, self.caller, operation, kind, name)
 
     def authorized_operations(self, kind: ResourceType, name: str) -> int:
         """Bit field of authorized operations in Metadata, DescribeCluster and DescribeGroups."""
-        return sum(1 << op for op in SUPPORTED_OPERATIONS[kind] if self.allowed(op, kind, name))
+        return sum(1 << op for op in SUPPORTED_OPERATIONS[kind] if self.shows(op, kind, name))
 
 
 class Dispatcher:

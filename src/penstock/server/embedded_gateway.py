@@ -51,9 +51,11 @@ def gateway_context(
     """Return the context of the gateway; `own` is the address by which the broker reaches itself."""
 
     def authorize(host: str, operation: str, kind: str, name: str) -> bool:
-        actor = acting_for.get()
-        principal = ANONYMOUS if actor is None else Principal("User", actor.user)
-        return broker.authorizer.authorize(principal, host, Operation[operation], ResourceType[kind], name)
+        decide = broker.authorizer.authorize
+        return decide(_principal(), host, Operation[operation], ResourceType[kind], name)
+
+    def shows(host: str, operation: str, kind: str, name: str) -> bool:
+        return broker.authorizer.shows(_principal(), host, Operation[operation], ResourceType[kind], name)
 
     return GatewayContext(
         own,
@@ -65,5 +67,12 @@ def gateway_context(
         broker.alarms,
         f"{broker.node_id}-{environment.random.getrandbits(32):08x}",
         authorize,
+        shows=shows,
         users=users,
     )
+
+
+def _principal() -> Principal:
+    """Principal of the request that is served now."""
+    actor = acting_for.get()
+    return ANONYMOUS if actor is None else Principal("User", actor.user)

@@ -1,25 +1,20 @@
 """Authorization: the check that every handler makes before it acts.
 
-The default authorizer allows everything; users and ACLs plug in here without a change to any handler.
+`AllowAll` is in force while authorization is off, `AclAuthorizer` otherwise (`server/authorization.py`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Protocol
 
 from penstock.errors import BrokerError, ErrorCode
-
-
-@dataclass(frozen=True, slots=True)
-class Principal:
-    kind: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.kind}:{self.name}"
-
+from penstock.security.acl import CLUSTER_NAME as CLUSTER_NAME
+from penstock.security.acl import SUPPORTED_OPERATIONS as SUPPORTED_OPERATIONS
+from penstock.security.acl import Operation as Operation
+from penstock.security.acl import Principal as Principal
+from penstock.security.acl import ResourceType as ResourceType
+from penstock.security.acl import refusal_text
 
 ANONYMOUS = Principal("User", "ANONYMOUS")
 BROKER = Principal("Broker", "penstock-broker")
@@ -57,32 +52,6 @@ class OnBehalf:
     host: str
 
 
-class Operation(IntEnum):
-    """AclOperation of Kafka, with its codes: bit positions of the authorized-operations fields."""
-
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-
-
-class ResourceType(IntEnum):
-    """ResourceType of Kafka, with its codes."""
-
-    TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
-
-
-CLUSTER_NAME = "kafka-cluster"
-
 DENIED: dict[ResourceType, ErrorCode] = {
     ResourceType.TOPIC: ErrorCode.topic_authorization_failed,
     ResourceType.GROUP: ErrorCode.group_authorization_failed,
@@ -90,44 +59,37 @@ DENIED: dict[ResourceType, ErrorCode] = {
     ResourceType.TRANSACTIONAL_ID: ErrorCode.transactional_id_authorization_failed,
 }
 
-_TOPIC_OPERATIONS = (
-    Operation.READ,
-    Operation.WRITE,
-    Operation.CREATE,
-    Operation.DELETE,
-    Operation.ALTER,
-    Operation.DESCRIBE,
-    Operation.DESCRIBE_CONFIGS,
-    Operation.ALTER_CONFIGS,
-)
-_CLUSTER_OPERATIONS = (
-    Operation.CREATE,
-    Operation.ALTER,
-    Operation.DESCRIBE,
-    Operation.CLUSTER_ACTION,
-    Operation.DESCRIBE_CONFIGS,
-    Operation.ALTER_CONFIGS,
-    Operation.IDEMPOTENT_WRITE,
-)
-_GROUP_OPERATIONS = (
-    Operation.READ,
-    Operation.DELETE,
-    Operation.DESCRIBE,
-    Operation.DESCRIBE_CONFIGS,
-    Operation.ALTER_CONFIGS,
-)
-SUPPORTED_OPERATIONS: dict[ResourceType, tuple[Operation, ...]] = {
-    ResourceType.TOPIC: _TOPIC_OPERATIONS,
-    ResourceType.GROUP: _GROUP_OPERATIONS,
-    ResourceType.CLUSTER: _CLUSTER_OPERATIONS,
-    ResourceType.TRANSACTIONAL_ID: (Operation.WRITE, Operation.DESCRIBE),
-}
 
+class Authorizer:
+    """Decisions about the rights of principals. This base class allows everything."""
 
-class Authorizer(Protocol):
     def authorize(
         self, principal: Principal, host: str, operation: Operation, kind: ResourceType, name: str
-    ) -> bool: ...
+    ) -> bool:
+        """Decide about a request; a refusal is recorded."""
+        return True
+
+    def shows(
+        self, principal: Principal, host: str, operation: Operation, kind: ResourceType, name: str
+    ) -> bool:
+        """Decide whether a list includes something, or which operations are shown; nothing is recorded."""
+        return self.authorize(principal, host, operation, kind, name)
+
+    def has_right(
+        self, principal: Principal, host: str, operation: Operation, kind: ResourceType, name: str
+    ) -> bool:
+        """Decide by the rules, in mode `report` too, without a record: the first of two rights that would do."""
+        return self.authorize(principal, host, operation, kind, name)
+
+    def has_right_on_any(
+        self, principal: Principal, host: str, operation: Operation, kind: ResourceType
+    ) -> bool:
+        """Decide by the rules whether the principal may do this on at least one resource of a type (KIP-679)."""
+        return self.has_right(principal, host, operation, kind, "any")
+
+
+class AllowAll(Authorizer):
+    pass
 
 
 def require(
@@ -136,11 +98,9 @@ def require(
     """Raise BrokerError unless the caller may do this."""
     principal = caller.principal
     if not authorizer.authorize(principal, caller.host, operation, kind, name):
-        raise BrokerError(DENIED[kind], f"{principal} may not {operation.name} {kind.name} {name}")
+        raise refusal(principal, operation, kind, name)
 
 
-class AllowAll:
-    def authorize(
-        self, principal: Principal, host: str, operation: Operation, kind: ResourceType, name: str
-    ) -> bool:
-        return True
+def refusal(principal: Principal, operation: Operation, kind: ResourceType, name: str) -> BrokerError:
+    """Error for a request without the right; names the command that gives the right."""
+    return BrokerError(DENIED[kind], refusal_text(str(principal), operation.name, kind.name, name))

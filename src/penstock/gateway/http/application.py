@@ -87,7 +87,9 @@ class GatewayApplication:
         """The requests in progress that wait for messages or stream them."""
         self.limits = ClientLimits(context.config, context.clock)
         users = context.users
-        self._watch = None if users is None else LoginWatch(users, context.authorize, context.learn)
+        self._watch = (
+            None if users is None else LoginWatch(users, context.shows or context.authorize, context.learn)
+        )
 
     def stop(self) -> None:
         """End long polls and streams and refuse new requests with 503, so that clients repeat them at another
@@ -179,7 +181,10 @@ class GatewayApplication:
     def _handle(self, endpoint: Endpoint, call: Call, request: PlainRequest) -> None:
         assert endpoint.begin is not None
         try:
-            require_all(self._context.authorize, call.client, endpoint.needs, call.parameters, call.body)
+            context = self._context
+            require_all(
+                context.authorize, call.client, endpoint.needs, call.parameters, call.body, context.shows
+            )
             if endpoint.is_stream:
                 self._lasting.add(request)
                 request.exchange.on_lasting()
@@ -239,7 +244,8 @@ class GatewayApplication:
         try:
             body, content_type = await self._read_body(endpoint, exchange, headers, state)
             await self._context.learn(client, checks_of(endpoint.needs, parameters, body))
-            require_all(self._context.authorize, client, endpoint.needs, parameters, body)
+            context = self._context
+            require_all(context.authorize, client, endpoint.needs, parameters, body, context.shows)
             call = Call(self._context, state.request_id, client, parameters, body, content_type, login)
             if endpoint.is_stream:
                 self._lasting.add(task)

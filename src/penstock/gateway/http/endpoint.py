@@ -45,12 +45,13 @@ class Call:
         await self.context.learn(self.client, ((operation, kind, name) for name in names))
 
     def allows(self, operation: str, kind: str, name: str) -> bool:
-        return self.context.authorize(self.client, operation, kind, name)
+        decide = self.context.shows or self.context.authorize
+        return decide(self.client, operation, kind, name)
 
     async def require(self, operation: str, kind: str, name: str) -> None:
         """Raise a BrokerError where the client may not do this."""
         await self.learn(operation, kind, (name,))
-        require(self.context.authorize, self.client, operation, kind, name)
+        require(self.context.authorize, self.client, operation, kind, name, self.context.shows)
 
 
 Handler = Callable[[Call], Awaitable[Response]]

@@ -107,7 +107,8 @@ class PushService:
             )
             host = scope["client"][0] if scope["client"] else ""
             await self._context.learn(host, checks_of(SOCKET_ENDPOINT.needs, parameters, None))
-            require_all(self._context.authorize, host, SOCKET_ENDPOINT.needs, parameters, None)
+            context = self._context
+            require_all(context.authorize, host, SOCKET_ENDPOINT.needs, parameters, None, context.shows)
             source, group_stream = await self._open(parameters | {"window": MAX_WINDOW}, request_id)
         except Exception as error:
             problem = problem_of(error)

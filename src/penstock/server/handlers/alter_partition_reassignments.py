@@ -19,7 +19,7 @@ async def handle(request: Request, message: Any) -> Fields:
         request.require(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
         check_named(sum(len(topic.partitions) for topic in message.topics))
     except BrokerError as error:
-        return _fields(may_change_count, error, [])
+        return _fields(may_change_count, error, _refused(message, error))
     wanted = [
         ReassignmentRequest(TopicPartition(topic.name, asked.partition_index), _target(asked.replicas))
         for topic in message.topics
@@ -35,6 +35,16 @@ async def handle(request: Request, message: Any) -> Fields:
 
 
 API = Api(45, 0, 1, handle)
+
+
+def _refused(message: Any, error: BrokerError) -> list[Fields]:
+    """The error for each partition, as Kafka answers a client without the right."""
+    if error.code is not ErrorCode.cluster_authorization_failed:
+        return []
+    return [
+        {"name": topic.name, "partitions": [_partition(asked, error) for asked in topic.partitions]}
+        for topic in message.topics
+    ]
 
 
 def _target(replicas: tuple[int, ...] | None) -> tuple[BrokerId, ...] | None:

@@ -12,7 +12,7 @@ from penstock.errors import BrokerError, ErrorCode
 from penstock.server.dispatch import Api, Fields, Request
 from penstock.server.handlers.administration import NO_TIME, carried_out, code_of, message_of
 from penstock.server.handlers.config_fields import config_fields, topic_config
-from penstock.server.security import CLUSTER_NAME, Operation, ResourceType
+from penstock.server.security import CLUSTER_NAME, Operation, ResourceType, refusal
 
 CONFIG_FIELDS = ("name", "value", "read_only", "config_source", "is_sensitive")
 
@@ -20,13 +20,13 @@ CONFIG_FIELDS = ("name", "value", "read_only", "config_source", "is_sensitive")
 async def handle(request: Request, message: Any) -> Fields:
     refusals = [_refusal(request, asked) for asked in message.topics]
     wanted = [
-        _new_topic(asked) for asked, refusal in zip(message.topics, refusals, strict=True) if refusal is None
+        _new_topic(asked) for asked, refused in zip(message.topics, refusals, strict=True) if refused is None
     ]
     change = request.context.administration.create_topics(wanted, validate_only=message.validate_only)
     outcomes = iter(await carried_out(request, change, len(wanted), message.timeout))
     topics = [
-        _result(request, asked.name, refusal or next(outcomes))
-        for asked, refusal in zip(message.topics, refusals, strict=True)
+        _result(request, asked.name, refused or next(outcomes))
+        for asked, refused in zip(message.topics, refusals, strict=True)
     ]
     return {"throttle_time": NO_TIME, "topics": topics}
 
@@ -35,7 +35,7 @@ API = Api(19, 2, 7, handle)
 
 
 def may_create(request: Request, topic: str) -> bool:
-    return request.allowed(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME) or request.allowed(
+    return request.has_right(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME) or request.allowed(
         Operation.CREATE, ResourceType.TOPIC, topic
     )
 
@@ -43,7 +43,7 @@ def may_create(request: Request, topic: str) -> bool:
 def _refusal(request: Request, asked: Any) -> BrokerError | None:
     topic = asked.name
     if not may_create(request, topic):
-        return BrokerError(ErrorCode.topic_authorization_failed, f"not allowed to create {topic[:80]!r}")
+        return refusal(request.caller.principal, Operation.CREATE, ResourceType.TOPIC, topic)
     try:
         refuse_internal(topic)
         for config in asked.configs:
@@ -79,7 +79,7 @@ def _result(request: Request, name: str, outcome: TopicImage | BrokerError) -> F
     if isinstance(outcome, BrokerError):
         return fields
     fields["topic_id"] = outcome.id
-    if not request.allowed(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name):
+    if not request.shows(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name):
         return fields | {"topic_config_error_code": int(ErrorCode.topic_authorization_failed)}
     config, shown = topic_config(request.context, outcome), request.context.image.shown(outcome)
     return fields | {

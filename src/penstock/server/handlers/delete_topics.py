@@ -92,7 +92,7 @@ def _check(request: Request, target: _Target) -> None:
         return
     if not request.allowed(Operation.DELETE, ResourceType.TOPIC, target.name):
         target.error = BrokerError(ErrorCode.topic_authorization_failed)
-        if target.asked_by_id and not request.allowed(Operation.DESCRIBE, ResourceType.TOPIC, target.name):
+        if target.asked_by_id and not request.shows(Operation.DESCRIBE, ResourceType.TOPIC, target.name):
             target.name = None
     elif not request.context.config[DELETE_TOPIC_ENABLE]:
         new = request.version >= FIRST_VERSION_WITH_DISABLED_CODE

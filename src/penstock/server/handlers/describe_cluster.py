@@ -48,6 +48,6 @@ API = Api(60, 0, 2, handle)
 
 
 def cluster_operations(request: Request) -> int:
-    if not request.allowed(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+    if not request.shows(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         return 0
     return request.authorized_operations(ResourceType.CLUSTER, CLUSTER_NAME)

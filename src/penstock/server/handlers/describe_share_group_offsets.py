@@ -34,7 +34,7 @@ async def _group(request: Request, asked: Any) -> Fields:
         wanted = [
             (topic.name, topic_id, sorted(topic.partitions))
             for topic_id, topic in group.remembered.topics.initialized.items()
-            if request.allowed(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
+            if request.shows(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
         ]
     else:
         image = request.context.image

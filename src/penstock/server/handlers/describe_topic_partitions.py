@@ -31,7 +31,7 @@ def handle(request: Request, message: Any) -> Fields:
     for name in _names(request, asked, first_name):
         topic = image.topic(name)
         topic = None if topic is None else image.shown(topic)
-        is_allowed = request.allowed(Operation.DESCRIBE, ResourceType.TOPIC, name)
+        is_allowed = request.shows(Operation.DESCRIBE, ResourceType.TOPIC, name)
         if not asked and not is_allowed:
             continue
         if left == 0:

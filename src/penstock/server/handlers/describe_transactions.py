@@ -48,7 +48,7 @@ def _describe(request: Request, transactional_id: str) -> Fields:
         return {**fields, "error_code": ErrorCode.transactional_id_not_found}
     topics: dict[str, list[int]] = {}
     for partition in sorted(shard.partitions_of(transactional_id)):
-        if request.allowed(Operation.DESCRIBE, ResourceType.TOPIC, partition.topic):
+        if request.shows(Operation.DESCRIBE, ResourceType.TOPIC, partition.topic):
             topics.setdefault(partition.topic, []).append(partition.partition)
     return {
         **fields,

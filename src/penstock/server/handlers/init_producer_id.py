@@ -41,7 +41,7 @@ async def _producer(request: Request, message: InitProducerIdRequest) -> Identit
     if (asking.producer_id == NOBODY.producer_id) != (asking.epoch == NO_EPOCH):
         raise BrokerError(ErrorCode.invalid_request, "producer id and producer epoch must be given together")
     if message.transactional_id is None:
-        request.require(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME)
+        _require_idempotent_write(request)
         return Identity(await request.context.producer_ids.next(), ProducerEpoch(0))
     request.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, message.transactional_id)
     if not message.transactional_id:
@@ -55,3 +55,13 @@ async def _producer(request: Request, message: InitProducerIdRequest) -> Identit
         message.transaction_timeout_ms,
         message.is_held,
     )
+
+
+def _require_idempotent_write(request: Request) -> None:
+    """Require IDEMPOTENT_WRITE on the cluster, or WRITE on at least one topic (KIP-679)."""
+    caller = request.caller
+    if request.context.authorizer.has_right_on_any(
+        caller.principal, caller.host, Operation.WRITE, ResourceType.TOPIC
+    ):
+        return
+    request.require(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME)

@@ -36,8 +36,8 @@ API = Api(16, 0, 5, handle)
 
 def _known_groups(request: Request) -> Iterator[CoordinatedGroup]:
     """Groups that the client may describe."""
-    sees_all = request.allowed(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
+    sees_all = request.shows(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
     for shard in request.context.groups.shards:
         for group in shard.groups.values():
-            if sees_all or request.allowed(Operation.DESCRIBE, ResourceType.GROUP, group.group_id):
+            if sees_all or request.shows(Operation.DESCRIBE, ResourceType.GROUP, group.group_id):
                 yield group

@@ -34,7 +34,7 @@ async def handle(request: Request, message: Any) -> Fields:
                 "transaction_state": transaction.state.title,
             }
             async for transactional_id, transaction in _chosen(request, message)
-            if request.allowed(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+            if request.shows(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
         ]
     except BrokerError as error:
         return fields | {"error_code": error.code}

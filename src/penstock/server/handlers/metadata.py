@@ -64,7 +64,7 @@ def _must_create(request: Request, message: Any, name: str) -> bool:
         and _may_be_created(request, message)
         and _is_name(name)
         and not is_reserved(name)
-        and request.allowed(Operation.DESCRIBE, ResourceType.TOPIC, name)
+        and request.shows(Operation.DESCRIBE, ResourceType.TOPIC, name)
         and may_create(request, name)
     )
 
@@ -109,7 +109,7 @@ def _answer(
         topics = [
             _topic_fields(request, message, image, topic)
             for topic in image.topics.values()
-            if request.allowed(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
+            if request.shows(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
         ]
     else:
         leaderless = _leaderless(request, asked)
@@ -160,14 +160,14 @@ def _look_up(
     if request.version < FIRST_VERSION_BY_ID and (name is None or topic_id is not None):
         return _problem_fields(ErrorCode.invalid_request, name or "", topic_id)
     topic = image.topic(name or "") if topic_id is None else image.topic_by_id(topic_id)
+    if topic is None and topic_id is not None:
+        return _problem_fields(ErrorCode.unknown_topic_id, None, topic_id)
     known_as = topic.name if topic is not None else name or ""
     if not request.allowed(Operation.DESCRIBE, ResourceType.TOPIC, known_as):
         # A client that may not describe the topic does not learn its name from its id.
         return _problem_fields(ErrorCode.topic_authorization_failed, None if topic_id else name, topic_id)
     if topic is not None:
         return _topic_fields(request, message, image, topic, leaderless)
-    if topic_id is not None:
-        return _problem_fields(ErrorCode.unknown_topic_id, None, topic_id)
     return _problem_fields(_why_missing(request, message, name or "", refusals), name or "", None)
 
 

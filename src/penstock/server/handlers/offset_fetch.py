@@ -157,7 +157,7 @@ def _all_topics(request: Request, found: Iterable[TopicPartition]) -> list[Asked
             if topic is None:
                 continue
             key = {"topic_id": topic.id}
-        if request.allowed(Operation.DESCRIBE, ResourceType.TOPIC, name):
+        if request.shows(Operation.DESCRIBE, ResourceType.TOPIC, name):
             topics.append(Asked(name, key, tuple(partitions)))
     return topics
 

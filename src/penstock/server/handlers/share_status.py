@@ -30,7 +30,7 @@ def handle(request: Request, frame: memoryview, position: int) -> Answer:
         for leader in request.context.share.partitions.all
         if leader.key.group_id == group_id
         and leader.partition is not None
-        and request.allowed(Operation.DESCRIBE, ResourceType.TOPIC, leader.replica.name.topic)
+        and request.shows(Operation.DESCRIBE, ResourceType.TOPIC, leader.replica.name.topic)
     ]
     return [encode_share_status_response(correlation_id, found)]
 

@@ -9,6 +9,7 @@ from penstock.server.inspection.delayed_messages import DELAYED_MESSAGE, DELAYED
 from penstock.server.inspection.log_lines import LOG_LINES
 from penstock.server.inspection.open_connections import CLOSE_CONNECTION, CONNECTIONS
 from penstock.server.inspection.partition_times import PARTITION_TIMES
+from penstock.server.inspection.refused_requests import REFUSALS
 from penstock.server.inspection.user_questions import USER_QUESTIONS
 
 QUESTIONS = {
@@ -22,6 +23,7 @@ QUESTIONS = {
         DELAYED_MESSAGES,
         LOG_LINES,
         PARTITION_TIMES,
+        REFUSALS,
         *ACCOUNT_QUESTIONS,
         *USER_QUESTIONS,
     )

@@ -1,0 +1,331 @@
+"""`penstock acl`: allow, deny, list, remove, test, report, suggest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Annotated, Any
+
+import typer
+
+from penstock.cli.admin_client import run_admin
+from penstock.cli.failures import ExitCode, Failure
+from penstock.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
+from penstock.cli.output import print_json, print_table
+from penstock.config import ADMIN_USER, SUPER_USERS
+from penstock.config import ALLOW_EVERYONE_IF_NO_ACL_FOUND as UNRULED
+from penstock.config.resources import ConfigResourceType
+from penstock.internal_client.client import InternalClient
+from penstock.security.acl import (
+    WILDCARD,
+    AclBinding,
+    AclFilter,
+    Operation,
+    Permission,
+    Principal,
+    ResourcePattern,
+    ResourceType,
+)
+from penstock.security.acl_index import AclIndex
+from penstock.security.acl_policy import AclPolicy
+from penstock.security.acl_text import (
+    command_of,
+    parse_operations,
+    parse_resource,
+    parse_user,
+    resource_text,
+    rules_of,
+    smallest_rules,
+)
+
+UserArgument = Annotated[str, typer.Argument(metavar="USER", help="The user name; * for all users.")]
+OperationsArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="OPERATIONS",
+        help="Operations as read,write or all, or a preset: producer, consumer, read-only, admin.",
+    ),
+]
+ResourcesArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="RESOURCE...",
+        help="topic:NAME, group:NAME, transactional-id:NAME or cluster; * for all names.",
+    ),
+]
+ResourceArgument = Annotated[str, typer.Argument(metavar="RESOURCE", help="As topic:NAME or cluster.")]
+PrefixOption = Annotated[bool, typer.Option("--prefix", help="The name is a prefix of resource names.")]
+HostOption = Annotated[str, typer.Option("--host", metavar="ADDRESS", help="The address of the client.")]
+
+app = typer.Typer(help="Manage the rights of users (access control lists).", no_args_is_help=True)
+
+
+def register(root: typer.Typer) -> None:
+    root.add_typer(app, name="acl")
+
+
+@app.command("allow")
+def allow(
+    user: UserArgument,
+    operations: OperationsArgument,
+    resources: ResourcesArgument,
+    prefix: PrefixOption = False,
+    host: HostOption = WILDCARD,
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Allow a user operations on resources."""
+    _create(_parsed(user, operations, resources, Permission.ALLOW, prefix, host), bootstrap)
+
+
+@app.command("deny")
+def deny(
+    user: UserArgument,
+    operations: OperationsArgument,
+    resources: ResourcesArgument,
+    prefix: PrefixOption = False,
+    host: HostOption = WILDCARD,
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Deny a user operations on resources, whatever other rules allow."""
+    _create(_parsed(user, operations, resources, Permission.DENY, prefix, host), bootstrap)
+
+
+@app.command("remove")
+def remove(
+    user: Annotated[
+        str | None, typer.Argument(metavar="[USER]", help="The user name; * for rules of all users.")
+    ] = None,
+    operations: Annotated[str | None, typer.Argument(metavar="[OPERATIONS]", help="As for allow.")] = None,
+    resource: Annotated[
+        str | None, typer.Argument(metavar="[RESOURCE]", help="As topic:NAME or cluster.")
+    ] = None,
+    prefix: PrefixOption = False,
+    force: Annotated[bool, typer.Option("--force", help="Remove all rules if nothing is named.")] = False,
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    json: JsonOption = False,
+) -> None:
+    """Remove the rules of a user, or those for some operations on a resource."""
+    filters = _filters(user, operations, resource, prefix)
+    if not force and any(each.names_nothing for each in filters):
+        raise Failure(
+            "this would remove all rules of the cluster",
+            "Name a user, or give --force.",
+            code=ExitCode.USAGE,
+        )
+    removed = run_admin(bootstrap, lambda client: client.acls.delete(filters))
+    if json:
+        print_json([_fields(rule) for rule in removed])
+        return
+    for rule in removed:
+        typer.echo(f"removed: {rule}")
+    if not removed:
+        typer.echo("No rule matches; nothing was removed.")
+
+
+@app.command("list")
+def list_rules(
+    user: Annotated[
+        str | None, typer.Option("--user", metavar="USER", help="Rules of this user only.")
+    ] = None,
+    resource: Annotated[
+        str | None,
+        typer.Option("--resource", metavar="RESOURCE", help="Rules that apply to this resource only."),
+    ] = None,
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    json: JsonOption = False,
+) -> None:
+    """List the rules."""
+    found = None if resource is None else _parse(lambda: parse_resource(resource))
+    wanted = AclFilter(
+        None if found is None else found.kind,
+        None if found is None else found.name,
+        is_match=found is not None,
+        principal=None if user is None else parse_user(user),
+    )
+    rules = run_admin(bootstrap, lambda client: client.acls.describe(wanted))
+    if json:
+        print_json([_fields(rule) for rule in rules])
+    elif rules:
+        print_table(("RESOURCE", "USER", "OPERATION", "PERMISSION", "HOST"), [_row(rule) for rule in rules])
+    else:
+        typer.echo("There are no rules; `penstock acl allow` creates one.")
+
+
+@app.command("test")
+def decide(
+    user: UserArgument,
+    operation: Annotated[str, typer.Argument(metavar="OPERATION", help="One operation, as read.")],
+    resource: ResourceArgument,
+    host: HostOption = "127.0.0.1",
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    json: JsonOption = False,
+) -> None:
+    """Show whether a user may do something, and the rule that decides."""
+    asked = _parse(lambda: parse_resource(resource))
+    operations = _parse(lambda: parse_operations(operation, asked.kind))
+    principal = Principal("User", parse_user(user).removeprefix("User:"))
+
+    async def work(client: InternalClient) -> tuple[list[AclBinding], dict[str, str]]:
+        matching = AclFilter(asked.kind, asked.name, is_match=True)
+        return await client.acls.describe(matching), await _settings(client)
+
+    rules, settings = run_admin(bootstrap, work)
+    policy = AclPolicy(_index(rules), _super_users(settings), allows_unruled=settings[UNRULED.name] == "true")
+    decisions = []
+    for each in operations:
+        is_allowed = bool(policy.decide(principal, host, asked.kind, asked.name) >> each & 1)
+        rule = policy.deciding_rule(principal, host, each, asked.kind, asked.name)
+        decisions.append((each, is_allowed, _reason(policy, principal, rule, is_allowed=is_allowed)))
+    if json:
+        print_json(
+            [{"operation": each.name, "allowed": allowed, "reason": why} for each, allowed, why in decisions]
+        )
+    else:
+        for each, allowed, why in decisions:
+            typer.echo(f"{'allowed' if allowed else 'refused'}: {each.name} {resource}: {why}")
+    if not all(allowed for _, allowed, _ in decisions):
+        raise typer.Exit(1)
+
+
+@app.command("report")
+def report(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, json: JsonOption = False) -> None:
+    """Show the requests that were refused, or that enforce would refuse in the mode report."""
+    mode, rows = run_admin(bootstrap, _refusals)
+    if json:
+        print_json({"mode": mode, "refusals": rows})
+        return
+    verb = "were refused" if mode == "enforce" else "would be refused by authorization.mode=enforce"
+    if not rows:
+        typer.echo(f"No requests {verb} since the brokers started (authorization.mode={mode}).")
+        return
+    typer.echo(f"Requests that {verb}:")
+    columns = [
+        (each["principal"], each["operation"], _resource_of(each), each["host"], str(each["count"]))
+        for each in rows
+    ]
+    print_table(("USER", "OPERATION", "RESOURCE", "HOST", "COUNT"), columns)
+
+
+@app.command("suggest")
+def suggest(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, json: JsonOption = False) -> None:
+    """Print the smallest set of rules for the requests that `penstock acl report` shows."""
+    _, rows = run_admin(bootstrap, _refusals)
+    rules = smallest_rules(
+        (each["principal"], Operation[each["operation"]], ResourceType[each["resource_type"]], each["name"])
+        for each in rows
+    )
+    if json:
+        print_json([_fields(rule) for rule in rules])
+        return
+    by_user = sorted(rules, key=lambda rule: (rule.entry.principal, rule.resource))
+    for (_, resource), found in groupby(by_user, key=lambda rule: (rule.entry.principal, rule.resource)):
+        typer.echo(command_of(resource, [rule.entry for rule in found]))
+    if not rules:
+        typer.echo("# No request lacks a right.")
+
+
+async def _settings(client: InternalClient) -> dict[str, str]:
+    """Settings of a broker that take part in decisions."""
+    node_id = (await client.inspection.broker_ids())[0]
+    options = [SUPER_USERS.name, ADMIN_USER.name, UNRULED.name]
+    described = await client.configs.describe(ConfigResourceType.BROKER, [str(node_id)], options)
+    return {entry.name: entry.value or "" for entry in described[str(node_id)]}
+
+
+def _super_users(settings: dict[str, str]) -> list[str]:
+    admin = settings[ADMIN_USER.name]
+    return [*settings[SUPER_USERS.name].split(";"), *([f"User:{admin}"] if admin else [])]
+
+
+async def _refusals(client: InternalClient) -> tuple[str, list[dict[str, Any]]]:
+    """Mode of the cluster, and the refused requests of all brokers, most frequent first."""
+    mode, found = "off", dict[tuple[str, ...], dict[str, Any]]()
+    for node_id in await client.inspection.broker_ids():
+        answer = await client.inspection.refusals(node_id)
+        mode = answer["mode"]
+        for each in answer["refusals"]:
+            key = (each["principal"], each["host"], each["operation"], each["resource_type"], each["name"])
+            if key in found:
+                found[key]["count"] += each["count"]
+            else:
+                found[key] = each
+    return mode, sorted(found.values(), key=lambda each: -each["count"])
+
+
+def _parse(parse: Any) -> Any:
+    try:
+        return parse()
+    except ValueError as error:
+        raise Failure(
+            str(error), "`penstock acl allow --help` shows the forms.", code=ExitCode.USAGE
+        ) from None
+
+
+def _parsed(
+    user: str, operations: str, resources: Sequence[str], permission: Permission, is_prefix: bool, host: str
+) -> list[AclBinding]:
+    rules: list[AclBinding] = _parse(
+        lambda: rules_of(user, operations, resources, permission, is_prefix=is_prefix, host=host)
+    )
+    return rules
+
+
+def _create(rules: list[AclBinding], bootstrap: str) -> None:
+    run_admin(bootstrap, lambda client: client.acls.create(rules))
+    for rule in rules:
+        typer.echo(f"created: {rule}")
+
+
+def _filters(user: str | None, operations: str | None, resource: str | None, prefix: bool) -> list[AclFilter]:
+    principal = None if user is None else parse_user(user)
+    if operations is None:
+        return [AclFilter(principal=principal)]
+    if resource is None:
+        found = Operation.__members__.get(operations.upper().replace("-", "_"))
+        if found is None:
+            raise Failure(f"{operations!r} needs a resource", "Give one, as topic:NAME.", code=ExitCode.USAGE)
+        return [AclFilter(principal=principal, operation=found)]
+    pattern = _parse(lambda: parse_resource(resource, is_prefix=prefix))
+    chosen = _parse(lambda: parse_operations(operations, pattern.kind))
+    return [
+        AclFilter(pattern.kind, pattern.name, pattern.pattern, principal=principal, operation=each)
+        for each in chosen
+    ]
+
+
+def _index(rules: list[AclBinding]) -> AclIndex:
+    index = AclIndex()
+    for resource, found in groupby(rules, key=lambda rule: rule.resource):
+        index.put(resource, [rule.entry for rule in found])
+    return index
+
+
+def _reason(policy: AclPolicy, principal: Principal, rule: AclBinding | None, *, is_allowed: bool) -> str:
+    if policy.is_super(principal):
+        return f"{principal} is a super user"
+    if rule is not None:
+        return str(rule)
+    return "no rule names the resource, and everyone is allowed then" if is_allowed else "no rule matches"
+
+
+def _fields(rule: AclBinding) -> dict[str, Any]:
+    return {
+        "resource_type": rule.resource.kind.name,
+        "name": rule.resource.name,
+        "pattern": rule.resource.pattern.name,
+        "principal": rule.entry.principal,
+        "host": rule.entry.host,
+        "operation": rule.entry.operation.name,
+        "permission": rule.entry.permission.name,
+    }
+
+
+def _row(rule: AclBinding) -> tuple[str, ...]:
+    entry = rule.entry
+    user = entry.principal.removeprefix("User:")
+    return (str(rule.resource), user, entry.operation.name, entry.permission.name, entry.host)
+
+
+def _resource_of(refusal: dict[str, Any]) -> str:
+    kind = ResourceType[refusal["resource_type"]]
+    return resource_text(ResourcePattern(kind, refusal["name"]))

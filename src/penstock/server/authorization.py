@@ -1,0 +1,122 @@
+"""Authorizer of a broker by access control lists, and its modes.
+
+Decisions come from the cluster image alone, so they continue while the coordination store cannot be reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from penstock.clock import Clock
+from penstock.cluster.image import ClusterImage, StoredAcls
+from penstock.config import (
+    ADMIN_USER,
+    ALLOW_EVERYONE_IF_NO_ACL_FOUND,
+    AUTHORIZATION_MODE,
+    HTTP_AUTHENTICATION_ENABLE,
+    SSL_CLIENT_AUTH,
+    SUPER_USERS,
+    AuthorizationMode,
+    BrokerConfig,
+    ClientAuthentication,
+)
+from penstock.observability.logs import Logger
+from penstock.security.acl import Operation, Principal, ResourcePattern, ResourceType
+from penstock.security.acl_index import AclIndex
+from penstock.security.acl_policy import AclPolicy
+from penstock.server.refusals import Refusals
+from penstock.server.security import BROKER, AllowAll, Authorizer
+
+
+def mode_of(config: BrokerConfig) -> AuthorizationMode:
+    """Mode in force: without a setting `enforce` where clients authenticate, else `off`."""
+    mode = config[AUTHORIZATION_MODE]
+    if mode is not None:
+        return mode
+    return AuthorizationMode.ENFORCE if _authenticates(config) else AuthorizationMode.OFF
+
+
+def _authenticates(config: BrokerConfig) -> bool:
+    if config[HTTP_AUTHENTICATION_ENABLE]:
+        return True
+    for listener in config.listeners:
+        asks = config.for_listener(listener.name)[SSL_CLIENT_AUTH] is ClientAuthentication.REQUIRED
+        if listener.protocol.has_sasl or (listener.protocol.has_tls and asks):
+            return True
+    return False
+
+
+def super_users(config: BrokerConfig) -> set[str]:
+    """Principals that may do everything, as text."""
+    admin = config[ADMIN_USER]
+    return {str(BROKER), *config[SUPER_USERS], *([] if admin is None else [f"User:{admin}"])}
+
+
+class AclAuthorizer(Authorizer):
+    """Authorizer of the modes `report` and `enforce`."""
+
+    def __init__(self, policy: AclPolicy, refusals: Refusals, *, enforces: bool) -> None:
+        self._remembered = policy.remembered
+        self._permitted = policy.permitted
+        self._permits_any = policy.permits_any
+        self._refusals = refusals
+        self._enforces = enforces
+
+    def authorize(
+        self, principal: Principal, host: str, operation: Operation, kind: ResourceType, name: str
+    ) -> bool:
+        bits = self._remembered[kind].get((principal, host, name))
+        if bits is None:
+            bits = self._permitted(principal, host, kind, name)
+        if bits >> operation & 1:
+            return True
+        self._refusals.record(principal, host, operation, kind, name, self._enforces)
+        return not self._enforces
+
+    def shows(
+        self, principal: Principal, host: str, operation: Operation, kind: ResourceType, name: str
+    ) -> bool:
+        return not self._enforces or bool(self._permitted(principal, host, kind, name) >> operation & 1)
+
+    def has_right(
+        self, principal: Principal, host: str, operation: Operation, kind: ResourceType, name: str
+    ) -> bool:
+        return bool(self._permitted(principal, host, kind, name) >> operation & 1)
+
+    def has_right_on_any(
+        self, principal: Principal, host: str, operation: Operation, kind: ResourceType
+    ) -> bool:
+        return self._permits_any(principal, host, operation, kind)
+
+
+class Authorization:
+    """Policy of a broker, kept in step with the cluster image and the configuration."""
+
+    def __init__(self, clock: Clock, log: Logger) -> None:
+        self.refusals = Refusals(clock, log)
+        self.policy = AclPolicy(AclIndex(), (), allows_unruled=False)
+        self._acls: Mapping[ResourcePattern, StoredAcls] = {}
+        self._config: BrokerConfig | None = None
+
+    def follow(self, config: BrokerConfig, image: ClusterImage, current: Authorizer) -> Authorizer:
+        """Apply what has changed, and return the authorizer from now on."""
+        self._apply_acls(image.acls)
+        if config is self._config:
+            return current
+        self._config = config
+        self.policy.configure(super_users(config), allows_unruled=config[ALLOW_EVERYONE_IF_NO_ACL_FOUND])
+        mode = mode_of(config)
+        if mode is AuthorizationMode.OFF:
+            return AllowAll()
+        return AclAuthorizer(self.policy, self.refusals, enforces=mode is AuthorizationMode.ENFORCE)
+
+    def _apply_acls(self, after: Mapping[ResourcePattern, StoredAcls]) -> None:
+        before = self._acls
+        self._acls = after
+        if before is after:
+            return
+        for resource, stored in after.items():
+            if before.get(resource) is not stored:
+                self.policy.put(resource, stored.entries)
+        for resource in before.keys() - after.keys():
+            self.policy.put(resource, ())

@@ -1,0 +1,93 @@
+"""`penstock acl` against a broker in the test's process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from penstock.cli.main import run as run_command
+from support.secure_brokers import in_thread
+from support.whole_brokers import Brokers, run
+
+Cli = Callable[..., Awaitable[str]]
+RIGHTS = {"authorization_mode": "enforce", "super_users": "User:ANONYMOUS"}
+
+
+def with_cli(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    scenario: Callable[[Brokers, Cli], Awaitable[None]],
+) -> None:
+    """Run a scenario with a broker that enforces rights, and with commands of a super user."""
+
+    async def body(brokers: Brokers) -> None:
+        await brokers.start(1)
+        monkeypatch.setenv("PENSTOCK_BOOTSTRAP", f"127.0.0.1:{brokers.running[1].port}")
+
+        async def cli(*arguments: str, code: int = 0) -> str:
+            capfd.readouterr()
+            assert await in_thread(lambda: run_command(arguments)) == code, capfd.readouterr()
+            shown = capfd.readouterr()
+            return shown.out + shown.err
+
+        await scenario(brokers, cli)
+
+    run(tmp_path, body, **RIGHTS)
+
+
+def test_rules_are_created_listed_tested_and_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async def scenario(brokers: Brokers, cli: Cli) -> None:
+        assert "There are no rules" in await cli("acl", "list")
+        await cli("acl", "allow", "alice", "producer", "topic:orders")
+        await cli("acl", "allow", "bob", "consumer", "topic:team-", "group:team-", "--prefix")
+        await cli("acl", "deny", "*", "delete", "topic:*", "--host", "10.0.0.7")
+        rules = json.loads(await cli("acl", "list", "--json"))
+        assert {(each["principal"], each["operation"], each["name"], each["pattern"]) for each in rules} == {
+            ("User:alice", "WRITE", "orders", "LITERAL"),
+            ("User:alice", "CREATE", "orders", "LITERAL"),
+            ("User:alice", "DESCRIBE", "orders", "LITERAL"),
+            ("User:bob", "READ", "team-", "PREFIXED"),
+            ("User:bob", "DESCRIBE", "team-", "PREFIXED"),
+            ("User:*", "DELETE", "*", "LITERAL"),
+        }
+        assert "orders" not in await cli("acl", "list", "--user", "bob")
+        assert "team-*" in await cli("acl", "list", "--resource", "topic:team-1")
+        assert "ALLOW User:bob READ on topic:team-*" in await cli(
+            "acl", "test", "bob", "read", "topic:team-1"
+        )
+        refused = await cli("acl", "test", "bob", "delete", "topic:orders", "--host", "10.0.0.7", code=1)
+        assert "DENY User:* DELETE from host 10.0.0.7" in refused
+        assert "no rule matches" in await cli("acl", "test", "carol", "read", "topic:orders", code=1)
+        assert "is a super user" in await cli("acl", "test", "ANONYMOUS", "alter", "cluster")
+        assert "removed: ALLOW User:alice WRITE" in await cli(
+            "acl", "remove", "alice", "write", "topic:orders"
+        )
+        assert "nothing was removed" in await cli("acl", "remove", "alice", "write", "topic:orders")
+        assert "remove all rules" in await cli("acl", "remove", code=2)
+        await cli("acl", "remove", "--force")
+        assert "There are no rules" in await cli("acl", "list")
+
+    with_cli(tmp_path, monkeypatch, capfd, scenario)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("alice", "fly", "topic:t"), "'fly' is no operation of a topic"),
+        (("alice", "read", "t"), "'t' is no resource"),
+        (("alice", "read", "topic:"), "has no name"),
+        (("alice", "consumer", "cluster"), "has no operations for a cluster"),
+        (("alice", "create", "group:g"), "is no operation of a group"),
+    ],
+)
+def test_invalid_rules_are_refused_with_the_reason(
+    arguments: tuple[str, ...], reason: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(("acl", "allow", *arguments)) == 2
+    assert reason in capfd.readouterr().err
