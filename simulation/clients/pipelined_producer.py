@@ -2,18 +2,19 @@
 
 It sends failed batches again, in order, until they are acknowledged. OUT_OF_ORDER_SEQUENCE_NUMBER would make librdkafka
 take a new epoch and send the unacknowledged batches of all partitions again, so that a batch that was stored without
-a response is stored twice: a broker must not return that error to a producer that keeps the order. Now and then the
-producer takes a new epoch while nothing is in flight.
+a response is stored twice: a broker must not return that error to a producer that keeps the order. It sends to a new
+leader while batches are in flight to the former one. Now and then it takes a new epoch while nothing is in flight.
 """
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 
 from penstock.errors import BrokerError, ErrorCode
 from penstock.records.building import NewRecord, build_batch
-from simulation.clients.client import NoAnswer, SentBatch
+from simulation.clients.client import NoAnswer, SentBatch, SimulatedClient
 from simulation.models.history import FILLING, InvariantViolated, Write
 from simulation.models.topic_model import TopicModel, TopicState
 from simulation.scenarios.stage import Stage
@@ -120,17 +121,18 @@ class PipelinedProducer:
     async def _send(self) -> None:
         """Send everything that is pending, interleaved over the partitions, then wait for all responses."""
         began = self._stage.world.loop.time()
-        leaders = {}
+        leaders: dict[Place, tuple[SimulatedClient, int]] = {}
         for place in self._random.sample(list(self._pending), len(self._pending)):
             try:
-                leaders[place], _ = await self._routing.leader(place[0].name, place[1])
+                leaders[place] = await self._routing.leader(place[0].name, place[1])
             except (NoAnswer, BrokerError):
                 self._routing.mistrust(place[0].name, place[1])
         assert self._identity is not None
         sent: list[tuple[Place, _Batch, SentBatch]] = []
         for turn in range(_IN_FLIGHT):
             await asyncio.sleep(self._random.choice(_PAUSES_SECONDS))
-            for place, leader in leaders.items():
+            await self._follow_leaders(leaders)
+            for place, (leader, _) in leaders.items():
                 if turn < len(self._pending[place]) and leader.is_connected:
                     batch = self._pending[place][turn]
                     content = build_batch(
@@ -143,6 +145,15 @@ class PipelinedProducer:
                     sent.append((place, batch, answer))
         for place, batch, answer in sent:
             await self._settle(place, batch, answer, began)
+
+    async def _follow_leaders(self, leaders: dict[Place, tuple[SimulatedClient, int]]) -> None:
+        """Turn to new leaders while batches are in flight to the former ones, as librdkafka does."""
+        for place, (_, epoch) in tuple(leaders.items()):
+            name, partition = place[0].name, place[1]
+            if (self._stage.leader_epoch(name, partition) or 0) > epoch >= 0:
+                self._routing.mistrust(name, partition)
+                with suppress(NoAnswer, BrokerError):
+                    leaders[place] = await self._routing.leader(name, partition)
 
     async def _settle(self, place: Place, batch: _Batch, answer: SentBatch, began: float) -> None:
         topic, partition = place

@@ -11,6 +11,7 @@ from penstock.errors import ErrorCode
 from penstock.model import BrokerId, LeaderEpoch, TopicId
 from penstock.records.building import NewRecord, build_batch
 from penstock.replication.in_sync import InSync
+from penstock.replication.refused_batches import FORMER_LEADER_SECONDS, RefusedBatches
 from penstock.replication.replica import Replica
 from penstock.wire.produce import ProducePartition, ProduceTopic
 from support.eventually import eventually_async
@@ -132,6 +133,50 @@ def test_batches_sent_by_topic_id_before_the_broker_knows_it_share_one_error(tmp
         await sender.expect_same(ErrorCode.unknown_topic_id, 0)
 
     serve(tmp_path, scenario)
+
+
+async def overtaken(broker: Harness, epoch: int, stored: int = 3) -> tuple[Sender, int]:
+    """Producer whose last batch was sent to the former leader and lost there, and the sequence of that batch.
+
+    librdkafka sends the next batch to a new leader while earlier ones are in flight to the former leader.
+    """
+    await broker.create("orders")
+    sender = Sender(broker)
+    for sequence in range(stored):
+        assert await sender.send(sequence) is ErrorCode.none
+    lead(broker.context.replicas.get("orders", 0))
+    return sender, 0 if epoch else stored
+
+
+@pytest.mark.parametrize(
+    ("epoch", "stored"), [(0, 3), (1, 3), (0, 0)], ids=["same epoch", "new epoch", "new producer"]
+)
+def test_batch_behind_one_in_flight_to_the_former_leader_is_retried(
+    tmp_path: Path, epoch: int, stored: int
+) -> None:
+    async def scenario(broker: Harness) -> None:
+        sender, lost = await overtaken(broker, epoch, stored)
+        refused = [await sender.send(lost + step, epoch) for step in (1, 2, 1)]
+        assert refused == [ErrorCode.not_leader_or_follower] * 3
+        assert [await sender.send(lost + step, epoch) for step in range(4)] == [ErrorCode.none] * 4
+        assert broker.context.replicas.get("orders", 0).log.log_end_offset == stored + 4
+        assert await sender.send(lost + 9, epoch) is ErrorCode.out_of_order_sequence_number
+
+    serve(tmp_path, scenario, {"node.id": "1"})
+
+
+def test_batch_that_never_comes_from_the_former_leader_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(broker: Harness) -> None:
+        sender, lost = await overtaken(broker, 0)
+        assert await sender.send(lost + 1) is ErrorCode.not_leader_or_follower
+        now = RefusedBatches.now
+        monkeypatch.setattr(RefusedBatches, "now", lambda refused: now(refused) + FORMER_LEADER_SECONDS)
+        assert await sender.send(lost + 1) is ErrorCode.out_of_order_sequence_number
+        monkeypatch.undo()
+
+    serve(tmp_path, scenario, {"node.id": "1"})
 
 
 def test_new_producer_epoch_ends_the_wait_for_a_refused_batch(tmp_path: Path) -> None:

@@ -14,12 +14,19 @@ from planting import planted_in_cluster
 from penstock.groups.loading import Loading
 from penstock.groups.shard_state import ShardState
 from penstock.model import Offset, TopicId
+from penstock.replication.admission import Admission
 from penstock.replication.refused_batches import RefusedBatches
 from penstock.replication.replica import Replica
 from penstock.server.handlers import fetch
 from penstock.storage.log_config import LogConfig
 from penstock.storage.log_manager import LogManager
 from penstock.storage.producer_state import ProducerStates
+
+
+@planted_in_cluster("sequence", "I2", "I4", needs={"pipelined"})
+def batches_that_overtook_one_at_the_former_leader_are_judged_alone() -> AbstractContextManager[Any]:
+    """A new leader finds a gap before a batch and refuses it as out of order, or stores it."""
+    return patch.object(Admission, "check_overtaking", lambda *_: None)
 
 
 @planted_in_cluster("sequence", "I2", "I4", needs={"pipelined"})

@@ -22,7 +22,7 @@ from penstock.records.validation import check_batch
 from penstock.replication.delayed_log import DelayedLog
 from penstock.replication.held_appends import AppendCallback, HeldAppend, HeldAppends
 from penstock.replication.keyed_log import KeyedLog
-from penstock.replication.refused_batches import RefusedBatches
+from penstock.replication.refused_batches import FORMER_LEADER_SECONDS, RefusedBatches, is_missing_batch
 from penstock.replication.verified_appends import VerifiedAppends
 from penstock.storage.log import AppendInfo, Log
 from penstock.storage.log_config import LogConfig
@@ -107,6 +107,7 @@ class Admission:
         self._append = append
         self._refuses_acks_all = refuses_acks_all
         self._held = HeldAppends(log, threads, self._append_held)
+        self._leads_since = refused.now()
         partition = log.topic_partition.partition
         self._refused_as = (log.topic_partition.topic, partition), (log.topic_id, partition)
         """Keys under which `RefusedBatches` may know this partition."""
@@ -242,6 +243,33 @@ class Admission:
         cause = self.refused.cause(header, *self._refused_as)
         if cause is not None:
             raise cause
+
+    def check_gap(self, header: BatchHeader, epoch_start: int) -> None:
+        """Refuse a batch that the log finds out of order, with a retriable error where its producer is not to blame."""
+        self.check_refused(header)
+        self.check_overtaking(header, epoch_start)
+
+    def on_lead(self) -> None:
+        """Note the start of a leadership."""
+        self._leads_since = self.refused.now()
+
+    def check_overtaking(self, header: BatchHeader, epoch_start: int) -> None:
+        """Refuse a batch behind one that was sent to the former leader: the producer sends both again, in order.
+
+        `epoch_start` is the start offset of the present leader epoch. A producer with a batch from there on has
+        nothing in flight to the former leader.
+        """
+        entry = self._log.producers.get(header.producer_id)
+        if (
+            self.refused.now() - self._leads_since < FORMER_LEADER_SECONDS
+            and not (entry and entry.batches and entry.batches[-1].last_offset >= epoch_start)
+            and is_missing_batch(header, entry)
+        ):
+            raise BrokerError(
+                ErrorCode.not_leader_or_follower,
+                f"a batch before sequence {header.base_sequence} of producer {header.producer_id} was sent to the "
+                "former leader: send it first",
+            )
 
     def on_append(self, header: BatchHeader) -> None:
         """Forget refused batches that a stored batch has made obsolete."""

@@ -6,6 +6,10 @@ librdkafka then takes a new producer epoch and sends all unacknowledged batches 
 and stored batches are stored twice. A log that does not know the producer would even accept them, and the
 refused batch could never follow. Such batches get the error of the first refused one.
 
+Another gap comes with a new leader: librdkafka sends the next batch to it while an earlier one is still in flight to
+the former leader, whose log may have lost it. Until the producer has stored a batch in the new leader's epoch, such a
+gap gets NOT_LEADER_OR_FOLLOWER for `FORMER_LEADER_SECONDS` (see `Admission.check_overtaking`).
+
 One instance serves all partitions of a broker, also those that it does not lead or does not know yet: a
 batch may be refused before the broker becomes the leader, and the next one arrive afterwards. Runs of
 refused sequences are kept for `REMEMBERED_SECONDS` and in a bounded number; after that the log's own check
@@ -28,11 +32,17 @@ from penstock.records.batch import (
     BatchHeader,
     read_header,
 )
+from penstock.storage.producer_state import ProducerEntry
 
 MAX_RUNS = 20_000
 REMEMBERED_SECONDS = 60.0
 """Time in seconds that a run is kept: longer than a client waits before a retry. A client that gives up takes
 a new epoch.
+"""
+
+FORMER_LEADER_SECONDS = 60.0
+"""Time in seconds after an election in which a batch may be missing because it was sent to the former leader: as
+long as a client waits for the response to a request.
 """
 
 PartitionKey = tuple[str | UUID, int]
@@ -61,6 +71,10 @@ class RefusedBatches:
 
     def __len__(self) -> int:
         return len(self.runs)
+
+    def now(self) -> float:
+        """Monotonic time in seconds."""
+        return self._clock.monotonic()
 
     def on_refusal(self, partition: PartitionKey, records: memoryview, code: ErrorCode) -> None:
         """Remember a refused batch when its producer sends it again after this error and it was not stored."""
@@ -145,6 +159,17 @@ class RefusedBatches:
             if len(self.runs) < MAX_RUNS and self.runs[oldest].until >= now:
                 return
             del self.runs[oldest]
+
+
+def is_missing_batch(header: BatchHeader, entry: ProducerEntry | None) -> bool:
+    """True when batches are missing between the last one that a log has stored for a producer and this one.
+
+    `entry` is the state of the producer; None for one that the log does not know.
+    """
+    expected = 0
+    if entry is not None and entry.batches and entry.epoch == header.producer_epoch:
+        expected = _after(entry.batches[-1].last_sequence)
+    return expected != header.base_sequence and _is_at_or_after(expected, header.base_sequence)
 
 
 def _may_exist(topic: str | UUID) -> bool:

@@ -127,6 +127,7 @@ class Replica:
     def become_leader(self, leader_epoch: LeaderEpoch, in_sync: InSync) -> None:
         """Lead in a new leader epoch, which starts at the log end offset."""
         self.log.assign_epoch(leader_epoch)
+        self._admission.on_lead()
         self._on_committed_epoch(leader_epoch)
         self._stop_delays()
         self.on_in_sync_change(self.partition.lead(leader_epoch, in_sync))
@@ -255,15 +256,15 @@ class Replica:
         if kind == TRANSACTIONAL_FLAG:
             admission.verified.check(header)
             self._end_superseded(header, now_ms)
-        if refused and header.producer_id >= 0 and log.producers.get(header.producer_id) is None:
-            admission.check_refused(header)
+        if header.producer_id >= 0 and (refused or header.base_sequence > 0):
+            self._check_unknown_producer(header)
         try:
             info = log.append(batch, header, partition.leader_epoch, now_ms, keeps_time=keeps_time)
         except BrokerError as error:
             if log.failed:
                 self._fail_commits(self._log_failed())  # a failed log has no further flush to wait for
             if error.code is ErrorCode.out_of_order_sequence_number:
-                admission.check_refused(header)
+                admission.check_gap(header, partition.in_sync.epoch_start)
             raise
         if refused:
             admission.on_append(header)
@@ -281,6 +282,13 @@ class Replica:
         if self.listeners:
             self._tell_listeners()
         return info
+
+    def _check_unknown_producer(self, header: BatchHeader) -> None:
+        """Refuse a batch of a producer that the log does not know while an earlier batch may be on its way."""
+        if self.log.producers.get(header.producer_id) is None:
+            self._admission.check_refused(header)
+            if self.partition.leader_epoch > 0:
+                self._admission.check_overtaking(header, self.partition.in_sync.epoch_start)
 
     def _end_superseded(self, header: BatchHeader, now_ms: int) -> None:
         """Abort a transaction that its coordinator lost in a power loss: the next commit must not commit it."""
