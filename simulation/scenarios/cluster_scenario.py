@@ -19,6 +19,7 @@ from simulation.clients.client_cast import ClientCast
 from simulation.clients.keyed_cast import KeyedCast
 from simulation.clients.producer import Producer
 from simulation.clients.readers import LeaderFollower
+from simulation.clients.view_cast import ViewCast
 from simulation.faults.cluster_nemesis import ClusterNemesis
 from simulation.faults.cluster_traits import (
     CLOCK_JUMPS,
@@ -61,6 +62,7 @@ class ClusterScenario(Scenario):
         self._transactions = TransactionCast(self._stage, self._nemesis.strike)
         self._keyed = KeyedCast(self._stage)
         self._shares = ShareCast(self._stage, self._nemesis.strike)
+        self._views = ViewCast(self._stage)
         self._clients = ClientCast(self._stage, setup.client_traits)
         self._admin = Administrator(self._stage)
         self._committers = [Committer(self._stage, number) for number in range(self._random.randint(0, 2))]
@@ -68,7 +70,8 @@ class ClusterScenario(Scenario):
 
     @property
     def traits(self) -> frozenset[str]:
-        casts = self._transactions.traits | self._keyed.traits | self._shares.traits | self._clients.traits
+        casts = self._transactions.traits | self._keyed.traits | self._shares.traits | self._views.traits
+        casts |= self._clients.traits
         return self._nemesis.faults | self._stage.traits | {self._durability} | casts
 
     def _draw_commit_time(self, lag_ms: int, session_seconds: float) -> CommitTime | None:
@@ -97,6 +100,7 @@ class ClusterScenario(Scenario):
             await self._racing(self._transactions.audit(), tasks)
             await self._racing(self._keyed.audit(), tasks)
             await self._racing(self._shares.audit(), tasks)
+            await self._racing(self._views.audit(), tasks)
             await self._racing(self._clients.audit(), tasks)
             await self._racing(self._auditor.audit_peace(self._inspector, self._committers), tasks)
         finally:
@@ -111,6 +115,7 @@ class ClusterScenario(Scenario):
         await self._transactions.open()
         await self._keyed.open()
         await self._shares.open()
+        await self._views.open()
 
     async def _heal(self) -> None:
         """Wait until all brokers serve, all damage is repaired and all replicas are in sync."""
@@ -194,6 +199,7 @@ class ClusterScenario(Scenario):
             *self._transactions.actors,
             *self._keyed.actors,
             *self._shares.actors,
+            *self._views.actors,
             *self._clients.actors,
         ]
         self._stage.is_strict = not self.traits & {

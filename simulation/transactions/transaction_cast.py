@@ -27,11 +27,17 @@ from simulation.transactions.transactional_producer import Role, Strike, Transac
 
 _SHARE = 0.25
 """The share of seeds with transactions."""
+_VIEW_SHARE = 0.5
+"""The share of these seeds in which a reader reads through views that show all records."""
 _TIMEOUTS_MS = (300, 1_000, 3_000)
 _END_SECONDS = 3.0 + 10.0
 """Seconds until all transactions have ended: the longest timeout, and ten seconds for coordinators."""
 _LATEST = -1
 _MAX_BYTES = 1_000_000
+
+
+def view_of(topic: str) -> str:
+    return f"{topic}.view"
 
 
 class TransactionCast:
@@ -51,6 +57,7 @@ class TransactionCast:
         self._copiers: list[Copier] = []
         self._all_copies: list[Copies] = []
         self._stable: dict[tuple[UUID, Place, int, int], int] = {}
+        self._has_views = self.is_there and stage.world.random("transaction views").random() < _VIEW_SHARE
         if self.is_there:
             self._choose()
 
@@ -59,7 +66,8 @@ class TransactionCast:
         if not self.is_there:
             return frozenset()
         versions = {f"version {role.dialect.version}" for role in self._roles}
-        return frozenset(versions | {"transactions"} | ({"copiers"} if self._copiers else set()))
+        views = {"transactions of views"} if self._has_views else set()
+        return frozenset(versions | {"transactions"} | views | ({"copiers"} if self._copiers else set()))
 
     @property
     def actors(self) -> list[Actor]:
@@ -95,6 +103,11 @@ class TransactionCast:
             self._readers.append(
                 TransactionReader(self._stage, self._model, self._places, number, is_committed=is_committed)
             )
+        if self._has_views:
+            views = {topic: view_of(topic) for topic in self._topics}
+            self._readers.append(
+                TransactionReader(self._stage, self._model, self._places, 3, is_committed=True, views=views)
+            )
 
     def _role(self, transactional_id: str) -> Role:
         dialect = self._random.choice((VERSION_1, VERSION_2))
@@ -112,6 +125,11 @@ class TransactionCast:
                 "min.insync.replicas": str(self._random.choice((1, 2)) if copies > 2 else 1),
             }
             await retried(partial(self._create, topic, count, configs, copies), f"{topic} is not made")
+            if self._has_views:
+                shown = {"view.of": topic, "view.filter": "size >= 0"}
+                await retried(
+                    partial(self._create, view_of(topic), 1, shown, 1), f"the view of {topic} is not made"
+                )
 
     async def _create(self, topic: str, count: int, configs: dict[str, str], copies: int) -> None:
         try:

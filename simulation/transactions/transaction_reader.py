@@ -6,7 +6,7 @@ markers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from penstock.errors import BrokerError, ErrorCode, InvalidBatch
 from penstock.records.batch import crc_matches
@@ -91,7 +91,10 @@ class TransactionReader:
         number: int,
         *,
         is_committed: bool,
+        views: Mapping[str, str] | None = None,
     ) -> None:
+        """`views` has the view of each topic, for a reader of views."""
+        self._views = views or {}
         self.name = f"{'committed' if is_committed else 'uncommitted'}-reader-{number}"
         self.is_committed = is_committed
         self.positions: dict[Place, int] = dict.fromkeys(places, 0)
@@ -113,7 +116,7 @@ class TransactionReader:
         max_bytes = self._random.choice(_MAX_BYTES)
         try:
             end, shown = await read_from(
-                self._routing, place, position, max_bytes, is_committed=self.is_committed
+                self._routing, self._shown_as(place), position, max_bytes, is_committed=self.is_committed
             )
         except BrokerError as error:
             if error.code is ErrorCode.offset_out_of_range:
@@ -126,16 +129,21 @@ class TransactionReader:
         self.shown[place] += shown
         self.positions[place] = end
 
+    def _shown_as(self, place: Place) -> Place:
+        """The place that the reader names to brokers."""
+        return self._views.get(place[0], place[0]), place[1]
+
     async def _look_up_end(self, place: Place) -> None:
         """Check that the end for this isolation level does not decrease."""
         leader: SimulatedClient
+        named = self._shown_as(place)
         try:
-            leader, epoch = await self._routing.leader(*place)
+            leader, epoch = await self._routing.leader(*named)
             position = self.positions[place]
             isolation = READ_COMMITTED if self.is_committed else READ_UNCOMMITTED
-            end = (await leader.list_offset(*place, _LATEST, epoch, isolation)).offset
+            end = (await leader.list_offset(*named, _LATEST, epoch, isolation)).offset
         except (BrokerError, NoAnswer):
-            self._routing.mistrust(*place)
+            self._routing.mistrust(*named)
             raise
         self._stage.note(self.name, "end", *place, end)
         if end < position:

@@ -20,6 +20,7 @@ import plain_path_mutants  # noqa: F401
 import store_mutants  # noqa: F401
 import transaction_mutants  # noqa: F401
 import user_mutants  # noqa: F401
+import view_mutants  # noqa: F401
 from planting import BUGS, hunt
 
 from simulation.models.history import InvariantViolated
