@@ -35,6 +35,7 @@ from bench.scenarios import (
     synchronous,
     tls,
     transactions,
+    views,
 )
 from bench.target import Target
 
@@ -81,6 +82,8 @@ _ALONE: Alone = {
     "profiles": profiles.both,
     "transactions": transactions.one_broker,
     "tls": tls.encrypted,
+    "views": views.beside_client_filters,
+    "view-json": views.json_filter,
     "pipeline": pipeline.to_nowhere_and_archive,
     "gateway-mailboxes": gateway.mailboxes,
     "gateway-batches": gateway.batches,
