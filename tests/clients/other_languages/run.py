@@ -54,6 +54,7 @@ CLIENTS = (
     Foreign("Java, kafka-clients", "java", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Client")),
     Foreign("Java, transactions", "java", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Transactions")),
     Foreign("Java, share groups", "java", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Shares")),
+    Foreign("Java, views", "java", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Views")),
     Foreign("Java, administration tools", "java", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Tools")),
     Foreign("MirrorMaker 2", "mirror", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Mirror")),
     Foreign("Java, Kafka Streams", "java", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Streams")),
@@ -65,6 +66,20 @@ CLIENTS = (
         ("go",),
         (("go", "build", "-o", "client", "."),),
         ("./client",),
+    ),
+    Foreign(
+        "Go, views by franz-go and sarama",
+        "go_views",
+        ("go",),
+        (("go", "build", "-o", "client", "."),),
+        ("./client",),
+    ),
+    Foreign(
+        "JavaScript, kafkajs, views",
+        "javascript",
+        ("node", "npm"),
+        (("npm", "install", "--no-audit", "--no-fund", "--silent"),),
+        ("node", "views.js"),
     ),
     Foreign(
         "JavaScript, kafkajs",
