@@ -67,6 +67,7 @@ def test_the_examples_of_a_document_do_what_it_says(document: str, start_broker:
         "docs/delivery.md",
         "docs/transactions.md",
         "docs/http.md",
+        "docs/views.md",
     ],
 )
 def test_the_python_of_a_document_does_what_it_says(

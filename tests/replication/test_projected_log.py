@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 from uuid import UUID
@@ -16,6 +17,7 @@ from penstock.records.batch import read_header
 from penstock.records.building import NewRecord, build_batch
 from penstock.replication import projected_log
 from penstock.replication.projected_log import MatchWait, ProjectedLog, ScanSlots
+from penstock.replication.projections import Projection, Projections
 from penstock.replication.waiting import DataWaiters
 from penstock.storage.disk import RealDisk
 from penstock.storage.file_cache import FileCache
@@ -74,6 +76,21 @@ async def check_wakes(stage: Stage) -> None:
     stage.append(b"wanted")
     await stage.settle()
     assert stage.woken == 1, "a waiter is called once"
+
+
+async def test_a_projection_without_readers_is_forgotten(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    projections = Projections(stage.log, stage.waiters, ScanSlots(stage.threads, SystemClock()))
+    projection = Projection(TopicId(UUID(int=2)), Filter(FILTER, 0).identity, partial(Filter, FILTER))
+    projected = projections.get(projection)
+    projected.wait(stage.wake, MatchWait(stage.log.high_watermark, is_committed=False))
+    projections.drop_unread(0.0)
+    assert projections.find(projection.topic_id) is projected, "it has a reader"
+    projected.stop_waiting(stage.wake)
+    projections.drop_unread(60.0)
+    assert projections.find(projection.topic_id) is projected, "its reader may come back"
+    projections.drop_unread(0.0)
+    assert projections.find(projection.topic_id) is None
 
 
 async def test_only_a_match_wakes_a_reader(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import typer
@@ -15,13 +15,10 @@ from penstock.cli.reader import read_topic
 from penstock.cli.record import IncomingRecord, to_json
 from penstock.cli.record_format import template_form
 from penstock.cli.starting_point import parse_start
-from penstock.cluster.internal_topics import is_internal
-from penstock.config import VIEW_FILTER, VIEW_OF
-from penstock.config.resources import ConfigResourceType
 from penstock.filters.matching import Filter
-from penstock.internal_client.topics import NewTopic
-from penstock.records.batch import HEADER_SIZE, read_header
-from penstock.records.building import NewRecord, build_batch
+from penstock.filters.trying import is_match
+from penstock.internal_client.views import View
+from penstock.records.building import NewRecord
 
 SAMPLED_RECORDS = 10_000
 """Number of records at the end of each partition that `view test` reads."""
@@ -51,8 +48,8 @@ def create(
 ) -> None:
     """Create a view: a topic that shows the records of another topic that match a filter."""
     cluster = ClusterClient(bootstrap)
-    wanted = NewTopic(view, configs={VIEW_OF.name: source, VIEW_FILTER.name: expression})
-    cluster.run(lambda client: client.topics.create(wanted), view)
+    wanted = View(view, source, expression, is_shared=False)
+    cluster.run(lambda client: client.views.create(wanted), view)
     if json:
         print_json({"view": view, "of": source, "filter": expression})
     else:
@@ -64,9 +61,9 @@ def list_views(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, json: JsonOption 
     """List the views with their sources and filters."""
     found = _views(ClusterClient(bootstrap))
     if json:
-        print_json([{"view": name, "of": of, "filter": text} for name, of, text in found])
+        print_json([_shown(view) for view in found])
     elif found:
-        print_table(["view", "of", "filter"], found)
+        print_table(["view", "of", "filter"], [(view.name, view.of, view.filter) for view in found])
     else:
         typer.echo("no views; `penstock view create` creates one", err=True)
 
@@ -77,13 +74,15 @@ def describe(
 ) -> None:
     """Show the source and the filter of a view, and the offsets of its partitions."""
     cluster = ClusterClient(bootstrap)
-    of, text = _view(cluster, view)
+    found = _view(cluster, view)
     ranges = cluster.ranges(view, cluster.partitions(view))
     if json:
         partitions = [{"partition": each.partition, "start": each.start, "end": each.end} for each in ranges]
-        print_json({"view": view, "of": of, "filter": text, "partitions": partitions})
+        print_json({**_shown(found), "partitions": partitions})
         return
-    typer.echo(f"view {view} of {of}\nfilter {text}")
+    typer.echo(f"view {view} of {found.of}\nfilter {found.filter}")
+    if found.is_shared:
+        typer.echo("shared: removed when it has no readers and no committed offsets")
     print_table(["partition", "start", "end"], [(each.partition, each.start, each.end) for each in ranges])
 
 
@@ -121,7 +120,8 @@ def try_filter(
     count = matched = failed = 0
     samples: list[IncomingRecord] = []
     for record in _sample(cluster, source, begin):
-        found = _evaluate(filters[record.partition], record)
+        new = NewRecord(record.key, record.value, record.timestamp_ms, record.headers)
+        found = is_match(filters[record.partition], new, record.offset)
         count, matched, failed = count + 1, matched + (found is True), failed + (found is None)
         if found and len(samples) < shown:
             samples.append(record)
@@ -136,39 +136,23 @@ def try_filter(
     typer.echo(f"{matched} of {count} records match{share}; the evaluation failed on {failed}")
 
 
+def _shown(view: View) -> dict[str, object]:
+    return {"view": view.name, "of": view.of, "filter": view.filter, "shared": view.is_shared}
+
+
 def _sample(cluster: ClusterClient, topic: str, begin: dict[int, int]) -> Iterator[IncomingRecord]:
     return read_topic(cluster, topic, begin, follow=False, maximum=None)
 
 
-def _evaluate(matcher: Filter, record: IncomingRecord) -> bool | None:
-    """Whether a record matches; None if the evaluation fails."""
-    new = NewRecord(record.key, record.value, record.timestamp_ms, record.headers)
-    batch = memoryview(build_batch([new], base_offset=record.offset))
-    matches, failed = matcher.select(batch[HEADER_SIZE:], read_header(batch))
-    return None if failed else bool(matches)
+def _views(cluster: ClusterClient) -> Sequence[View]:
+    return cluster.run(lambda client: client.views.all(), "the views")
 
 
-def _views(cluster: ClusterClient) -> list[tuple[str, str, str]]:
-    names = [name for name in cluster.topics() if not is_internal(name)]
-    if not names:
-        return []
-    wanted = [VIEW_OF.name, VIEW_FILTER.name]
-    described = cluster.run(
-        lambda client: client.configs.describe(ConfigResourceType.TOPIC, names, wanted), "the topics"
-    )
-    found = []
-    for name, entries in described.items():
-        values = {entry.name: entry.value or "" for entry in entries if not entry.is_default}
-        if values.get(VIEW_OF.name):
-            found.append((name, values[VIEW_OF.name], values[VIEW_FILTER.name]))
-    return sorted(found)
-
-
-def _view(cluster: ClusterClient, name: str) -> tuple[str, str]:
+def _view(cluster: ClusterClient, name: str) -> View:
     cluster.topic(name)
-    for view, of, text in _views(cluster):
-        if view == name:
-            return of, text
-    raise Failure(
-        f"{name} is a topic, not a view", "List views with `penstock view list`.", code=ExitCode.FAILED
-    )
+    found = cluster.run(lambda client: client.views.get(name), name)
+    if found is None:
+        raise Failure(
+            f"{name} is a topic, not a view", "List views with `penstock view list`.", code=ExitCode.FAILED
+        )
+    return found

@@ -26,6 +26,10 @@ class ConsumerOptions(TypedDict, total=False):
     """Consumer group. Without one, the consumer reads all partitions and commits nothing."""
     bootstrap: str | None
     """`host:port`, several separated by commas; PENSTOCK_BOOTSTRAP or localhost:9092 by default."""
+    filter: str
+    """CEL expression over `key`, `headers`, `json` and more (docs/views.md): the broker sends only messages for which
+    it is true. The consumer reads a view, whose name messages and partitions have as their topic.
+    """
     start: Literal["earliest", "latest"]
     """Start position without a committed offset; earliest by default."""
     key_deserializer: Format | Deserializer

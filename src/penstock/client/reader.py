@@ -35,6 +35,7 @@ from penstock.client.message import Message
 from penstock.client.partitions import named
 from penstock.client.progress import progress_of
 from penstock.client.serializers import deserializer
+from penstock.client.shared_views import topics_to_read
 
 FILL_MESSAGES = 500
 REQUEST_S = 30.0
@@ -72,6 +73,7 @@ class MessageReader:
                 "name the topics to read, and the broker with bootstrap=: Consumer('orders', group='billing')"
             )
         config = consumer_config(options)
+        topics = topics_to_read(topics, options)
         with translated("invalid combination of settings"):
             self.consumer = Consumer(config | {"on_commit": _on_commit})
         self._fresh: list[KafkaMessage] = []

@@ -26,6 +26,7 @@ DELIVERY_DELAY = "delivery.delay"
 """Config of topics with delayed messages; its value is `true` or absent."""
 VIEW_OF = "view.of"
 """Config that makes a topic a view of another topic."""
+VIEW_SHARED = "view.shared"
 NO_LEADER = BrokerId(-1)
 NO_OFFSET = Offset(-1)
 
@@ -146,6 +147,11 @@ class TopicImage:
     def view_of(self) -> str | None:
         """Topic that this topic is a view of; None for other topics. A view has no partitions of its own."""
         return self.configs.get(VIEW_OF)
+
+    @property
+    def is_shared_view(self) -> bool:
+        """True for a view that is removed when it is not used."""
+        return self.view_of is not None and self.configs.get(VIEW_SHARED, "").lower() == "true"
 
     @property
     def is_projected(self) -> bool:

@@ -12,14 +12,16 @@ from dataclasses import replace
 
 from penstock.cluster import znodes
 from penstock.cluster.coordination import Set
-from penstock.cluster.image import VIEW_OF, ClusterImage, TopicImage
+from penstock.cluster.image import VIEW_OF, VIEW_SHARED, ClusterImage, TopicImage
 from penstock.cluster.loading import encode_topic
 from penstock.cluster.topic_writes import Writes
 from penstock.errors import BrokerError, ConfigError, ErrorCode
 from penstock.filters.expression import check_expression
 
 VIEW_FILTER = "view.filter"
-_OWN_CONFIGS = (VIEW_OF, VIEW_FILTER)
+MAX_SHARED_VIEWS = 100
+"""Maximum number of shared views of a topic: clients create them as they come."""
+_OWN_CONFIGS = (VIEW_OF, VIEW_FILTER, VIEW_SHARED)
 
 
 def refuse_view(image: ClusterImage, name: str) -> None:
@@ -51,10 +53,22 @@ def check_view(image: ClusterImage, configs: Mapping[str, str], internal: Collec
         )
     if source not in image.topics:
         raise _invalid(f"{VIEW_OF}={source[:80]!r}: there is no such topic")
+    if configs.get(VIEW_SHARED, "").lower() == "true":
+        _check_count(image, source, text)
     try:
         check_expression(text)
     except ConfigError as error:
         raise _invalid(f"{VIEW_FILTER}: {error}") from None
+
+
+def _check_count(image: ClusterImage, source: str, text: str) -> None:
+    others = [view for view in image.views_of(source) if image.topics[view].is_shared_view]
+    known = any(image.topics[view].configs.get(VIEW_FILTER) == text for view in others)
+    if len(others) >= MAX_SHARED_VIEWS and not known:
+        raise BrokerError(
+            ErrorCode.policy_violation,
+            f"{source} has {len(others)} shared views; use one of their filters, or create a view of your own",
+        )
 
 
 def check_altered(

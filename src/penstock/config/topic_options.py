@@ -374,5 +374,14 @@ VIEW_OF: Option[str] = topic(
     "`view.filter`, and cannot be changed. Without effect as a default of the broker.",
     broker="view.of",
 )
+VIEW_SHARED: Option[bool] = topic(
+    "view.shared",
+    Boolean(),
+    False,
+    "Whether a view is removed when it has had no reader for ten minutes and no group has committed offsets in it. "
+    "Set by `Consumer(filter=...)` and `filter=` over HTTP, which share views of the same topic and filter. "
+    "Without effect as a default of the broker.",
+    broker="view.shared",
+)
 
 TOPIC_OPTIONS: Mapping[str, Option[Any]] = table(TOPICS.options)

@@ -26,6 +26,7 @@ from penstock.internal_client.records import RecordCalls
 from penstock.internal_client.share_groups import ShareGroupCalls
 from penstock.internal_client.topics import TopicCalls
 from penstock.internal_client.transactions import TransactionCalls
+from penstock.internal_client.views import ViewCalls
 from penstock.observability.alarms import Alarms
 from penstock.threads import Threads
 
@@ -45,6 +46,7 @@ class Backend:
         self.topics = TopicCalls(self._administration)
         self.acls = AclCalls(self._administration)
         self.configs = ConfigCalls(self._administration)
+        self.views = ViewCalls(self.topics, self.configs)
         self.groups = GroupCalls(self._administration, RecordCalls(self._reads))
         self.share_groups = ShareGroupCalls(self._administration)
         self.transactions = TransactionCalls(self._administration)

@@ -21,6 +21,7 @@ from penstock.gateway import (
     session_endpoints,
     topic_endpoints,
     topic_listing,
+    view_endpoints,
 )
 from penstock.gateway.backend import Backend
 from penstock.gateway.console.endpoints import console_endpoints
@@ -45,6 +46,7 @@ RESOURCES = (
     *search_endpoint.ENDPOINTS,
     *topic_listing.ENDPOINTS,
     *topic_endpoints.ENDPOINTS,
+    *view_endpoints.ENDPOINTS,
     *group_listing.ENDPOINTS,
     *group_endpoints.ENDPOINTS,
     *group_reset.ENDPOINTS,

@@ -21,6 +21,7 @@ from penstock.internal_client.share_groups import ShareGroupCalls
 from penstock.internal_client.topics import TopicCalls
 from penstock.internal_client.transactions import TransactionCalls
 from penstock.internal_client.users import UserCalls
+from penstock.internal_client.views import ViewCalls
 from penstock.net.network import TcpNetwork
 
 T = TypeVar("T")
@@ -31,6 +32,7 @@ class InternalClient:
         self.routes = routes
         self.topics = TopicCalls(routes)
         self.configs = ConfigCalls(routes)
+        self.views = ViewCalls(self.topics, self.configs)
         self.records = RecordCalls(routes)
         self.groups = GroupCalls(routes, self.records)
         self.share_groups = ShareGroupCalls(routes)

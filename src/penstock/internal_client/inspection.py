@@ -82,20 +82,24 @@ class InspectionCalls:
 
     async def ask_any(self, question: str, arguments: Mapping[str, int | str | list[str]]) -> Any:
         """Ask any broker; the question may be sent twice."""
-        request = InspectRequest(question, msgspec.msgpack.encode(arguments))
-        return await self._routes.at_any(lambda connection: _send(connection, request))
+        return await self._routes.at_any(lambda connection: ask_broker(connection, question, arguments))
 
     async def ask(
         self, node_id: BrokerId, question: str, arguments: Mapping[str, int | str | list[str]]
     ) -> Any:
         """Ask one broker."""
-        request = InspectRequest(question, msgspec.msgpack.encode(arguments))
         if node_id not in self._routes.brokers:
             await self._routes.read_brokers()
-        return await self._routes.at_broker(node_id, lambda connection: _send(connection, request))
+        return await self._routes.at_broker(
+            node_id, lambda connection: ask_broker(connection, question, arguments)
+        )
 
 
-async def _send(connection: BrokerConnection, request: InspectRequest) -> Any:
+async def ask_broker(
+    connection: BrokerConnection, question: str, arguments: Mapping[str, int | str | list[str]]
+) -> Any:
+    """Ask a broker over a connection to it."""
+    request = InspectRequest(question, msgspec.msgpack.encode(arguments))
     correlation_id = connection.next_correlation_id()
     frame = encode_inspect_request(correlation_id, connection.own_client_id, request)
     async with asyncio.timeout(RESPONSE_SECONDS):

@@ -104,11 +104,17 @@ class ProjectedLog:
         self._waits: dict[Callable[[], None], MatchWait] = {}
         self._is_running = False
         self._must_look = False
+        self._used_at = slots.clock.monotonic()
         self._seen = (-1, -1, -1)
         """High watermark, last stable offset and generation at the last look for matches of waiting readers."""
 
+    def is_read_within(self, seconds: float) -> bool:
+        """True if the projection has readers, or had some a short time ago."""
+        return bool(self._waits or self._reads) or self._slots.clock.monotonic() - self._used_at < seconds
+
     def read(self, query: ProjectedQuery) -> asyncio.Future[ProjectedRecords]:
         """Read in the pool, after earlier reads. CorruptLog or StorageError if the log cannot be read there."""
+        self._used_at = self._slots.clock.monotonic()
         done: asyncio.Future[ProjectedRecords] = asyncio.get_running_loop().create_future()
         self._reads.append(_Read(query, done))
         self._run()
@@ -116,6 +122,7 @@ class ProjectedLog:
 
     def wait(self, callback: Callable[[], None], wait: MatchWait) -> None:
         """Call back once, when a record matches from an offset on, or when the replica or the view has changed."""
+        self._used_at = self._slots.clock.monotonic()
         if not self._waits:
             self._seen = self._state()
         self._waits[callback] = wait

@@ -33,6 +33,10 @@ class Projections:
     def __iter__(self) -> Iterator[ProjectedLog]:
         return iter(tuple(self._logs.values()))
 
+    def find(self, topic_id: TopicId) -> ProjectedLog | None:
+        """The projection of a topic, if it was read here."""
+        return self._logs.get(topic_id)
+
     def get(self, projection: Projection) -> ProjectedLog:
         """The log as readers of a topic see it; ConfigError if this broker cannot select the records."""
         topic_id = projection.topic_id
@@ -42,6 +46,12 @@ class Projections:
             selector = projection.make(self._log.topic_partition.partition)
             present = self._logs[topic_id] = ProjectedLog(self._log, self._waiters, self._slots, selector)
         return present
+
+    def drop_unread(self, seconds: float) -> None:
+        """Forget projections that had no reader for a time: their memory is free, and their files stay."""
+        for topic_id, projected in tuple(self._logs.items()):
+            if not projected.is_read_within(seconds):
+                self.drop(topic_id)
 
     def drop(self, topic_id: TopicId) -> None:
         """Forget the projection of a topic that was deleted or selects other records now."""

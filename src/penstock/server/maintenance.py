@@ -29,6 +29,7 @@ from penstock.server.context import BrokerContext
 from penstock.server.projection_files import ProjectionFiles
 from penstock.server.repairing import REPAIR_SECONDS, Repairing
 from penstock.server.scrubbing import Scrubbing
+from penstock.server.shared_views import ROUND_SECONDS, SharedViews
 from penstock.storage.disk import Disk
 from penstock.storage.log_manager import LogManager
 
@@ -57,6 +58,7 @@ class Maintenance:
         self._cleaning = Cleaning(context, logger, self._stopping)
         self._scrubbing = Scrubbing(context, logger, self._stopping)
         self._repairing = Repairing(context, logger)
+        self._shared_views = SharedViews(context, logger)
         self._projection_files = ProjectionFiles(context, logger, self._goes_on)
         self._is_outdated = False
         self._tasks: list[asyncio.Task[None]] = []
@@ -68,6 +70,7 @@ class Maintenance:
         self._every(lambda _: _BIG_LOGS_SECONDS, self._checkpoint_big_logs)
         self._every(lambda _: _KEYS_SECONDS, self._index_keys)
         self._every(lambda _: _KEYS_SECONDS, self._projection_files.maintain)
+        self._every(lambda _: ROUND_SECONDS, self._shared_views.run)
         self._every(_seconds(LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS), self._checkpoint_logs)
         self._every(_seconds(LOG_RETENTION_CHECK_INTERVAL_MS), self._cleaning.retain)
         self._every(_seconds(LOG_CLEANER_BACKOFF_MS), self._compact)

@@ -16,6 +16,8 @@ from penstock.server.projection_kinds import projection_of
 from penstock.storage.projection.match_index import matches_suffix
 from penstock.storage.segment import MATCHES_SUFFIX, Segment
 
+UNREAD_SECONDS = 600.0
+"""Time in seconds after its last reader for which a projection keeps its entries in memory."""
 _NONE: frozenset[str] = frozenset()
 
 
@@ -32,6 +34,7 @@ class ProjectionFiles:
         """Write missing files, and remove the files of deleted views and earlier filters."""
         await self._remove_unwanted()
         for replica in self._context.replicas:
+            replica.projections.drop_unread(UNREAD_SECONDS)
             for projected in replica.projections:
                 try:
                     while replica.truncating is None and self._goes_on():

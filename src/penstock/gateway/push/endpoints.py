@@ -35,6 +35,7 @@ from penstock.gateway.message_forms import MESSAGE
 from penstock.gateway.push.position import MAX_LENGTH
 from penstock.gateway.push.sse import CONTENT_TYPE
 from penstock.gateway.push.websocket import MAX_CREDIT
+from penstock.gateway.view_endpoints import FILTER
 from penstock.internal_client.records import EARLIEST, LATEST
 
 WINDOW = 1_000
@@ -46,6 +47,12 @@ _POSITION = {"type": "string", "minLength": 1, "maxLength": MAX_LENGTH}
 
 _TOPIC = path("topic", TOPIC_NAME, "The topic.")
 _WHERE: tuple[Parameter, ...] = (
+    query(
+        "filter",
+        FILTER,
+        "Only messages for which this CEL expression is true. The stream reads a view that all streams with this "
+        "filter share; its name is the `topic` of the messages.",
+    ),
     query(
         "group", GROUP_ID, "The consumer group to read as a member of; without one, all partitions are read."
     ),
@@ -60,6 +67,7 @@ _WHERE: tuple[Parameter, ...] = (
         "last_event_id", _POSITION, "The id of the last event seen, for clients that cannot send the header."
     ),
 )
+_FILTER_OF_STREAM = query("filter", FILTER, "The filter of the stream, if it has one.")
 _WINDOW = query(
     "window",
     {"type": "integer", "minimum": 1, "maximum": MAX_WINDOW, "default": WINDOW},
@@ -134,7 +142,7 @@ def push_endpoints(handlers: Handlers) -> Sequence[Endpoint]:
             "Acknowledge events of a group, up to and including one.",
             handlers.acknowledge,
             {200: _ACKNOWLEDGED},
-            (path("group", GROUP_ID, "The consumer group."), _TOPIC),
+            (path("group", GROUP_ID, "The consumer group."), _TOPIC, _FILTER_OF_STREAM),
             {JSON: an_object({"id": _POSITION})},
             needs=READS,
         ),

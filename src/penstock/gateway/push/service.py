@@ -17,6 +17,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.types import Receive, Scope, Send
 
+from penstock.filters.shared_names import shared_view_name
 from penstock.gateway.authorization import checks_of, require_all
 from penstock.gateway.endpoint_context import EndpointContext
 from penstock.gateway.http.endpoint import Call, Endpoint
@@ -91,6 +92,8 @@ class PushService:
 
     async def acknowledge(self, call: Call) -> Response:
         group, name = call.parameters["group"], call.parameters["topic"]
+        if "filter" in call.parameters:
+            name = shared_view_name(name, call.parameters["filter"])
         topic = await self._context.backend.topics.get(name)
         positions = _read_positions(topic, call.body["id"])
         return json_response({"partitions": sorted(await self._acknowledge(group, topic, positions))})
@@ -147,7 +150,7 @@ class PushService:
     async def _open(
         self, parameters: Mapping[str, Any], request_id: str
     ) -> tuple[EventSource, GroupStream | None]:
-        topic = await self._context.backend.topics.get(parameters["topic"])
+        topic = await self._context.backend.topics.get(await self._topic_name(parameters))
         last = parameters.get("Last-Event-ID") or parameters.get("last_event_id")
         seen = _read_positions(topic, last) if last else {}
         if "group" in parameters:
@@ -156,6 +159,13 @@ class PushService:
         stream.read_from(await self._begin(topic, parameters, seen))
         self._streams.add(stream)
         return SingleSource(stream, partial(self._streams.discard, stream)), None
+
+    async def _topic_name(self, parameters: Mapping[str, Any]) -> str:
+        """Name of the topic to read: with a filter, the shared view of the topic."""
+        name: str = parameters["topic"]
+        if "filter" not in parameters:
+            return name
+        return await self._context.backend.views.share(name, parameters["filter"])
 
     async def _open_group(
         self, topic: TopicRoute, parameters: Mapping[str, Any], seen: Positions, request_id: str

@@ -36,7 +36,7 @@ API = Api(47, 0, 0, handle)
 def _check(request: Request, topic: str, index: int) -> ErrorCode:
     if not request.allowed(Operation.READ, ResourceType.TOPIC, topic):
         return ErrorCode.topic_authorization_failed
-    if request.context.image.partition(TopicPartition(topic, index)) is None:
+    if request.context.image.partition(TopicPartition(request.context.source_of(topic), index)) is None:
         return ErrorCode.unknown_topic_or_partition
     return ErrorCode.none
 

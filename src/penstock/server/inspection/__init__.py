@@ -10,6 +10,7 @@ from penstock.server.inspection.log_lines import LOG_LINES
 from penstock.server.inspection.open_connections import CLOSE_CONNECTION, CONNECTIONS
 from penstock.server.inspection.partition_times import PARTITION_TIMES
 from penstock.server.inspection.refused_requests import REFUSALS
+from penstock.server.inspection.used_views import USED_VIEWS
 from penstock.server.inspection.user_questions import USER_QUESTIONS
 
 QUESTIONS = {
@@ -24,6 +25,7 @@ QUESTIONS = {
         LOG_LINES,
         PARTITION_TIMES,
         REFUSALS,
+        USED_VIEWS,
         *ACCOUNT_QUESTIONS,
         *USER_QUESTIONS,
     )

@@ -1,0 +1,51 @@
+"""Views of consumers with a filter: created when they are missing, shared by all consumers with the same filter.
+
+The cluster removes such a view when it has no readers and no committed offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.client.bootstrap import CONNECT_TIMEOUT_S
+from penstock.client.cluster import REQUEST_TIMEOUT_S, Cluster
+from penstock.client.consumer_options import ConsumerOptions
+from penstock.client.errors import ClientError, InvalidSetting
+from penstock.client.topics import Topics
+from penstock.filters.shared_names import shared_view_name
+
+_EXISTS = "TOPIC_ALREADY_EXISTS"
+
+
+def topics_to_read(topics: Sequence[str], options: ConsumerOptions) -> Sequence[str]:
+    """The topics that a consumer subscribes to: shared views of its topics if it has a filter."""
+    text = options.get("filter")
+    if text is None:
+        return topics
+    if any(topic.startswith("^") for topic in topics):
+        raise InvalidSetting("a consumer with a filter names its topics; patterns are not possible")
+    cluster = Cluster(
+        options.get("bootstrap"),
+        options.get("connect_timeout_s", CONNECT_TIMEOUT_S),
+        REQUEST_TIMEOUT_S,
+        _own_connection(options),
+    )
+    return [_share(Topics(cluster), topic, text.strip()) for topic in topics]
+
+
+def _share(topics: Topics, topic: str, text: str) -> str:
+    """Create the view of a topic, or mark the present one as wanted."""
+    name = shared_view_name(topic, text)
+    try:
+        topics.create(name, config={"view.of": topic, "view.filter": text, "view.shared": "true"})
+    except ClientError as error:
+        if error.code != _EXISTS:
+            raise
+        topics.alter(name, set={"view.filter": text})  # a removal that is due begins to count again
+    return name
+
+
+def _own_connection(options: ConsumerOptions) -> dict[str, object]:
+    """Settings of the connection; an admin client refuses those of consumers."""
+    prefixes = ("security.", "sasl.", "ssl.", "enable.ssl", "socket.", "client.id", "https.")
+    return {name: value for name, value in options.get("config", {}).items() if name.startswith(prefixes)}
