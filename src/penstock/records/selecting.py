@@ -45,10 +45,14 @@ class Both:
 
     @property
     def identity(self) -> bytes:
-        first = self._first.identity
-        return len(first).to_bytes(4, "big") + first + self._second.identity
+        return joint_identity(self._first.identity, self._second.identity)
 
     def select(self, body: bytes | memoryview, header: BatchHeader) -> Selected:
         shown = {match.start for match in self._first.select(body, header).matches}
         matches, failed = self._second.select(body, header)
         return Selected([match for match in matches if match.start in shown], failed)
+
+
+def joint_identity(first: bytes, second: bytes) -> bytes:
+    """Identity of `Both` with selectors of these identities."""
+    return len(first).to_bytes(4, "big") + first + second

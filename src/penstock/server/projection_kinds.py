@@ -8,7 +8,7 @@ from penstock.cluster.image import ClusterImage, TopicImage
 from penstock.cluster.views import VIEW_FILTER
 from penstock.delay.visible import VISIBLE
 from penstock.filters.matching import Filter, filter_identity
-from penstock.records.selecting import Both, Selector
+from penstock.records.selecting import Both, Selector, joint_identity
 from penstock.replication.projections import Projection
 
 
@@ -26,7 +26,8 @@ def projection_of(image: ClusterImage, name: str) -> Projection | None:
 def _view(view: TopicImage, *, hides_delayed: bool) -> Projection:
     text = view.configs[VIEW_FILTER]
     if hides_delayed:
-        return Projection(view.id, VISIBLE.identity + filter_identity(text), partial(_visible_matches, text))
+        identity = joint_identity(VISIBLE.identity, filter_identity(text))
+        return Projection(view.id, identity, partial(_visible_matches, text))
     return Projection(view.id, filter_identity(text), partial(Filter, text))
 
 
