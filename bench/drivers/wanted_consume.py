@@ -51,11 +51,16 @@ def wanted_consume(bootstrap: str, topic: str, partitions: int, is_view: bool) -
             else:
                 raise RuntimeError(str(error))
     seconds = time.perf_counter() - began
-    reports = len(received)
-    while len(received) < reports + 2:
-        consumer.poll(0.1)
+    _await_reports(consumer, received)
     consumer.close()
     return {"seconds": seconds, "messages": wanted, "rx_bytes": received[-1], "per_s": wanted / seconds}
+
+
+def _await_reports(consumer: Consumer, received: list[int]) -> None:
+    """Wait for statistics that were made after the last message."""
+    wanted = len(received) + 2
+    while len(received) < wanted:
+        consumer.poll(0.1)
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ class ViewModel:
     def _difference(
         self, matches: Callable[[Record], bool], shown: Sequence[Shown], there: Sequence[Record]
     ) -> str:
-        """What is wrong with a response, if it is of this filter; empty if nothing is."""
+        """Difference between a response and the records of this filter; empty if there is none."""
         wanted = [(record.offset, record.value or b"") for record in there if matches(record)]
         kept = set(wanted)
         if self._may_lose:

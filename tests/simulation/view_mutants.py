@@ -19,7 +19,7 @@ from penstock.storage.projection import reading
 
 @planted_in_cluster("view", "I5", needs={"views"})
 def a_skipped_range_is_one_offset_short() -> AbstractContextManager[Any]:
-    """A range without matches ends before its last offset, but the reader goes on behind it."""
+    """A range without matches ends before its last offset, and the next batch begins behind that."""
 
     def short(first: int, last: int, epoch: int) -> bytearray:
         return build_skipped_range(first, max(first, last - 1), epoch)
@@ -50,7 +50,7 @@ def a_view_shows_what_is_not_committed() -> AbstractContextManager[Any]:
 
 @planted_in_cluster("view", needs={"views"})
 def matches_of_the_old_filter_stay() -> AbstractContextManager[Any]:
-    """A view whose filter was changed goes on with the index of the old filter."""
+    """A view whose filter was changed keeps the index of the old filter."""
 
     def get(self: Projections, projection: Any) -> ProjectedLog:
         present = self._logs.get(projection.topic_id)
