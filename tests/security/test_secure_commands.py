@@ -158,24 +158,24 @@ def test_one_flag_encrypts_several_processes(tmp_path: Path) -> None:
     port = free_range(4)
     program = [sys.executable, "-m", "penstock.cli.main", "broker", "--secure", "--processes", "2"]
     places = ["--data-dir", str(tmp_path / "data"), "--port", str(port), "--http-port", str(port + 3)]
-    with subprocess.Popen(
-        [*program, *places],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env=commands.environment,
-    ) as broker:
+    log = tmp_path / "broker.log"
+    with (
+        log.open("w") as errors,
+        subprocess.Popen(
+            [*program, *places], stdout=subprocess.PIPE, stderr=errors, text=True, env=commands.environment
+        ) as broker,
+    ):
         try:
             assert broker.stdout is not None
-            said = next(line for line in broker.stdout if "penstock serves" in line)
-            assert "2 processes" in said
+            said = next((line for line in broker.stdout if "penstock serves" in line), "")
+            assert "2 processes" in said, log.read_text()
             assert "https://" in said
             commands.run("topic", "create", "t", "--partitions", "2", "--replication-factor", "2")
             commands.run("produce", "t", given="hello\n")
             assert "hello" in commands.run("consume", "t", "--max", "1")
         finally:
             broker.terminate()
-            assert broker.wait(60) == 0
+    assert broker.returncode == 0, log.read_text()
 
 
 @pytest.mark.usefixtures("starts_clusters")
