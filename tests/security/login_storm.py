@@ -52,6 +52,7 @@ class Ground:
             "max.connections": "5000",
             "max.connections.per.ip": "5000",
             "durability": "os",
+            "authorization.mode": "off",
             "connection.failed.authentication.delay.ms": "0",
             **self.authority.settings(),
         }

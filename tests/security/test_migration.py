@@ -92,4 +92,4 @@ def test_cluster_turns_to_sasl_ssl_without_a_failed_request(tmp_path: Path) -> N
         count = first.acknowledged + second.acknowledged
         assert len(await in_thread(lambda: consume(after, "t", count))) == count
 
-    run(tmp_path, scenario, **named(authority.settings()))
+    run(tmp_path, scenario, authorization_mode="report", **named(authority.settings()))

@@ -67,7 +67,7 @@ async def logs_in(address: str, user: str, password: str) -> bool:
 def test_acknowledged_passwords_survive_kills(tmp_path: Path) -> None:
     plain, sasl = free_ports(2)
     listeners = f"PLAINTEXT://127.0.0.1:{plain},SASL_PLAINTEXT://127.0.0.1:{sasl}"
-    broker = BrokerProcess(tmp_path, [f"listeners={listeners}", "http.port=-1"])
+    broker = BrokerProcess(tmp_path, [f"listeners={listeners}", "authorization.mode=off"])
     changes = Changes()
     try:
         for _ in range(KILLS):

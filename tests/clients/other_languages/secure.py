@@ -14,6 +14,8 @@ from support.broker_process import free_ports
 from support.ports import free_range
 
 START_LINE = "penstock serves"
+NO_RIGHTS_NEEDED = ("--set", "authorization.mode=off")
+"""The programs create users and use them at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,7 @@ def secure_cluster(directory: Path) -> Iterator[SecureBroker]:
     program = [sys.executable, "-m", "penstock.cli.main", "cluster"]
     ports = ["--base-port", str(first + 1), "--http-base-port", str(first + 10)]  # ZooKeeper takes the first
     environment = os.environ | {"XDG_CONFIG_HOME": str(directory / "home")}
-    up = [*program, "up", "--secure", "--detach", "--data-dir", str(data), *ports]
+    up = [*program, "up", "--secure", "--detach", "--data-dir", str(data), *ports, *NO_RIGHTS_NEEDED]
     subprocess.run(up, env=environment, check=True, stdout=subprocess.DEVNULL)
     try:
         bootstrap = ",".join(f"localhost:{first + number}" for number in (1, 2, 3))
@@ -50,7 +52,7 @@ def secure_broker(directory: Path) -> Iterator[SecureBroker]:
     [port] = free_ports(1)
     data = directory / "data"
     command = [sys.executable, "-m", "penstock.cli.main", "broker", "--secure", "--http-port", "-1"]
-    command += ["--data-dir", str(data), "--port", str(port)]
+    command += ["--data-dir", str(data), "--port", str(port), *NO_RIGHTS_NEEDED]
     environment = os.environ | {"XDG_CONFIG_HOME": str(directory / "home")}
     with (
         (directory / "broker.log").open("wb") as log,
