@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -232,6 +232,11 @@ class SimulatedClient:
         return response.producer_id, response.producer_epoch
 
     # --- topics
+
+    async def inspect(self, question: Callable[[BrokerConnection], Awaitable[T]]) -> T:
+        """Ask the broker a question of the Inspect API."""
+        await self.connect()
+        return await self._within_time(question(self._connected()))
 
     async def topics(self) -> dict[str, int]:
         """Return the partition count of every topic."""

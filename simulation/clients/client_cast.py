@@ -11,6 +11,7 @@ from simulation.clients.actor import Actor
 from simulation.clients.pipelined_producer import PipelinedProducer
 from simulation.clients.rack_reader import RACK_AWARE, RACKS, RackReader
 from simulation.clients.recreator import Recreator
+from simulation.clients.shrinker import Shrinker
 from simulation.clients.user_admin import UserAdmin
 from simulation.groups.cluster_groups import SESSION_MS, ClusterGroups
 from simulation.machine.host import SimulatedWorld
@@ -28,6 +29,8 @@ RACK_READERS = "rack readers"
 """Consumers that fetch from followers."""
 USERS = "user credentials"
 """Changes of users and their credentials."""
+SHRINKING = "shrinking"
+"""A topic whose partition count is reduced and restored."""
 SHARES: Mapping[str, float] = {
     PIPELINED: 0.3,
     INTERNAL_MIN_IN_SYNC: 0.3,
@@ -35,6 +38,7 @@ SHARES: Mapping[str, float] = {
     RECREATED: 0.2,
     RACK_READERS: 0.2,
     USERS: 0.1,
+    SHRINKING: 0.2,
 }
 """The share of seeds that have each trait."""
 
@@ -81,6 +85,9 @@ class ClientCast:
         self._users = UserAdmin(stage) if USERS in traits else None
         if self._users is not None:
             self.actors.append(self._users)
+        self._shrinker = Shrinker(stage) if SHRINKING in traits else None
+        if self._shrinker is not None:
+            self.actors.append(self._shrinker)
         self._groups = ClusterGroups(stage) if MEMBERS in traits else None
         if self._groups is not None:
             self.actors += self._groups.members
@@ -93,3 +100,5 @@ class ClientCast:
             await self._users.audit()
         if self._recreator is not None:
             self._recreator.register()
+        if self._shrinker is not None:
+            await self._shrinker.audit()

@@ -75,5 +75,7 @@ class Invariant(StrEnum):
     """A reader of a view always reaches the end."""
     VIEW_WAITS_FOR_MATCHES = "view wait"
     """Records that do not match end no long poll."""
+    SEALED_LOG = "sealed log"
+    """A sealed partition takes no records, and a quiet partition that goes is sealed in time."""
     NO_TRACEBACK = "traceback"
     """A broker logs no unexpected error. A planted bug that shows only in this way is planted wrongly."""

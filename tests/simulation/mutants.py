@@ -17,6 +17,7 @@ import group_mutants  # noqa: F401
 import keyed_mutants  # noqa: F401
 import member_mutants  # noqa: F401
 import plain_path_mutants  # noqa: F401
+import shrink_mutants  # noqa: F401
 import store_mutants  # noqa: F401
 import transaction_mutants  # noqa: F401
 import user_mutants  # noqa: F401

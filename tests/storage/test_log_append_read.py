@@ -18,7 +18,7 @@ from log_helpers import (
     read_all,
 )
 
-from penstock.config.topic_options import MessageTimestampType
+from penstock.config.topic_values import MessageTimestampType
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import LeaderEpoch, Offset
 from penstock.records.batch import TimestampType, read_header

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from log_helpers import NOW_MS, append, append_batch, checkpoint, make_batch, make_context, make_log
 
-from penstock.config.topic_options import MessageTimestampType
+from penstock.config.topic_values import MessageTimestampType
 from penstock.model import Offset
 from penstock.records.batch import write_crc
 from penstock.storage.log import Log

@@ -18,6 +18,17 @@ from penstock.cli.options import (
     YesOption,
 )
 from penstock.cli.output import confirm, print_json, print_table
+from penstock.cli.partition_count import (
+    CountOption,
+    CountOptions,
+    DropSealedOption,
+    DryRunOption,
+    SealNowOption,
+    WaitForGroupsOption,
+    change_count,
+    show_plan,
+    show_progress,
+)
 from penstock.cli.times import parse_time_ms
 from penstock.cli.topic_description import describe_topic, print_description
 from penstock.clock import SystemClock
@@ -104,9 +115,12 @@ def describe(
 @app.command()
 def alter(
     topic: TopicArgument,
-    partitions: Annotated[
-        int | None, typer.Option(min=1, help="The new, larger number of partitions.")
-    ] = None,
+    partitions: CountOption = None,
+    wait_for_groups: WaitForGroupsOption = True,
+    seal_now: SealNowOption = False,
+    drop_sealed: DropSealedOption = False,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
     settings: TopicSettingsOption = None,
     unset: Annotated[
         list[str] | None,
@@ -117,24 +131,37 @@ def alter(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     json: JsonOption = False,
 ) -> None:
-    """Add partitions to a topic or change its settings."""
+    """Add or remove partitions of a topic, or change its settings.
+
+    Partitions that go are still written by the clients that use them and read by consumers; `drain-status` shows the
+    progress. The old number keeps them again.
+    """
     values = parse_assignments(settings or [])
-    if partitions is None and not values and not unset:
-        raise Failure(
-            f"no change to topic {topic} is given",
-            "Give --partitions, --set or --unset.",
-            code=ExitCode.USAGE,
-        )
+    options = CountOptions(seal_now, drop_sealed, wait_for_groups, dry_run)
+    _check_alteration(topic, partitions, options, bool(values or unset))
     cluster = ClusterClient(bootstrap)
     if values or unset:
         changes: dict[str, str | None] = {**values, **dict.fromkeys(unset or ())}
         cluster.run(lambda client: client.configs.alter(ConfigResourceType.TOPIC, topic, changes), topic)
-    if partitions is not None:
-        cluster.run(lambda client: client.topics.set_partitions(topic, partitions), topic)
-    if json:
+    if partitions is not None or drop_sealed:
+        change_count(cluster, topic, partitions, options, yes=yes)
+    if dry_run and partitions is not None:
+        show_plan(cluster, topic, partitions, json=json)
+    elif json:
         print_json({"topic": topic, "partitions": partitions, "set": values, "unset": unset or []})
     else:
         typer.echo(f"altered topic {topic}")
+
+
+@app.command("drain-status")
+def drain_status(
+    topic: TopicArgument,
+    follow: Annotated[bool, typer.Option("--follow", help="Wait until all of them are sealed.")] = False,
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    json: JsonOption = False,
+) -> None:
+    """Show the partitions that a smaller number removes: their phase, their writers, and groups that are behind."""
+    show_progress(ClusterClient(bootstrap), topic, follow=follow, json=json)
 
 
 @app.command()
@@ -195,6 +222,18 @@ def delete(
         print_json({"topic": topic, "deleted": True})
     else:
         typer.echo(f"deleted topic {topic}")
+
+
+def _check_alteration(topic: str, partitions: int | None, options: CountOptions, has_settings: bool) -> None:
+    if partitions is None and not options.drop_sealed and not has_settings:
+        problem, next_step = f"no change to topic {topic} is given", "Give --partitions, --set or --unset."
+    elif partitions is None and (options.seal_now or options.dry_run):
+        problem, next_step = "the number of partitions is not given", "Give --partitions."
+    elif options.seal_now and options.drop_sealed:
+        problem, next_step = "--seal-now and --drop-sealed are both given", "Give one of them."
+    else:
+        return
+    raise Failure(problem, next_step, code=ExitCode.USAGE)
 
 
 async def _create(client: InternalClient, wanted: NewTopic) -> int:

@@ -29,6 +29,7 @@ class Partition:
     leader: int
     replicas: tuple[int, ...]
     in_sync: tuple[int, ...]
+    phase: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,7 @@ class Description:
                     "isr": list(partition.in_sync),
                     "start_offset": partition.held.start,
                     "end_offset": partition.held.end,
+                    "phase": partition.phase,
                 }
                 for partition in self.partitions
             ],
@@ -69,19 +71,22 @@ class Description:
 def describe_topic(cluster: ClusterClient, topic: str) -> Description:
     route = cluster.topic(topic)
     held = cluster.ranges(topic, range(len(route.partitions)))
+    phases = cluster.run(lambda client: client.topics.phases(topic), topic)["phases"]
     partitions = tuple(
-        Partition(offsets, each.leader, each.replicas, each.in_sync)
-        for offsets, each in zip(held, route.partitions, strict=True)
+        Partition(offsets, each.leader, each.replicas, each.in_sync, phase)
+        for offsets, each, phase in zip(held, route.partitions, phases, strict=False)
     )
     return Description(topic, _shown_id(route.id), partitions, _settings(cluster, topic))
 
 
 def print_description(description: Description) -> None:
     typer.echo(f"{description.topic}  id {description.topic_id}\n")
-    print_table(
-        ["partition", "leader", "replicas", "in sync", "start offset", "end offset", "offsets"],
-        [_row(partition) for partition in description.partitions],
-    )
+    columns = ["partition", "leader", "replicas", "in sync", "start offset", "end offset", "offsets"]
+    rows = [_row(partition) for partition in description.partitions]
+    if any(partition.phase != "active" for partition in description.partitions):
+        columns.append("phase")
+        rows = [(*row, each.phase) for row, each in zip(rows, description.partitions, strict=True)]
+    print_table(columns, rows)
     own = [setting for setting in description.settings if setting.source != _SOURCES[_DEFAULT]]
     if own:
         typer.echo()

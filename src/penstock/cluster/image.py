@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import NamedTuple
 
 from penstock.model import (
     NO_LEADER_EPOCH,
@@ -29,6 +31,7 @@ VIEW_OF = "view.of"
 VIEW_SHARED = "view.shared"
 NO_LEADER = BrokerId(-1)
 NO_OFFSET = Offset(-1)
+FIRST_OFFSET = Offset(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,31 @@ class RegisteredBroker:
         return replace(self, host=address.host, port=address.port)
 
 
+class PartitionPhase(IntEnum):
+    """Phases of a partition that a smaller partition count removes. The partitions with the highest indexes go."""
+
+    ACTIVE = 0
+    DRAINING = 1
+    """Still written by the clients that know it; new clients are not shown it."""
+    SEALING = 2
+    """Records are refused. The partition is sealed when its records are committed and no transaction is open."""
+    SEALED = 3
+    """Readable; only transaction markers are appended. Removed when its last record has expired."""
+    DROPPING = 4
+    """Sealed, and removed without waiting for retention."""
+
+    @property
+    def takes_records(self) -> bool:
+        return self <= PartitionPhase.DRAINING
+
+
+class RemovedPartition(NamedTuple):
+    """A removed partition, whose offsets and leader epochs are never used again."""
+
+    log_end_offset: Offset
+    leader_epoch: LeaderEpoch
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionState:
     leader: BrokerId
@@ -101,6 +129,13 @@ class PartitionState:
     """
     unclean_epoch: LeaderEpoch = NO_LEADER_EPOCH
     """Leader epoch of the last unclean election, which may have given up committed records."""
+    phase: PartitionPhase = PartitionPhase.ACTIVE
+    phase_since_ms: int = 0
+    """Time at which the phase began; 0 for a partition that was always active."""
+    waits_for_groups: bool = True
+    """Whether the partition is sealed only when no group that committed offsets here is behind."""
+    first_offset: Offset = FIRST_OFFSET
+    """First offset of the partition's log: above 0 if a removed partition of this index existed before."""
 
     @property
     def has_eligible(self) -> bool:
@@ -137,6 +172,25 @@ class TopicImage:
     """Version of the topic's node."""
     is_unfinished: bool = False
     """An addition of partitions was begun and not completed. The next change of the topic cleans up first."""
+    removed: tuple[RemovedPartition, ...] = ()
+    """Partitions that were removed, from index `len(partitions)` on."""
+
+    @property
+    def is_shrinking(self) -> bool:
+        """Whether partitions are being removed. Those are always the last ones."""
+        return bool(self.partitions) and self.partitions[-1].phase is not PartitionPhase.ACTIVE
+
+    def has_removed(self, index: int) -> bool:
+        """Whether a partition with this index was removed and not created again."""
+        return 0 <= index - len(self.partitions) < len(self.removed)
+
+    @property
+    def active_count(self) -> int:
+        """Number of partitions that new clients are shown."""
+        count = len(self.partitions)
+        while count and self.partitions[count - 1].phase is not PartitionPhase.ACTIVE:
+            count -= 1
+        return count
 
     @property
     def is_delayed(self) -> bool:

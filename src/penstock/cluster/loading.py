@@ -17,8 +17,10 @@ from penstock.cluster.image import (
     NO_LEADER,
     VIEW_OF,
     ClusterImage,
+    PartitionPhase,
     PartitionState,
     RegisteredBroker,
+    RemovedPartition,
     StoredAcls,
     StoredConfigs,
     TopicImage,
@@ -166,7 +168,12 @@ class _TopicNodes:
             raise _missing(self.name, states.index(None))
         partitions = tuple(decode_partition(node) for node in states if node is not None)
         topic_id, is_unfinished = TopicId(self.topic.topic_id), self.topic.pending > 0
-        return TopicImage(self.name, topic_id, partitions, self.topic.configs, self.version, is_unfinished)
+        removed = tuple(
+            RemovedPartition(Offset(end), LeaderEpoch(epoch)) for end, epoch in self.topic.removed
+        )
+        return TopicImage(
+            self.name, topic_id, partitions, self.topic.configs, self.version, is_unfinished, removed
+        )
 
     def unfinished(self) -> UnfinishedChange:
         count = self.topic.partitions
@@ -280,6 +287,10 @@ def decode_partition(node: Node) -> PartitionState:
         Offset(state.committed),
         Offset(state.sole_end),
         LeaderEpoch(state.unclean_epoch),
+        PartitionPhase(state.phase),
+        state.phase_since_ms,
+        state.waits_for_groups,
+        Offset(state.first_offset),
     )
 
 
@@ -297,10 +308,16 @@ def encode_partition(partition: PartitionState) -> bytes:
             partition.committed,
             partition.sole_end,
             partition.unclean_epoch,
+            partition.phase,
+            partition.phase_since_ms,
+            partition.waits_for_groups,
+            partition.first_offset,
         )
     )
 
 
 def encode_topic(topic: TopicImage, pending: int = 0, writer: str = "") -> bytes:
-    node = znodes.TopicNode(topic.id, len(topic.partitions), dict(topic.configs), pending, writer)
+    node = znodes.TopicNode(
+        topic.id, len(topic.partitions), dict(topic.configs), pending, writer, topic.removed
+    )
     return znodes.encode(node)

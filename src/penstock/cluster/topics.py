@@ -12,12 +12,14 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import zip_longest
 from random import Random  # noqa: TID251 - the type; the numbers come from the caller
 from uuid import UUID
 
 from penstock.cluster.delays import with_delay
 from penstock.cluster.image import ClusterImage, PartitionState, TopicImage
 from penstock.cluster.placement import place_replicas
+from penstock.cluster.shrinking import begin_again
 from penstock.cluster.views import check_view, is_view, refuse_view
 from penstock.config import (
     DEFAULT_REPLICATION_FACTOR,
@@ -132,11 +134,8 @@ class TopicPlanner:
             raise BrokerError(ErrorCode.unknown_topic_or_partition, f"there is no topic {new.topic[:80]!r}")
         refuse_view(self._image, topic.name)
         present = len(topic.partitions)
-        if new.total <= present:
-            raise BrokerError(
-                ErrorCode.invalid_partitions,
-                f"topic {topic.name} has {present} partitions; {new.total} would not be an increase",
-            )
+        if new.total <= present or topic.is_shrinking:
+            raise _not_an_increase(topic, new.total)
         self._check_partition_count(new.total)
         replication_factor = len(topic.partitions[0].final_replicas)
         if new.assignment is None:
@@ -144,8 +143,16 @@ class TopicPlanner:
         else:
             placement = self._check_added(new.assignment, new.total - present, replication_factor)
         self._reserve(placement)
-        added = tuple(self._first_state(replicas) for replicas in placement)
-        return replace(topic, partitions=topic.partitions + added, version=topic.version + 1)
+        added = tuple(
+            begin_again(self._first_state(replicas), removed)
+            for replicas, removed in zip_longest(placement, topic.removed[: len(placement)])
+        )
+        return replace(
+            topic,
+            partitions=topic.partitions + added,
+            version=topic.version + 1,
+            removed=topic.removed[len(added) :],
+        )
 
     def _check_not_taken(self, name: str) -> None:
         if name in self._image.topics or name in self._planned:
@@ -293,3 +300,16 @@ class TopicPlanner:
     def _first_state(self, replicas: tuple[BrokerId, ...]) -> PartitionState:
         present = tuple(replica for replica in replicas if replica in self._image.brokers)
         return PartitionState(present[0], LeaderEpoch(0), replicas, present, partition_epoch=0)
+
+
+def _not_an_increase(topic: TopicImage, total: int) -> BrokerError:
+    count, present = topic.active_count, len(topic.partitions)
+    alter = f"`penstock topic alter {topic.name} --partitions {min(total, present)}`"
+    if total > present:
+        next_step = f"{alter} keeps the partitions that are being removed; do that first"
+    else:
+        next_step = f"{alter} keeps some of them" if total > count else f"{alter} removes partitions"
+    return BrokerError(
+        ErrorCode.invalid_partitions,
+        f"topic {topic.name} has {count} partitions; {total} would not be an increase: {next_step}",
+    )

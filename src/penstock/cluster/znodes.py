@@ -209,6 +209,8 @@ class TopicNode(msgspec.Struct, frozen=True, omit_defaults=True):
     """Partitions from `partitions` up to this number may have nodes of an unfinished change."""
     writer: str = ""
     """Writer of the unfinished change: node id and broker epoch."""
+    removed: tuple[tuple[int, int], ...] = ()
+    """Log end offset and leader epoch of removed partitions, from index `partitions` on."""
 
 
 class PartitionNode(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -224,6 +226,10 @@ class PartitionNode(msgspec.Struct, frozen=True, omit_defaults=True):
     committed: int = -1
     sole_end: int = -1
     unclean_epoch: int = -1
+    phase: int = 0
+    phase_since_ms: int = 0
+    waits_for_groups: bool = True
+    first_offset: int = 0
 
 
 class ProducerIdsNode(msgspec.Struct, frozen=True):

@@ -28,6 +28,7 @@ from penstock.config.share_options import *  # noqa: F403
 from penstock.config.storage_options import *  # noqa: F403
 from penstock.config.tls_options import *  # noqa: F403
 from penstock.config.topic_options import *  # noqa: F403
+from penstock.config.topic_values import *  # noqa: F403
 from penstock.config.transaction_options import *  # noqa: F403
 from penstock.config.types import Kind as Kind
 from penstock.config.zookeeper_options import *  # noqa: F403

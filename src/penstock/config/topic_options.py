@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Any, TypeVar
 
 from penstock.config.delay_options import DELIVERY_DELAY as DELIVERY_DELAY
@@ -22,6 +21,7 @@ from penstock.config.partition_lists import (
 from penstock.config.topic_declarations import TOPIC_DEFAULTS as TOPIC_DEFAULTS
 from penstock.config.topic_declarations import TOPICS as TOPICS
 from penstock.config.topic_declarations import topic
+from penstock.config.topic_values import CleanupPolicy, CompressionType, Durability, MessageTimestampType
 from penstock.config.types import (
     INT_MAX,
     LONG_MAX,
@@ -35,31 +35,6 @@ from penstock.config.types import (
 )
 
 T = TypeVar("T")
-
-
-class CleanupPolicy(StrEnum):
-    DELETE = "delete"
-    COMPACT = "compact"
-
-
-class CompressionType(StrEnum):
-    PRODUCER = "producer"
-    UNCOMPRESSED = "uncompressed"
-    GZIP = "gzip"
-    SNAPPY = "snappy"
-    LZ4 = "lz4"
-    ZSTD = "zstd"
-
-
-class Durability(StrEnum):
-    AUTO = "auto"
-    OS = "os"
-    FSYNC = "fsync"
-
-
-class MessageTimestampType(StrEnum):
-    CREATE_TIME = "CreateTime"
-    LOG_APPEND_TIME = "LogAppendTime"
 
 
 _NO_TIERING = "there is no tiered storage, `penstock pipeline archive` copies old records to other storage"
@@ -276,6 +251,22 @@ MIN_INSYNC_REPLICAS: Option[int] = topic(
     "NOT_ENOUGH_REPLICAS. If the broker does not set it, a topic that is created with three replicas or more "
     "gets 2.",
     broker="min.insync.replicas",
+)
+PARTITION_DRAIN_MAX_MS: Option[int] = topic(
+    "partition.drain.max.ms",
+    Integer(0, LONG_MAX),
+    86_400_000,
+    "Time after which a draining partition is sealed although clients still write to it or groups are behind. The "
+    "log names those clients before.",
+    broker="partition.drain.max.ms",
+)
+PARTITION_DRAIN_QUIET_MS: Option[int] = topic(
+    "partition.drain.quiet.ms",
+    Integer(0, LONG_MAX),
+    600_000,
+    "Time without a write after which a draining partition is sealed, if no transaction is open and no group that "
+    "committed offsets there is behind.",
+    broker="partition.drain.quiet.ms",
 )
 PREALLOCATE: Option[bool] = topic(
     "preallocate",

@@ -59,10 +59,10 @@ _turns = count()
 async def produce(call: Call) -> Response:
     name = call.parameters["topic"]
     records, chosen = _read(call)
-    partitions = len((await call.context.backend.topics.get(name)).partitions)
+    partitions = (await call.context.backend.topics.get(name)).active_count
     if any(partition is not None and partition >= partitions for partition in chosen):
         # Partitions may have been added since.
-        partitions = len((await call.context.backend.topics.get(name, fresh=True)).partitions)
+        partitions = (await call.context.backend.topics.get(name, fresh=True)).active_count
     turn = next(_turns) % partitions
     places = [
         _place(record, turn, partitions) if partition is None else partition

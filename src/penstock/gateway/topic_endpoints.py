@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import asdict
 from typing import Any
 
 from starlette.responses import Response
@@ -26,6 +27,7 @@ from penstock.gateway.http.shared_schemas import (
     an_object,
 )
 from penstock.gateway.partition_times import NO_TIMES, read_times
+from penstock.internal_client.drain_progress import read_progress
 from penstock.internal_client.records import EARLIEST, LATEST
 from penstock.internal_client.topic_routes import TopicRoute
 from penstock.internal_client.topics import NewTopic
@@ -49,6 +51,40 @@ _PARTITION_STATE = an_object(
         "first_time_ms": {"type": ["integer", "null"], "description": "Time of the first record."},
         "last_time_ms": {"type": ["integer", "null"], "description": "Time of the newest record."},
         "record_rate": {**NUMBER, "description": "Records written per second, over the last two seconds."},
+        "phase": {
+            **STRING,
+            "description": "active; or draining, sealing, sealed or dropping for a partition that is being removed.",
+        },
+    }
+)
+_PROGRESS = an_object(
+    {
+        "topic": STRING,
+        "active": {**INTEGER, "description": "Number of partitions that new clients use."},
+        "done": {**BOOLEAN, "description": "Whether all partitions that go are sealed."},
+        "going": an_array(
+            an_object(
+                {
+                    "partition": INTEGER,
+                    "phase": STRING,
+                    "since_ms": INTEGER,
+                    "records": {"type": ["integer", "null"]},
+                    "bytes": {"type": ["integer", "null"]},
+                    "waits_for": an_array(STRING),
+                    "writers": an_array(
+                        an_object(
+                            {
+                                "client_id": STRING,
+                                "host": STRING,
+                                "principal": STRING,
+                                "last_write_ms": INTEGER,
+                            }
+                        )
+                    ),
+                    "behind": an_array(an_object({"group": STRING, "offset": INTEGER})),
+                }
+            )
+        ),
     }
 )
 _DESCRIPTION = an_object(
@@ -77,11 +113,13 @@ async def describe_topic(call: Call) -> Response:
     topic = await call.context.backend.topics.get(name, fresh=True)
     numbers = [number for number, partition in enumerate(topic.partitions) if partition.leader >= 0]
     records = call.context.backend.records
-    starts, ends, times = await asyncio.gather(
+    starts, ends, times, phases = await asyncio.gather(
         records.offsets(name, numbers, EARLIEST),
         records.offsets(name, numbers, LATEST),
         read_times(call.context.backend.inspection, topic),
+        call.context.backend.topics.phases(name),
     )
+    phase_of = dict(enumerate(phases["phases"]))
     figures = call.context.view.topics.get(name)
     rates = {} if figures is None or figures.rate.is_idle else figures.partition_rates
     partitions = [
@@ -95,6 +133,7 @@ async def describe_topic(call: Call) -> Response:
             "high_watermark": ends.get(number),
             **times.get(number, NO_TIMES),
             "record_rate": round(rates.get(number, 0.0), 3),
+            "phase": phase_of.get(number, "active"),
         }
         for number, partition in enumerate(topic.partitions)
     ]
@@ -103,9 +142,34 @@ async def describe_topic(call: Call) -> Response:
 
 
 async def alter_topic(call: Call) -> Response:
-    name = call.parameters["topic"]
-    await call.context.backend.topics.set_partitions(name, call.body["partitions"])
-    return json_response(_summary(await call.context.backend.topics.get(name, fresh=True)))
+    name, topics = call.parameters["topic"], call.context.backend.topics
+    count, waits_for_groups = call.body["partitions"], call.body.get("wait_for_groups", True)
+    change = call.body.get("change", "set")
+    if change == "set" and waits_for_groups:
+        await topics.set_partitions(name, count)
+    else:
+        await topics.reduce_partitions(name, count, change, waits_for_groups=waits_for_groups)
+    return json_response(_summary(await topics.get(name, fresh=True)))
+
+
+async def drain_progress(call: Call) -> Response:
+    progress = await read_progress(call.context.backend.inspection, call.parameters["topic"])
+    going = [
+        {
+            "partition": each.partition,
+            "phase": each.phase,
+            "since_ms": each.since_ms,
+            "records": each.records,
+            "bytes": each.size_bytes,
+            "waits_for": list(each.waits_for),
+            "writers": [asdict(writer) for writer in each.writers],
+            "behind": [{"group": group, "offset": offset} for group, offset in each.behind],
+        }
+        for each in progress.going
+    ]
+    return json_response(
+        {"topic": progress.topic, "active": progress.active, "done": progress.is_done, "going": going}
+    )
 
 
 async def delete_topic(call: Call) -> Response:
@@ -141,7 +205,7 @@ def _summary(topic: TopicRoute) -> dict[str, Any]:
     return {
         "name": topic.name,
         "id": str(topic.id),
-        "partitions": len(topic.partitions),
+        "partitions": topic.active_count,
         "replication_factor": max(len(partition.replicas) for partition in topic.partitions),
         "internal": topic.is_internal,
     }
@@ -194,12 +258,40 @@ ENDPOINTS = (
         "/v1/topics/{topic}",
         "alterTopic",
         TAG,
-        "Add partitions to a topic.",
+        "Add partitions to a topic, or let the last ones drain.",
         alter_topic,
-        {200: DeclaredResponse("Added.", _SUMMARY)},
+        {200: DeclaredResponse("Changed.", _SUMMARY)},
         parameters=(_TOPIC,),
-        bodies={JSON: an_object({"partitions": _COUNT})},
+        bodies={
+            JSON: an_object(
+                {
+                    "partitions": _COUNT,
+                    "wait_for_groups": {
+                        **BOOLEAN,
+                        "description": "Seal a draining partition only when its groups have read it (default).",
+                    },
+                    "change": {
+                        "type": "string",
+                        "enum": ["set", "seal-now", "drop-sealed"],
+                        "description": "seal-now refuses records for the partitions that go at once; drop-sealed "
+                        "deletes sealed ones before their retention has passed.",
+                    },
+                },
+                required=("partitions",),
+            )
+        },
         needs=(on_topic("ALTER"),),
+    ),
+    Endpoint(
+        "GET",
+        "/v1/topics/{topic}/drain",
+        "drainProgress",
+        TAG,
+        "The partitions that a smaller number of partitions removes: their writers, and groups that are behind.",
+        drain_progress,
+        {200: DeclaredResponse("The partitions that go.", _PROGRESS)},
+        parameters=(_TOPIC,),
+        needs=(on_topic("DESCRIBE"),),
     ),
     Endpoint(
         "DELETE",

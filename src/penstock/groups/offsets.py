@@ -114,7 +114,11 @@ class Offsets:
     def get(self, group_id: str, partition: TopicPartition, image: ClusterImage) -> CommittedOffset | None:
         topics = self._groups.get(group_id, {})
         value = topics.get(partition.topic, {}).get(partition.partition)
-        return value if value is not None and _is_of(image, partition.topic, value) else None
+        return (
+            value
+            if value is not None and _is_of(image, partition.topic, partition.partition, value)
+            else None
+        )
 
     def fetch(
         self, group_id: str, partitions: Sequence[TopicPartition] | None, image: ClusterImage
@@ -127,7 +131,7 @@ class Offsets:
                 TopicPartition(topic, index): value
                 for topic, values in self._groups.get(group_id, {}).items()
                 for index, value in values.items()
-                if _is_of(image, topic, value)
+                if _is_of(image, topic, index, value)
             }
         found = ((partition, self.get(group_id, partition, image)) for partition in partitions)
         return {partition: value for partition, value in found if value is not None}
@@ -166,13 +170,13 @@ class Offsets:
         return [_tombstone(group_id, partition.topic, partition.partition) for partition in chosen]
 
     def of_lost_topics(self, image: ClusterImage, topics: Iterable[str]) -> list[GroupRecord]:
-        """Tombstones for offsets of these topics whose topic id does not exist any more."""
+        """Tombstones for offsets of these topics whose topic id or partition does not exist any more."""
         return [
             _tombstone(group_id, topic, index)
             for group_id, own in self._groups.items()
             for topic in topics
             for index, value in own.get(topic, {}).items()
-            if not _is_of(image, topic, value)
+            if not _is_of(image, topic, index, value)
         ]
 
     def expired(
@@ -200,16 +204,20 @@ class Offsets:
                 since_ms = self._unread_since_ms.setdefault((group_id, topic), now_ms)
             for index, value in values.items():
                 over = kept_ms is not None and max(since_ms, value.commit_timestamp_ms) + kept_ms <= now_ms
-                if (over or not _is_of(image, topic, value)) and TopicPartition(topic, index) not in unstable:
+                if (over or not _is_of(image, topic, index, value)) and TopicPartition(
+                    topic, index
+                ) not in unstable:
                     tombstones.append(_tombstone(group_id, topic, index))
         return tombstones
 
 
-def _is_of(image: ClusterImage, topic: str, value: OffsetValue) -> bool:
-    """Whether the topic of the offset still exists. Old records have no topic id: then the name decides."""
+def _is_of(image: ClusterImage, topic: str, index: int, value: OffsetValue) -> bool:
+    """Whether topic and partition of the offset still exist. Old records have no topic id: then the name decides."""
+    present = image.topics.get(topic)
+    if present is not None and present.has_removed(index):
+        return False
     if value.topic_id == NO_TOPIC_ID:
         return True
-    present = image.topics.get(topic)
     return present is not None and present.id == value.topic_id
 
 

@@ -273,7 +273,7 @@ class GroupShard(Shard[GroupRecord]):
     def on_topics(self, change: ImageChange) -> None:
         """Handle topics that were created, deleted or extended."""
         before, after = change.before, change.after
-        lost = [name for name in change.topics if _topic_id(before, name) != _topic_id(after, name)]
+        lost = [name for name in change.topics if _has_lost(before, after, name)]
         tombstones = self.offsets.of_lost_topics(after, lost)
         if tombstones:
             ignore_outcome(self._forget_offsets(tombstones))
@@ -370,6 +370,9 @@ def _check_strings(*texts: str | None) -> None:
         raise BrokerError(ErrorCode.invalid_request, f"a name has more than {MAX_STRING_LENGTH} characters")
 
 
-def _topic_id(image: ClusterImage, name: str) -> object:
-    topic = image.topic(name)
-    return None if topic is None else topic.id
+def _has_lost(before: ClusterImage, after: ClusterImage, name: str) -> bool:
+    """Whether the topic was deleted or created again, or has lost partitions."""
+    was, now = before.topic(name), after.topic(name)
+    if was is None or now is None:
+        return was is not now
+    return was.id != now.id or len(now.partitions) < len(was.partitions)

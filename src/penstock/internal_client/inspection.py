@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -16,6 +16,8 @@ from penstock.internal_client.routes import Routes
 from penstock.model import BrokerId
 from penstock.net.broker_connection import BrokerConnection
 from penstock.wire.inspect import InspectRequest, decode_inspect_response, encode_inspect_request
+
+QuestionArguments: TypeAlias = Mapping[str, int | str | list[str]]
 
 JOURNALS = ("topics", "logs", "groups")
 """The journals of a broker: topics of the cluster, logs that it leads, groups that it coordinates."""
@@ -72,21 +74,23 @@ class InspectionCalls:
         """Return the requests that a broker has refused, with its authorization mode."""
         return await self.ask(node_id, "refusals", {})
 
+    async def drain_progress(self, node_id: BrokerId, topic: str) -> Any:
+        """Return the progress of the partitions that go and that a broker leads, and groups that it coordinates."""
+        return await self.ask(node_id, "drain_progress", {"topic": topic})
+
     async def authorize(self, user: str | None, host: str, checks: Sequence[str]) -> list[bool]:
         """Ask a broker for decisions about a user; None is a client without a user. `checks` is operation, resource
         type and resource name of each decision, one after the other.
         """
         named = {} if user is None else {"user": user}
-        arguments: dict[str, int | str | list[str]] = {**named, "host": host, "checks": list(checks)}
+        arguments: QuestionArguments = {**named, "host": host, "checks": list(checks)}
         return list((await self.ask_any("authorize", arguments))["allowed"])
 
-    async def ask_any(self, question: str, arguments: Mapping[str, int | str | list[str]]) -> Any:
+    async def ask_any(self, question: str, arguments: QuestionArguments) -> Any:
         """Ask any broker; the question may be sent twice."""
         return await self._routes.at_any(lambda connection: ask_broker(connection, question, arguments))
 
-    async def ask(
-        self, node_id: BrokerId, question: str, arguments: Mapping[str, int | str | list[str]]
-    ) -> Any:
+    async def ask(self, node_id: BrokerId, question: str, arguments: QuestionArguments) -> Any:
         """Ask one broker."""
         if node_id not in self._routes.brokers:
             await self._routes.read_brokers()
@@ -95,9 +99,7 @@ class InspectionCalls:
         )
 
 
-async def ask_broker(
-    connection: BrokerConnection, question: str, arguments: Mapping[str, int | str | list[str]]
-) -> Any:
+async def ask_broker(connection: BrokerConnection, question: str, arguments: QuestionArguments) -> Any:
     """Ask a broker over a connection to it."""
     request = InspectRequest(question, msgspec.msgpack.encode(arguments))
     correlation_id = connection.next_correlation_id()

@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.errors import ErrorCode
 from penstock.model import BrokerId, TopicId
 
+PARTITION_IS_GOING = ErrorCode.invalid_partitions
+"""Error code that Metadata gives internal clients for a partition that a smaller partition count removes."""
 PAGE_PARTITIONS = 125
 """Partitions in one response of DescribeTopicPartitions: broker and client work on it for a few milliseconds."""
 
@@ -18,6 +21,8 @@ class PartitionRoute:
     leader_epoch: int
     replicas: tuple[BrokerId, ...]
     in_sync: tuple[BrokerId, ...]
+    is_going: bool = False
+    """Whether a smaller partition count removes the partition: it is read, and not written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +31,11 @@ class TopicRoute:
     id: TopicId
     is_internal: bool
     partitions: tuple[PartitionRoute, ...]
+
+    @property
+    def active_count(self) -> int:
+        """Number of partitions for new records: the first ones."""
+        return sum(not partition.is_going for partition in self.partitions)
 
 
 class TopicPages:
@@ -76,6 +86,7 @@ def route_of(topic: Any) -> TopicRoute:
                 each.leader_epoch,
                 tuple(map(BrokerId, each.replica_nodes)),
                 tuple(map(BrokerId, each.isr_nodes)),
+                each.error_code == PARTITION_IS_GOING,
             )
             for each in partitions
         ),

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
 from penstock.internal_client.api import ClientApi, check_error
+from penstock.internal_client.inspection import QuestionArguments, ask_broker
 from penstock.internal_client.routes import Routes
 from penstock.internal_client.topic_routes import TopicRoute
 
@@ -65,7 +67,45 @@ class TopicCalls:
         check_error(result.error_code, result.error_message)
 
     async def set_partitions(self, name: str, count: int) -> None:
-        """Add partitions until there are `count`; a smaller number is refused."""
+        """Add partitions, or let some drain, until there are `count`."""
+        self._routes.forget(name)
+        if count <= len((await self._routes.topic(name)).partitions):
+            await self.reduce_partitions(name, count)
+        else:
+            await self._add_partitions(name, count)
+
+    async def reduce_partitions(
+        self,
+        name: str,
+        count: int,
+        change: str = "set",
+        *,
+        waits_for_groups: bool = True,
+        dry_run: bool = False,
+    ) -> Mapping[str, Any]:
+        """Let the partitions from `count` on drain, or keep those below it that were to be removed.
+
+        `change` may be `seal-now` or `drop-sealed` instead of `set`. Returns the phase of each partition.
+        """
+        arguments: QuestionArguments = {
+            "topic": name,
+            "count": count,
+            "change": change,
+            "waits_for_groups": int(waits_for_groups),
+            "dry_run": int(dry_run),
+        }
+        phases = await self._routes.once(
+            lambda connection: ask_broker(connection, "set_partition_count", arguments)
+        )
+        self._routes.forget(name)
+        return cast("Mapping[str, Any]", phases)
+
+    async def phases(self, name: str) -> Mapping[str, Any]:
+        """Return the number of active partitions, and the phase of each partition with its time."""
+        answer = await self._routes.at_any(lambda c: ask_broker(c, "partition_phases", {"topic": name}))
+        return cast("Mapping[str, Any]", answer)
+
+    async def _add_partitions(self, name: str, count: int) -> None:
         wanted = {"name": name, "count": count, "assignments": None}
         fields = {"topics": [wanted], "timeout": _TIMEOUT_MS, "validate_only": False}
         response = await self._routes.once(lambda connection: _CREATE_PARTITIONS.call(connection, fields))

@@ -9,6 +9,7 @@ and is loaded again. Loop thread only.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
 from penstock.config import SHARE_UPDATES_PER_SNAPSHOT, SHARE_WRITE_TIMEOUT_MS, BrokerConfig
@@ -54,6 +55,12 @@ class ShareStateShard(Shard[StateRecord]):
 
     def __len__(self) -> int:
         return len(self._states)
+
+    def start_offsets(self) -> Iterator[tuple[ShareKey, int]]:
+        """Start offsets of the share-partitions that have one."""
+        for key, state in self._states.items():
+            if state.start_offset >= 0:
+                yield key, state.start_offset
 
     # --- requests
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from penstock.cluster.image import PartitionPhase
 from penstock.config import Durability
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import NO_LEADER_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch, Offset
@@ -76,13 +77,14 @@ class Replica:
         self.min_insync_replicas = 1
         self.adding_replicas = 0
         """Number of replicas that a reassignment in progress adds to the partition."""
+        self.phase, self.is_ending = PartitionPhase.ACTIVE, False
+        """Phase of a partition that goes; `is_ending` while this leader removes it: then its log end does not move."""
         self.data_waiters = DataWaiters()
         self.projections = Projections(log, self.data_waiters, context.scan_slots)
         self.listeners: dict[ReplicaListener, None] = {}
         self.flushes_as_follower = False
         """True when the leader counts only what this follower has fsynced."""
-        self.is_throttled_as_leader = False
-        self.is_throttled_as_follower = False
+        self.is_throttled_as_leader = self.is_throttled_as_follower = False
         self.archived_offset: Offset | None = None
         """Offset from which on no record may be removed; None where the topic has no `archive.required`."""
         self.may_refetch = bool(log.damage)
@@ -102,8 +104,7 @@ class Replica:
         self._commit_waiters = CommitWaiters()
         self._producers = CommitWaiters()
         """Producers with acks=all. They fail when fewer replicas than min.insync.replicas are in sync."""
-        self._flush_waiters = CommitWaiters()
-        self._start_waiters = CommitWaiters()
+        self._flush_waiters, self._start_waiters = CommitWaiters(), CommitWaiters()
         self._unwritten_bytes = 0
 
     @property
@@ -249,8 +250,8 @@ class Replica:
         `Log.append`.
         """
         partition, log, context, admission = self.partition, self.log, self._context, self._admission
-        if not partition.is_leader:
-            raise self._not_leader()
+        if self.phase or not partition.is_leader:
+            self._check_phase(is_marker=header.is_control)
         refused = context.refused.runs
         kind = header.attributes & (TRANSACTIONAL_FLAG | CONTROL_FLAG)
         if kind == TRANSACTIONAL_FLAG:
@@ -295,6 +296,21 @@ class Replica:
         superseded = self.log.producers.superseded(header)
         if superseded is not None:
             self.append_marker(superseded, is_epoch_new=False, now_ms=now_ms)
+
+    def set_phase(self, phase: PartitionPhase) -> None:
+        self.phase = phase
+        if phase < PartitionPhase.SEALED:
+            self.is_ending = False
+
+    def _check_phase(self, *, is_marker: bool) -> None:
+        """Refuse records of a sealed partition, and everything as a follower or while the partition is removed."""
+        if self.is_ending or not self.partition.is_leader:
+            raise self._not_leader()
+        if not (is_marker or self.phase.takes_records):
+            raise BrokerError(
+                ErrorCode.unknown_topic_or_partition,
+                f"{self.name} takes no more records: the topic has fewer partitions now",
+            )
 
     def fail_held_appends(self) -> None:
         """Refuse every held batch, as before the log is closed or deleted."""

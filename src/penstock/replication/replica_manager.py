@@ -79,6 +79,8 @@ class ReplicaManager:
         )
         self._logger = context.logger
         self._image: ClusterImage | None = None
+        self._newest: ClusterImage | None = None
+        """Newest image, whose changes may not be applied yet."""
         self._replicas: dict[tuple[str, int], Replica] = {}
         self._fetchers = Fetchers(self, context)
         self._following: asyncio.Task[None] | None = None
@@ -191,7 +193,7 @@ class ReplicaManager:
         """Create the replicas that the image gives this broker, at the start; later changes come through
         `follow`.
         """
-        self._image = image
+        self._image = self._newest = image
         self._following = asyncio.get_running_loop().create_task(self._load(image))
         await self._following
 
@@ -201,10 +203,12 @@ class ReplicaManager:
 
     def follow(self, change: ImageChange, config: BrokerConfig) -> None:
         """Apply a change of the image after all earlier ones. Replicas that another broker leads now stop
-        leading at once.
+        leading at once, and partitions change their phase at once.
         """
+        self._newest = change.after
         for name in sorted(change.topics):
             self._stop_leading(change.after.topic(name))
+            self._set_phases(change.before.topic(name), change.after.topic(name))
             self._drop_projections(change.before.topic(name), change.after.topic(name))
         self._following = asyncio.get_running_loop().create_task(self._apply(self._following, change, config))
 
@@ -218,6 +222,19 @@ class ReplicaManager:
                     and state.leader_epoch > replica.partition.leader_epoch
                 ):
                     replica.stop_leading()
+
+    def _set_phases(self, before: TopicImage | None, after: TopicImage | None) -> None:
+        """Let replicas follow the phases of a topic. Replicas of removed partitions take nothing any more."""
+        if before is None or after is None or not (before.is_shrinking or after.is_shrinking):
+            return
+        for index in range(max(len(before.partitions), len(after.partitions))):
+            replica = self._replicas.get((after.name, index))
+            if replica is None or replica.topic_id != after.id:
+                continue
+            if index >= len(after.partitions):
+                replica.stop_leading()
+            else:
+                replica.set_phase(after.partitions[index].phase)
 
     def _drop_projections(self, before: TopicImage | None, after: TopicImage | None) -> None:
         """Forget a view that was deleted or has another filter."""
@@ -304,6 +321,8 @@ class ReplicaManager:
             create = partial(self._logs.create, topic.name, topic.id, missing, config)
             await self._threads.run("background", create)
         for index in mine:
+            await self._begin_again(topic, index)
+        for index in mine:
             replica = self._replicas.get((topic.name, index))
             if replica is None:
                 replica = self._take_up(topic, index, settings)
@@ -316,11 +335,31 @@ class ReplicaManager:
             await self._take_role(replica, topic.partitions[index])
             replica.partition_epoch = topic.partitions[index].partition_epoch
 
+    async def _begin_again(self, topic: TopicImage, index: int) -> None:
+        """Let the log of a partition that was removed and created again begin at its first offset."""
+        first_offset = topic.partitions[index].first_offset
+        log = self._logs.get(topic.id, index)
+        if not first_offset or log is None or log.log_start_offset >= first_offset:
+            return
+        if log.log_end_offset > first_offset:
+            log.advance_log_start(first_offset)
+            return
+        if log.jobs.begin_truncation():
+            try:
+                restart = partial(self._logs.restart, log, first_offset, self._context.clock.now_ms())
+                async with self.writing_checkpoints:
+                    await self._threads.run("background", restart)
+            finally:
+                log.jobs.finish_truncation()
+
     def _take_up(self, topic: TopicImage, index: int, settings: TopicConfig) -> Replica:
         log = self._logs.get(topic.id, index)
         assert log is not None
         replica = Replica(log, settings[DURABILITY], self._replica_context)
         self._replicas[topic.name, index] = replica
+        # Later changes may be known already; their phases count.
+        newest = None if self._newest is None else self._newest.partition(replica.name)
+        replica.set_phase((newest or topic.partitions[index]).phase)
         return replica
 
     # --- roles
@@ -448,7 +487,7 @@ class ReplicaManager:
         await self._threads.run("background", self._logs.begin_delete(topic.id).work)
 
     async def _leave_partitions(self, topic: TopicImage) -> None:
-        """Delete the logs of partitions that are on other brokers now.
+        """Delete the logs of partitions that are on other brokers now, or were removed from the topic.
 
         The start does this too, because of a possible crash in between: its image is at least as new as
         the broker's session.
@@ -460,8 +499,11 @@ class ReplicaManager:
             and self._logs.get(topic.id, index) is not None
             and state.partition_epoch > self._known_epoch(topic.name, index)
         ]
+        count = len(topic.partitions)
+        removed = range(count, count + len(topic.removed))
+        moved += [index for index in removed if self._logs.get(topic.id, index) is not None]
         if moved:
-            self._logger.info("deleting reassigned replicas", topic=topic.name, partitions=moved)
+            self._logger.info("deleting replicas of this broker", topic=topic.name, partitions=moved)
             await self._retire(topic, moved)
             await self._threads.run("background", self._logs.begin_delete(topic.id, moved).work)
 

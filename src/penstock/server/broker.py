@@ -59,6 +59,7 @@ from penstock.server.connection_numbers import ConnectionNumbers
 from penstock.server.context import BrokerContext
 from penstock.server.directory_start import DataDirectory
 from penstock.server.dispatch import Dispatcher
+from penstock.server.draining.draining import Draining
 from penstock.server.embedded_gateway import gateway_context
 from penstock.server.environment import Environment
 from penstock.server.fetch_sessions import FetchSessions
@@ -118,6 +119,7 @@ class Broker:
         self._replicate()
         self._coordinate()
         self._context = self._make_context()
+        self._draining = Draining(self._context, self._changes, self._make_links(), logger)
         self._dispatcher = Dispatcher(self._context, apis, serves_plain=environment.serves_plain)
         self._acceptor = Acceptor(self._context, self._dispatcher, logger)
         self._maintenance = Maintenance(
@@ -273,10 +275,9 @@ class Broker:
         self._data_directory.report_problems()
         self._in_sync_writer.start()
         self._peers.start()
-        self._share.start()
-        self._groups.start()
-        self._transactions.start()
-        self._hanging_transactions.start()
+        coordinators = (self._share, self._groups, self._transactions)
+        for part in (*coordinators, self._hanging_transactions, self._draining):
+            part.start()
         await self._maintenance.start()
         self._show_metrics()
         self._loop_lag.start()
@@ -309,6 +310,7 @@ class Broker:
         await self._end(clean_epoch)
 
     async def _end(self, clean_epoch: BrokerEpoch | None) -> None:
+        await self._draining.stop()
         await self._hanging_transactions.stop()
         await self._verifier.close()
         await self._transactions.stop()
@@ -368,9 +370,7 @@ class Broker:
         self._on_lost()
 
     def _on_failed_log(self, replica: Replica) -> None:
-        """Handle a failed log, which only a start recovers. In a cluster this broker stops, so that other brokers
-        lead meanwhile; a single broker continues to serve its other logs.
-        """
+        """Stop in a cluster, so that other brokers lead until a start recovers the log; a broker alone continues."""
         if len(self._metadata.image.brokers) > 1:
             self._lose(f"the log of {replica.name} has failed")
 

@@ -17,7 +17,7 @@ from penstock.cluster.metadata import ClusterMetadata
 from penstock.cluster.partition_admin import PartitionAdministration
 from penstock.config import BrokerConfig
 from penstock.groups.coordinator import GroupCoordinator
-from penstock.model import BrokerId
+from penstock.model import BrokerId, TopicPartition
 from penstock.net.connection import Connection, Traffic
 from penstock.observability.alarms import Alarms
 from penstock.observability.metrics import BrokerMetrics
@@ -41,6 +41,8 @@ from penstock.transactions.verification import Verifier
 
 if TYPE_CHECKING:
     from penstock.server.acceptor import WatchedConnection
+    from penstock.server.dispatch import Session
+    from penstock.server.draining.draining import Draining
     from penstock.server.http_accounts import HttpAccounts
     from penstock.server.inspection.activity import Activity
 
@@ -83,6 +85,8 @@ class BrokerContext:
     traffic: Traffic | None = None
     http_accounts: HttpAccounts | None = None
     """Accounts of HTTP clients, from the start of the broker on."""
+    draining: Draining | None = None
+    """Set by the broker, which makes it from this context."""
     activity: Activity | None = None
     """Journals for gateways, made when the first gateway asks."""
 
@@ -93,6 +97,11 @@ class BrokerContext:
     def apply_policy(self) -> None:
         """Bring the authorizer in step with the configuration and the cluster image."""
         self.authorizer = self.authorization.follow(self.config, self.metadata.image, self.authorizer)
+
+    def on_draining_write(self, session: Session, name: TopicPartition) -> None:
+        """Note a client that writes to a partition that goes."""
+        if self.draining is not None:
+            self.draining.on_write(session, name)
 
     def source_of(self, topic: str) -> str:
         """Name of the topic whose log the readers of a topic read: the source of a view, else the topic itself."""

@@ -94,6 +94,10 @@ class Session:
     """Last Heartbeat of the connection."""
     commit: KnownCommit | None = None
     """Last OffsetCommit of the connection that may be repeated with another offset."""
+    is_consumer: bool = False
+    """Whether the client has fetched records, asked for offsets or looked for the coordinator of a group."""
+    is_producer: bool = False
+    """Whether the client has sent records."""
     listener: str = DEFAULT_LISTENER
     """Name of the listener that accepted the connection."""
     login: Login | None = None

@@ -36,8 +36,8 @@ def handle_plain(
     if found is None:
         return None
     route, records = found
-    acks = route.acks
-    log_start_offset = -1
+    session.is_producer = True
+    acks, log_start_offset = route.acks, -1
     try:
         name = writable_topic(context, session, route.topic, route.topic_id)
         replica = context.replicas.get(name, route.index)
@@ -47,6 +47,8 @@ def handle_plain(
         if info is None:
             context.produce_routes.forget(route)
             return None
+        if replica.phase:
+            context.on_draining_write(session, replica.name)
         log_start_offset = info.log_start_offset
         waiters = replica.acknowledging(info, acks)
     except BrokerError as error:

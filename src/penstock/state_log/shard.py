@@ -81,6 +81,8 @@ class ShardContext(Protocol):
 class Shard(ABC, Generic[R]):
     def __init__(self, partition: int, appender: Appender[R], context: ShardContext) -> None:
         self.partition = partition
+        self.leader_epoch = appender.replica.partition.leader_epoch
+        """Leader epoch in which the shard was loaded."""
         self.passed_over_damage = False
         """Whether damaged records of the log were passed over when the shard was loaded."""
         self._appender = appender

@@ -13,7 +13,7 @@ from __future__ import annotations
 import errno
 from typing import NamedTuple
 
-from penstock.config.topic_options import MessageTimestampType
+from penstock.config.topic_values import MessageTimestampType
 from penstock.errors import BrokerError, DiskFull, ErrorCode
 from penstock.model import LeaderEpoch, Offset, TopicId, TopicPartition
 from penstock.records.batch import CONTROL_FLAG, BatchHeader, assign, stamp_append_time

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from penstock.config import storage_options as storage
 from penstock.config import topic_options as topic
 from penstock.config.settings import BrokerConfig, TopicConfig
-from penstock.config.topic_options import CleanupPolicy, MessageTimestampType
+from penstock.config.topic_values import CleanupPolicy, MessageTimestampType
 from penstock.delay.checking import DelayRules
 from penstock.storage.batch_scan import MAX_RELATIVE_OFFSET
 

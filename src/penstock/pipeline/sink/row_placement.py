@@ -60,7 +60,7 @@ class RowPlacement:
     async def _partitions(self, topic: str | None) -> int:
         if topic is None:
             raise BadRow("a row has no topic: its column 'topic' is null, and there is no option 'topic'")
-        return len((await self._routes.topic(topic)).partitions)
+        return (await self._routes.topic(topic)).active_count
 
     def _next(self) -> int:
         if not self._left:

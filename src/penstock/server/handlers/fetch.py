@@ -1,8 +1,7 @@
 """Fetch: bytes of whole batches straight from the segment files, at once or after a long poll.
 
-No response has records at or above the high watermark; with read_committed, none at or above the last
-stable offset. The broker's own limits bound the sizes and waits that a client requests. A fetch that names a
-view is a `ProjectedFetchOperation` (`server/projected_fetch.py`).
+No response has records at or above the high watermark; with read_committed, none at or above the last stable offset.
+The broker's own limits bound the sizes and waits that a client requests. Views have their own `ViewFetchOperation`.
 """
 
 from __future__ import annotations
@@ -49,6 +48,7 @@ def handle(request: Request, frame: memoryview, position: int) -> Answer:
         if fetch.replica_id != CONSUMER:
             return handle_replica_fetch(request, fetch)
         _check_version(request)
+        request.session.is_consumer = True
         session = _open_session(request, fetch)
         targets = list(session.targets.values()) if session else _targets(fetch)
         operation = _operation_type(request, targets)(request, fetch, session, targets)

@@ -24,6 +24,8 @@ class CoordinatorType(IntEnum):
 
 async def handle(request: Request, message: Any) -> Fields:
     kind = getattr(message, "key_type", CoordinatorType.GROUP)
+    if kind == CoordinatorType.GROUP:
+        request.session.is_consumer = True
     if request.version < FIRST_VERSION_WITH_SEVERAL:
         return {"throttle_time": NO_TIME, **await _coordinator(request, kind, message.key)}
     coordinators = [

@@ -54,13 +54,10 @@ async def _answer(request: Request, asked: InspectRequest) -> bytes:
     question = QUESTIONS.get(asked.question)
     if question is None:
         raise BrokerError(ErrorCode.invalid_request, f"unknown question {asked.question[:80]!r}")
-    if not (question.is_for_gateways or question.is_about_topic):
+    if question.is_for_gateways:
+        _check_gateway(request)
+    elif not question.is_about_topic:
         request.require(question.operation, ResourceType.CLUSTER, CLUSTER_NAME)
-    elif question.is_for_gateways and not request.session.is_gateway:
-        raise BrokerError(
-            ErrorCode.cluster_authorization_failed,
-            f"{request.session.principal} is not a gateway: add it to gateway.users of the brokers",
-        )
     try:
         arguments = msgspec.msgpack.decode(asked.arguments, type=dict[str, int | str | list[str]])
     except msgspec.DecodeError as error:
@@ -68,3 +65,11 @@ async def _answer(request: Request, asked: InspectRequest) -> bytes:
     if question.is_about_topic:
         request.require(question.operation, ResourceType.TOPIC, text(arguments, "topic"))
     return _ENCODER.encode(await question.answer(request.context, arguments))
+
+
+def _check_gateway(request: Request) -> None:
+    if not request.session.is_gateway:
+        raise BrokerError(
+            ErrorCode.cluster_authorization_failed,
+            f"{request.session.principal} is not a gateway: add it to gateway.users of the brokers",
+        )

@@ -36,6 +36,7 @@ Search = Callable[[], Fields]
 
 
 def handle(request: Request, message: Any) -> Fields | Awaitable[Fields]:
+    request.session.is_consumer = True
     counts = Counter(
         (topic.name, asked.partition_index) for topic in message.topics for asked in topic.partitions
     )

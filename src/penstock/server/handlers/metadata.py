@@ -7,13 +7,15 @@ from collections.abc import Awaitable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from penstock.cluster.image import NO_LEADER, ClusterImage, TopicImage
+from penstock.cluster.image import NO_LEADER, ClusterImage, PartitionPhase, TopicImage
 from penstock.cluster.internal_topics import is_internal, is_reserved
 from penstock.cluster.topics import CreatableTopic, check_topic_name
 from penstock.config import AUTO_CREATE_TOPICS_ENABLE
 from penstock.errors import BrokerError, ErrorCode
+from penstock.internal_client.topic_routes import PARTITION_IS_GOING
 from penstock.model import TopicId, TopicPartition
 from penstock.server.dispatch import Api, Fields, Request
+from penstock.server.draining.draining import reads_phases
 from penstock.server.handlers.administration import NO_TIME, NOT_ASKED, carried_out
 from penstock.server.handlers.create_topics import may_create
 from penstock.server.handlers.describe_cluster import cluster_operations
@@ -195,20 +197,37 @@ def _topic_fields(
         "name": topic.name,
         "topic_id": topic.id,
         "is_internal": is_internal(topic.name),
-        "partitions": [
-            partition_fields(
-                image,
-                index,
-                replace(partition, leader=NO_LEADER)
-                if leaderless and TopicPartition(stored_as, index) in leaderless
-                else partition,
-            )
-            for index, partition in enumerate(image.shown(topic).partitions)
-        ],
+        "partitions": _shown_partitions(
+            request,
+            image.shown(topic),
+            [
+                partition_fields(
+                    image,
+                    index,
+                    replace(partition, leader=NO_LEADER)
+                    if leaderless and TopicPartition(stored_as, index) in leaderless
+                    else partition,
+                )
+                for index, partition in enumerate(image.shown(topic).partitions)
+            ],
+        ),
         "topic_authorized_operations": request.authorized_operations(ResourceType.TOPIC, topic.name)
         if wants_operations
         else NOT_ASKED,
     }
+
+
+def _shown_partitions(request: Request, topic: TopicImage, partitions: list[Fields]) -> list[Fields]:
+    """Partitions that the client is shown: of a shrinking topic, those that it may use."""
+    draining = request.context.draining
+    if draining is None or not topic.is_shrinking:
+        return partitions
+    if not reads_phases(request.session):
+        return partitions[: draining.shown_count(request.session, topic)]
+    return [
+        fields if state.phase is PartitionPhase.ACTIVE else {**fields, "error_code": PARTITION_IS_GOING}
+        for fields, state in zip(partitions, topic.partitions, strict=True)
+    ]
 
 
 def _problem_fields(code: ErrorCode, name: str | None, topic_id: TopicId | None) -> Fields:

@@ -46,6 +46,7 @@ FIRST_IMPLICIT_VERSION = 12
 
 def handle(request: Request, frame: memoryview, position: int) -> Answer:
     produce = decode_produce_request(frame, position, request.header.api_version)
+    request.session.is_producer = True
     operation = _ProduceOperation(request, produce)
     operation.run()
     answer = operation.answer()
@@ -157,6 +158,8 @@ class _ProduceOperation:
             self._transaction,
             self._request.header.api_version >= FIRST_ZSTD_VERSION,
         )
+        if replica.phase:
+            self._request.context.on_draining_write(self._request.session, replica.name)
         if info is None:
             self._held += 1
         else:

@@ -8,6 +8,12 @@ from penstock.server.inspection.decisions import AUTHORIZE
 from penstock.server.inspection.delayed_messages import DELAYED_MESSAGE, DELAYED_MESSAGES
 from penstock.server.inspection.log_lines import LOG_LINES
 from penstock.server.inspection.open_connections import CLOSE_CONNECTION, CONNECTIONS
+from penstock.server.inspection.partition_counts import (
+    DRAIN_PROGRESS,
+    DRAIN_REPORT,
+    PARTITION_PHASES,
+    SET_PARTITION_COUNT,
+)
 from penstock.server.inspection.partition_times import PARTITION_TIMES
 from penstock.server.inspection.refused_requests import REFUSALS
 from penstock.server.inspection.used_views import USED_VIEWS
@@ -22,10 +28,14 @@ QUESTIONS = {
         CONNECTIONS,
         DELAYED_MESSAGE,
         DELAYED_MESSAGES,
+        DRAIN_PROGRESS,
+        DRAIN_REPORT,
         LOG_LINES,
+        PARTITION_PHASES,
         PARTITION_TIMES,
         REFUSALS,
         USED_VIEWS,
+        SET_PARTITION_COUNT,
         *ACCOUNT_QUESTIONS,
         *USER_QUESTIONS,
     )

@@ -18,7 +18,7 @@ Answer = Callable[[BrokerContext, Arguments], Awaitable[Any]]
 class Question:
     name: str
     operation: Operation
-    """Operation on the cluster that the client needs."""
+    """Operation that the client needs, on the cluster or on the topic of the question."""
     answer: Answer
     is_for_gateways: bool = False
     """Whether the question is reserved for gateways that have proved their identity."""

@@ -1,0 +1,182 @@
+"""Rules of a smaller partition count: which partitions go, and when one is sealed and removed. Pure.
+
+The partitions with the highest indexes go, each through the phases of `PartitionPhase`. They stay in the image until
+they are removed, so that consumers read them to their end. The leader of a partition writes its phases, on condition of
+the partition epoch; a request of an administrator writes the node of the topic as well, so that it conflicts with any
+other change of the partition count. A removed partition leaves its log end offset and leader epoch in the topic's
+node: a partition that is created again under its index begins there, so that no offset ever refers to two records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from penstock.cluster import znodes
+from penstock.cluster.coordination import Delete, Set
+from penstock.cluster.image import ClusterImage, PartitionPhase, PartitionState, RemovedPartition, TopicImage
+from penstock.cluster.loading import encode_partition, encode_topic
+from penstock.cluster.metadata_change import MetadataChange, existing_topic, scope_of
+from penstock.cluster.topic_writes import MAX_PARTITIONS_PER_MULTI, Writes
+from penstock.cluster.views import refuse_view
+from penstock.config import (
+    CLEANUP_POLICY,
+    DELIVERY_DELAY,
+    INDEX_BY_KEY,
+    BrokerConfig,
+    CleanupPolicy,
+    TopicConfig,
+)
+from penstock.errors import BrokerError, ErrorCode
+from penstock.model import LeaderEpoch, Offset, TopicPartition
+
+
+class CountChange(Enum):
+    """Changes of a partition count that leave the logs alone."""
+
+    SET = "set"
+    """Let partitions drain, or make draining and sealed ones active again, until `count` are active."""
+    SEAL_NOW = "seal-now"
+    """Let the partitions from `count` on refuse records at once."""
+    DROP_SEALED = "drop-sealed"
+    """Remove sealed partitions without waiting for their retention."""
+
+
+@dataclass(frozen=True, slots=True)
+class WantedCount:
+    topic: str
+    count: int
+    """Number of active partitions. It does not matter to DROP_SEALED."""
+    change: CountChange = CountChange.SET
+    waits_for_groups: bool = True
+
+
+def plan_count(image: ClusterImage, wanted: WantedCount, config: BrokerConfig, now_ms: int) -> TopicImage:
+    """Topic with the new phases of its partitions; BrokerError if the request is refused."""
+    topic = existing_topic(image, wanted.topic)
+    refuse_view(image, topic.name)
+    if wanted.change is CountChange.DROP_SEALED:
+        return _dropping(topic, now_ms)
+    present, active = len(topic.partitions), topic.active_count
+    if not 1 <= wanted.count <= present:
+        raise _invalid(
+            f"topic {topic.name} has {present} partitions: {wanted.count} is not between 1 and {present}"
+        )
+    if wanted.count < active:
+        _check_can_shrink(topic, TopicConfig(config, topic.configs), range(wanted.count, active))
+    elif wanted.count == active and wanted.change is CountChange.SET:
+        raise _invalid(f"topic {topic.name} has {active} partitions already")
+    partitions = tuple(
+        _wanted_phase(state, index, wanted, now_ms) for index, state in enumerate(topic.partitions)
+    )
+    return _changed(topic, partitions)
+
+
+def change_count(image: ClusterImage, topic: TopicImage) -> MetadataChange[TopicImage]:
+    """Change that writes the partitions whose phase is new."""
+    before = image.topics[topic.name].partitions
+    writes = [
+        Set(znodes.partition_path(topic.name, index), encode_partition(state), state.partition_epoch)
+        for index, state in enumerate(topic.partitions)
+        if state is not before[index]
+    ]
+    if len(writes) > MAX_PARTITIONS_PER_MULTI:
+        raise _invalid(
+            f"{len(writes)} partitions are more than {MAX_PARTITIONS_PER_MULTI} in one request: remove them in steps"
+        )
+    shown = Set(znodes.topic_path(topic.name), encode_topic(topic), topic.version - 1)
+    return MetadataChange(topic, Writes((shown, *writes)), scope_of([topic]))
+
+
+def with_phase(state: PartitionState, phase: PartitionPhase, now_ms: int) -> PartitionState:
+    return replace(state, phase=phase, phase_since_ms=now_ms)
+
+
+def removal(image: ClusterImage, name: TopicPartition, log_end: Offset) -> MetadataChange[bool]:
+    """Change by which the leader removes the last partition of a topic, whose log ends at `log_end` for good.
+
+    Without effect, and false, if the partition is not the last one or is not sealed.
+    """
+    topic, state = image.topic(name.topic), image.partition(name)
+    if topic is None or state is None or not is_removable(topic, name.partition):
+        return MetadataChange(False)
+    ended = RemovedPartition(log_end, state.leader_epoch)
+    rest = replace(
+        topic,
+        partitions=topic.partitions[:-1],
+        removed=(ended, *topic.removed),
+        version=topic.version + 1,
+    )
+    path = znodes.topic_path(topic.name)
+    operations = (
+        Set(path, encode_topic(rest), topic.version),
+        Delete(znodes.partition_path(topic.name, name.partition), state.partition_epoch),
+    )
+    return MetadataChange(True, Writes(operations), scope_of([rest]))
+
+
+def is_removable(topic: TopicImage, index: int) -> bool:
+    """Whether a partition is the last one, sealed, and without a reassignment in progress."""
+    state = topic.partitions[index]
+    is_last = 0 < index == len(topic.partitions) - 1
+    return is_last and state.phase >= PartitionPhase.SEALED and not state.is_reassigning
+
+
+def begin_again(state: PartitionState, removed: RemovedPartition | None) -> PartitionState:
+    """First state of a partition: after the offsets and leader epochs of a removed one with its index."""
+    if removed is None:
+        return state
+    epoch = LeaderEpoch(removed.leader_epoch + 1)
+    return replace(state, leader_epoch=epoch, first_offset=removed.log_end_offset)
+
+
+def _wanted_phase(state: PartitionState, index: int, wanted: WantedCount, now_ms: int) -> PartitionState:
+    if index < wanted.count:
+        if state.phase is PartitionPhase.ACTIVE:
+            return state
+        return replace(with_phase(state, PartitionPhase.ACTIVE, now_ms), waits_for_groups=True)
+    if wanted.change is CountChange.SEAL_NOW and state.phase < PartitionPhase.SEALING:
+        return replace(with_phase(state, PartitionPhase.SEALING, now_ms), waits_for_groups=False)
+    if state.phase is PartitionPhase.ACTIVE:
+        drained = with_phase(state, PartitionPhase.DRAINING, now_ms)
+        return replace(drained, waits_for_groups=wanted.waits_for_groups)
+    if state.phase is PartitionPhase.DRAINING and state.waits_for_groups and not wanted.waits_for_groups:
+        return replace(state, waits_for_groups=False)
+    return state
+
+
+def _dropping(topic: TopicImage, now_ms: int) -> TopicImage:
+    sealed = [index for index, state in enumerate(topic.partitions) if state.phase is PartitionPhase.SEALED]
+    if not sealed:
+        raise _invalid(f"topic {topic.name} has no sealed partitions")
+    partitions = tuple(
+        with_phase(state, PartitionPhase.DROPPING, now_ms) if index in sealed else state
+        for index, state in enumerate(topic.partitions)
+    )
+    return _changed(topic, partitions)
+
+
+def _changed(topic: TopicImage, partitions: tuple[PartitionState, ...]) -> TopicImage:
+    return replace(topic, partitions=partitions, version=topic.version + 1)
+
+
+def _check_can_shrink(topic: TopicImage, settings: TopicConfig, going: Collection[int]) -> None:
+    if CleanupPolicy.COMPACT in settings[CLEANUP_POLICY]:
+        raise _invalid(
+            f"topic {topic.name} is compacted: the newest value of a key in a removed partition would be lost"
+        )
+    if settings[INDEX_BY_KEY]:
+        raise _invalid(f"topic {topic.name} has index.by.key: lookups by key need every partition")
+    if settings[DELIVERY_DELAY]:
+        raise _invalid(f"topic {topic.name} has delivery.delay: pending messages keep their partition")
+    moving = [index for index in going if topic.partitions[index].is_reassigning]
+    if moving:
+        raise BrokerError(
+            ErrorCode.reassignment_in_progress,
+            f"partition {moving[0]} of topic {topic.name} is being reassigned; wait for its end or cancel it",
+        )
+
+
+def _invalid(message: str) -> BrokerError:
+    return BrokerError(ErrorCode.invalid_partitions, message)

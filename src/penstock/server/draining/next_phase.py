@@ -1,0 +1,91 @@
+"""Decision of a leader about a partition that goes: the next phase, or the reasons to wait. Pure.
+
+A draining partition refuses records (SEALING) when nothing was written for a while, no transaction is open and no group
+is behind, or when it has drained for too long. It is sealed when its records are committed and no transaction is open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from penstock.cluster.image import PartitionPhase
+
+
+class GroupPosition(NamedTuple):
+    """Offset that a consumer group has committed, or start offset of a share group."""
+
+    group_id: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class DrainLimits:
+    quiet_ms: int
+    max_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DrainingPartition:
+    phase: PartitionPhase
+    waits_for_groups: bool
+    draining_ms: int
+    """Time since the partition began to drain."""
+    quiet_ms: int
+    """Time since the last write."""
+    has_open_transaction: bool
+    is_committed: bool
+    """Whether the high watermark is the log end offset."""
+    behind: Sequence[GroupPosition] | None = None
+    """Groups that have not read everything; None while not all coordinators have answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    phase: PartitionPhase | None = None
+    """Next phase; None to wait."""
+    reasons: tuple[str, ...] = ()
+    """Conditions that the partition waits for."""
+    is_overdue: bool = False
+    """Whether the partition is sealed because it has drained for too long."""
+
+
+def judge(partition: DrainingPartition, limits: DrainLimits) -> Verdict:
+    if partition.phase is PartitionPhase.DRAINING:
+        return _judge_draining(partition, limits)
+    if partition.phase is PartitionPhase.SEALING:
+        reasons = _unfinished(partition)
+        return Verdict(None if reasons else PartitionPhase.SEALED, reasons)
+    return Verdict()
+
+
+def _judge_draining(partition: DrainingPartition, limits: DrainLimits) -> Verdict:
+    if partition.draining_ms >= limits.max_ms:
+        return Verdict(PartitionPhase.SEALING, is_overdue=True)
+    reasons = []
+    if partition.quiet_ms < limits.quiet_ms:
+        left_ms = limits.quiet_ms - partition.quiet_ms
+        reasons.append(f"quiet for {_seconds(partition.quiet_ms)}, {_seconds(left_ms)} to go")
+    reasons += _unfinished(partition)
+    if partition.waits_for_groups:
+        reasons += _behind(partition.behind)
+    return Verdict(None if reasons else PartitionPhase.SEALING, tuple(reasons))
+
+
+def _unfinished(partition: DrainingPartition) -> tuple[str, ...]:
+    found = (
+        (partition.has_open_transaction, "a transaction is open"),
+        (not partition.is_committed, "records are not committed"),
+    )
+    return tuple(text for is_so, text in found if is_so)
+
+
+def _behind(groups: Sequence[GroupPosition] | None) -> list[str]:
+    if groups is None:
+        return ["not all group coordinators have answered"]
+    return [f"group {each.group_id} is behind, at offset {each.offset}" for each in groups]
+
+
+def _seconds(duration_ms: int) -> str:
+    return f"{duration_ms / 1000:.0f} s"

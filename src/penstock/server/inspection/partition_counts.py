@@ -1,0 +1,89 @@
+"""Partition counts: set a smaller one, follow its progress, and the exchange between brokers about both."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.cluster.image import TopicImage
+from penstock.cluster.internal_topics import refuse_internal
+from penstock.cluster.metadata_change import existing_topic
+from penstock.cluster.shrinking import CountChange, WantedCount
+from penstock.errors import BrokerError, ErrorCode
+from penstock.internal_client.slices import in_slices
+from penstock.model import TopicPartition
+from penstock.server.context import BrokerContext
+from penstock.server.draining.draining import QUESTION, Draining
+from penstock.server.draining.group_positions import GroupPositions, collect
+from penstock.server.inspection.question import Arguments, Question, integer, text
+from penstock.server.security import Operation
+
+
+async def _set(context: BrokerContext, arguments: Arguments) -> dict[str, Any]:
+    topic = text(arguments, "topic")
+    refuse_internal(topic)
+    try:
+        change = CountChange(arguments.get("change", CountChange.SET.value))
+    except ValueError:
+        raise BrokerError(
+            ErrorCode.invalid_request, "the argument change is none of set, seal-now and drop-sealed"
+        ) from None
+    waits = bool(integer(arguments, "waits_for_groups", 1))
+    wanted = WantedCount(topic, integer(arguments, "count"), change, waits)
+    changed = await _draining(context).counts.set(wanted, validate_only=bool(integer(arguments, "dry_run")))
+    await context.replicas.settled()
+    return _phases(changed)
+
+
+async def _show_phases(context: BrokerContext, arguments: Arguments) -> dict[str, Any]:
+    topic = existing_topic(context.image, text(arguments, "topic"))
+    return _phases(context.image.shown(topic))
+
+
+async def _show_progress(context: BrokerContext, arguments: Arguments) -> dict[str, Any]:
+    """Progress of the partitions that this broker leads, and groups that it coordinates."""
+    topic = existing_topic(context.image, text(arguments, "topic"))
+    positions = GroupPositions()
+    await in_slices(collect(context, positions))
+    going = [TopicPartition(topic.name, index) for index in range(topic.active_count, len(topic.partitions))]
+    led = {replica.name: replica for replica in context.replicas if replica.partition.is_leader}
+    draining = _draining(context)
+    return {
+        **_phases(topic),
+        "led": {
+            name.partition: {
+                "log_start_offset": led[name].log.log_start_offset,
+                "high_watermark": led[name].log.high_watermark,
+                "bytes": led[name].log.size_bytes,
+                "waits_for": list(draining.verdicts[name].reasons) if name in draining.verdicts else [],
+                "writers": [[*client, last_ms] for client, last_ms in draining.writers.of(name)],
+            }
+            for name in going
+            if name in led
+        },
+        "groups": {
+            name.partition: list(found) for name, found in positions.found.items() if name.topic == topic.name
+        },
+    }
+
+
+async def _report(context: BrokerContext, arguments: Arguments) -> dict[str, Any]:
+    return await _draining(context).report(with_groups=bool(integer(arguments, "groups")))
+
+
+def _phases(topic: TopicImage) -> dict[str, Any]:
+    return {
+        "active": topic.active_count,
+        "phases": [state.phase.name.lower() for state in topic.partitions],
+        "since_ms": [state.phase_since_ms for state in topic.partitions],
+    }
+
+
+def _draining(context: BrokerContext) -> Draining:
+    assert context.draining is not None, "the broker has started"
+    return context.draining
+
+
+SET_PARTITION_COUNT = Question("set_partition_count", Operation.ALTER, _set, is_about_topic=True)
+PARTITION_PHASES = Question("partition_phases", Operation.DESCRIBE, _show_phases, is_about_topic=True)
+DRAIN_PROGRESS = Question("drain_progress", Operation.DESCRIBE, _show_progress, is_about_topic=True)
+DRAIN_REPORT = Question(QUESTION, Operation.CLUSTER_ACTION, _report)
