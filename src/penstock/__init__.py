@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from penstock.client.async_admin import AsyncAdmin as AsyncAdmin
     from penstock.client.async_consumer import AsyncConsumer as AsyncConsumer
     from penstock.client.async_producer import AsyncProducer as AsyncProducer
+    from penstock.client.async_queue import AsyncQueue as AsyncQueue
+    from penstock.client.async_queue import QueueEmpty as QueueEmpty
     from penstock.client.consumer import Consumer as Consumer
     from penstock.client.errors import BrokerUnreachable as BrokerUnreachable
     from penstock.client.errors import ClientError as ClientError
@@ -33,6 +35,10 @@ if TYPE_CHECKING:
     from penstock.client.processing import Out as Out
     from penstock.client.processing import process as process
     from penstock.client.producer import Producer as Producer
+    from penstock.client.queue import Queue as Queue
+    from penstock.client.queue import QueueMessage as QueueMessage
+    from penstock.client.queue_session import QueueUnknown as QueueUnknown
+    from penstock.client.queue_session import ReceiptExpired as ReceiptExpired
     from penstock.model import TopicPartition as TopicPartition
 
 __version__ = "0.1.0"
@@ -44,6 +50,7 @@ _MODULES = {
     "AsyncAdmin": "client.async_admin",
     "AsyncConsumer": "client.async_consumer",
     "AsyncProducer": "client.async_producer",
+    "AsyncQueue": "client.async_queue",
     "BrokerUnreachable": "client.errors",
     "ClientError": "client.errors",
     "Consumer": "client.consumer",
@@ -58,6 +65,11 @@ _MODULES = {
     "Out": "client.processing",
     "Producer": "client.producer",
     "ProducerFenced": "client.errors",
+    "Queue": "client.queue",
+    "QueueEmpty": "client.async_queue",
+    "QueueMessage": "client.queue",
+    "QueueUnknown": "client.queue_session",
+    "ReceiptExpired": "client.queue_session",
     "TimedOut": "client.errors",
     "TopicPartition": "model",
     "TopicUnknown": "client.errors",

@@ -43,6 +43,7 @@ def run(example: Example, broker: BrokerProcess) -> str:
         "docs/groups.md",
         "docs/views.md",
         "docs/delay.md",
+        "docs/message-queues.md",
         "docs/transactions.md",
         "docs/http.md",
     ],
@@ -68,6 +69,7 @@ def test_the_examples_of_a_document_do_what_it_says(document: str, start_broker:
         "docs/transactions.md",
         "docs/http.md",
         "docs/views.md",
+        "docs/message-queues.md",
     ],
 )
 def test_the_python_of_a_document_does_what_it_says(

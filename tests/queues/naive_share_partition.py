@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from penstock.queues.acquiring import Span
-from penstock.queues.states import Acknowledgement, AcquireMode, RecordState, ShareSettings
+from penstock.queues.states import WAITING, Acknowledgement, AcquireMode, RecordState, ShareSettings
 
 AVAILABLE, ACQUIRED = RecordState.AVAILABLE, RecordState.ACQUIRED
 ACKNOWLEDGED, ARCHIVED = RecordState.ACKNOWLEDGED, RecordState.ARCHIVED
+ARCHIVING = RecordState.ARCHIVING
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 
 
@@ -19,7 +20,7 @@ class Refused(Exception):
 
 @dataclass
 class NaiveRecord:
-    state: RecordState
+    state: int
     count: int = 0
     member: str = ""
     deadline_ms: int = 0
@@ -33,21 +34,27 @@ class NaiveSharePartition:
     def __init__(self, start: int, settings: ShareSettings) -> None:
         self.start, self.end, self.settings = start, start, settings
         self.records: dict[int, NaiveRecord] = {}
-        self.stored: dict[int, tuple[bool, int]] = {}
-        """Committed state of each offset: whether it is settled, and its delivery count otherwise."""
+        self.stored: dict[int, tuple[int, int, int]] = {}
+        """Committed state of each offset: its state, its delivery count and its time."""
 
     def move_start(self) -> None:
         while self.start < self.end and self.records[self.start].is_settled:
             del self.records[self.start]
             self.start += 1
 
-    def with_state(self, *states: RecordState) -> list[int]:
+    def with_state(self, *states: int) -> list[int]:
         return [offset for offset, record in self.records.items() if record.state in states]
 
     # --- operations
 
+    @property
+    def _dead(self) -> int:
+        return ARCHIVING if self.settings.has_dead_letters else ARCHIVED
+
     def next_span(self, below: int, ranges: int) -> tuple[int, int] | None:
         if len(self.with_state(ACQUIRED)) >= self.settings.max_locks:
+            return None
+        if len(self.with_state(ARCHIVING)) >= self.settings.max_archiving:
             return None
         free = sorted(self.with_state(AVAILABLE))
         if free:
@@ -86,7 +93,7 @@ class NaiveSharePartition:
                 if record.state is not AVAILABLE:
                     continue
                 if span.is_hidden or record.count >= self.settings.delivery_limit:
-                    record.state = ARCHIVED
+                    record.state = ARCHIVED if span.is_hidden else self._dead
                 elif not taking.take(offset, record.count, is_first):
                     if is_new:
                         del self.records[offset]
@@ -143,7 +150,14 @@ class NaiveSharePartition:
                 merged.append(list(piece))
         return [(each[0], each[-1], self.records[each[0]].count + 1) for each in merged]
 
-    def acknowledge(self, member: str, asked: Sequence[Acknowledgement], newest: int, now_ms: int) -> None:
+    def acknowledge(
+        self,
+        member: str,
+        asked: Sequence[Acknowledgement],
+        newest: int,
+        now_ms: int,
+        delay_ms: int | None = None,
+    ) -> None:
         before = -1
         for first, last, types in asked:
             if not before < first <= last or len(types) not in (1, last - first + 1) or not types:
@@ -166,33 +180,46 @@ class NaiveSharePartition:
             raise Refused
         for offset, kind in decisions:
             if offset >= self.start:
-                self._decide(self.records[offset], kind, now_ms)
+                self._decide(self.records[offset], kind, now_ms, delay_ms)
         self.move_start()
 
-    def _decide(self, record: NaiveRecord, kind: int, now_ms: int) -> None:
+    def _decide(self, record: NaiveRecord, kind: int, now_ms: int, delay_ms: int | None) -> None:
         if kind == ACCEPT:
             record.state = ACKNOWLEDGED
-        elif kind in (REJECT, GAP):
+        elif kind == GAP:
             record.state = ARCHIVED
+        elif kind == REJECT:
+            record.state = self._dead
         elif kind == RELEASE:
-            self._free(record)
+            self._free(record, now_ms, delay_ms)
         else:
-            record.deadline_ms = now_ms + self.settings.lock_ms
+            record.deadline_ms = now_ms + (self.settings.lock_ms if delay_ms is None else delay_ms)
 
-    def _free(self, record: NaiveRecord) -> None:
+    def _free(self, record: NaiveRecord, now_ms: int, delay_ms: int | None = None) -> None:
         record.member = ""
-        record.state = ARCHIVED if record.count >= self.settings.delivery_limit else AVAILABLE
+        if delay_ms is None:
+            delay_ms = self.settings.backoff.delay_ms(record.count, 0)
+        if record.count >= self.settings.delivery_limit:
+            record.state = self._dead
+        elif delay_ms:
+            record.state, record.deadline_ms = WAITING, now_ms + delay_ms
+        else:
+            record.state = AVAILABLE
 
     def expire(self, now_ms: int) -> None:
-        for offset in self.with_state(ACQUIRED):
-            if self.records[offset].deadline_ms <= now_ms:
-                self._free(self.records[offset])
+        for offset in self.with_state(ACQUIRED, WAITING):
+            record = self.records[offset]
+            if record.deadline_ms <= now_ms:
+                if record.state == WAITING:
+                    record.state = AVAILABLE
+                else:
+                    self._free(record, now_ms)
         self.move_start()
 
-    def release_member(self, member: str) -> None:
+    def release_member(self, member: str, now_ms: int, is_lost: bool) -> None:
         for offset in self.with_state(ACQUIRED):
             if self.records[offset].member == member:
-                self._free(self.records[offset])
+                self._free(self.records[offset], now_ms, None if is_lost else 0)
         self.move_start()
 
     def on_log_start(self, offset: int) -> None:
@@ -206,7 +233,11 @@ class NaiveSharePartition:
     def commit(self) -> None:
         """Make the present state durable, as a write to the share coordinator does."""
         self.stored = {
-            offset: (record.is_settled, record.count - (record.state is ACQUIRED))
+            offset: (
+                AVAILABLE if record.state in (ACQUIRED, WAITING) else record.state,
+                record.count - (record.state is ACQUIRED),
+                record.deadline_ms if record.state == WAITING else 0,
+            )
             for offset, record in self.records.items()
         }
         self.stored_start = self.start

@@ -9,11 +9,21 @@ import pytest
 from test_share_partition_model import STEPS, Comparison
 from test_stored_state import compare_updates
 
-from penstock.queues import acknowledging, share_partition, stored_state
+from penstock.queues import acknowledging, ranges, record_states, stored_state
+from penstock.queues.deadlines import RangeDeadlines
 from penstock.queues.free_ranges import FreeRanges
 from penstock.queues.ranges import Range, Ranges
 from penstock.queues.share_partition import SharePartition
-from penstock.queues.states import ACKNOWLEDGED, ACQUIRED, ARCHIVED, AVAILABLE, Acknowledgement, StateBatch
+from penstock.queues.states import (
+    ACKNOWLEDGED,
+    ACQUIRED,
+    ARCHIVED,
+    AVAILABLE,
+    NO_REASON,
+    WAITING,
+    Acknowledgement,
+    StateBatch,
+)
 from penstock.queues.stored_state import StoredState
 
 SEEDS = 12
@@ -36,7 +46,7 @@ def acquired_records_are_stored_as_accepted(patch: Patch) -> None:
                 ends = max(first, found.first), min(last, found.last)
                 batches.append(StateBatch(*ends, state, found.delivery_count))
 
-    patch.setattr(share_partition, "describe", describe)
+    patch.setattr(record_states, "describe", describe)
 
 
 @bug
@@ -89,8 +99,8 @@ def gap_of_the_stored_state_swallows_records(patch: Patch) -> None:
 def session_end_releases_records_of_other_members(patch: Patch) -> None:
     real = SharePartition.release_member
 
-    def release(self: SharePartition, member: str) -> int:
-        return sum(real(self, each) for each in list(self._held))
+    def release(self: SharePartition, member: str, now_ms: int, *, is_lost: bool = False) -> int:
+        return sum(real(self, each, now_ms, is_lost=is_lost) for each in list(self._held))
 
     patch.setattr(SharePartition, "release_member", release)
 
@@ -99,9 +109,9 @@ def session_end_releases_records_of_other_members(patch: Patch) -> None:
 def timeout_does_not_raise_the_count(patch: Patch) -> None:
     real = SharePartition._release
 
-    def release(self: SharePartition, held: Range) -> None:
+    def release(self: SharePartition, held: Range, now_ms: int, delay_ms: int | None = None) -> None:
         held.delivery_count = max(1, held.delivery_count - 1)
-        real(self, held)
+        real(self, held, now_ms, delay_ms)
 
     patch.setattr(SharePartition, "_release", release)
 
@@ -115,7 +125,7 @@ def refused_acknowledgement_changes_half_of_its_records(patch: Patch) -> None:
         if asked.last_offset >= self.start_offset:
             for first, last, kind in acknowledging.runs(asked, self.start_offset):
                 if kind != 4 and self._ranges.all[self._ranges.place(first)].state == ACQUIRED:
-                    self._carry_out(first, last, kind, 0)
+                    self._carry_out(first, last, kind, 0, None)
 
     patch.setattr(SharePartition, "_check_held", check)
 
@@ -133,6 +143,75 @@ def locks_are_not_limited(patch: Patch) -> None:
 @bug
 def released_records_are_forgotten(patch: Patch) -> None:
     patch.setattr(FreeRanges, "push", lambda self, kept, found: None)
+
+
+@bug
+def back_off_is_lost_in_an_update(patch: Patch) -> None:
+    def describe(kept: Ranges, first: int, last: int, batches: list[StateBatch]) -> None:
+        added: list[StateBatch] = []
+        ranges.describe(kept, first, last, added)
+        batches += [each._replace(ready_ms=0) for each in added]
+
+    patch.setattr(record_states, "describe", describe)
+
+
+@bug
+def delayed_release_is_early(patch: Patch) -> None:
+    real = SharePartition.expire
+    patch.setattr(SharePartition, "expire", lambda self, now_ms: real(self, now_ms + 1))
+
+
+@bug
+def delayed_release_is_forgotten(patch: Patch) -> None:
+    real = RangeDeadlines.push
+
+    def push(self: RangeDeadlines, kept: Ranges, found: Range) -> None:
+        if found.state != WAITING:
+            real(self, kept, found)
+
+    patch.setattr(RangeDeadlines, "push", push)
+
+
+@bug
+def dead_letter_is_written_after_the_record_was_settled(patch: Patch) -> None:
+    real = SharePartition.begin_letters
+
+    def begin(self: SharePartition, producer_id: int, sequence: int, max_records: int) -> Any:
+        letters = real(self, producer_id, sequence, max_records)
+        if letters is not None:
+            for first, last in letters.ranges:
+                self._settle(first, last, ARCHIVED)
+        return letters
+
+    patch.setattr(SharePartition, "begin_letters", begin)
+
+
+@bug
+def dead_letters_in_progress_are_not_stored(patch: Patch) -> None:
+    real = SharePartition.take_update
+    patch.setattr(SharePartition, "take_update", lambda self: real(self)._replace(letters=None))
+
+
+@bug
+def dead_letters_are_written_with_another_sequence_after_a_crash(patch: Patch) -> None:
+    real = SharePartition._load
+
+    def load(self: SharePartition, batches: Any) -> None:
+        real(self, batches)
+        if self.letters is not None and self.letters.ranges:
+            self.letters = self.letters._replace(sequence=self.letters.sequence + 1)
+
+    patch.setattr(SharePartition, "_load", load)
+
+
+@bug
+def reason_is_lost_in_an_update(patch: Patch) -> None:
+    def described(kept: Ranges, first: int, last: int, batches: list[StateBatch]) -> None:
+        added: list[StateBatch] = []
+        ranges.describe(kept, first, last, added)
+        batches += [each._replace(reason=NO_REASON) for each in added]
+
+    patch.setattr(record_states, "describe", described)
 
 
 def compare_all() -> None:

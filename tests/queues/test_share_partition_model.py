@@ -6,16 +6,27 @@ import os
 from random import Random
 
 import pytest
-from naive_share_partition import ACQUIRED, AVAILABLE, NaiveRecord, NaiveSharePartition, Refused
+from naive_share_partition import (
+    ACQUIRED,
+    ARCHIVED,
+    ARCHIVING,
+    AVAILABLE,
+    NaiveRecord,
+    NaiveSharePartition,
+    Refused,
+)
 
+from penstock.config.retry_backoff import RetryBackoff
 from penstock.errors import BrokerError
 from penstock.queues.acquiring import Span
 from penstock.queues.share_partition import SharePartition
 from penstock.queues.states import (
+    WAITING,
     Acknowledgement,
     AcknowledgeType,
     AcquireMode,
-    RecordState,
+    Letters,
+    Reason,
     ShareSettings,
     StateBatch,
 )
@@ -39,7 +50,13 @@ class Comparison:
         self.log_end = start
         self.log_start = start
         self.batches: list[Span] = []
-        self.store: dict[int, tuple[int, int]] = {}
+        self.store: dict[int, tuple[int, int, int, Reason]] = {}
+        self.store_letters: Letters | None = None
+        self.durable_letters: Letters | None = None
+        """The batch that the share-partition takes for stored."""
+        self.dead: dict[tuple[int, int], list[int]] = {}
+        """Batches of the dead-letter topic by producer id and sequence: a repeated one is not written."""
+        self.producers = 0
         self.store_start = start
 
     def _draw_settings(self) -> ShareSettings:
@@ -50,6 +67,9 @@ class Comparison:
             max_locks=pick((3, 10, 60)),
             max_ranges=pick((4, 12, 1000)),
             may_renew=pick((True, True, False)),
+            backoff=RetryBackoff(pick(((), (7,), (0, 30, 200)))),
+            has_dead_letters=pick((True, False)),
+            max_archiving=pick((2, 1_000)),
         )
 
     def step(self) -> None:
@@ -65,6 +85,7 @@ class Comparison:
             self.fail_write,
             self.crash,
             self.change_settings,
+            *[self.write_letters] * 2,
         )
         self.random.choice(operations)()
         self.check()
@@ -124,13 +145,14 @@ class Comparison:
 
     def _acknowledge(self, member: str, asked: list[Acknowledgement]) -> None:
         newest = self.random.choice((AcknowledgeType.REJECT, AcknowledgeType.RENEW))
+        delay_ms = self.random.choice((None, None, 0, 20, 150))
         try:
-            self.naive.acknowledge(member, asked, newest, self.now_ms)
+            self.naive.acknowledge(member, asked, newest, self.now_ms, delay_ms)
         except Refused:
             with pytest.raises(BrokerError):
-                self.real.acknowledge(member, asked, self.now_ms, newest)
+                self.real.acknowledge(member, asked, self.now_ms, newest, delay_ms)
         else:
-            self.real.acknowledge(member, asked, self.now_ms, newest)
+            self.real.acknowledge(member, asked, self.now_ms, newest, delay_ms)
 
     def pass_time(self) -> None:
         self.now_ms += self.random.choice((1, 10, 100, 500))
@@ -139,8 +161,9 @@ class Comparison:
 
     def close_member(self) -> None:
         member = self.random.choice(MEMBERS)
-        self.real.release_member(member)
-        self.naive.release_member(member)
+        is_lost = self.random.random() < 0.5
+        self.real.release_member(member, self.now_ms, is_lost=is_lost)
+        self.naive.release_member(member, self.now_ms, is_lost)
 
     def move_log_start(self) -> None:
         if self.random.random() < 0.3:
@@ -156,6 +179,32 @@ class Comparison:
             self.settings = self._draw_settings()
             self.real.settings = self.naive.settings = self.settings
 
+    def write_letters(self) -> None:
+        """Choose a batch of dead letters, or write the one that is stored, perhaps without learning of it."""
+        letters = self.real.letters
+        if letters is None or not letters.ranges:
+            if letters is None:
+                self.producers += 1
+            known = letters or Letters(self.producers, 0)
+            count = self.random.choice((1, 3, 50))
+            begun = self.real.begin_letters(known.producer_id, known.sequence, count)
+            waiting = self.naive.with_state(ARCHIVING)
+            assert (begun is None) == (not waiting)
+            if begun is not None:
+                assert begun.records == min(count, len(waiting))
+                assert set(offsets_of(begun)) <= set(waiting)
+        elif letters.records > 1 and letters[:2] not in self.dead and self.random.random() < 0.2:
+            self.real.shorten_letters()  # only a batch that is certainly not written
+        elif letters is self.durable_letters:
+            place = letters.producer_id, letters.sequence
+            assert self.dead.setdefault(place, offsets_of(letters)) == offsets_of(letters)
+            if self.random.random() < 0.7:
+                self.real.finish_letters()
+                for offset in offsets_of(letters):
+                    if offset in self.naive.records:
+                        self.naive.records[offset].state = ARCHIVED
+                self.naive.move_start()
+
     # --- durability
 
     def write(self) -> None:
@@ -164,18 +213,25 @@ class Comparison:
         settled = sum(1 for record in self.naive.records.values() if record.is_settled)
         assert update.delivery_complete_count == settled
         end = update.start_offset
-        for first, last, state, count in update.batches:
+        self.durable_letters = self.real.letters
+        if update.letters is not None:
+            self.store_letters = update.letters
+        for first, last, state, count, ready_ms, reason in update.batches:
             assert end <= first <= last
             end = last + 1
             for offset in range(first, last + 1):
-                self.store[offset] = (state, count)
+                self.store[offset] = (state, count, ready_ms, reason)
         self.store_start = update.start_offset
         self.store = {offset: each for offset, each in self.store.items() if offset >= self.store_start}
         self.naive.commit()
-        for offset, (is_settled, count) in self.naive.stored.items():
-            stored = self.store.get(offset, (RecordState.AVAILABLE, 0))
-            assert (stored[0] != RecordState.AVAILABLE) == is_settled
+        for offset, (state, count, ready_ms) in self.naive.stored.items():
+            stored = self.store.get(offset, (AVAILABLE, 0, 0, Reason()))
+            is_settled = state not in (AVAILABLE, ARCHIVING)
+            assert (stored[0] not in (AVAILABLE, ARCHIVING)) == is_settled
+            assert (stored[0] == ARCHIVING) == (state == ARCHIVING) == (stored[3].code != 0)
             assert is_settled or stored[1] == count
+            assert is_settled or not ready_ms or stored[2] == ready_ms
+            assert is_settled or ready_ms or stored[2] <= self.now_ms
         assert not self.real.has_changes
 
     def fail_write(self) -> None:
@@ -189,20 +245,24 @@ class Comparison:
         self.real = SharePartition(
             self.store_start,
             self.settings,
-            [StateBatch(offset, offset, state, count) for offset, (state, count) in self.store.items()],
+            [StateBatch(offset, offset, *stored) for offset, stored in self.store.items()],
+            self.store_letters,
         )
+        self.durable_letters = self.real.letters
         stored = self.naive.stored
         naive = NaiveSharePartition(self.naive.stored_start, self.settings)
-        known = [o for o, (is_settled, count) in stored.items() if is_settled or count]
+        known = [o for o, (state, count, _) in stored.items() if state != AVAILABLE or count]
         naive.end = max(known, default=naive.start - 1) + 1
         for offset in range(naive.start, naive.end):
-            is_settled, count = stored.get(offset, (False, 0))
-            naive.records[offset] = NaiveRecord(RecordState.ARCHIVED if is_settled else AVAILABLE, count)
+            state, count, ready_ms = stored.get(offset, (int(AVAILABLE), 0, 0))
+            naive.records[offset] = NaiveRecord(WAITING if ready_ms else state, count, "", ready_ms)
         naive.move_start()
         self.naive = naive
         self.naive.commit()
         self.real.on_log_start(self.log_start)
         self.naive.on_log_start(self.log_start)
+        self.real.expire(self.now_ms)
+        self.naive.expire(self.now_ms)
 
     # --- comparison
 
@@ -211,6 +271,10 @@ class Comparison:
         assert (real.start_offset, real.end_offset) == (naive.start, naive.end)
         assert real.acquired == len(naive.with_state(ACQUIRED))
         assert real.available == len(naive.with_state(AVAILABLE))
+        assert real.waiting == len(naive.with_state(WAITING))
+        assert real.archiving == len(naive.with_state(ARCHIVING))
+        written = [offset for batch in self.dead.values() for offset in batch]
+        assert len(written) == len(set(written)), "a record has two dead letters"
         expected_offset = real.start_offset
         for place, each in enumerate(real._ranges.all):
             assert each.first == expected_offset <= each.last
@@ -223,12 +287,16 @@ class Comparison:
                 assert each.is_settled == record.is_settled
                 if not record.is_settled:
                     assert (each.state, each.delivery_count) == (record.state, record.count)
-                if record.state is ACQUIRED:
+                if record.state in (ACQUIRED, WAITING):
                     assert (each.member, each.deadline_ms) == (record.member, record.deadline_ms)
         assert expected_offset == real.end_offset
         for member in MEMBERS:
             held = sum(1 for o in naive.with_state(ACQUIRED) if naive.records[o].member == member)
             assert real.held_by(member) == held
+
+
+def offsets_of(letters: Letters) -> list[int]:
+    return [offset for first, last in letters.ranges for offset in range(first, last + 1)]
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

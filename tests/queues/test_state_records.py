@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from penstock.model import ShareKey, TopicId
 from penstock.queues.record_codec import decode_record, encode_record
 from penstock.queues.records import SnapshotValue, StateRecord, UpdateValue
-from penstock.queues.states import StateBatch
+from penstock.queues.states import NO_REASON, Letters, Reason, StateBatch
 from penstock.state_log.partitioning import partition_of
 from penstock.state_log.replaying import UnknownRecord
 
@@ -19,10 +19,22 @@ INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
 KEYS = st.builds(ShareKey, st.text(max_size=20), st.uuids().map(TopicId), INT32)
 BATCHES = st.lists(
-    st.builds(StateBatch, INT64, INT64, st.integers(-128, 127), st.integers(-(2**15), 2**15 - 1)), max_size=5
+    st.builds(
+        StateBatch,
+        INT64,
+        INT64,
+        st.integers(-128, 127),
+        st.integers(-(2**15), 2**15 - 1),
+        st.just(0) | INT64,
+        st.just(NO_REASON) | st.builds(Reason, st.integers(1, 2**15 - 1), st.text(max_size=20)),
+    ),
+    max_size=5,
 ).map(tuple)
-SNAPSHOTS = st.builds(SnapshotValue, INT32, INT32, INT32, INT64, INT32, INT64, INT64, BATCHES)
-UPDATES = st.builds(UpdateValue, INT32, INT32, INT64, INT32, BATCHES)
+LETTERS = st.none() | st.builds(
+    Letters, INT64, INT32, st.lists(st.tuples(INT64, INT64), max_size=4).map(tuple)
+)
+SNAPSHOTS = st.builds(SnapshotValue, INT32, INT32, INT32, INT64, INT32, INT64, INT64, BATCHES, LETTERS)
+UPDATES = st.builds(UpdateValue, INT32, INT32, INT64, INT32, BATCHES, LETTERS)
 RECORDS = st.builds(StateRecord, KEYS, SNAPSHOTS | UPDATES | st.none())
 TOPIC = TopicId(UUID("01234567-89ab-cdef-0123-456789abcdef"))
 

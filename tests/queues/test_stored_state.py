@@ -10,14 +10,16 @@ from penstock.queues.records import SnapshotValue, UpdateValue
 from penstock.queues.states import ACKNOWLEDGED, ARCHIVED, AVAILABLE, StateBatch
 from penstock.queues.stored_state import StoredState
 
+Offsets = dict[int, tuple[bool, int, int]]
 
-def expanded(state: StoredState) -> dict[int, tuple[bool, int]]:
-    offsets: dict[int, tuple[bool, int]] = {}
-    for first, last, kind, count in state.ranges.all():
+
+def expanded(state: StoredState) -> Offsets:
+    offsets: Offsets = {}
+    for first, last, kind, count, ready_ms, _ in state.ranges.all():
         for offset in range(first, last + 1):
             assert offset not in offsets
             is_settled = kind >= ACKNOWLEDGED
-            offsets[offset] = (is_settled, 0 if is_settled else count)
+            offsets[offset] = (True, 0, 0) if is_settled else (False, count, ready_ms)
     return offsets
 
 
@@ -29,7 +31,7 @@ def test_updates_equal_a_dict_of_offsets(seed: int) -> None:
 def compare_updates(seed: int) -> None:
     random = Random(seed)
     state = StoredState(SnapshotValue(0, 0, 0, 0, 0, 0, 0, ()), 0)
-    expected: dict[int, tuple[bool, int]] = {}
+    expected: Offsets = {}
     start = 0
     for _ in range(200):
         batches = []
@@ -39,9 +41,10 @@ def compare_updates(seed: int) -> None:
             last = first + random.randrange(8)
             kind = random.choice((AVAILABLE, ACKNOWLEDGED, ARCHIVED))
             count = random.randrange(1, 4)
-            batches.append(StateBatch(first, last, kind, count))
+            ready_ms = random.choice((0, 0, 500)) if kind == AVAILABLE else 0
+            batches.append(StateBatch(first, last, kind, count, ready_ms))
             for each in range(first, last + 1):
-                expected[each] = (kind >= ACKNOWLEDGED, 0 if kind >= ACKNOWLEDGED else count)
+                expected[each] = (False, count, ready_ms) if kind == AVAILABLE else (True, 0, 0)
             offset = last + 1
         told = start + random.choice((0, 0, 1, 5, -3))
         state.apply_update(UpdateValue(0, 0, max(0, told), 0, tuple(batches)))

@@ -15,6 +15,9 @@ from penstock.wire.apis import (
     FLEXIBLE_FROM,
     INSPECT,
     KNOWN_TRANSACTIONS,
+    QUEUE_RECEIVE,
+    QUEUE_SETTLE,
+    SHARE_STATE,
     SHARE_STATUS,
     api_name,
     has_flexible_response_header,
@@ -37,6 +40,9 @@ def test_api_table_matches_the_schemas() -> None:
         KNOWN_TRANSACTIONS,
         SHARE_STATUS,
         INSPECT,
+        SHARE_STATE,
+        QUEUE_RECEIVE,
+        QUEUE_SETTLE,
     }
     for key, version in VERSIONS:
         schema = load_request_schema(key, version)

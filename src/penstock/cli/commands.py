@@ -15,6 +15,8 @@ COMMANDS = {
     "gateway": "penstock.cli.gateway",
     "topic": "penstock.cli.topic",
     "view": "penstock.cli.view",
+    "queue": "penstock.cli.queue",
+    "dead-letters": "penstock.cli.dead_letters",
     "produce": "penstock.cli.produce",
     "delayed": "penstock.cli.delayed",
     "consume": "penstock.cli.consume",

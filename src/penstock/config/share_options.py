@@ -13,9 +13,11 @@ from typing import Any, Final
 
 from penstock.config.group_options import GROUP_SETTINGS
 from penstock.config.options import Option, OptionGroup, table
-from penstock.config.types import INT_MAX, Boolean, Choice, Integer, Optional, Parsed
+from penstock.config.retry_backoff import EXPECTED, NO_BACKOFF, RetryBackoff, parse_retry_backoff
+from penstock.config.types import INT_MAX, Boolean, Choice, Integer, MaybeText, Optional, Parsed
 
 _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.\d+)?S)?)?")
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _MAX_DURATION_DAYS: Final = 36_500
 
 
@@ -45,6 +47,12 @@ def parse_offset_reset(text: str) -> ShareOffsetReset:
     if total_seconds > _MAX_DURATION_DAYS * 86_400:
         raise ValueError(text)
     return ShareOffsetReset(strategy, total_seconds * 1000, text)
+
+
+def parse_dead_letter_topic(text: str) -> str:
+    if text and (_TOPIC_NAME.fullmatch(text) is None or text.startswith("__")):
+        raise ValueError(text)
+    return text
 
 
 class ShareIsolationLevel(StrEnum):
@@ -230,6 +238,33 @@ SHARE_PARTITION_MAX_RECORD_LOCKS: Option[int] = GROUP_SETTINGS.option(
     2_000,
     "Maximum number of records of a partition that the share group has acquired at a time.",
     synonym=GROUP_SHARE_PARTITION_MAX_RECORD_LOCKS,
+)
+SHARE_RETRY_BACKOFF_MS: Option[RetryBackoff] = GROUP_SETTINGS.option(
+    "share.retry.backoff.ms",
+    Parsed(parse_retry_backoff, EXPECTED),
+    NO_BACKOFF,
+    "Time after which a record that was released, or whose lock has expired, is delivered again: a list of delays, "
+    "one for each delivery, of which the last one repeats, or `exponential:FIRST:MAXIMUM`. Empty: at once.",
+)
+DEAD_LETTER_TOPIC_NAME: Option[str] = GROUP_SETTINGS.option(
+    "errors.deadletterqueue.topic.name",
+    Parsed(parse_dead_letter_topic, "the name of a topic that is not internal, or nothing"),
+    "",
+    "Topic for records that members of a share group reject, or that exhaust their deliveries (KIP-1191). Without it "
+    "such records are archived and not kept elsewhere.",
+)
+DEAD_LETTER_COPY_RECORD_ENABLE: Option[bool] = GROUP_SETTINGS.option(
+    "errors.deadletterqueue.copy.record.enable",
+    Boolean(),
+    True,
+    "Whether dead letters have the key, value and headers of the record. Otherwise they only say where it was.",
+)
+SHARE_QUEUE_TOPIC: Option[str] = GROUP_SETTINGS.option(
+    "share.queue.topic",
+    MaybeText(),
+    "",
+    "Topic of the queue with the name of this group. A share group with this setting is a queue: `penstock queue`, "
+    "`Queue` and `/v1/queues` use it.",
 )
 SHARE_AUTO_OFFSET_RESET: Option[ShareOffsetReset] = GROUP_SETTINGS.option(
     "share.auto.offset.reset",

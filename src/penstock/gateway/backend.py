@@ -4,7 +4,7 @@ The gateway is a client: inside a broker and in a process of its own it reaches 
 `Backend` and nothing else. Failures are BrokerErrors with Kafka's code, OutcomeUnknown, or Unreachable.
 Returned values are frozen.
 
-It has five sets of connections, because responses on a connection come in the order of the requests: produce
+It has six sets of connections, because responses on a connection come in the order of the requests: produce
 requests and commits wait for an fsync and administration may take seconds, so reads and the figures of the
 cluster share a connection with neither.
 """
@@ -16,11 +16,14 @@ from penstock.gateway.records import GatewayRecords
 from penstock.internal_client.acls import AclCalls
 from penstock.internal_client.brokers import BrokerCalls
 from penstock.internal_client.configs import ConfigCalls
+from penstock.internal_client.dead_letters import DeadLetterCalls
 from penstock.internal_client.delayed import DelayedCalls
 from penstock.internal_client.groups import GroupCalls
 from penstock.internal_client.inspection import InspectionCalls
 from penstock.internal_client.keyed_reads import KeyedReads
 from penstock.internal_client.producer import IdempotentProducer
+from penstock.internal_client.queue_messages import QueueMessages
+from penstock.internal_client.queues import QueueCalls
 from penstock.internal_client.reassignments import ReassignmentCalls
 from penstock.internal_client.records import RecordCalls
 from penstock.internal_client.share_groups import ShareGroupCalls
@@ -50,6 +53,10 @@ class Backend:
         self.groups = GroupCalls(self._administration, RecordCalls(self._reads))
         self.share_groups = ShareGroupCalls(self._administration)
         self.transactions = TransactionCalls(self._administration)
+        self.queues = QueueCalls(self._administration)
+        self._deliveries = cluster.routes()
+        self.queue_messages = QueueMessages(self._deliveries)
+        self.dead_letters = DeadLetterCalls(self._administration)
         self.brokers = BrokerCalls(self._administration)
         self.reassignments = ReassignmentCalls(self._administration)
         self._inspections = cluster.routes()
@@ -60,5 +67,13 @@ class Backend:
         """Close all connections; requests that still wait fail."""
         await self._producer.close()
         self._keyed_reads.close()
-        for routes in (self.routes, self._reads, self._administration, self._writes, self._inspections):
+        self.queue_messages.close()
+        for routes in (
+            self.routes,
+            self._reads,
+            self._administration,
+            self._writes,
+            self._inspections,
+            self._deliveries,
+        ):
             routes.close()

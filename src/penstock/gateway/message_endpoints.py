@@ -82,8 +82,10 @@ async def produce(call: Call) -> Response:
             await require_delays(backend, name)
     if key is not None:
         record = await _with_idempotency_key(backend, name, records, key)
-        return _answer(places, [await backend.records.produce(name, places[0], record, is_alone=True)])
-    return _answer(places, await backend.records.produce_many(name, list(zip(places, records, strict=True))))
+        return answer_stored(places, [await backend.records.produce(name, places[0], record, is_alone=True)])
+    return answer_stored(
+        places, await backend.records.produce_many(name, list(zip(places, records, strict=True)))
+    )
 
 
 def _place(record: NewRecord, turn: int, partitions: int) -> int:
@@ -128,7 +130,8 @@ async def _with_idempotency_key(
     return NewRecord(record.key, record.value, record.timestamp, headers)
 
 
-def _answer(places: Sequence[int], outcomes: Sequence[int | Exception]) -> Response:
+def answer_stored(places: Sequence[int], outcomes: Sequence[int | Exception]) -> Response:
+    """Response with the partition and offset of each message; a Problem where some were not stored."""
     failures = [each for each in outcomes if isinstance(each, Exception)]
     if not failures:
         stored = [

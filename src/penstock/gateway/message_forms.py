@@ -117,10 +117,10 @@ def show_record(record: Record, partition: int) -> dict[str, Any]:
         "offset": record.offset,
         "timestamp": iso_time(record.timestamp),
         "timestamp_ms": record.timestamp,
-        **_show_bytes("key", record.key),
-        **_show_bytes("value", record.value),
+        **show_bytes("key", record.key),
+        **show_bytes("value", record.value),
         "headers": [
-            {"name": _printable(name), **_show_bytes("value", value)} for name, value in record.headers
+            {"name": _printable(name), **show_bytes("value", value)} for name, value in record.headers
         ],
         "size": content_size(record.key, record.value, record.headers),
         "crc": content_crc(record.key, record.value),
@@ -142,7 +142,7 @@ def _read_bytes(message: dict[str, Any], name: str, pointer: str) -> bytes | Non
     return None if text is None else text.encode()
 
 
-def _show_bytes(name: str, data: bytes | None) -> dict[str, str | None]:
+def show_bytes(name: str, data: bytes | None) -> dict[str, str | None]:
     if data is None:
         return {name: None}
     try:

@@ -12,8 +12,11 @@ from penstock.internal_client.api import RESPONSE_SECONDS
 from penstock.internal_client.brokers import BrokerCalls
 from penstock.internal_client.client_security import ClientSecurity
 from penstock.internal_client.configs import ConfigCalls
+from penstock.internal_client.dead_letters import DeadLetterCalls
 from penstock.internal_client.groups import GroupCalls
 from penstock.internal_client.inspection import InspectionCalls
+from penstock.internal_client.queue_messages import QueueMessages
+from penstock.internal_client.queues import QueueCalls
 from penstock.internal_client.reassignments import ReassignmentCalls
 from penstock.internal_client.records import RecordCalls
 from penstock.internal_client.routes import Routes
@@ -36,6 +39,9 @@ class InternalClient:
         self.records = RecordCalls(routes)
         self.groups = GroupCalls(routes, self.records)
         self.share_groups = ShareGroupCalls(routes)
+        self.queues = QueueCalls(routes)
+        self.queue_messages = QueueMessages(routes)
+        self.dead_letters = DeadLetterCalls(routes)
         self.transactions = TransactionCalls(routes)
         self.brokers = BrokerCalls(routes)
         self.reassignments = ReassignmentCalls(routes)
@@ -73,6 +79,7 @@ class InternalClient:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self.queue_messages.close()
         self.routes.close()
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.errors import BrokerError, ErrorCode
 from penstock.internal_client.api import ClientApi, check_error
 from penstock.internal_client.groups import SHARE as SHARE
 from penstock.internal_client.routes import CoordinatorKind, Routes
@@ -16,9 +17,13 @@ from penstock.wire.share_status import (
     encode_share_status_request,
 )
 
+_HEARTBEAT = ClientApi(76, 1)
 _DESCRIBE = ClientApi(77, 1)
 _DESCRIBE_OFFSETS = ClientApi(90, 1)
 _ALTER_OFFSETS = ClientApi(91, 0)
+
+
+_INITIALIZER = "penstock-queue-initializer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +101,22 @@ class ShareGroupCalls:
         for topic in response.responses:
             for each in topic.partitions:
                 check_error(each.error_code, each.error_message)
+
+    async def initialize(self, group: str, topic: str) -> None:
+        """Create the states of partitions of a topic that the group has not read yet; existing states stay.
+
+        A member joins for a moment: the coordinator creates the states that it needs. All clients use one member id,
+        so a member whose client has died does not stay beside others.
+        """
+        fields = {"group_id": group, "member_id": _INITIALIZER, "rack_id": None}
+        join = {**fields, "member_epoch": 0, "subscribed_topic_names": [topic]}
+        await self._call(group, _HEARTBEAT, join, lambda each: each)
+        try:
+            leave = {**fields, "member_epoch": -1, "subscribed_topic_names": None}
+            await self._call(group, _HEARTBEAT, leave, lambda each: each)
+        except BrokerError as error:
+            if error.code is not ErrorCode.unknown_member_id:
+                raise
 
     async def _call(self, group: str, api: ClientApi, fields: Mapping[str, Any], part: Any) -> Any:
         async def request(connection: BrokerConnection) -> Any:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from penstock.errors import BrokerError, ErrorCode
-from penstock.internal_client.api import ClientApi, check_error
+from penstock.internal_client.api import RESPONSE_SECONDS, ClientApi, check_error
 from penstock.net.broker_connection import BrokerConnection
+from penstock.wire.share_state import (
+    ShareStateRequest,
+    decode_share_state_response,
+    encode_share_state_request,
+)
 
 _INITIALIZE = ClientApi(83, 0)
-_READ = ClientApi(84, 0)
-_WRITE = ClientApi(85, 1)
 _DELETE = ClientApi(86, 0)
 _SUMMARY = ClientApi(87, 1)
-
-Batch = tuple[int, int, int, int]
-"""First offset, last offset, state and delivery count."""
 
 
 class SharePlace(NamedTuple):
@@ -35,38 +35,14 @@ async def initialize_share_group_state(
     await _call(_INITIALIZE, connection, place, fields)
 
 
-async def read_share_group_state(
-    connection: BrokerConnection, place: SharePlace, leader_epoch: int
-) -> tuple[int, int, list[Batch]]:
-    """Return state epoch, start offset and batches."""
-    result = await _call(_READ, connection, place, {"leader_epoch": leader_epoch})
-    batches = [
-        (each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
-        for each in result.state_batches
-    ]
-    return result.state_epoch, result.start_offset, batches
-
-
-async def write_share_group_state(
-    connection: BrokerConnection,
-    place: SharePlace,
-    epochs: tuple[int, int],
-    start_offset: int,
-    delivery_complete_count: int,
-    batches: Sequence[Batch],
-) -> None:
-    """`epochs` are the state epoch and the leader epoch."""
-    fields = {
-        "state_epoch": epochs[0],
-        "leader_epoch": epochs[1],
-        "start_offset": start_offset,
-        "delivery_complete_count": delivery_complete_count,
-        "state_batches": [
-            {"first_offset": first, "last_offset": last, "delivery_state": state, "delivery_count": count}
-            for first, last, state, count in batches
-        ],
-    }
-    await _call(_WRITE, connection, place, fields)
+async def exchange_share_state(connection: BrokerConnection, request: ShareStateRequest) -> bytes:
+    """Read a state, or store an update of it; returns the snapshot that was read, encoded."""
+    correlation_id = connection.next_correlation_id()
+    frame = encode_share_state_request(correlation_id, connection.client_id, request)
+    async with asyncio.timeout(RESPONSE_SECONDS):
+        response = decode_share_state_response(await connection.exchange(correlation_id, frame))
+    check_error(response.error_code, response.error_message)
+    return response.snapshot
 
 
 async def delete_share_group_state(connection: BrokerConnection, place: SharePlace) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from penstock.observability.metrics import BrokerMetrics
+from penstock.queues.dead_letters import reason_name
 from penstock.queues.share_partition import SharePartition
 from penstock.queues.share_partitions import SharePartitions
+from penstock.queues.states import DeadReason
 
 
 class QueueMetrics:
@@ -30,6 +33,16 @@ class QueueMetrics:
             lambda: self._sum(lambda each: each.available),
         )
         metrics.add_gauge(
+            "penstock_share_records_delayed",
+            "Records that wait for the time of their next delivery: back-off, or a delayed release.",
+            lambda: self._sum(lambda each: each.waiting),
+        )
+        metrics.add_gauge(
+            "penstock_share_records_archiving",
+            "Records that wait until their dead letter can be written.",
+            lambda: self._sum(lambda each: each.archiving),
+        )
+        metrics.add_gauge(
             "penstock_share_lag",
             "Records that share groups have not settled, in share-partitions in memory.",
             self._lag,
@@ -43,6 +56,14 @@ class QueueMetrics:
 
     def _show_counters(self, metrics: BrokerMetrics) -> None:
         counts = self._partitions.counts
+        for reason in DeadReason:
+            if reason is not DeadReason.NONE:
+                name = reason_name(reason)
+                metrics.add_counter(
+                    f"penstock_share_dead_letters_{name}",
+                    f"Dead letters that were written, with the reason {name}.",
+                    partial(self._dead_letters, int(reason)),
+                )
         metrics.add_counter(
             "penstock_share_lock_timeouts",
             "Records whose lock has expired.",
@@ -58,6 +79,10 @@ class QueueMetrics:
             "Records that were archived because of the delivery limit.",
             lambda: counts.archived + self._sum(lambda each: each.archived_by_limit),
         )
+
+    def _dead_letters(self, code: int) -> int:
+        now = sum(leader.letters.written.get(code, 0) for leader in self._partitions.all)
+        return self._partitions.counts.dead_letters.get(code, 0) + now
 
     def _sum(self, read: Callable[[SharePartition], int]) -> int:
         return sum(read(each.partition) for each in self._partitions.all if each.partition is not None)

@@ -2,26 +2,48 @@
 
 The ranges cover every offset from the start offset to the end offset without a gap or an overlap. A range is split
 where a part of it changes its state. Neighbours that are settled, or available with the same delivery count, are
-merged, so a settled range is one object however long it is.
+merged, so a settled range is one object however long it is. Records that wait for the same time are merged too.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 
-from penstock.queues.states import ACKNOWLEDGED, ACQUIRED, ARCHIVED, AVAILABLE, StateBatch
+from penstock.queues.states import (
+    ACKNOWLEDGED,
+    ACQUIRED,
+    ARCHIVED,
+    ARCHIVING,
+    AVAILABLE,
+    NO_REASON,
+    WAITING,
+    Reason,
+    StateBatch,
+)
 
 GONE = -1
 """State of a range that was merged into another or removed."""
 
 
 class Range:
-    """Offsets with one state. `member` and `deadline_ms` are set while the range is acquired."""
+    """Offsets with one state. `member` and `deadline_ms` are set while the range is acquired.
 
-    __slots__ = ("deadline_ms", "delivery_count", "first", "last", "member", "state")
+    `deadline_ms` of a range that waits is the time at which it becomes available. `reason` is set while the range is
+    archiving.
+    """
+
+    __slots__ = ("deadline_ms", "delivery_count", "first", "last", "member", "reason", "state")
 
     def __init__(
-        self, first: int, last: int, state: int, delivery_count: int, member: str = "", deadline_ms: int = 0
+        self,
+        first: int,
+        last: int,
+        state: int,
+        delivery_count: int,
+        member: str = "",
+        deadline_ms: int = 0,
+        reason: Reason = NO_REASON,
     ) -> None:
         self.first = first
         self.last = last
@@ -29,6 +51,7 @@ class Range:
         self.delivery_count = delivery_count
         self.member = member
         self.deadline_ms = deadline_ms
+        self.reason = reason
 
     def __repr__(self) -> str:
         return f"Range({self.first}-{self.last} state={self.state} count={self.delivery_count} {self.member})"
@@ -38,7 +61,7 @@ class Range:
 
     @property
     def is_settled(self) -> bool:
-        return self.state >= ACKNOWLEDGED
+        return self.state >= ACKNOWLEDGED and self.state != ARCHIVING
 
 
 class Ranges:
@@ -71,7 +94,9 @@ class Ranges:
         left = self.all[place - 1]
         if left.last < offset:
             return place, None
-        right = Range(offset, left.last, left.state, left.delivery_count, left.member, left.deadline_ms)
+        right = Range(
+            offset, left.last, left.state, left.delivery_count, left.member, left.deadline_ms, left.reason
+        )
         left.last = offset - 1
         self._firsts.insert(place, offset)
         self.all.insert(place, right)
@@ -115,9 +140,11 @@ class Ranges:
 def _are_one(left: Range, right: Range) -> bool:
     if left.state == ACQUIRED or right.state == ACQUIRED:
         return False
-    if left.state == AVAILABLE:
-        return right.state == AVAILABLE and left.delivery_count == right.delivery_count
-    return right.state != AVAILABLE
+    if left.is_settled:
+        return right.is_settled
+    if left.state != right.state or left.delivery_count != right.delivery_count:
+        return False
+    return left.state == AVAILABLE or (left.deadline_ms == right.deadline_ms and left.reason == right.reason)
 
 
 def describe(ranges: Ranges, first: int, last: int, batches: list[StateBatch]) -> None:
@@ -126,10 +153,13 @@ def describe(ranges: Ranges, first: int, last: int, batches: list[StateBatch]) -
         found = ranges.all[place]
         if found.first > last:
             break
-        state, count = found.state, found.delivery_count
+        state, count, ready_ms = found.state, found.delivery_count, 0
         if state == ACQUIRED:
             state, count = AVAILABLE, count - 1  # the present delivery is not stored
-        _add_batch(batches, StateBatch(max(first, found.first), min(last, found.last), state, count))
+        elif state == WAITING:
+            state, ready_ms = AVAILABLE, found.deadline_ms
+        ends = max(first, found.first), min(last, found.last)
+        _add_batch(batches, StateBatch(*ends, state, count, ready_ms, found.reason))
 
 
 def _add_batch(batches: list[StateBatch], added: StateBatch) -> None:
@@ -142,3 +172,32 @@ def _add_batch(batches: list[StateBatch], added: StateBatch) -> None:
             batches[-1] = before._replace(last_offset=added.last_offset)
             return
     batches.append(added)
+
+
+def unsettled(
+    ranges: Ranges, end_offset: int, below: int, max_records: int
+) -> list[tuple[int, int, int, int]]:
+    """First records that are not settled, below an offset: first and last offset, delivery count and state."""
+    found: list[tuple[int, int, int, int]] = []
+    for each in ranges.all:
+        if max_records <= 0 or each.first >= below:
+            return found
+        if not each.is_settled:
+            last = min(each.last, below - 1, each.first + max_records - 1)
+            found.append((each.first, last, each.delivery_count, each.state))
+            max_records -= last - each.first + 1
+    if max_records > 0 and end_offset < below:
+        found.append((end_offset, min(below - 1, end_offset + max_records - 1), 0, AVAILABLE))
+    return found
+
+
+def without(first: int, last: int, others: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Parts of a range of offsets that are in none of the other ranges."""
+    parts = []
+    for other_first, other_last in sorted(others):
+        if other_last < first or other_first > last:
+            continue
+        if first < other_first:
+            parts.append((first, other_first - 1))
+        first = other_last + 1
+    return [*parts, (first, last)] if first <= last else parts

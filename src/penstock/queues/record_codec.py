@@ -5,7 +5,11 @@
                                                                  start offset 8, created 8, written 8, batches
     1       update                                            0  snapshot epoch 4, leader epoch 4, start offset 8,
                                                                  batches
-                                                              batch: first 8, last 8, state 1, delivery count 2
+                                                              batch: first 8, last 8, state 1, delivery count 2,
+                                                                 tag 100: time of the next delivery 8,
+                                                                 tag 101: reason of the dead letter 2, text
+                                                              tag 100: producer id 8 and sequence 4 of dead letters,
+                                                                 ranges: count 4, each first 8, last 8
 
 Keys have lengths of fixed width, values are flexible (KIP-482). Whatever the bytes are, `decode_record` raises nothing
 but UnknownRecord. Pure; any thread.
@@ -18,9 +22,9 @@ from struct import Struct
 from typing import Final
 
 from penstock.errors import ProtocolError
-from penstock.model import ShareKey, TopicId
+from penstock.model import NO_TOPIC_ID, ShareKey, TopicId
 from penstock.queues.records import SnapshotValue, StateRecord, StateValue, UpdateValue
-from penstock.queues.states import StateBatch
+from penstock.queues.states import NO_REASON, Letters, Reason, StateBatch
 from penstock.state_log.replaying import UnknownRecord
 from penstock.wire import primitives as p
 from penstock.wire.reader import MALFORMED, NO_LIMIT, Reader
@@ -29,11 +33,21 @@ SNAPSHOT_KIND: Final = 0
 UPDATE_KIND: Final = 1
 _VERSION: Final = 0
 _COMPLETE_COUNT_TAG: Final = 0
+_READY_TAG: Final = 100
+_REASON_TAG: Final = 101
+_LETTERS_TAG: Final = 100
+"""Tags that Kafka does not use; Kafka skips them."""
 
 _SNAPSHOT = Struct(">hiiiqqq")
 _UPDATE = Struct(">hiiq")
 _BATCH = Struct(">qqbhB")
 _BATCH_BYTES = _BATCH.size
+_BATCH_FIELDS = Struct(">qqbh")
+_LETTERS = Struct(">qii")
+_LETTER_RANGE = Struct(">qq")
+
+
+_NO_KEY = ShareKey("", NO_TOPIC_ID, 0)
 
 
 def encode_record(record: StateRecord) -> tuple[bytes, bytes | None]:
@@ -55,8 +69,16 @@ def encode_record(record: StateRecord) -> tuple[bytes, bytes | None]:
         )
     else:
         head = _UPDATE.pack(_VERSION, value.snapshot_epoch, value.leader_epoch, value.start_offset)
-    tags = b"\x01" + p.tagged(_COMPLETE_COUNT_TAG, p.INT32(value.delivery_complete_count))
+    tags = b"\x01" if value.letters is None else b"\x02"
+    tags += p.tagged(_COMPLETE_COUNT_TAG, p.INT32(value.delivery_complete_count))
+    if value.letters is not None:
+        tags += p.tagged(_LETTERS_TAG, _encode_letters(value.letters))
     return key, head + _encode_batches(value.batches) + tags
+
+
+def _encode_letters(letters: Letters) -> bytes:
+    head = _LETTERS.pack(letters.producer_id, letters.sequence, len(letters.ranges))
+    return head + b"".join(_LETTER_RANGE.pack(*each) for each in letters.ranges)
 
 
 def encode_key(kind: int, key: ShareKey) -> bytes:
@@ -64,7 +86,34 @@ def encode_key(kind: int, key: ShareKey) -> bytes:
 
 
 def _encode_batches(batches: Sequence[StateBatch]) -> bytes:
-    return p.compact_array_length(len(batches)) + b"".join(_BATCH.pack(*batch, 0) for batch in batches)
+    return p.compact_array_length(len(batches)) + b"".join(map(_encode_batch, batches))
+
+
+def _encode_batch(batch: StateBatch) -> bytes:
+    tags = []
+    if batch.ready_ms:
+        tags.append(p.tagged(_READY_TAG, p.INT64(batch.ready_ms)))
+    if batch.reason != NO_REASON:
+        tags.append(p.tagged(_REASON_TAG, p.INT16(batch.reason.code) + batch.reason.text.encode()))
+    if not tags:
+        return _BATCH.pack(*batch[:4], 0)
+    return _BATCH_FIELDS.pack(*batch[:4]) + p.unsigned_varint(len(tags)) + b"".join(tags)
+
+
+def encode_value(value: StateValue) -> bytes:
+    """Encode a value as it is sent between brokers: the kind in front of the record's value."""
+    encoded = encode_record(StateRecord(_NO_KEY, value))[1]
+    assert encoded is not None
+    return p.INT16(UPDATE_KIND if isinstance(value, UpdateValue) else SNAPSHOT_KIND) + encoded
+
+
+def decode_value(content: bytes) -> StateValue:
+    """Decode what `encode_value` has encoded; ProtocolError for other bytes."""
+    reader = Reader(memoryview(content), max_elements=NO_LIMIT)
+    try:
+        return _decode_value(reader.int16(), reader)
+    except (UnknownRecord, *MALFORMED) as error:
+        raise ProtocolError(f"malformed share state: {error}") from None
 
 
 def decode_record(key: bytes, value: bytes | None) -> StateRecord:
@@ -87,14 +136,15 @@ def _decode_value(kind: int, reader: Reader) -> StateValue:
     if kind == SNAPSHOT_KIND:
         version, epoch, state_epoch, leader_epoch, start, created_ms, written_ms = reader.unpack(_SNAPSHOT)
         batches = _decode_batches(reader)
-        count = _read_complete_count(reader)
+        count, letters = _read_tags(reader)
         decoded = SnapshotValue(
-            epoch, state_epoch, leader_epoch, start, count, created_ms, written_ms, batches
+            epoch, state_epoch, leader_epoch, start, count, created_ms, written_ms, batches, letters
         )
     elif kind == UPDATE_KIND:
         version, epoch, leader_epoch, start = reader.unpack(_UPDATE)
         batches = _decode_batches(reader)
-        decoded = UpdateValue(epoch, leader_epoch, start, _read_complete_count(reader), batches)
+        count, letters = _read_tags(reader)
+        decoded = UpdateValue(epoch, leader_epoch, start, count, batches, letters)
     else:
         raise UnknownRecord(f"unknown record kind {kind}")
     if version != _VERSION:
@@ -107,22 +157,47 @@ def _decode_batches(reader: Reader) -> tuple[StateBatch, ...]:
     batches = []
     for _ in range(reader.compact_array_length(_BATCH_BYTES)):
         first, last, state, count, tags = reader.unpack(_BATCH)
+        batch = StateBatch(first, last, state, count)
         if tags:
             reader.position -= 1
-            reader.skip_tags()
-        batches.append(StateBatch(first, last, state, count))
+            batch = _read_batch_tags(reader, batch)
+        batches.append(batch)
     return tuple(batches)
 
 
-def _read_complete_count(reader: Reader) -> int:
+def _read_batch_tags(reader: Reader, batch: StateBatch) -> StateBatch:
+    last = -1
+    for _ in range(reader.tags()):
+        last, end = reader.tag(last)
+        if last == _READY_TAG:
+            batch = batch._replace(ready_ms=reader.int64())
+            reader.close_tag(end)
+        elif last == _REASON_TAG:
+            code = reader.int16()
+            text = bytes(reader.data[reader.position : end]).decode(errors="replace")
+            batch = batch._replace(reason=Reason(code, text))
+        reader.position = end
+    return batch
+
+
+def _read_tags(reader: Reader) -> tuple[int, Letters | None]:
+    """Read the delivery-complete count, and the dead letters that are being written."""
+    letters: Letters | None = None
     count, last = 0, -1
     for _ in range(reader.tags()):
         last, end = reader.tag(last)
         if last == _COMPLETE_COUNT_TAG:
             count = reader.int32()
             reader.close_tag(end)
+        elif last == _LETTERS_TAG:
+            producer_id, sequence, ranges = reader.unpack(_LETTERS)
+            if ranges < 0 or ranges * _LETTER_RANGE.size != end - reader.position:
+                raise UnknownRecord("the dead letters have another length")
+            letters = Letters(
+                producer_id, sequence, tuple(reader.unpack(_LETTER_RANGE) for _ in range(ranges))
+            )
         reader.position = end
-    return count
+    return count, letters
 
 
 def _check_end(reader: Reader) -> None:

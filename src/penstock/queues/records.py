@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple, TypeAlias
 
 from penstock.model import ShareKey
-from penstock.queues.states import StateBatch
+from penstock.queues.states import Letters, StateBatch
 
 
 class SnapshotValue(NamedTuple):
@@ -21,6 +21,7 @@ class SnapshotValue(NamedTuple):
     create_timestamp_ms: int
     write_timestamp_ms: int
     batches: tuple[StateBatch, ...]
+    letters: Letters | None = None
 
 
 class UpdateValue(NamedTuple):
@@ -30,6 +31,8 @@ class UpdateValue(NamedTuple):
     """Offset -1 leaves the start offset and the delivery-complete count as they are."""
     delivery_complete_count: int
     batches: tuple[StateBatch, ...]
+    letters: Letters | None = None
+    """Dead letters that are being written; None leaves them as they are."""
 
 
 StateValue: TypeAlias = SnapshotValue | UpdateValue

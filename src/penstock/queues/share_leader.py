@@ -11,68 +11,33 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
 from itertools import islice
-from typing import NamedTuple, Protocol
 
 from penstock.errors import BrokerError, CorruptLog, ErrorCode, StorageError, WouldBlock
-from penstock.model import Offset, ShareKey
+from penstock.model import ShareKey
 from penstock.observability.logs import Logger
+from penstock.queues.dead_letter_writer import DeadLetterWriter
+from penstock.queues.leader_context import LeaderContext
+from penstock.queues.leader_context import WaitingFetch as WaitingFetch
 from penstock.queues.log_spans import LogSpans, ReadAhead
-from penstock.queues.share_partition import SharePartition
-from penstock.queues.share_settings import GroupShareSettings
+from penstock.queues.share_partition import REJECTED, SharePartition
+from penstock.queues.share_reading import Fetched, Shown, Wanted, peek, size_from, touch
 from penstock.queues.start_offset import find_start_offset
 from penstock.queues.state_client import RETRIABLE, ShareStateClient
+from penstock.queues.state_verifier import StateVerifier
 from penstock.queues.state_writer import RETRY_SECONDS, StateWriter, Stored
-from penstock.queues.states import Acknowledgement, AcknowledgeType, Acquired, AcquireMode
+from penstock.queues.states import (
+    Acknowledgement,
+    AcknowledgeType,
+    AcquireMode,
+    Reason,
+    StateUpdate,
+    shift_times,
+)
 from penstock.records.log_slice import LogSlice
 from penstock.replication.replica import Replica
-from penstock.state_log.timers import Timers
-from penstock.threads import Threads
 
 _SERVED_PER_TURN = 32
-_WARM_BYTES = 1 << 20
 NO_START_OFFSET = -1
-
-
-class WaitingFetch(Protocol):
-    """A fetch that waits for records of this share-partition, among others."""
-
-    def serve(self) -> None:
-        """Try to acquire records; a fetch that gets none waits on, in its place."""
-
-
-class Wanted(NamedTuple):
-    """Limits of a fetch."""
-
-    member: str
-    max_records: int
-    batch_size: int
-    mode: AcquireMode
-    max_bytes: int
-    has_others: bool = False
-    """Whether the fetch has records of other partitions."""
-
-
-class Fetched(NamedTuple):
-    acquired: list[Acquired]
-    records: list[LogSlice]
-    sent: int = -1
-    """Last offset of the batches in `records`."""
-
-
-class LeaderContext(Protocol):
-    """Services of `SharePartitions` that its share-partitions use."""
-
-    timers: Timers
-    states: ShareStateClient
-    threads: Threads
-    logger: Logger
-
-    def wall_ms(self) -> int: ...
-
-    def settings_of(self, group_id: str) -> GroupShareSettings: ...
-
-    def closed(self, leader: ShareLeader) -> None:
-        """Forget a share-partition that was fenced, lost its leadership or could not be loaded."""
 
 
 class ShareLeader:
@@ -85,14 +50,14 @@ class ShareLeader:
         self.error: BrokerError | None = None
         """Reason why this share-partition is closed."""
         self._context = context
-        self._state_epoch = 0
-        self._settings = context.settings_of(key.group_id)
+        self.settings = context.settings_of(key.group_id)
         self._waiting: OrderedDict[WaitingFetch, None] = OrderedDict()
         self._is_waking = False
         self._ahead: ReadAhead | None = None
         self._writer: StateWriter | None = None
+        self.letters = DeadLetterWriter(self, context)
         self._loading: asyncio.Task[None] | None = asyncio.get_running_loop().create_task(self._load())
-        self._verifying: asyncio.Task[None] | None = None
+        self._verifier: StateVerifier | None = None
 
     # --- loading and closing
 
@@ -120,10 +85,10 @@ class ShareLeader:
         start_offset = state.start_offset
         if start_offset == NO_START_OFFSET:
             start_offset = await find_start_offset(
-                self.replica, self._settings.offset_reset, self._context.threads, self._context.wall_ms()
+                self.replica, self.settings.offset_reset, self._context.threads, self._context.wall_ms()
             )
-        partition = SharePartition(start_offset, self._settings.partition, state.batches)
-        self._state_epoch = state.state_epoch
+        batches = shift_times(state.batches, -self._wall_shift_ms)
+        partition = SharePartition(start_offset, self.settings.partition, batches, state.letters)
         if state.start_offset == NO_START_OFFSET:
             # Stored before any record is delivered: another leader would decide anew, perhaps behind records.
             await self._context.states.write(
@@ -132,15 +97,29 @@ class ShareLeader:
         if self.error is None:
             self.partition = partition
             self._writer = StateWriter(self.key, partition, (state.state_epoch, self.leader_epoch), self)
+            self._verifier = StateVerifier(self.key, state.state_epoch, self)
+            self._context.timers.schedule(self.key, partition.next_deadline_ms)
+            self.letters.wake()
+
+    @property
+    def is_loading(self) -> bool:
+        return self._loading is not None
+
+    async def loaded(self) -> None:
+        """Wait until the state is loaded, or could not be."""
+        if self._loading is not None:
+            await asyncio.wait([self._loading])
 
     def close(self, error: BrokerError) -> None:
         """Answer all waiting acknowledgements with the error and wake waiting fetches, which look again."""
         if self.error is not None:
             return
         self.error = error
-        for task in (self._loading, self._verifying):
-            if task is not None and task is not asyncio.current_task():
-                task.cancel()
+        if self._loading is not None and self._loading is not asyncio.current_task():
+            self._loading.cancel()
+        if self._verifier is not None:
+            self._verifier.close()
+        self.letters.close()
         if self._writer is not None:
             self._writer.close(BrokerError(ErrorCode.not_leader_or_follower, str(error)))
         self._context.closed(self)
@@ -150,7 +129,7 @@ class ShareLeader:
     def retire(self) -> None:
         """Unload the state as soon as it is stored: no session uses it, and an administrator may reset it now."""
         partition = self.partition
-        if partition is None or partition.acquired or self._waiting:
+        if partition is None or partition.acquired or partition.archiving or self._waiting:
             return
         if self._writer is not None and self._writer.is_busy:
             self.store(lambda error: self._retire_later() if error is None else None)
@@ -160,21 +139,10 @@ class ShareLeader:
     def _retire_later(self) -> None:
         asyncio.get_running_loop().call_soon(self.retire)
 
-    def verify(self) -> None:
-        """Load the state again if an administrator has reset it."""
-        if self.partition is not None and self._verifying is None:
-            self._verifying = asyncio.get_running_loop().create_task(self._verify())
-
-    async def _verify(self) -> None:
-        try:
-            summary = await self._context.states.summary(self.key)
-            if summary.state_epoch != self._state_epoch:
-                self.close(BrokerError(ErrorCode.fenced_state_epoch, "the offsets of the group were reset"))
-        except BrokerError as error:
-            if error.code not in RETRIABLE:
-                self.close(error)
-        finally:
-            self._verifying = None
+    def verify(self, pause_seconds: float = 0.0) -> None:
+        """Load the state again if an administrator has reset it; looked at again after a pause."""
+        if self._verifier is not None:
+            self._verifier.look(pause_seconds)
 
     @property
     def is_leading(self) -> bool:
@@ -184,9 +152,10 @@ class ShareLeader:
 
     def follow_settings(self) -> None:
         """Apply changed settings of the group."""
-        self._settings = self._context.settings_of(self.key.group_id)
+        self.settings = self._context.settings_of(self.key.group_id)
         if self.partition is not None:
-            self.partition.settings = self._settings.partition
+            self.partition.settings = self.settings.partition
+            self.letters.wake()
             self.wake()
 
     @property
@@ -204,14 +173,23 @@ class ShareLeader:
 
     @property
     def write_timeout_ms(self) -> int:
-        return self._settings.write_timeout_ms
+        return self.settings.write_timeout_ms
 
     def now_ms(self) -> int:
         return self._context.timers.now_ms()
 
     @property
+    def _wall_shift_ms(self) -> int:
+        """Difference of the wall clock, whose times are stored, and the clock of the deadlines in memory."""
+        return self._context.wall_ms() - self.now_ms()
+
+    def dated(self, update: StateUpdate) -> StateUpdate:
+        """The update with times of the wall clock."""
+        return update._replace(batches=shift_times(update.batches, self._wall_shift_ms))
+
+    @property
     def lock_ms(self) -> int:
-        return self._settings.partition.lock_ms
+        return self.settings.partition.lock_ms
 
     # --- acquiring
 
@@ -219,7 +197,7 @@ class ShareLeader:
     def read_limit(self) -> int:
         """Offset below which the group may read."""
         log = self.replica.log
-        return log.last_stable_offset if self._settings.is_committed else log.high_watermark
+        return log.last_stable_offset if self.settings.is_committed else log.high_watermark
 
     def has_work(self) -> bool:
         """Whether a fetch would find records."""
@@ -267,6 +245,7 @@ class ShareLeader:
             )
         if fetched.acquired:
             self._context.timers.schedule(self.key, partition.next_deadline_ms)
+        self.letters.wake()
         return fetched
 
     def _acquire_once(
@@ -277,7 +256,7 @@ class ShareLeader:
         if span is None:
             return None
         try:
-            limits, is_committed = (wanted.max_bytes, below), self._settings.is_committed
+            limits, is_committed = (wanted.max_bytes, below), self.settings.is_committed
             spans = LogSpans(self.replica.log, *span, *limits, self._ahead, is_committed=is_committed)
             acquired = partition.acquire(
                 wanted.member,
@@ -287,22 +266,26 @@ class ShareLeader:
                 wanted.mode,
                 now_ms,
                 wanted.has_others,
+                wanted.lock_ms,
             )
         except (CorruptLog, StorageError) as error:
             raise BrokerError(ErrorCode.corrupt_message, str(error)) from error
         self._ahead = spans.ahead(partition.end_offset) or self._ahead
         return Fetched(acquired, *spans.slices(acquired, sent))
 
+    def peek(self, max_records: int, max_bytes: int) -> tuple[list[Shown], list[LogSlice]]:
+        """Show the first records that are not settled, without acquiring them; WouldBlock if not in memory."""
+        if self.partition is None:
+            return [], []
+        limits = self.read_limit, max_records, max_bytes
+        return peek(self.replica.log, self.partition, *limits, is_committed=self.settings.is_committed)
+
     async def warm(self) -> None:
         """Read what the next acquisition looks at into memory."""
         partition = self.partition
         span = None if partition is None else partition.next_span(self.read_limit)
         if span is not None:
-            await self._context.threads.run("read", lambda: self._touch(span[0]))
-
-    def _touch(self, offset: int) -> None:
-        log = self.replica.log
-        log.read(Offset(offset), _WARM_BYTES, below=log.high_watermark, at_least_one=True, wait=True).read()
+            await self._context.threads.run("read", lambda: touch(self.replica.log, span[0]))
 
     def available_bytes(self, at_most: int) -> int:
         """Number of bytes that a fetch would find, up to a limit; for fetches with a minimum."""
@@ -310,8 +293,7 @@ class ShareLeader:
         span = None if partition is None else partition.next_span(self.read_limit)
         if span is None:
             return 0
-        below = Offset(self.read_limit)
-        return len(self.replica.log.read(Offset(span[0]), at_most, below=below, at_least_one=True))
+        return size_from(self.replica.log, span[0], self.read_limit, at_most)
 
     # --- acknowledging
 
@@ -322,20 +304,30 @@ class ShareLeader:
         now_ms: int,
         newest: AcknowledgeType,
         stored: Stored,
+        delay_ms: int | None = None,
+        *,
+        is_strict: bool = False,
+        reason: Reason = REJECTED,
     ) -> None:
-        """Decide acknowledgements; `stored` is called when they are durable. BrokerError if they are refused."""
+        """Decide acknowledgements; `stored` is called when they are durable. BrokerError if they are refused.
+
+        `delay_ms` replaces the back-off of released records, and the lock time of renewed ones. `is_strict` refuses
+        records that are settled already. `reason` is that of a rejection.
+        """
         partition = self.partition
         if partition is None:
             raise BrokerError(ErrorCode.invalid_record_state, "the member holds no record of this partition")
         partition.on_log_start(self.replica.log.log_start_offset)
-        partition.acknowledge(member, asked, now_ms, newest)
+        partition.acknowledge(member, asked, now_ms, newest, delay_ms, is_strict=is_strict, reason=reason)
         self._context.timers.schedule(self.key, partition.next_deadline_ms)
         self.store(stored)
         self.wake()
 
-    def release_member(self, member: str) -> None:
-        """Release all records of a member whose session has ended."""
-        if self.partition is not None and self.partition.release_member(member):
+    def release_member(self, member: str, *, is_lost: bool = False) -> None:
+        """Release all records of a member whose session has ended; after the back-off if its connection was lost."""
+        partition = self.partition
+        if partition is not None and partition.release_member(member, self.now_ms(), is_lost=is_lost):
+            self._context.timers.schedule(self.key, partition.next_deadline_ms)
             self.store(None)
             self.wake()
 
@@ -356,6 +348,7 @@ class ShareLeader:
         """Write the changes; `stored` is called when all decisions up to now are durable."""
         assert self._writer is not None
         self._writer.store(stored)
+        self.letters.wake()
 
     # --- waiting fetches
 

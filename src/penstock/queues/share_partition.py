@@ -6,82 +6,46 @@ never taken back: after a failed write the changes are written again, or the sta
 committed one. Acquiring changes no stored state, so a lost leader forgets acquisitions.
 
 Every operation works on ranges; its cost is proportional to the ranges that it acquires, settles or frees.
-Times are monotonic milliseconds.
+Times are monotonic milliseconds, also the times of next deliveries in updates; the caller converts them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from heapq import heapify, heappop, heappush
 
 from penstock.errors import BrokerError, ErrorCode
 from penstock.queues import acknowledging
 from penstock.queues.acquiring import Acquisition, Span
-from penstock.queues.free_ranges import STALE_ENTRIES, FreeRanges
-from penstock.queues.ranges import Range, Ranges, describe
+from penstock.queues.ranges import Range, unsettled
+from penstock.queues.record_states import RecordStates
 from penstock.queues.states import (
     ACKNOWLEDGED,
     ACQUIRED,
     ARCHIVED,
+    ARCHIVING,
     AVAILABLE,
+    WAITING,
     Acknowledgement,
     AcknowledgeType,
     Acquired,
     AcquireMode,
-    ShareSettings,
-    StateBatch,
-    StateUpdate,
+    DeadReason,
+    Letters,
+    Reason,
 )
 
+REJECTED = Reason(DeadReason.REJECTED)
+SEQUENCES = 1 << 31
+"""Number of sequences of a producer; the next one after the last is 0."""
 
-class SharePartition:
-    def __init__(
-        self, start_offset: int, settings: ShareSettings, batches: Iterable[StateBatch] = ()
-    ) -> None:
-        """`batches` is the stored state. Offsets between batches were in flight and not settled: available."""
-        self.settings = settings
-        self.start_offset = start_offset
-        """Offset below which every record is settled or of no interest. Never decreases."""
-        self.end_offset = start_offset
-        """Offset behind the highest record that was ever acquired."""
-        self.acquired = 0
-        """Number of acquired records: the locks."""
-        self.available = 0
-        """Number of records in flight that wait for redelivery."""
-        self.settled = 0
-        """Number of settled records at or above the start offset."""
-        self.lock_timeouts = self.redelivered = self.archived_by_limit = 0
-        """Number of records whose lock has expired, which were acquired again, and which the limit has archived."""
-        self.has_small_group = False
-        """Whether the last acquisition took records near their delivery limit, which stay alone."""
-        self._ranges = Ranges()
-        self._held: dict[str, set[Range]] = {}
-        """Acquired ranges of each member."""
-        self._free = FreeRanges()
-        self._locks: list[tuple[int, int, int]] = []
-        """Heap of lock deadlines, each with the first and last offset that were locked together."""
-        self._dirty: list[tuple[int, int]] = []
-        """Offset ranges that have changed since the last update."""
-        self._told_start = start_offset
-        self._load(batches)
 
-    def _load(self, batches: Iterable[StateBatch]) -> None:
-        for first, last, state, delivery_count in sorted(batches):
-            first = max(first, self.end_offset)
-            if last < first:
-                continue
-            if first > self.end_offset:
-                self._extend(Range(self.end_offset, first - 1, AVAILABLE, 0))
-            stored = state if state in (ACKNOWLEDGED, ARCHIVED) else AVAILABLE
-            self._extend(Range(first, last, stored, delivery_count))
-        self._told_start = self.start_offset
-
+class SharePartition(RecordStates):
     # --- acquiring
 
     @property
     def has_room(self) -> bool:
         """Whether another record may be locked."""
-        return self.acquired < self.settings.max_locks
+        return self.acquired < self.settings.max_locks and self.archiving < self.settings.max_archiving
 
     def next_span(self, below: int) -> tuple[int, int] | None:
         """First and last offset of the records that are acquired next, all below `below`; None if there are none."""
@@ -103,11 +67,13 @@ class SharePartition:
         mode: AcquireMode,
         now_ms: int,
         has_others: bool = False,
+        lock_ms: int | None = None,
     ) -> list[Acquired]:
         """Acquire records of consecutive spans, which begin at the first offset of `next_span`.
 
         `spans` is read only as far as necessary. Offsets of hidden spans are settled: their records do not exist,
-        or the group does not read them. `has_others` says that the fetch has records already.
+        or the group does not read them. `has_others` says that the fetch has records already. `lock_ms` replaces
+        the group's lock time.
         """
         acquisition = Acquisition(self.settings, max_records, batch_size, mode, self.acquired, has_others)
         for span in spans:
@@ -117,7 +83,7 @@ class SharePartition:
                 self._acquire_new(span, acquisition)
             if acquisition.is_full():
                 break
-        deadline_ms = now_ms + self.settings.lock_ms
+        deadline_ms = now_ms + (self.settings.lock_ms if lock_ms is None else lock_ms)
         for first, last, delivery_count in acquisition.taken:
             self._lock(member, first, last, delivery_count, deadline_ms)
         self.has_small_group = acquisition.is_small_group
@@ -133,7 +99,7 @@ class SharePartition:
                     self._settle(offset, last, ARCHIVED)
                 elif found.delivery_count >= self.settings.delivery_limit:
                     self.archived_by_limit += last - offset + 1
-                    self._settle(offset, last, ARCHIVED)
+                    self._archive(offset, last, Reason(DeadReason.ATTEMPTS))
                 else:
                     acquisition.take(offset, last, found.delivery_count, len(found))
             offset = last + 1
@@ -161,7 +127,7 @@ class SharePartition:
         self.available -= count
         if delivery_count > 1:
             self.redelivered += count
-        self._push_lock(locked)
+        self._deadlines.push(self._ranges, locked)
 
     # --- acknowledging
 
@@ -171,15 +137,25 @@ class SharePartition:
         acknowledgements: Sequence[Acknowledgement],
         now_ms: int,
         newest_type: AcknowledgeType = AcknowledgeType.RENEW,
+        delay_ms: int | None = None,
+        *,
+        is_strict: bool = False,
+        reason: Reason = REJECTED,
     ) -> None:
         """Settle, release or renew records of a member: all of the request, or none.
 
+        `delay_ms` replaces the back-off of released records, and the lock time of renewed ones. With `is_strict`
+        offsets below the start offset are refused. `reason` is that of a rejection.
         BrokerError INVALID_REQUEST for a malformed request or offsets that were never acquired,
         INVALID_RECORD_STATE if the member does not hold one of the records. Offsets below the start offset are ignored.
         """
         acknowledging.check(acknowledgements, newest_type)
         self.expire(now_ms)
         for acknowledgement in acknowledgements:
+            if is_strict and not self.start_offset <= acknowledgement.first_offset < self.end_offset:
+                raise BrokerError(
+                    ErrorCode.invalid_record_state, f"offset {acknowledgement.first_offset} is not held"
+                )
             self._check_held(member, acknowledgement)
         if not self.settings.may_renew and acknowledging.has_renewals(acknowledgements):
             raise BrokerError(
@@ -188,7 +164,7 @@ class SharePartition:
             )
         for acknowledgement in acknowledgements:
             for first, last, kind in acknowledging.runs(acknowledgement, self.start_offset):
-                self._carry_out(first, last, kind, now_ms)
+                self._carry_out(first, last, kind, now_ms, delay_ms, reason)
 
     def _check_held(self, member: str, acknowledgement: Acknowledgement) -> None:
         first, last, _ = acknowledgement
@@ -207,18 +183,28 @@ class SharePartition:
                     f"offset {max(first, found.first)} is not held by this member",
                 )
 
-    def _carry_out(self, first: int, last: int, kind: int, now_ms: int) -> None:
+    def _carry_out(
+        self,
+        first: int,
+        last: int,
+        kind: int,
+        now_ms: int,
+        delay_ms: int | None,
+        reason: Reason = REJECTED,
+    ) -> None:
         if kind == AcknowledgeType.ACCEPT:
             self._settle(first, last, ACKNOWLEDGED)
-        elif kind in (AcknowledgeType.REJECT, AcknowledgeType.GAP):
+        elif kind == AcknowledgeType.GAP:
             self._settle(first, last, ARCHIVED)
+        elif kind == AcknowledgeType.REJECT:
+            self._archive(first, last, reason)
         else:
             for held in self._acquired_within(first, last):
                 if kind == AcknowledgeType.RELEASE:
-                    self._release(held)
+                    self._release(held, now_ms, delay_ms)
                 else:
-                    held.deadline_ms = now_ms + self.settings.lock_ms
-                    self._push_lock(held)
+                    held.deadline_ms = now_ms + (self.settings.lock_ms if delay_ms is None else delay_ms)
+                    self._deadlines.push(self._ranges, held)
 
     def _acquired_within(self, first: int, last: int) -> list[Range]:
         place, end = self._split(first), self._split(last + 1)
@@ -229,15 +215,13 @@ class SharePartition:
     @property
     def next_deadline_ms(self) -> int | None:
         """Time at which `expire` may have work."""
-        return self._locks[0][0] if self._locks else None
+        return self._deadlines.next_ms
 
     def expire(self, now_ms: int) -> int:
-        """Release the records whose lock is over; returns their number."""
+        """Release records whose lock is over, and free those whose time has come; returns their number."""
         count = 0
-        while self._locks and self._locks[0][0] <= now_ms:
-            _, first, last = heappop(self._locks)
-            count += self._expire_within(max(first, self.start_offset), last, now_ms)
-        self.lock_timeouts += count
+        while (due := self._deadlines.pop(now_ms)) is not None:
+            count += self._expire_within(max(due[0], self.start_offset), due[1], now_ms)
         return count
 
     def _expire_within(self, first: int, last: int, now_ms: int) -> int:
@@ -247,17 +231,90 @@ class SharePartition:
             after = found.last + 1
             if found.state == ACQUIRED and found.deadline_ms <= now_ms:
                 count += len(found)
-                self._release(found)
+                self.lock_timeouts += len(found)
+                self._release(found, now_ms)
+            elif found.state == WAITING and found.deadline_ms <= now_ms:
+                count += len(found)
+                self.waiting -= len(found)
+                self._make_available(found)
             first = max(after, self.start_offset)
         return count
 
-    def release_member(self, member: str) -> int:
-        """Release everything that a member holds, as at the end of its session; returns the number of records."""
+    def release_member(self, member: str, now_ms: int, *, is_lost: bool = False) -> int:
+        """Release everything that a member holds, as at the end of its session; returns the number of records.
+
+        Records are available at once; those of a member whose connection was lost after the back-off.
+        """
         count = 0
         for held in sorted(self._held.get(member, ()), key=_first):
             count += len(held)
-            self._release(held)
+            self._release(held, now_ms, None if is_lost else 0)
         return count
+
+    # --- dead letters
+
+    def begin_letters(self, producer_id: int, sequence: int, max_records: int) -> Letters | None:
+        """Choose the records of the next batch of dead letters, the oldest first; None if none waits for one."""
+        assert self.letters is None or not self.letters.ranges, "a batch is being written"
+        chosen: list[tuple[int, int]] = []
+        while self._unsent and max_records > 0:
+            first, last = self._unsent.popleft()
+            for each in self._archiving_within(max(first, self.start_offset), last):
+                end = min(each[1], each[0] + max_records - 1)
+                if end >= each[0]:
+                    chosen.append((each[0], end))
+                    max_records -= end - each[0] + 1
+                if end < each[1]:
+                    self._unsent.append((max(each[0], end + 1), each[1]))
+        if not chosen:
+            return None
+        self.letters = Letters(producer_id, sequence, tuple(chosen))
+        return self.letters
+
+    def _archiving_within(self, first: int, last: int) -> list[tuple[int, int]]:
+        found = []
+        while first <= last and first < self.end_offset:
+            each = self._ranges.all[self._ranges.place(first)]
+            if each.state == ARCHIVING:
+                found.append((first, min(each.last, last)))
+            first = each.last + 1
+        return found
+
+    def letter_of(self, offset: int) -> tuple[int, Reason]:
+        """Delivery count and reason of a record that is archiving; those of an unknown one if it is gone."""
+        if not self.start_offset <= offset < self.end_offset:
+            return 0, Reason(DeadReason.REJECTED)
+        found = self._ranges.all[self._ranges.place(offset)]
+        return found.delivery_count, found.reason
+
+    def finish_letters(self) -> None:
+        """Archive the records of the batch: all of their dead letters are written."""
+        letters = self.letters
+        assert letters is not None
+        for first, last in letters.ranges:
+            for each in self._archiving_within(max(first, self.start_offset), last):
+                self._settle(*each, ARCHIVED)
+        self.letters = Letters(letters.producer_id, (letters.sequence + letters.records) % SEQUENCES)
+
+    def renumber_letters(self, producer_id: int) -> None:
+        """Write the batch with another producer: the topic knows another history of the present one."""
+        assert self.letters is not None
+        self.letters = Letters(producer_id, 0, self.letters.ranges)
+
+    def shorten_letters(self) -> None:
+        """Write the first half of the batch first: all of it together is too large for the topic."""
+        assert self.letters is not None
+        left, kept = max(1, self.letters.records // 2), []
+        for first, last in self.letters.ranges:
+            end = min(last, first + left - 1)
+            if end >= first:
+                kept.append((first, end))
+                left -= end - first + 1
+            if end < last:
+                self._unsent.append((max(first, end + 1), last))
+        self.letters = self.letters._replace(ranges=tuple(kept))
+
+    # --- counts
 
     def held_by(self, member: str) -> int:
         """Number of records that a member holds."""
@@ -268,129 +325,33 @@ class SharePartition:
         deadlines = (held.deadline_ms for each in self._held.values() for held in each)
         return min(deadlines, default=None)
 
-    def _release(self, held: Range) -> None:
+    def _release(self, held: Range, now_ms: int, delay_ms: int | None = None) -> None:
+        """Make records available after a delay, by default the group's back-off, or archive them at the limit."""
         if held.delivery_count >= self.settings.delivery_limit:
             self.archived_by_limit += len(held)
-            self._settle(held.first, held.last, ARCHIVED)
+            self._archive(held.first, held.last, Reason(DeadReason.ATTEMPTS))
             return
         self._unhold(held)
         self._dirty.append((held.first, held.last))
-        held.state = AVAILABLE
         held.member = ""
-        self.available += len(held)
-        self._free.push(self._ranges, self._ranges.all[self._ranges.absorb(self._ranges.place(held.first))])
-
-    # --- the log
-
-    def on_log_start(self, log_start_offset: int) -> None:
-        """Move the start offset to the log start: the records below do not exist any more."""
-        if log_start_offset <= self.start_offset:
+        if delay_ms is None:
+            delay_ms = self.settings.backoff.delay_ms(held.delivery_count, held.first)
+        if delay_ms <= 0:
+            self._make_available(held)
             return
-        if log_start_offset < self.end_offset:
-            end = self._split(log_start_offset)
-        else:
-            end = len(self._ranges)
-        for gone in self._ranges.all[:end]:
-            self._discount(gone)
-        self._ranges.replace(0, end, None)
-        self.start_offset = log_start_offset
-        self.end_offset = max(self.end_offset, log_start_offset)
-        self._drop_settled_front()
+        held.state, held.deadline_ms = WAITING, now_ms + delay_ms
+        self.waiting += len(held)
+        self._deadlines.push(self._ranges, held)
+        self._ranges.absorb(self._ranges.place(held.first))
 
-    # --- what to write
+    def _make_available(self, found: Range) -> None:
+        found.state, found.deadline_ms = AVAILABLE, 0
+        self.available += len(found)
+        self._free.push(self._ranges, self._ranges.all[self._ranges.absorb(self._ranges.place(found.first))])
 
-    @property
-    def has_changes(self) -> bool:
-        return bool(self._dirty) or self._told_start != self.start_offset
-
-    def take_update(self) -> StateUpdate:
-        """Changes since the last call. The caller writes them until they are committed."""
-        batches: list[StateBatch] = []
-        end = self.start_offset
-        for first, last in sorted(self._dirty):
-            first = max(first, end)
-            if first <= last:
-                describe(self._ranges, first, last, batches)
-                end = last + 1
-        self._dirty.clear()
-        self._told_start = self.start_offset
-        return StateUpdate(self.start_offset, self.settled, batches)
-
-    def restore_changes(self, update: StateUpdate) -> None:
-        """Return the changes of a write that failed, so that the next update has them as they are by then."""
-        self._dirty += [(batch.first_offset, batch.last_offset) for batch in update.batches]
-        self._told_start = -1
-
-    # --- ranges and counts
-
-    def _split(self, offset: int) -> int:
-        place, right = self._ranges.split(offset)
-        if right is not None:
-            if right.state == ACQUIRED:
-                self._held[right.member].add(right)
-            elif right.state == AVAILABLE:
-                self._free.push(self._ranges, right)
-        return place
-
-    def _settle(self, first: int, last: int, state: int) -> None:
-        place, end = self._split(first), self._split(last + 1)
-        count = 0
-        for each in self._ranges.all[place:end]:
-            self._discount(each)
-            count = max(count, each.delivery_count)
-        self._dirty.append((first, last))
-        self.settled += last - first + 1
-        self._ranges.replace(place, end, Range(first, last, state, count))
-        self._ranges.absorb(place)
-        self._drop_settled_front()
-
-    def _drop_settled_front(self) -> None:
-        ranges = self._ranges
-        if ranges.all and ranges.all[0].is_settled:
-            front = ranges.all[0]
-            self.settled -= len(front)
-            self.start_offset = front.last + 1
-            ranges.replace(0, 1, None)
-
-    def _extend(self, added: Range) -> None:
-        """Add a range at the end offset."""
-        self.end_offset = added.last + 1
-        if added.is_settled:
-            self.settled += len(added)
-        else:
-            self.available += len(added)
-        self._ranges.append(added)
-        place = self._ranges.absorb(len(self._ranges) - 1)
-        merged = self._ranges.all[place]
-        if merged.state == AVAILABLE:
-            self._free.push(self._ranges, merged)
-        self._drop_settled_front()
-
-    def _discount(self, old: Range) -> None:
-        """Remove a range from the counts, before its state changes."""
-        if old.state == ACQUIRED:
-            self._unhold(old)
-        elif old.state == AVAILABLE:
-            self.available -= len(old)
-        else:
-            self.settled -= len(old)
-
-    def _unhold(self, held: Range) -> None:
-        self.acquired -= len(held)
-        mine = self._held[held.member]
-        mine.discard(held)
-        if not mine:
-            del self._held[held.member]
-
-    def _push_lock(self, held: Range) -> None:
-        if len(self._locks) > 2 * len(self._ranges) + STALE_ENTRIES:
-            self._locks = [
-                (each.deadline_ms, each.first, each.last)
-                for each in self._ranges.all
-                if each.state == ACQUIRED
-            ]
-            heapify(self._locks)
-        heappush(self._locks, (held.deadline_ms, held.first, held.last))
+    def unsettled(self, below: int, max_records: int) -> list[tuple[int, int, int, int]]:
+        """First records that are not settled, without a change: first and last offset, delivery count and state."""
+        return unsettled(self._ranges, self.end_offset, below, max_records)
 
 
 def _first(each: Range) -> int:

@@ -6,7 +6,7 @@ They follow the leadership of the partitions and the settings of the groups. Loo
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
 from penstock.clock import Clock
@@ -16,6 +16,7 @@ from penstock.config import GroupConfig
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import ShareKey
 from penstock.observability.logs import Logger
+from penstock.queues.leader_context import LetterSink
 from penstock.queues.share_leader import ShareLeader
 from penstock.queues.share_settings import GroupShareSettings, share_settings
 from penstock.queues.state_client import ShareStateClient
@@ -31,6 +32,8 @@ class ShareCounts:
     lock_timeouts: int = 0
     redelivered: int = 0
     archived: int = 0
+    dead_letters: dict[int, int] = field(default_factory=dict)
+    """Number of dead letters by reason."""
 
 
 class SharePartitions:
@@ -41,11 +44,13 @@ class SharePartitions:
         clock: Clock,
         threads: Threads,
         logger: Logger,
+        letters: LetterSink,
     ) -> None:
         self.timers = Timers(clock, self._on_due)
         self.states = states
         self.threads = threads
         self.logger = logger
+        self.letters = letters
         self.counts = ShareCounts()
         """Counts of share-partitions that are not served here any more."""
         self._metadata = metadata
@@ -114,6 +119,8 @@ class SharePartitions:
         return known
 
     def closed(self, leader: ShareLeader) -> None:
+        for code, count in leader.letters.written.items():
+            self.counts.dead_letters[code] = self.counts.dead_letters.get(code, 0) + count
         if leader.partition is not None:
             self.counts.lock_timeouts += leader.partition.lock_timeouts
             self.counts.redelivered += leader.partition.redelivered

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.config import (
+    DEAD_LETTER_COPY_RECORD_ENABLE,
+    DEAD_LETTER_TOPIC_NAME,
     SHARE_AUTO_OFFSET_RESET,
     SHARE_DELIVERY_COUNT_LIMIT,
     SHARE_ISOLATION_LEVEL,
     SHARE_PARTITION_MAX_RECORD_LOCKS,
     SHARE_RECORD_LOCK_DURATION_MS,
     SHARE_RENEW_ACKNOWLEDGE_ENABLE,
+    SHARE_RETRY_BACKOFF_MS,
     SHARE_WRITE_TIMEOUT_MS,
     BrokerConfig,
     GroupConfig,
@@ -19,7 +22,8 @@ from penstock.config import (
 )
 from penstock.queues.states import ShareSettings
 
-MIN_RANGES = 20_000
+MIN_RANGES = 200_000
+"""Enough for 100,000 records that wait for different times, with settled ones between them."""
 RANGES_PER_LOCK = 4
 
 
@@ -30,6 +34,10 @@ class GroupShareSettings:
     is_committed: bool
     """Whether the group reads committed records only."""
     write_timeout_ms: int
+    dead_letter_topic: str = ""
+    """Topic of dead letters; empty for none."""
+    copies_records: bool = True
+    """Whether dead letters have the key, value and headers of the record."""
 
 
 def share_settings(broker: BrokerConfig, group: GroupConfig) -> GroupShareSettings:
@@ -41,8 +49,12 @@ def share_settings(broker: BrokerConfig, group: GroupConfig) -> GroupShareSettin
             max_locks=max_locks,
             max_ranges=max(MIN_RANGES, RANGES_PER_LOCK * max_locks),
             may_renew=group[SHARE_RENEW_ACKNOWLEDGE_ENABLE],
+            backoff=group[SHARE_RETRY_BACKOFF_MS],
+            has_dead_letters=bool(group[DEAD_LETTER_TOPIC_NAME]),
         ),
         group[SHARE_AUTO_OFFSET_RESET],
         group[SHARE_ISOLATION_LEVEL] is ShareIsolationLevel.READ_COMMITTED,
         broker[SHARE_WRITE_TIMEOUT_MS],
+        group[DEAD_LETTER_TOPIC_NAME],
+        group[DEAD_LETTER_COPY_RECORD_ENABLE],
     )

@@ -13,18 +13,20 @@ from penstock.errors import BrokerError, ErrorCode, PenstockError
 from penstock.internal_client.share_states import (
     SharePlace,
     delete_share_group_state,
+    exchange_share_state,
     initialize_share_group_state,
-    read_share_group_state,
     read_share_group_state_summary,
-    write_share_group_state,
 )
 from penstock.model import BrokerId, ShareKey
 from penstock.net.broker_connection import BrokerConnection
 from penstock.queues.coordinator import ShareCoordinator
-from penstock.queues.state_shard import ReadState, StateSummary
-from penstock.queues.states import StateBatch, StateUpdate
+from penstock.queues.record_codec import decode_value, encode_value
+from penstock.queues.records import SnapshotValue, UpdateValue
+from penstock.queues.state_shard import ReadState, StateSummary, read_state
+from penstock.queues.states import StateUpdate
 from penstock.state_log.appender import Done
 from penstock.transactions.links import BrokerLinks
+from penstock.wire.share_state import ShareStateRequest
 
 T = TypeVar("T")
 
@@ -63,11 +65,11 @@ class ShareStateClient:
         leader = self._coordinator.leader_of(key)
         if leader == self._node_id:
             return await self._coordinator.shard_of(key).read(key, leader_epoch)
-        place = SharePlace(*key)
-        state_epoch, start_offset, batches = await self._send(
-            leader, lambda c: read_share_group_state(c, place, leader_epoch)
-        )
-        return ReadState(state_epoch, start_offset, tuple(StateBatch(*batch) for batch in batches))
+        request = ShareStateRequest(*key, -1, leader_epoch, b"")
+        snapshot = decode_value(await self._send(leader, lambda c: exchange_share_state(c, request)))
+        if not isinstance(snapshot, SnapshotValue):
+            raise BrokerError(ErrorCode.coordinator_not_available, f"broker {leader} sent no snapshot")
+        return read_state(snapshot)
 
     async def write(self, key: ShareKey, epochs: tuple[int, int], update: StateUpdate) -> None:
         """Store changes; `epochs` are the state epoch and the leader epoch."""
@@ -75,8 +77,10 @@ class ShareStateClient:
         if leader == self._node_id:
             await self._coordinator.shard_of(key).store(key, *epochs, update)
         else:
-            place = SharePlace(*key)
-            await self._send(leader, lambda c: write_share_group_state(c, place, epochs, *update))
+            start_offset, complete_count, batches, letters = update
+            value = UpdateValue(0, epochs[1], start_offset, complete_count, tuple(batches), letters)
+            request = ShareStateRequest(*key, *epochs, encode_value(value))
+            await self._send(leader, lambda c: exchange_share_state(c, request))
 
     def store_here(
         self, key: ShareKey, name: str, epochs: tuple[int, int], update: StateUpdate, done: Done

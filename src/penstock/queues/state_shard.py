@@ -16,7 +16,7 @@ from penstock.config import SHARE_UPDATES_PER_SNAPSHOT, SHARE_WRITE_TIMEOUT_MS, 
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import Offset, ShareKey
 from penstock.queues.records import SnapshotValue, StateRecord, UpdateValue
-from penstock.queues.states import StateBatch, StateUpdate
+from penstock.queues.states import Letters, StateBatch, StateUpdate
 from penstock.queues.stored_state import StoredState
 from penstock.state_log.appender import Appender, Done
 from penstock.state_log.shard import CallWaiter, Shard, ShardContext, Waiter, ignore_outcome
@@ -24,6 +24,9 @@ from penstock.state_log.shard import CallWaiter, Shard, ShardContext, Waiter, ig
 NO_START_OFFSET = -1
 _MANY_RECORDS = 1_000
 """A quiet share-partition gets a new snapshot when at least this many records follow its last one."""
+
+
+_RANGES_PER_UPDATE = 20
 
 
 class ShareStateContext(ShardContext, Protocol):
@@ -37,6 +40,7 @@ class ReadState(NamedTuple):
     state_epoch: int
     start_offset: int
     batches: tuple[StateBatch, ...]
+    letters: Letters | None = None
 
 
 class StateSummary(NamedTuple):
@@ -80,12 +84,16 @@ class ShareStateShard(Shard[StateRecord]):
 
     async def read(self, key: ShareKey, leader_epoch: int) -> ReadState:
         """Return the state to a partition leader. Writes of older leaders are refused from now on."""
+        return read_state(await self.read_snapshot(key, leader_epoch))
+
+    async def read_snapshot(self, key: ShareKey, leader_epoch: int) -> SnapshotValue:
+        """Return the state as `read` does, with all fields that are stored."""
         self.check_writable()
         known = self._existing(key)
         _check_leader(known, leader_epoch)
         update = UpdateValue(known.snapshot_epoch, leader_epoch, NO_START_OFFSET, 0, ())
         committed = self._change(StateRecord(key, update))
-        state = ReadState(known.state_epoch, known.start_offset, known.ranges.all())
+        state = known.snapshot(self._context.wall_ms())
         # The record is committed even if it changes nothing: a coordinator that was replaced cannot commit it.
         await committed
         return state
@@ -116,12 +124,16 @@ class ShareStateShard(Shard[StateRecord]):
             update.start_offset,
             update.delivery_complete_count,
             tuple(update.batches),
+            update.letters,
         )
         record = StateRecord(key, value)
         self.apply(record)
         self._limit_wait(waiter, self.now_ms() + self._context.config[SHARE_WRITE_TIMEOUT_MS])
         self.write_for(waiter, [record])
-        if known.updates >= self._context.config[SHARE_UPDATES_PER_SNAPSHOT]:
+        # A snapshot costs as much as its ranges: with many of them it is written less often.
+        if known.updates >= max(
+            self._context.config[SHARE_UPDATES_PER_SNAPSHOT], len(known.ranges) // _RANGES_PER_UPDATE
+        ):
             ignore_outcome(self._change(StateRecord(key, known.snapshot(self._context.wall_ms()))))
 
     async def delete(self, key: ShareKey) -> None:
@@ -213,6 +225,11 @@ class ShareStateShard(Shard[StateRecord]):
 
     def _on_close(self, code: ErrorCode) -> None:
         self._states.clear()
+
+
+def read_state(snapshot: SnapshotValue) -> ReadState:
+    """The part of a state that a partition leader needs."""
+    return ReadState(snapshot.state_epoch, snapshot.start_offset, snapshot.batches, snapshot.letters)
 
 
 def _check_leader(known: StoredState, leader_epoch: int) -> None:

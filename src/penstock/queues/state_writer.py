@@ -37,6 +37,9 @@ class WriterOwner(Protocol):
 
     def now_ms(self) -> int: ...
 
+    def dated(self, update: StateUpdate) -> StateUpdate:
+        """The update with times of the wall clock."""
+
     def close(self, error: BrokerError) -> None:
         """Close: the coordinator has refused a write for good."""
 
@@ -102,7 +105,7 @@ class StateWriter:
         self._is_begun = not self._is_closed and self._partition.has_changes
         if not self._is_begun:
             return
-        update = self._update = self._partition.take_update()
+        update = self._update = self._owner.dated(self._partition.take_update())
         self._in_flight += self._unstored
         self._unstored = []
         try:

@@ -9,7 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 
 from penstock.queues.records import SnapshotValue, UpdateValue
-from penstock.queues.states import ACKNOWLEDGED, ARCHIVED, StateBatch
+from penstock.queues.states import ARCHIVED, StateBatch, is_settled
 
 
 class StoredRanges:
@@ -68,7 +68,7 @@ def _merged(parts: list[StateBatch]) -> list[StateBatch]:
         before = merged[-1]
         if before.last_offset + 1 != part.first_offset:
             merged.append(part)
-        elif before.state >= ACKNOWLEDGED and part.state >= ACKNOWLEDGED:
+        elif is_settled(before.state) and is_settled(part.state):
             state = before.state if before.state == part.state else ARCHIVED
             count = max(before.delivery_count, part.delivery_count)
             merged[-1] = StateBatch(before.first_offset, part.last_offset, state, count)
@@ -94,6 +94,7 @@ class StoredState:
         self.log_offset = log_offset
         self.updates = 0
         """Number of updates since the snapshot."""
+        self.letters = snapshot.letters
         self.ranges = StoredRanges()
         self._put(snapshot.batches)
 
@@ -101,6 +102,8 @@ class StoredState:
         self.leader_epoch = max(self.leader_epoch, update.leader_epoch)
         self.updates += 1
         self._put(update.batches)
+        if update.letters is not None:
+            self.letters = update.letters
         if update.start_offset >= 0:
             self.start_offset = max(self.start_offset, update.start_offset)
             self.delivery_complete_count = update.delivery_complete_count
@@ -121,4 +124,5 @@ class StoredState:
             self.create_timestamp_ms,
             now_ms,
             self.ranges.all(),
+            self.letters,
         )

@@ -179,7 +179,7 @@ class Broker:
             self._environment.threads,
             logger,
         )
-        self._share = ShareServices(coordination, self._make_links())
+        self._share = ShareServices(coordination, self._make_links(), lambda: self._producer_ids)
         self._groups = GroupCoordinator(coordination, self._share.states)
         self._producer_ids = ProducerIds(self._administration.allocate_producer_ids)
         self._connection_numbers = ConnectionNumbers()

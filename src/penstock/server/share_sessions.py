@@ -122,8 +122,8 @@ class ShareSessions:
             session.epoch = 1 if epoch == _MAX_EPOCH else epoch + 1
         return session
 
-    def close(self, session: ShareSession) -> None:
-        """Close a session and release what its member holds."""
+    def close(self, session: ShareSession, *, is_lost: bool = False) -> None:
+        """Close a session and release what its member holds, after the back-off if its connection was lost."""
         if not session.is_open:
             return
         self._forget(session)
@@ -131,7 +131,7 @@ class ShareSessions:
             self._users[key] -= 1
             leader = self._partitions.find(key)
             if leader is not None:
-                leader.release_member(session.member_id)
+                leader.release_member(session.member_id, is_lost=is_lost)
             if self._users[key] <= 0:
                 del self._users[key]
                 if leader is not None:
@@ -140,7 +140,7 @@ class ShareSessions:
     def close_all_of(self, owner: Owner) -> None:
         """Close the sessions of a connection that has ended."""
         for name in tuple(self._by_owner.get(owner, ())):
-            self.close(self._sessions[name])
+            self.close(self._sessions[name], is_lost=True)
 
     def _forget(self, session: ShareSession) -> None:
         name = (session.group_id, session.member_id)

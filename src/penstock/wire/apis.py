@@ -115,6 +115,9 @@ BROKER_HANDSHAKE: Final = 32_000
 FETCH_BY_KEY: Final = 32_001
 KNOWN_TRANSACTIONS: Final = 32_002
 SHARE_STATUS: Final = 32_003
+SHARE_STATE: Final = 32_004
+QUEUE_RECEIVE: Final = 32_005
+QUEUE_SETTLE: Final = 32_006
 INSPECT: Final = 32_010
 # APIs between brokers and for the gateway: outside the keys that Kafka assigns, and not in ApiVersions.
 _PRIVATE: Final[dict[int, tuple[str, int]]] = {
@@ -122,6 +125,9 @@ _PRIVATE: Final[dict[int, tuple[str, int]]] = {
     FETCH_BY_KEY: ("FetchByKey", NEVER),
     KNOWN_TRANSACTIONS: ("KnownTransactions", NEVER),
     SHARE_STATUS: ("ShareStatus", NEVER),
+    SHARE_STATE: ("ShareState", NEVER),
+    QUEUE_RECEIVE: ("QueueReceive", NEVER),
+    QUEUE_SETTLE: ("QueueSettle", NEVER),
     INSPECT: ("Inspect", NEVER),
 }
 

@@ -2,7 +2,8 @@
 
 request   group (length 2)
 response  error code 2 | count 4, each: topic (length 2) | partition 4 | start offset 8 | in flight 8 |
-          waiting for redelivery 8 | age of the oldest lock in milliseconds 8, -1 without one
+          waiting for redelivery 8 | age of the oldest lock in milliseconds 8, -1 without one |
+          waiting for the time of their next delivery 8
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from penstock.wire.headers import (
 )
 from penstock.wire.reader import MALFORMED, NO_LIMIT, Reader
 
-_NUMBERS = Struct(">iqqqq")
-_STATUS_BYTES = 38
+_NUMBERS = Struct(">iqqqqq")
+_STATUS_BYTES = 46
 
 
 class ShareStatus(NamedTuple):
@@ -33,6 +34,7 @@ class ShareStatus(NamedTuple):
     in_flight: int
     waiting: int
     oldest_lock_ms: int
+    delayed: int = 0
 
 
 def encode_share_status_request(correlation_id: int, client_id: str, group_id: str) -> bytes:

@@ -98,7 +98,12 @@ def example(schema: Schema) -> Any:
         return [example(schema["items"])]
     if kind == "string" and schema.get("format") == "date-time":
         return "2026-01-31T12:00:00.000Z"
-    return {"string": "text", "integer": schema.get("minimum", 0), "number": 0, "boolean": True}[kind]
+    return {
+        "string": "text",
+        "integer": schema.get("minimum", 0),
+        "number": schema.get("minimum", 0),
+        "boolean": True,
+    }[kind]
 
 
 def _pretty(value: Any) -> str:

@@ -27,6 +27,8 @@ _STATUSES: Mapping[ErrorCode, int] = {
     _E.resource_not_found: 404,
     _E.broker_id_not_registered: 404,
     _E.topic_already_exists: 409,
+    _E.duplicate_resource: 409,
+    _E.invalid_record_state: 409,
     _E.non_empty_group: 409,
     _E.group_subscribed_to_topic: 409,
     _E.concurrent_transactions: 409,

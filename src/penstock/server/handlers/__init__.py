@@ -58,6 +58,8 @@ from penstock.server.handlers import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    queue_receive,
+    queue_settle,
     read_share_group_state,
     read_share_group_state_summary,
     sasl_authenticate,
@@ -66,6 +68,7 @@ from penstock.server.handlers import (
     share_fetch,
     share_group_describe,
     share_group_heartbeat,
+    share_state,
     share_status,
     sync_group,
     txn_offset_commit,
@@ -146,5 +149,14 @@ _HANDLERS = (
 
 def all_apis() -> list[Api]:
     apis = [handler.API for handler in _HANDLERS]
-    private = (broker_handshake.API, known_transactions.API, fetch_by_key.API, share_status.API, inspect.API)
+    private = (
+        broker_handshake.API,
+        known_transactions.API,
+        fetch_by_key.API,
+        share_status.API,
+        share_state.API,
+        queue_receive.API,
+        queue_settle.API,
+        inspect.API,
+    )
     return [*apis, api_versions(apis), *private]

@@ -23,7 +23,7 @@ async def _work(shard: ShareStateShard, key: ShareKey, asked: Any) -> Fields:
     state = await shard.read(key, asked.leader_epoch)
     batches = [
         {"first_offset": first, "last_offset": last, "delivery_state": state, "delivery_count": count}
-        for first, last, state, count in state.batches
+        for first, last, state, count, *_ in state.batches
     ]
     return {
         "state_epoch": state.state_epoch,

@@ -13,7 +13,8 @@ from penstock.config import FETCH_MAX_BYTES, FETCH_MAX_WAIT_MS
 from penstock.errors import BrokerError, ErrorCode, WouldBlock
 from penstock.model import ShareKey
 from penstock.net.response import Answer, Parts, PendingResponse
-from penstock.queues.share_leader import ShareLeader, Wanted
+from penstock.queues.share_leader import ShareLeader
+from penstock.queues.share_reading import Wanted
 from penstock.queues.states import AcquireMode
 from penstock.server.dispatch import Api, Request
 from penstock.server.share_acknowledging import (

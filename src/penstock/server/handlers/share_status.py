@@ -44,5 +44,11 @@ def _status(leader: ShareLeader, now_ms: int) -> ShareStatus:
     deadline_ms = partition.oldest_deadline_ms()
     age_ms = NO_LOCK if deadline_ms is None else max(0, now_ms - (deadline_ms - leader.lock_ms))
     return ShareStatus(
-        name.topic, name.partition, partition.start_offset, partition.acquired, partition.available, age_ms
+        name.topic,
+        name.partition,
+        partition.start_offset,
+        partition.acquired,
+        partition.available,
+        age_ms,
+        partition.waiting,
     )

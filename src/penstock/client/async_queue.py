@@ -1,0 +1,200 @@
+"""A queue for asyncio programs: send, receive, settle; the same as `Queue`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import Any, Self
+
+from penstock.client.errors import ClientError, InvalidSetting
+from penstock.client.queue_session import ACCEPT, EXTEND, REJECT, RELEASE, QueueSession
+from penstock.config.retry_backoff import parse_retry_backoff
+from penstock.internal_client.queue_contents import decode_content
+from penstock.internal_client.queue_messages import QueueMessage as Delivered
+
+MAX_LOCK_S = 3_600.0
+
+
+class QueueEmpty(ClientError):
+    """No message came within the wait."""
+
+
+class MessageFields:
+    """The content of a message that was received."""
+
+    def __init__(self, delivered: Delivered) -> None:
+        record = delivered.record
+        self.value: Any = decode_content(record.value, record.headers)
+        """The value as it was sent: JSON types, text, or bytes."""
+        self.key = record.key
+        self.attempt = delivered.attempt
+        """Number of deliveries, this one included."""
+        self.headers = dict(record.headers)
+        self.partition = delivered.partition
+        self.offset = record.offset
+        self.timestamp_ms = record.timestamp
+        self.receipt = delivered.receipt
+        """Names this delivery; valid at any gateway until the lock ends."""
+        self.is_settled = False
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.value!r}, attempt={self.attempt})"
+
+
+def check_seconds(name: str, seconds: float | None) -> float | None:
+    if seconds is not None and not 0 <= seconds <= 365 * 86_400:
+        raise InvalidSetting(f"{name}={seconds!r} is not between 0 and 365 days")
+    return seconds
+
+
+def send_options(
+    delay_s: float | None, ttl_s: float | None, priority: int | None, headers: dict[str, Any] | None
+) -> dict[str, Any]:
+    """Options of a message as `QueueSession.send` takes them; InvalidSetting for impossible ones."""
+    check_seconds("delay_s", delay_s)
+    check_seconds("ttl_s", ttl_s)
+    if priority is not None and not 0 <= priority <= 9:
+        raise InvalidSetting(f"priority={priority!r} is not between 0 and 9")
+    return {
+        "delay_ms": None if not delay_s else round(delay_s * 1000),
+        "ttl_ms": None if ttl_s is None else max(1, round(ttl_s * 1000)),
+        "priority": priority,
+        "headers": headers,
+    }
+
+
+def queue_settings(
+    lock_s: float | None, max_attempts: int | None, back_off: str | None, dead_letter: str | None
+) -> dict[str, Any]:
+    """Settings of a new queue as `QueueSession.create` takes them; InvalidSetting for impossible ones."""
+    try:
+        parsed = None if back_off is None else parse_retry_backoff(back_off)
+    except ValueError as error:
+        raise InvalidSetting(f"back_off={back_off[:80]!r}: {error}" if back_off else str(error)) from None
+    return {
+        "lock_ms": None if lock_s is None else max(1, round(lock_s * 1000)),
+        "max_attempts": max_attempts,
+        "back_off": parsed,
+        "dead_letter": dead_letter,
+    }
+
+
+class AsyncQueueMessage(MessageFields):
+    """A received message. As an async context manager it is accepted at the end, and released by an exception."""
+
+    def __init__(self, delivered: Delivered, session: QueueSession) -> None:
+        super().__init__(delivered)
+        self._session = session
+
+    async def accept(self) -> None:
+        await self._settle(ACCEPT)
+
+    async def release(self, delay_s: float | None = None) -> None:
+        """Have the message delivered again, after a delay or the queue's back-off."""
+        await self._settle(RELEASE, check_seconds("delay_s", delay_s))
+
+    async def reject(self, reason: str = "") -> None:
+        """Settle a message that cannot be processed."""
+        await self._settle(REJECT, reason=reason)
+
+    async def extend(self, seconds: float) -> None:
+        """Lock the message for this long from now on."""
+        await self._session.settle(self.receipt, EXTEND, check_seconds("seconds", seconds))
+
+    async def _settle(self, action: int, delay_s: float | None = None, reason: str = "") -> None:
+        await self._session.settle(self.receipt, action, delay_s, reason)
+        self.is_settled = True
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self.is_settled:
+            await (self.accept() if error is None else self.release())
+
+
+class AsyncQueue:
+    """A queue. `lock_s` replaces the queue's lock time; locks are extended up to `max_lock_s` while work goes on."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        bootstrap: str | None = None,
+        lock_s: float | None = None,
+        max_lock_s: float = MAX_LOCK_S,
+    ) -> None:
+        self.name = name
+        self._session = QueueSession(name, bootstrap, lock_s, max_lock_s)
+
+    @classmethod
+    async def create(
+        cls,
+        name: str,
+        *,
+        of: str | None = None,
+        partitions: int | None = None,
+        lock_s: float | None = None,
+        max_attempts: int | None = None,
+        back_off: str | None = None,
+        dead_letter: str | None = None,
+        bootstrap: str | None = None,
+    ) -> Self:
+        """Create a queue, with a topic of its own or of an existing topic, and open it."""
+        settings = queue_settings(lock_s, max_attempts, back_off, dead_letter)
+        queue = cls(name, bootstrap=bootstrap)
+        try:
+            await queue._session.create(of, partitions, settings)
+        except BaseException:
+            await queue.close()
+            raise
+        return queue
+
+    async def send(
+        self,
+        value: Any,
+        *,
+        key: str | bytes | None = None,
+        delay_s: float | None = None,
+        ttl_s: float | None = None,
+        priority: int | None = None,
+        headers: dict[str, Any] | None = None,
+    ) -> tuple[int, int]:
+        """Send a message; returns its partition and offset once it is stored durably."""
+        return await self._session.send(value, key, send_options(delay_s, ttl_s, priority, headers))
+
+    async def receive(self, wait_s: float = 0) -> AsyncQueueMessage:
+        """Receive a message; QueueEmpty where none comes within `wait_s`."""
+        found = await self.receive_many(1, wait_s)
+        if not found:
+            raise QueueEmpty(f"no message of {self.name} within {wait_s:g} s")
+        return found[0]
+
+    async def receive_many(self, max_messages: int = 100, wait_s: float = 0) -> list[AsyncQueueMessage]:
+        """Receive up to `max_messages`; waits up to `wait_s` for the first one."""
+        found = await self._session.receive(max_messages, wait_s)
+        return [AsyncQueueMessage(each, self._session) for each in found]
+
+    async def __aiter__(self) -> AsyncIterator[AsyncQueueMessage]:
+        """Receive for ever. A message that the loop body leaves unsettled is accepted, after an exception released."""
+        while True:
+            for message in await self.receive_many(1, 20.0):
+                try:
+                    yield message
+                except GeneratorExit:
+                    if not message.is_settled:
+                        await message.release(0)
+                    raise
+                if not message.is_settled:
+                    await message.accept()
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()

@@ -1,0 +1,242 @@
+"""A queue: send messages, receive them one by one or with workers, and settle them.
+
+The connections belong to an event loop in a thread of the queue's own; every method may be called from any thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from penstock.client.async_queue import (
+    MAX_LOCK_S,
+    MessageFields,
+    QueueEmpty,
+    check_seconds,
+    queue_settings,
+    send_options,
+)
+from penstock.client.errors import ClientError, InvalidSetting
+from penstock.client.queue_session import ACCEPT, EXTEND, REJECT, RELEASE, QueueSession, ReceiptExpired
+from penstock.internal_client.queue_messages import QueueMessage as Delivered
+
+__all__ = ("Queue", "QueueEmpty", "QueueMessage")
+WAIT_S = 1.0
+"""Time of one wait for messages in loops, which look for a stop in between."""
+logger = logging.getLogger("penstock.client")
+T = TypeVar("T")
+
+
+class QueueMessage(MessageFields):
+    """A received message. As a context manager it is accepted at the end, and released by an exception."""
+
+    def __init__(self, delivered: Delivered, queue: Queue) -> None:
+        super().__init__(delivered)
+        self._queue = queue
+
+    def accept(self) -> None:
+        self._settle(ACCEPT)
+
+    def release(self, delay_s: float | None = None) -> None:
+        """Have the message delivered again, after a delay or the queue's back-off."""
+        self._settle(RELEASE, check_seconds("delay_s", delay_s))
+
+    def reject(self, reason: str = "") -> None:
+        """Settle a message that cannot be processed."""
+        self._settle(REJECT, reason=reason)
+
+    def extend(self, seconds: float) -> None:
+        """Lock the message for this long from now on."""
+        self._queue.call(self._queue.session.settle(self.receipt, EXTEND, check_seconds("seconds", seconds)))
+
+    def _settle(self, action: int, delay_s: float | None = None, reason: str = "") -> None:
+        self._queue.call(self._queue.session.settle(self.receipt, action, delay_s, reason))
+        self.is_settled = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self.is_settled:
+            self.accept() if error is None else self.release()
+
+
+class Queue:
+    """A queue. `lock_s` replaces the queue's lock time; locks are extended up to `max_lock_s` while work goes on.
+
+    `workers` is the number of threads of `run`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        bootstrap: str | None = None,
+        workers: int = 1,
+        lock_s: float | None = None,
+        max_lock_s: float = MAX_LOCK_S,
+    ) -> None:
+        if workers < 1:
+            raise InvalidSetting(f"workers={workers!r} is not at least 1")
+        self.name = name
+        self._workers = workers
+        self._stopping = threading.Event()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name=f"queue {name}", daemon=True)
+        self.session = QueueSession(name, bootstrap, lock_s, max_lock_s)
+        self._thread.start()
+        self._is_closed = False
+
+    @classmethod
+    def create(
+        cls,
+        name: str,
+        *,
+        of: str | None = None,
+        partitions: int | None = None,
+        lock_s: float | None = None,
+        max_attempts: int | None = None,
+        back_off: str | None = None,
+        dead_letter: str | None = None,
+        bootstrap: str | None = None,
+        workers: int = 1,
+    ) -> Self:
+        """Create a queue, with a topic of its own or of an existing topic, and open it."""
+        settings = queue_settings(lock_s, max_attempts, back_off, dead_letter)
+        queue = cls(name, bootstrap=bootstrap, workers=workers)
+        try:
+            queue.call(queue.session.create(of, partitions, settings))
+        except BaseException:
+            queue.close()
+            raise
+        return queue
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the queue's loop and wait for it."""
+        if self._is_closed:
+            work.close()
+            raise ClientError(f"queue {self.name} is closed")
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except CancelledError:
+            raise ClientError(f"queue {self.name} was closed") from None
+        except BaseException:
+            future.cancel()
+            raise
+
+    def send(
+        self,
+        value: Any,
+        *,
+        key: str | bytes | None = None,
+        delay_s: float | None = None,
+        ttl_s: float | None = None,
+        priority: int | None = None,
+        headers: dict[str, Any] | None = None,
+    ) -> tuple[int, int]:
+        """Send a message; returns its partition and offset once it is stored durably."""
+        return self.call(self.session.send(value, key, send_options(delay_s, ttl_s, priority, headers)))
+
+    def receive(self, wait_s: float = 0) -> QueueMessage:
+        """Receive a message; QueueEmpty where none comes within `wait_s`."""
+        found = self.receive_many(1, wait_s)
+        if not found:
+            raise QueueEmpty(f"no message of {self.name} within {wait_s:g} s")
+        return found[0]
+
+    def receive_many(self, max_messages: int = 100, wait_s: float = 0) -> list[QueueMessage]:
+        """Receive up to `max_messages`; waits up to `wait_s` for the first one."""
+        return [QueueMessage(each, self) for each in self.call(self.session.receive(max_messages, wait_s))]
+
+    def accept(self, messages: list[QueueMessage]) -> None:
+        """Accept several messages with one request; ReceiptExpired if one of them is not held any more."""
+
+        async def all_of_them() -> list[BaseException | None]:
+            settling = (self.session.settle(each.receipt, ACCEPT) for each in messages)
+            return list(await asyncio.gather(*settling, return_exceptions=True))
+
+        results = self.call(all_of_them())
+        for message, error in zip(messages, results, strict=True):
+            message.is_settled = error is None
+        for error in results:
+            if error is not None:
+                raise error
+
+    def __iter__(self) -> Iterator[QueueMessage]:
+        """Receive until `stop`. A message that the loop body leaves unsettled is accepted; after a break released."""
+        while not self._stopping.is_set():
+            for message in self.receive_many(1, WAIT_S):
+                try:
+                    yield message
+                except GeneratorExit:
+                    if not message.is_settled:
+                        message.release(0)
+                    raise
+                if not message.is_settled:
+                    message.accept()
+
+    # --- workers
+
+    def run(self, work: Callable[[QueueMessage], object]) -> None:
+        """Call a function for each message in the queue's worker threads until `stop`.
+
+        A message is accepted when the function returns, and released with the back-off when it raises. Messages
+        that were received and not started are returned at the end.
+        """
+        with ThreadPoolExecutor(self._workers, f"queue {self.name}") as pool:
+            free = threading.Semaphore(self._workers)
+            while not self._stopping.is_set():
+                free.acquire()
+                wanted = 1
+                while wanted < self._workers and free.acquire(blocking=False):
+                    wanted += 1
+                found = [] if self._stopping.is_set() else self.receive_many(wanted, WAIT_S)
+                for _ in range(wanted - len(found)):
+                    free.release()
+                for message in found:
+                    pool.submit(self._work_on, message, work, free)
+
+    def _work_on(
+        self, message: QueueMessage, work: Callable[[QueueMessage], object], free: threading.Semaphore
+    ) -> None:
+        try:
+            if self._stopping.is_set():
+                message.release(0)
+                return
+            with message:
+                work(message)
+        except ReceiptExpired:
+            logger.warning("queue %s: the lock of a message ended before it was settled", self.name)
+        except Exception:
+            logger.exception("queue %s: a message was released", self.name)
+        finally:
+            free.release()
+
+    def stop(self) -> None:
+        """Have `run` and loops over the queue end after the messages that are being processed."""
+        self._stopping.set()
+
+    def close(self) -> None:
+        """Stop, and close all connections."""
+        self.stop()
+        if self._is_closed:
+            return
+        self.call(self.session.close())
+        self._is_closed = True
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,230 @@
+"""The part of `Queue` and `AsyncQueue` that talks to brokers: sending, receiving, settling and extending locks.
+
+Settlements of one loop turn share a request. Locks of messages that are being processed are extended after a third of
+their time, until the message has been locked for `max_lock_s`. Runs on one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from itertools import count
+from typing import Any, Final
+
+from penstock.client.bootstrap import DEFAULT_BOOTSTRAP, VARIABLE
+from penstock.client.errors import BrokerUnreachable, ClientError, InvalidSetting
+from penstock.clock import SystemClock
+from penstock.config.resources import ConfigResourceType
+from penstock.errors import BrokerError, ErrorCode
+from penstock.internal_client.client import InternalClient
+from penstock.internal_client.client_security import ClientSecurity
+from penstock.internal_client.errors import OutcomeUnknown
+from penstock.internal_client.partitioner import partition_for
+from penstock.internal_client.producer import IdempotentProducer
+from penstock.internal_client.queue_contents import encode_content, option_headers
+from penstock.internal_client.queue_messages import QueueMessage, Settlement
+from penstock.internal_client.queues import NewQueue
+from penstock.internal_client.receipts import parse_receipt
+from penstock.records.building import NewRecord
+from penstock.unreachable import Unreachable
+from penstock.wire.queue_receive import GROUP_LOCK
+from penstock.wire.queue_settle import GROUP_DELAY
+
+ACCEPT, RELEASE, REJECT, EXTEND = 1, 2, 3, 4
+_PATIENCE_S: Final = 30.0
+_CLOCK: Final = SystemClock()
+_DELAY_CONFIG: Final = "delivery.delay"
+
+
+class QueueUnknown(ClientError, LookupError):
+    """The queue does not exist."""
+
+
+class ReceiptExpired(ClientError):
+    """The message does not belong to this receiver any more: its lock has expired, or it was settled before."""
+
+
+class HeldLock:
+    """A message that is being processed, and the time until which its lock may be extended."""
+
+    __slots__ = ("deadline", "lock_s", "next_at", "receipt")
+
+    def __init__(self, message: QueueMessage, now: float, max_lock_s: float) -> None:
+        self.receipt = message.receipt
+        self.lock_s = message.lock_ms / 1000
+        self.deadline = now + max_lock_s
+        self.next_at = now + self.lock_s / 3
+
+
+class QueueSession:
+    def __init__(self, name: str, bootstrap: str | None, lock_s: float | None, max_lock_s: float) -> None:
+        chosen = bootstrap or os.environ.get(VARIABLE) or DEFAULT_BOOTSTRAP
+        self.name = name
+        self._lock_ms = GROUP_LOCK if lock_s is None else max(1, round(lock_s * 1000))
+        self._max_lock_s = max_lock_s
+        try:
+            security = ClientSecurity.from_environment(os.environ)
+            self._client = InternalClient.to(chosen, "penstock-queue", _PATIENCE_S, security=security)
+        except ValueError as error:
+            raise InvalidSetting(f"{error!s} is not HOST:PORT") from None
+        self._producer = IdempotentProducer(self._client.routes, _PATIENCE_S)
+        self._turns = count()
+        self._held: dict[str, HeldLock] = {}
+        self._extending: asyncio.Task[None] | None = None
+        self._unsent: list[tuple[Settlement, asyncio.Future[None]]] = []
+        self._settling: set[asyncio.Task[None]] = set()
+        self._delayed_topics: set[str] = set()
+
+    async def close(self) -> None:
+        """Close all connections. Messages that are not settled are delivered again when their locks expire."""
+        if self._extending is not None:
+            self._extending.cancel()
+        await self._producer.close()
+        await self._client.__aexit__()
+
+    async def _topic(self) -> str:
+        return (await self._client.queues.get_known(self.name)).topic
+
+    async def create(self, of: str | None, partitions: int | None, settings: Mapping[str, Any]) -> None:
+        """Create the queue; ClientError where it exists."""
+        values = {name: str(value) for name, value in settings.items() if value is not None}
+        with translated(self.name):
+            await self._client.queues.create(NewQueue(self.name, of, partitions or -1, settings=values))
+
+    # --- sending
+
+    async def send(self, value: Any, key: str | bytes | None, options: Mapping[str, Any]) -> tuple[int, int]:
+        """Send one message; returns its partition and offset once it is stored."""
+        with translated(self.name):
+            topic = await self._topic()
+            if options.get("delay_ms"):
+                await self._require_delay(topic)
+            partitions = len((await self._client.topics.get(topic)).partitions)
+            content, content_type = encode_content(value)
+            encoded = key.encode() if isinstance(key, str) else key
+            own = tuple((name, _as_bytes(each)) for name, each in (options.get("headers") or {}).items())
+            headers = (*content_type, *option_headers(options), *own)
+            record = NewRecord(encoded, content, _CLOCK.now_ms(), headers)
+            turn = next(self._turns)
+            partition = turn % partitions if encoded is None else partition_for(encoded, partitions)
+            return partition, await self._producer.send(topic, partition, record)
+
+    async def _require_delay(self, topic: str) -> None:
+        if topic in self._delayed_topics:
+            return
+        entries = await self._client.configs.get(ConfigResourceType.TOPIC, topic)
+        if not any(entry.name == _DELAY_CONFIG and entry.value == "true" for entry in entries):
+            raise InvalidSetting(f"a delay needs a topic with {_DELAY_CONFIG}=true, and {topic} has not")
+        self._delayed_topics.add(topic)
+
+    # --- receiving
+
+    async def receive(self, max_messages: int, wait_s: float) -> list[QueueMessage]:
+        """Take messages and keep their locks until they are settled."""
+        with translated(self.name):
+            topic = await self._topic()
+            found = await self._client.queue_messages.receive(
+                self.name, topic, max_messages, round(wait_s * 1000), self._lock_ms
+            )
+        now = asyncio.get_running_loop().time()
+        for message in found:
+            self._held[message.receipt] = HeldLock(message, now, self._max_lock_s)
+        if found and (self._extending is None or self._extending.done()):
+            self._extending = asyncio.get_running_loop().create_task(self._extend_locks())
+        return found
+
+    async def _extend_locks(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._held:
+            next_at = min(each.next_at for each in self._held.values())
+            await asyncio.sleep(max(0.01, next_at - loop.time()))
+            now = loop.time()
+            due = [each for each in self._held.values() if each.next_at <= now]
+            for held in due:
+                held.next_at = now + held.lock_s / 3
+                if now >= held.deadline:
+                    self._held.pop(held.receipt, None)
+            asked = [each for each in due if each.receipt in self._held]
+            try:
+                await self._extend([each.receipt for each in asked], [each.lock_s for each in asked])
+            except (ClientError, BrokerError, OSError):
+                continue  # tried again after another third of the lock time
+
+    async def _extend(self, receipts: Sequence[str], seconds: Sequence[float]) -> None:
+        if not receipts:
+            return
+        settlements = [
+            Settlement(parse_receipt(receipt), EXTEND, max(1, round(each * 1000)))
+            for receipt, each in zip(receipts, seconds, strict=True)
+        ]
+        results = await self._client.queue_messages.settle(self.name, await self._topic(), settlements)
+        for receipt, error in zip(receipts, results, strict=True):
+            if error is not None and error.code is ErrorCode.invalid_record_state:
+                self._held.pop(receipt, None)
+
+    # --- settling
+
+    async def settle(self, receipt: str, action: int, delay_s: float | None = None, reason: str = "") -> None:
+        """Settle a message; ReceiptExpired where it does not belong to this receiver any more."""
+        delay_ms = GROUP_DELAY if delay_s is None else max(0, round(delay_s * 1000))
+        if action == EXTEND:
+            delay_ms = max(1, delay_ms)
+        else:
+            self._held.pop(receipt, None)
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+        if not self._unsent:
+            loop.call_soon(self._flush)
+        self._unsent.append((Settlement(parse_receipt(receipt), action, delay_ms, reason), done))
+        with translated(self.name):
+            await done
+
+    def _flush(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        task = asyncio.get_running_loop().create_task(self._settle_all(unsent))
+        self._settling.add(task)
+        task.add_done_callback(self._settling.discard)
+
+    async def _settle_all(self, unsent: Sequence[tuple[Settlement, asyncio.Future[None]]]) -> None:
+        try:
+            results = await self._client.queue_messages.settle(
+                self.name, await self._topic(), [settlement for settlement, _ in unsent]
+            )
+        except (BrokerError, OSError, OutcomeUnknown) as error:
+            for _, done in unsent:
+                if not done.done():
+                    done.set_exception(error)
+            return
+        for (_, done), refusal in zip(unsent, results, strict=True):
+            if done.done():
+                continue
+            if refusal is None:
+                done.set_result(None)
+            else:
+                done.set_exception(refusal)
+
+
+def _as_bytes(value: str | bytes) -> bytes:
+    return value.encode() if isinstance(value, str) else value
+
+
+class translated:
+    """Turn errors of brokers into those of the client."""
+
+    def __init__(self, queue: str) -> None:
+        self._queue = queue
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, Unreachable):
+            raise BrokerUnreachable(str(error)) from error
+        if isinstance(error, BrokerError):
+            name = error.code.name.upper()
+            if error.code is ErrorCode.group_id_not_found:
+                raise QueueUnknown(str(error), name) from error
+            if error.code is ErrorCode.invalid_record_state:
+                raise ReceiptExpired(str(error), name) from error
+            raise ClientError(f"queue {self._queue}: {error}", name) from error

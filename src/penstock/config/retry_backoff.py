@@ -1,0 +1,78 @@
+"""Back-off of a share group: the time after which a released record is delivered again, by its number of deliveries.
+
+Written as a list of delays, of which the last one repeats (`1000,10000,60000` or `1s,10s,1m`), or as
+`exponential:FIRST:MAXIMUM`, which doubles and takes up to a quarter off, so that records do not return together. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+MAX_DELAYS: Final = 100
+"""Limit of the number of delays in a list: `share.delivery.count.limit` is at most 100."""
+MAX_DELAY_MS: Final = 365 * 86_400_000
+EXPONENTIAL: Final = "exponential"
+EXPECTED: Final = (
+    f"up to {MAX_DELAYS} delays such as 1s,10s,1m (milliseconds without a unit, up to 365d), "
+    "or exponential:FIRST:MAXIMUM"
+)
+_DELAY = re.compile(r"(\d{1,15})(ms|s|m|h|d|)")
+_UNIT_MS: Final = {"": 1, "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_SCATTER: Final = 0x9E3779B1
+_PARTS: Final = 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class RetryBackoff:
+    delays_ms: tuple[int, ...] = ()
+    """Delay after each delivery, the last one for all further ones. Empty: records are available at once."""
+    is_exponential: bool = False
+    """Whether `delays_ms` has the first delay and the maximum of delays that double."""
+    text: str = ""
+
+    def __str__(self) -> str:
+        return self.text
+
+    def delay_ms(self, delivery_count: int, offset: int) -> int:
+        """Delay of a record after this many deliveries; `offset` decides what jitter takes off."""
+        if not self.delays_ms:
+            return 0
+        place = max(0, delivery_count - 1)
+        if not self.is_exponential:
+            return self.delays_ms[min(place, len(self.delays_ms) - 1)]
+        first_ms, maximum_ms = self.delays_ms
+        delay_ms = min(maximum_ms, first_ms << min(place, 64))
+        drawn = (((offset + 1) * _SCATTER ^ delivery_count * 0x85EBCA6B) & 0xFFFFFFFF) * _SCATTER >> 7
+        return delay_ms - delay_ms * (drawn % _PARTS) // (4 * _PARTS)
+
+
+NO_BACKOFF: Final = RetryBackoff()
+
+
+def parse_retry_backoff(text: str) -> RetryBackoff:
+    """Parse a back-off; ValueError if it is malformed, too long, or its maximum is below its first delay."""
+    stripped = text.strip()
+    if not stripped:
+        return NO_BACKOFF
+    kind, _, rest = stripped.partition(":")
+    is_exponential = kind.strip() == EXPONENTIAL
+    parts = rest.split(":") if is_exponential else stripped.split(",")
+    if len(parts) > MAX_DELAYS:
+        raise ValueError(f"{len(parts)} delays, {MAX_DELAYS} are allowed")
+    delays = tuple(parse_delay_ms(part) for part in parts)
+    if is_exponential and (len(delays) != 2 or not 0 < delays[0] <= delays[1]):
+        raise ValueError(f"not exponential:FIRST:MAXIMUM: {text[:80]}")
+    return RetryBackoff(delays, is_exponential, stripped)
+
+
+def parse_delay_ms(text: str) -> int:
+    """Parse a time such as `10s` or `1500`, in milliseconds without a unit; ValueError for other texts."""
+    match = _DELAY.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"not a time: {text[:80]!r}")
+    delay_ms = int(match[1]) * _UNIT_MS[match[2]]
+    if delay_ms > MAX_DELAY_MS:
+        raise ValueError(f"longer than 365d: {text[:80]!r}")
+    return delay_ms

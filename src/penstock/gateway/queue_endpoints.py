@@ -1,0 +1,278 @@
+"""Endpoints for queues: create, list, describe, change, purge and delete."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.responses import Response
+
+from penstock.config.retry_backoff import parse_retry_backoff
+from penstock.gateway.authorization import RequiredPermission
+from penstock.gateway.http.endpoint import JSON, Call, DeclaredResponse, Endpoint, path, query
+from penstock.gateway.http.problems import Problem
+from penstock.gateway.http.responses import json_response
+from penstock.gateway.http.shared_schemas import (
+    BOOLEAN,
+    INTEGER,
+    NUMBER,
+    STRING,
+    TOPIC_NAME,
+    an_array,
+    an_object,
+    nullable,
+)
+from penstock.internal_client.queues import NewQueue, QueueDetails, QueueSummary
+
+TAG = "Queues"
+QUEUE = path("queue", TOPIC_NAME, "The queue.")
+_LOCK = {"type": "number", "minimum": 0.001, "maximum": 43_200}
+_ATTEMPTS = {"type": "integer", "minimum": 2, "maximum": 100}
+_BACK_OFF = {
+    "type": "string",
+    "maxLength": 2_000,
+    "description": "Delays such as `1s,10s,1m`, or `exponential:1s:10m`; empty for none.",
+}
+_SETTINGS = {
+    "lock_s": {**_LOCK, "description": "Time for which a received message is locked."},
+    "max_attempts": {**_ATTEMPTS, "description": "Number of deliveries of a message."},
+    "back_off": _BACK_OFF,
+    "dead_letter": {
+        "type": "string",
+        "maxLength": 249,
+        "pattern": "^[a-zA-Z0-9._-]*$",
+        "description": "Topic of dead letters, which is created unless it exists; empty for none.",
+    },
+}
+_SUMMARY_FIELDS = {
+    "name": STRING,
+    "topic": STRING,
+    "lock_s": NUMBER,
+    "max_attempts": INTEGER,
+    "back_off": STRING,
+    "dead_letter": STRING,
+}
+_SUMMARY = an_object(_SUMMARY_FIELDS)
+_PARTITION_STATE = an_object(
+    {
+        "partition": INTEGER,
+        "start_offset": nullable(INTEGER),
+        "depth": {**nullable(INTEGER), "description": "Messages that are not settled."},
+        "in_flight": INTEGER,
+        "released": {
+            **INTEGER,
+            "description": "Messages that wait for their next delivery and may be taken.",
+        },
+        "delayed": {**INTEGER, "description": "Messages that wait for the time of their next delivery."},
+    }
+)
+_DESCRIPTION = an_object(
+    {
+        **_SUMMARY_FIELDS,
+        "depth": INTEGER,
+        "in_flight": INTEGER,
+        "delayed": INTEGER,
+        "oldest_age_ms": {
+            **nullable(INTEGER),
+            "description": "Age of the oldest message that is not settled.",
+        },
+        "partitions": an_array(_PARTITION_STATE),
+    }
+)
+
+
+def on_queue(operation: str) -> RequiredPermission:
+    return RequiredPermission(operation, "GROUP", parameter="queue")
+
+
+async def list_queues(call: Call) -> Response:
+    found = await call.context.backend.queues.all()
+    await call.learn("DESCRIBE", "GROUP", [each.name for each in found])
+    shown = [_show(each) for each in found if call.allows("DESCRIBE", "GROUP", each.name)]
+    return json_response({"queues": shown})
+
+
+async def create_queue(call: Call) -> Response:
+    body = call.body
+    await call.require("READ", "GROUP", body["name"])
+    if "of" in body:
+        await call.require("READ", "TOPIC", body["of"])
+        if "partitions" in body or "replication_factor" in body:
+            raise Problem(400, "a queue of an existing topic has its partitions", error="INVALID_REQUEST")
+    else:
+        await call.require("CREATE", "TOPIC", body["name"])
+    if body.get("dead_letter"):
+        await call.require("WRITE", "TOPIC", body["dead_letter"])
+    new = NewQueue(
+        body["name"],
+        body.get("of"),
+        body.get("partitions", -1),
+        body.get("replication_factor", -1),
+        {name: value for name, value in _settings(body).items() if value is not None},
+        body.get("from") == "end",
+    )
+    answer = json_response(_show(await call.context.backend.queues.create(new)), 201)
+    answer.headers["location"] = f"/v1/queues/{new.name}"
+    return answer
+
+
+async def describe_queue(call: Call) -> Response:
+    backend, name = call.context.backend, call.parameters["queue"]
+    details = await backend.queues.describe(name)
+    oldest = await backend.queue_messages.peek(name, details.summary.topic, 1)
+    age_ms = max(0, call.context.clock.now_ms() - oldest[0].record.timestamp) if oldest else None
+    return json_response({**_describe(details), "oldest_age_ms": age_ms})
+
+
+async def alter_queue(call: Call) -> Response:
+    changed = await call.context.backend.queues.alter(call.parameters["queue"], _settings(call.body))
+    return json_response(_show(changed))
+
+
+async def purge_queue(call: Call) -> Response:
+    return json_response({"purged": await call.context.backend.queues.purge(call.parameters["queue"])})
+
+
+async def delete_queue(call: Call) -> Response:
+    name, keeps_topic = call.parameters["queue"], call.parameters["keep_topic"]
+    if not keeps_topic and (await call.context.backend.queues.get(name)).topic == name:
+        await call.require("DELETE", "TOPIC", name)
+    await call.context.backend.queues.delete(name, keeps_topic=keeps_topic)
+    return Response(status_code=204)
+
+
+def _settings(body: dict[str, Any]) -> dict[str, str | None]:
+    """Values of the settings that a body names; null returns a setting to its default."""
+    found: dict[str, str | None] = {}
+    if "lock_s" in body:
+        found["lock_ms"] = None if body["lock_s"] is None else str(max(1, round(body["lock_s"] * 1000)))
+    if "max_attempts" in body:
+        found["max_attempts"] = None if body["max_attempts"] is None else str(body["max_attempts"])
+    if "dead_letter" in body:
+        found["dead_letter"] = body["dead_letter"]
+    if "back_off" in body:
+        found["back_off"] = body["back_off"]
+        try:
+            parse_retry_backoff(body["back_off"] or "")
+        except ValueError as error:
+            raise Problem(400, f"back_off: {error}", error="INVALID_CONFIG", pointer="/back_off") from None
+    return found
+
+
+def _show(queue: QueueSummary) -> dict[str, Any]:
+    return {
+        "name": queue.name,
+        "topic": queue.topic,
+        "lock_s": queue.lock_ms / 1000,
+        "max_attempts": queue.max_attempts,
+        "back_off": queue.back_off,
+        "dead_letter": queue.dead_letter,
+    }
+
+
+def _describe(details: QueueDetails) -> dict[str, Any]:
+    return {
+        **_show(details.summary),
+        "depth": details.depth,
+        "in_flight": details.in_flight,
+        "delayed": details.delayed,
+        "partitions": [
+            {
+                "partition": each.partition,
+                "start_offset": each.start_offset,
+                "depth": each.depth,
+                "in_flight": each.in_flight,
+                "released": each.waiting,
+                "delayed": each.delayed,
+            }
+            for each in details.partitions
+        ],
+    }
+
+
+ENDPOINTS = (
+    Endpoint(
+        "GET",
+        "/v1/queues",
+        "listQueues",
+        TAG,
+        "All queues.",
+        list_queues,
+        {200: DeclaredResponse("By name.", an_object({"queues": an_array(_SUMMARY)}))},
+    ),
+    Endpoint(
+        "POST",
+        "/v1/queues",
+        "createQueue",
+        TAG,
+        "Create a queue: with a topic of its own, or of an existing topic.",
+        create_queue,
+        {201: DeclaredResponse("The queue.", _SUMMARY)},
+        bodies={
+            JSON: an_object(
+                {
+                    "name": TOPIC_NAME,
+                    "of": {**TOPIC_NAME, "description": "An existing topic that the queue reads."},
+                    "from": {
+                        "type": "string",
+                        "enum": ["start", "end"],
+                        "description": "`end` leaves out messages that an existing topic has now.",
+                    },
+                    "partitions": {"type": "integer", "minimum": 1, "maximum": 100_000},
+                    "replication_factor": {"type": "integer", "minimum": 1, "maximum": 32_767},
+                    **_SETTINGS,
+                },
+                required=("name",),
+            )
+        },
+    ),
+    Endpoint(
+        "GET",
+        "/v1/queues/{queue}",
+        "describeQueue",
+        TAG,
+        "A queue: its settings, depth, and messages in flight.",
+        describe_queue,
+        {200: DeclaredResponse("The queue.", _DESCRIPTION)},
+        parameters=(QUEUE,),
+        needs=(on_queue("DESCRIBE"),),
+    ),
+    Endpoint(
+        "PATCH",
+        "/v1/queues/{queue}",
+        "alterQueue",
+        TAG,
+        "Change settings of a queue; null returns a setting to its default.",
+        alter_queue,
+        {200: DeclaredResponse("The queue.", _SUMMARY)},
+        parameters=(QUEUE,),
+        bodies={
+            JSON: an_object(
+                {name: {**schema, "type": [schema["type"], "null"]} for name, schema in _SETTINGS.items()},
+                required=(),
+            )
+        },
+        needs=(on_queue("ALTER_CONFIGS"),),
+    ),
+    Endpoint(
+        "POST",
+        "/v1/queues/{queue}/purge",
+        "purgeQueue",
+        TAG,
+        "Settle all messages of a queue without delivering them. Other queues of the topic keep them.",
+        purge_queue,
+        {200: DeclaredResponse("The number of messages.", an_object({"purged": INTEGER}))},
+        parameters=(QUEUE,),
+        needs=(on_queue("READ"),),
+    ),
+    Endpoint(
+        "DELETE",
+        "/v1/queues/{queue}",
+        "deleteQueue",
+        TAG,
+        "Delete a queue, and its topic if the topic has the name of the queue.",
+        delete_queue,
+        {204: DeclaredResponse("Deleted.")},
+        parameters=(QUEUE, query("keep_topic", {**BOOLEAN, "default": False}, "Keep the topic.")),
+        needs=(on_queue("DELETE"),),
+    ),
+)

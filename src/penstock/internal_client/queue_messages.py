@@ -1,0 +1,369 @@
+"""Messages of queues: receive, show and settle them at the leaders of the queue's partitions.
+
+A receive asks each leader once; without a message it waits at all of them, and takes from the first that has one.
+Requests that wait have connections of their own, since responses on a connection come in order. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from penstock.clock import SystemClock
+from penstock.errors import BrokerError, ErrorCode, InvalidBatch
+from penstock.internal_client.api import RESPONSE_SECONDS, check_error
+from penstock.internal_client.queue_contents import expires_at_ms
+from penstock.internal_client.receipts import Receipt, parse_receipt
+from penstock.internal_client.retries import MOVED, RETRIABLE
+from penstock.internal_client.routes import Routes
+from penstock.internal_client.share_groups import ShareGroupCalls
+from penstock.internal_client.topic_routes import TopicRoute
+from penstock.net.broker_connection import BrokerConnection
+from penstock.records.batch import CONTROL_FLAG, crc_matches
+from penstock.records.iteration import Record, iterate, read_batches
+from penstock.wire.queue_receive import (
+    GROUP_LOCK,
+    QueueReceiveRequest,
+    QueueReceiveResponse,
+    ReceivedPartition,
+    ReceiveKind,
+    decode_queue_receive_response,
+    encode_queue_receive_request,
+)
+from penstock.wire.queue_settle import (
+    EXPIRE,
+    GROUP_DELAY,
+    QueueSettlement,
+    QueueSettleRequest,
+    SettleResult,
+    decode_queue_settle_response,
+    encode_queue_settle_request,
+)
+
+MAX_BATCH_BYTES: Final = 16 * 1024 * 1024
+"""Limit of one batch after decompression, in bytes."""
+MAX_RECEIVE_BYTES: Final = 4 * 1024 * 1024
+_MAX_IDLE: Final = 64
+"""Number of idle connections that are kept for each broker."""
+_PAUSE_SECONDS: Final = 0.05
+_GAP: Final = 0
+_CLOCK: Final = SystemClock()
+_PATIENCE_SECONDS: Final = 10.0
+
+
+class QueueMessage(NamedTuple):
+    """A message of a queue. `state` is the one of `queues.states`; a received message is acquired."""
+
+    record: Record
+    partition: int
+    attempt: int
+    receipt: str
+    lock_ms: int
+    state: int
+
+
+class Settlement(NamedTuple):
+    receipt: Receipt
+    action: int
+    """Acknowledge type of KIP-932: accept 1, release 2, reject 3, renew 4."""
+    delay_ms: int = GROUP_DELAY
+    reason: str = ""
+
+
+class QueueMessages:
+    def __init__(self, routes: Routes) -> None:
+        self._routes = routes
+        self._groups = ShareGroupCalls(routes)
+        self._idle: dict[int, list[BrokerConnection]] = {}
+        self._turn = 0
+
+    def close(self) -> None:
+        for connections in self._idle.values():
+            for connection in connections:
+                connection.close()
+        self._idle.clear()
+
+    # --- receiving
+
+    async def receive(
+        self, queue: str, topic: str, max_records: int, wait_ms: int = 0, lock_ms: int = GROUP_LOCK
+    ) -> list[QueueMessage]:
+        """Take messages; waits up to `wait_ms` for the first one."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait_ms / 1000
+        patience = loop.time() + _PATIENCE_SECONDS
+        while True:
+            left_ms = max(0, round((deadline - loop.time()) * 1000))
+            try:
+                found = await self._receive_once(queue, topic, max_records, left_ms, lock_ms)
+                found, is_skipped = await self._without_expired(queue, topic, found)
+                if is_skipped and not found:
+                    continue
+                if found or loop.time() >= deadline:
+                    return found
+                patience = loop.time() + _PATIENCE_SECONDS
+            except (BrokerError, OSError) as error:
+                self._routes.forget(topic)
+                is_retriable = not isinstance(error, BrokerError) or error.code in RETRIABLE
+                if not is_retriable or loop.time() >= patience:
+                    raise
+                await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _without_expired(
+        self, queue: str, topic: str, found: list[QueueMessage]
+    ) -> tuple[list[QueueMessage], bool]:
+        """Settle messages whose lifetime is over; returns the others, and whether there were such messages."""
+        now_ms = _CLOCK.now_ms()
+        expired = [each for each in found if _is_expired(each, now_ms)]
+        if not expired:
+            return found, False
+        settlements = [Settlement(parse_receipt(each.receipt), EXPIRE) for each in expired]
+        await self.settle(queue, topic, settlements)
+        return [each for each in found if not _is_expired(each, now_ms)], True
+
+    async def peek(self, queue: str, topic: str, max_records: int) -> list[QueueMessage]:
+        """Show the first messages that are not settled, without taking them."""
+        route = await self._routes.topic(topic)
+        found: list[QueueMessage] = []
+        for partitions in _by_leader(route).values():
+            request = QueueReceiveRequest(
+                queue, route.id, partitions, max_records, MAX_RECEIVE_BYTES, kind=ReceiveKind.PEEK
+            )
+            found += await self._ask(topic, request)
+        return sorted(found, key=lambda each: each.record.timestamp)[:max_records]
+
+    async def _receive_once(
+        self, queue: str, topic: str, max_records: int, wait_ms: int, lock_ms: int
+    ) -> list[QueueMessage]:
+        route = await self._routes.topic(topic)
+        by_leader = _by_leader(route)
+        asked = QueueReceiveRequest(queue, route.id, (), max_records, MAX_RECEIVE_BYTES, 0, lock_ms)
+        if len(by_leader) == 1:
+            [partitions] = by_leader.values()
+            return await self._ask(topic, asked._replace(partitions=partitions, max_wait_ms=wait_ms))
+        found: list[QueueMessage] = []
+        self._turn += 1
+        leaders = list(by_leader)
+        start = self._turn % max(1, len(leaders))
+        for leader in leaders[start:] + leaders[:start]:
+            left = asked._replace(partitions=by_leader[leader], max_records=max_records - len(found))
+            try:
+                found += await self._ask(topic, left)
+            except (BrokerError, OSError):
+                if not found:
+                    raise
+                self._routes.forget(topic)
+            if len(found) >= max_records:
+                break
+        if not found and wait_ms > 0:
+            await self._wait_at_all(topic, asked, by_leader, wait_ms)
+        return found
+
+    async def _wait_at_all(
+        self, topic: str, asked: QueueReceiveRequest, by_leader: Mapping[int, tuple[int, ...]], wait_ms: int
+    ) -> None:
+        waiting = asked._replace(kind=ReceiveKind.WAIT, max_wait_ms=wait_ms)
+        waits = [
+            asyncio.ensure_future(self._ask(topic, waiting._replace(partitions=partitions)))
+            for partitions in by_leader.values()
+        ]
+        try:
+            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            for each in done:
+                each.result()
+        finally:
+            for each in waits:
+                each.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+
+    async def _ask(self, topic: str, request: QueueReceiveRequest) -> list[QueueMessage]:
+        """Ask one leader. The states of partitions that the queue has not read yet are created."""
+        response = await self._send(topic, request)
+        found = [message for each in response.partitions for message in _messages(request, response, each)]
+        failed = [each for each in response.partitions if each.error_code]
+        if request.kind == ReceiveKind.TAKE:
+            await self._skip_gaps(topic, request, response, found)
+        if any(each.error_code == ErrorCode.invalid_request for each in failed):
+            # Partitions were added to the topic, and the queue has no state of them yet.
+            await self._groups.initialize(request.group_id, topic)
+        elif failed and not found:
+            check_error(failed[0].error_code, failed[0].error_message)
+        elif any(each.error_code in MOVED for each in failed):
+            self._routes.forget(topic)
+        return found
+
+    async def _skip_gaps(
+        self,
+        topic: str,
+        request: QueueReceiveRequest,
+        response: QueueReceiveResponse,
+        found: Sequence[QueueMessage],
+    ) -> None:
+        """Settle offsets that were taken and have no record: compaction has removed it."""
+        taken = sum(last - first + 1 for each in response.partitions for first, last, *_ in each.ranges)
+        if taken == len(found):
+            return
+        present = {(each.partition, each.record.offset) for each in found}
+        gaps = [
+            Settlement(Receipt(request.topic_id, each.partition, offset, response.token), _GAP)
+            for each in response.partitions
+            for first, last, *_ in each.ranges
+            for offset in range(first, last + 1)
+            if (each.partition, offset) not in present
+        ]
+        await self.settle(request.group_id, topic, gaps)
+
+    async def _send(self, topic: str, request: QueueReceiveRequest) -> QueueReceiveResponse:
+        connection, leader = await self._connection(topic, request.partitions[0], request.max_wait_ms)
+        correlation_id = connection.next_correlation_id()
+        frame = encode_queue_receive_request(correlation_id, connection.client_id, request)
+        is_complete = False
+        try:
+            async with asyncio.timeout(RESPONSE_SECONDS + request.max_wait_ms / 1000):
+                response = decode_queue_receive_response(await connection.exchange(correlation_id, frame))
+            is_complete = True
+        finally:
+            if leader >= 0:
+                self._return(leader, connection, is_complete)
+        check_error(response.error_code, response.error_message)
+        return response
+
+    async def _connection(self, topic: str, partition: int, wait_ms: int) -> tuple[BrokerConnection, int]:
+        """Return a connection to a leader, and the leader's id if the connection belongs to this call."""
+        if wait_ms <= 0:
+            return await self._routes.leader(topic, partition), -1
+        _, broker = await self._routes.find_leader(topic, partition)
+        idle = self._idle.get(broker.node_id, [])
+        while idle:
+            connection = idle.pop()
+            if connection.is_connected:
+                return connection, broker.node_id
+        return await self._routes.open_to_leader(topic, partition), broker.node_id
+
+    def _return(self, leader: int, connection: BrokerConnection, is_complete: bool) -> None:
+        idle = self._idle.setdefault(leader, [])
+        if is_complete and connection.is_connected and len(idle) < _MAX_IDLE:
+            idle.append(connection)
+        else:
+            connection.close()
+
+    # --- settling
+
+    async def settle(
+        self, queue: str, topic: str, settlements: Sequence[Settlement]
+    ) -> list[BrokerError | None]:
+        """Settle messages; each has a result of its own, in the order of the settlements."""
+        route = await self._routes.topic(topic)
+        results: list[BrokerError | None] = [None] * len(settlements)
+        by_leader: dict[int, list[int]] = {}
+        for place, settlement in enumerate(settlements):
+            receipt = settlement.receipt
+            if receipt.topic_id != route.id or receipt.partition >= len(route.partitions):
+                results[place] = _not_held()
+            else:
+                by_leader.setdefault(route.partitions[receipt.partition].leader, []).append(place)
+        await asyncio.gather(
+            *(
+                self._settle_at_leader(queue, topic, settlements, places, results)
+                for places in by_leader.values()
+            )
+        )
+        return results
+
+    async def _settle_at_leader(
+        self,
+        queue: str,
+        topic: str,
+        settlements: Sequence[Settlement],
+        places: Sequence[int],
+        results: list[BrokerError | None],
+    ) -> None:
+        chosen = tuple(_as_sent(settlements[place]) for place in places)
+        try:
+            connection = await self._routes.leader(topic, chosen[0].partition)
+            outcomes = await _settle(connection, QueueSettleRequest(queue, chosen))
+        except BrokerError as error:
+            outcomes = [SettleResult(error.code, str(error))] * len(places)
+        except OSError as error:
+            self._routes.forget(topic)
+            unknown = SettleResult(
+                ErrorCode.network_exception, f"the response was lost, the settlement may count: {error}"
+            )
+            outcomes = [unknown] * len(places)
+        for place, (code, message) in zip(places, outcomes, strict=True):
+            if code in MOVED:
+                self._routes.forget(topic)
+                results[place] = _not_held()
+            elif code:
+                results[place] = BrokerError(ErrorCode(code), message)
+
+
+def _is_expired(message: QueueMessage, now_ms: int) -> bool:
+    expires_ms = expires_at_ms(message.record.headers, message.record.timestamp)
+    return expires_ms is not None and expires_ms <= now_ms
+
+
+def _not_held() -> BrokerError:
+    return BrokerError(
+        ErrorCode.invalid_record_state,
+        "the receipt is not valid any more: its lock has expired, the message was settled, or it belongs to another "
+        "queue",
+    )
+
+
+def _as_sent(settlement: Settlement) -> QueueSettlement:
+    receipt = settlement.receipt
+    place = receipt.topic_id, receipt.partition, receipt.token, receipt.offset, receipt.offset
+    return QueueSettlement(*place, settlement.action, settlement.delay_ms, settlement.reason)
+
+
+async def _settle(connection: BrokerConnection, request: QueueSettleRequest) -> Sequence[SettleResult]:
+    correlation_id = connection.next_correlation_id()
+    frame = encode_queue_settle_request(correlation_id, connection.client_id, request)
+    async with asyncio.timeout(RESPONSE_SECONDS):
+        response = decode_queue_settle_response(await connection.exchange(correlation_id, frame))
+    check_error(response.error_code, response.error_message)
+    return response.results
+
+
+def _by_leader(route: TopicRoute) -> dict[int, tuple[int, ...]]:
+    found: dict[int, tuple[int, ...]] = {}
+    for number, partition in enumerate(route.partitions):
+        if partition.leader >= 0:
+            found[partition.leader] = (*found.get(partition.leader, ()), number)
+    if not found:
+        raise BrokerError(ErrorCode.leader_not_available, f"{route.name} has no leader at present")
+    return found
+
+
+def _messages(
+    request: QueueReceiveRequest, response: QueueReceiveResponse, found: ReceivedPartition
+) -> list[QueueMessage]:
+    """The messages in the ranges of a partition. Offsets without a record are left to their lock."""
+    ranges = sorted(found.ranges)
+    if not ranges:
+        return []
+    messages: list[QueueMessage] = []
+    place = 0
+    for part in found.records:
+        assert isinstance(part, bytes | memoryview)
+        for header, batch in read_batches(memoryview(part)):
+            if header.attributes & CONTROL_FLAG:
+                continue
+            if not crc_matches(batch, header):
+                raise InvalidBatch(ErrorCode.corrupt_message, "the CRC of the batch does not match")
+            for record in iterate(batch, header, max_decompressed_bytes=MAX_BATCH_BYTES):
+                while place < len(ranges) and ranges[place].last_offset < record.offset:
+                    place += 1
+                if place == len(ranges):
+                    return messages
+                chosen = ranges[place]
+                if chosen.first_offset <= record.offset:
+                    receipt = Receipt(request.topic_id, found.partition, record.offset, response.token)
+                    shown = str(receipt) if request.kind == ReceiveKind.TAKE else ""
+                    count, state = chosen.delivery_count, chosen.state
+                    messages.append(
+                        QueueMessage(record, found.partition, count, shown, response.lock_ms, state)
+                    )
+    return messages

@@ -1,0 +1,314 @@
+"""Queues of a cluster: create, list, describe, alter, purge and delete them.
+
+A queue is a share group with the config `share.queue.topic`. Its settings are group configs, so that Kafka's tools see
+and change them, and a share consumer with the name of the queue as its group id is a consumer of the queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from penstock.config import (
+    DEAD_LETTER_TOPIC_NAME,
+    SHARE_AUTO_OFFSET_RESET,
+    SHARE_DELIVERY_COUNT_LIMIT,
+    SHARE_ISOLATION_LEVEL,
+    SHARE_QUEUE_TOPIC,
+    SHARE_RECORD_LOCK_DURATION_MS,
+    SHARE_RETRY_BACKOFF_MS,
+)
+from penstock.config.resources import ConfigResourceType
+from penstock.errors import BrokerError, ErrorCode
+from penstock.internal_client.api import ClientApi, check_error
+from penstock.internal_client.configs import Changes, ConfigCalls
+from penstock.internal_client.groups import GroupCalls
+from penstock.internal_client.records import EARLIEST, LATEST, RecordCalls
+from penstock.internal_client.routes import Routes
+from penstock.internal_client.share_groups import ShareGroupCalls
+from penstock.internal_client.topics import NewTopic, TopicCalls
+from penstock.wire.share_status import ShareStatus
+
+_LIST_CONFIG_RESOURCES = ClientApi(74, 1)
+_NAMES_PER_REQUEST: Final = 100
+_KNOWN_SECONDS: Final = 5.0
+_MAX_KNOWN: Final = 10_000
+
+SETTINGS: Final[Mapping[str, str]] = {
+    "lock_ms": SHARE_RECORD_LOCK_DURATION_MS.name,
+    "max_attempts": SHARE_DELIVERY_COUNT_LIMIT.name,
+    "back_off": SHARE_RETRY_BACKOFF_MS.name,
+    "dead_letter": DEAD_LETTER_TOPIC_NAME.name,
+}
+"""Settings of a queue with the group configs that hold them."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSummary:
+    name: str
+    topic: str
+    lock_ms: int
+    max_attempts: int
+    back_off: str
+    dead_letter: str = ""
+    """Topic of the dead letters; empty for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePartition:
+    partition: int
+    start_offset: int | None
+    depth: int | None
+    """Number of messages that are not settled; None if unknown."""
+    in_flight: int = 0
+    waiting: int = 0
+    delayed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDetails:
+    summary: QueueSummary
+    partitions: tuple[QueuePartition, ...]
+
+    @property
+    def depth(self) -> int:
+        return sum(each.depth or 0 for each in self.partitions)
+
+    @property
+    def in_flight(self) -> int:
+        return sum(each.in_flight for each in self.partitions)
+
+    @property
+    def delayed(self) -> int:
+        return sum(each.delayed for each in self.partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class NewQueue:
+    """A queue to create: with a topic of its own, or of an existing topic."""
+
+    name: str
+    of: str | None = None
+    partitions: int = -1
+    replication_factor: int = -1
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Values by the names of `SETTINGS`."""
+    is_from_end: bool = False
+    """Whether messages that an existing topic has now are left out."""
+
+
+class QueueCalls:
+    def __init__(self, routes: Routes) -> None:
+        self._routes = routes
+        self._topics = TopicCalls(routes)
+        self._configs = ConfigCalls(routes)
+        self._records = RecordCalls(routes)
+        self._groups = GroupCalls(routes, self._records)
+        self._share_groups = ShareGroupCalls(routes)
+        self._known: dict[str, tuple[float, QueueSummary]] = {}
+        """Queues by name, each with the time at which it was read."""
+
+    async def all(self) -> list[QueueSummary]:
+        """Read every queue, sorted by name."""
+        response = await self._routes.at_any(
+            lambda connection: _LIST_CONFIG_RESOURCES.call(
+                connection, {"resource_types": [ConfigResourceType.GROUP]}
+            )
+        )
+        check_error(response.error_code)
+        names = sorted(each.resource_name for each in response.config_resources)
+        found: list[QueueSummary] = []
+        for start in range(0, len(names), _NAMES_PER_REQUEST):
+            summaries = await self._summaries(names[start : start + _NAMES_PER_REQUEST])
+            found += [each for each in summaries if each.topic]
+        return found
+
+    async def get(self, name: str) -> QueueSummary:
+        """Read one queue; GROUP_ID_NOT_FOUND where there is none."""
+        [found] = await self._summaries([name])
+        if not found.topic:
+            raise BrokerError(
+                ErrorCode.group_id_not_found,
+                f"there is no queue {name[:80]!r}; `penstock queue create {name[:80]}` creates it",
+            )
+        return found
+
+    async def get_known(self, name: str) -> QueueSummary:
+        """Read one queue, or return it as it was a few seconds ago."""
+        now = asyncio.get_running_loop().time()
+        known = self._known.get(name)
+        if known is None or now - known[0] > _KNOWN_SECONDS:
+            if len(self._known) >= _MAX_KNOWN:
+                self._known.clear()  # names come from clients, in any number
+            known = self._known[name] = (now, await self.get(name))
+        return known[1]
+
+    async def _summaries(self, names: Sequence[str]) -> list[QueueSummary]:
+        options = [SHARE_QUEUE_TOPIC.name, *SETTINGS.values()]
+        described = await self._configs.describe(ConfigResourceType.GROUP, names, options)
+        found = []
+        for name in names:
+            values = {each.name: each.value or "" for each in described[name]}
+            found.append(
+                QueueSummary(
+                    name,
+                    values[SHARE_QUEUE_TOPIC.name],
+                    int(values[SETTINGS["lock_ms"]]),
+                    int(values[SETTINGS["max_attempts"]]),
+                    values[SETTINGS["back_off"]],
+                    values[SETTINGS["dead_letter"]],
+                )
+            )
+        return found
+
+    async def describe(self, name: str) -> QueueDetails:
+        """Describe a queue with the state of its partitions."""
+        summary = await self.get(name)
+        served = {
+            each.partition: each
+            for each in await self._share_groups.status(name)
+            if each.topic == summary.topic
+        }
+        partitions = [
+            _partition(each.partition, each.start_offset, each.lag, served.get(each.partition))
+            for each in await self._share_groups.offsets(name)
+            if each.topic == summary.topic
+        ]
+        return QueueDetails(summary, tuple(sorted(partitions, key=lambda each: each.partition)))
+
+    # --- changes
+
+    async def create(self, queue: NewQueue) -> QueueSummary:
+        """Create a queue. Each step can be repeated, so a creation that was interrupted is finished by another."""
+        [known] = await self._summaries([queue.name])
+        topic = queue.of or queue.name
+        if known.topic:
+            raise BrokerError(
+                ErrorCode.duplicate_resource,
+                f"there is a queue {queue.name!r} already, of topic {known.topic!r}",
+            )
+        dead_letter = queue.settings.get("dead_letter", "")
+        await self._check_dead_letter(topic, dead_letter)
+        if queue.of is None:
+            await self._create_topic(queue)
+        await self._make_dead_letter_topic(topic, dead_letter)
+        start = LATEST if queue.is_from_end else EARLIEST
+        partitions = range(len((await self._topics.get(topic, fresh=True)).partitions))
+        offsets = await self._records.offsets(topic, partitions, start)
+        changes: dict[str, str | None] = {SETTINGS[name]: value for name, value in queue.settings.items()}
+        changes[SHARE_AUTO_OFFSET_RESET.name] = "earliest"
+        # A redrive that is interrupted aborts its transaction; the queue must not see those copies.
+        changes[SHARE_ISOLATION_LEVEL.name] = "read_committed"
+        await self._configs.alter(ConfigResourceType.GROUP, queue.name, changes, may_repeat=True)
+        await self._share_groups.reset(
+            queue.name, {(topic, partition): offset for partition, offset in offsets.items()}
+        )
+        # Last: from now on the queue exists.
+        mark: Changes = {SHARE_QUEUE_TOPIC.name: topic}
+        await self._configs.alter(ConfigResourceType.GROUP, queue.name, mark, may_repeat=True)
+        return await self.get(queue.name)
+
+    async def _create_topic(self, queue: NewQueue) -> None:
+        topic = NewTopic(queue.name, queue.partitions, queue.replication_factor)
+        try:
+            await self._topics.create(topic)
+        except BrokerError as error:
+            if error.code is not ErrorCode.topic_already_exists:
+                raise
+            raise BrokerError(
+                error.code,
+                f"there is a topic {queue.name!r} already; create a queue of it with `--of {queue.name}` (HTTP: `of`)",
+            ) from None
+
+    async def _check_dead_letter(self, topic: str, dead_letter: str) -> None:
+        """Refuse a dead-letter topic that is internal, or whose own queues lead back to this topic."""
+        if not dead_letter:
+            return
+        if dead_letter.startswith("__"):
+            raise _wrong_dead_letter(dead_letter, "internal topics hold no dead letters")
+        leads_to = {each.topic: each.dead_letter for each in await self.all() if each.dead_letter}
+        seen = {topic}
+        place = dead_letter
+        while place:
+            if place in seen:
+                what = (
+                    "it is the queue's own topic"
+                    if place == dead_letter
+                    else f"{place} leads back to {topic}"
+                )
+                raise _wrong_dead_letter(dead_letter, f"{what}, and messages would go round for ever")
+            seen.add(place)
+            place = leads_to.get(place, "")
+
+    async def _make_dead_letter_topic(self, topic: str, dead_letter: str) -> None:
+        """Create the dead-letter topic unless it exists, with as many partitions as the topic."""
+        if not dead_letter:
+            return
+        partitions = len((await self._topics.get(topic, fresh=True)).partitions)
+        try:
+            await self._topics.create(NewTopic(dead_letter, partitions))
+        except BrokerError as error:
+            if error.code is not ErrorCode.topic_already_exists:
+                raise
+
+    async def alter(self, name: str, settings: Mapping[str, str | None]) -> QueueSummary:
+        """Change settings, given by the names of `SETTINGS`; None returns one to its default."""
+        topic, dead_letter = (await self.get(name)).topic, settings.get("dead_letter") or ""
+        await self._check_dead_letter(topic, dead_letter)
+        await self._make_dead_letter_topic(topic, dead_letter)
+        self._known.pop(name, None)
+        changes = {SETTINGS[setting]: value for setting, value in settings.items()}
+        if changes:
+            await self._configs.alter(ConfigResourceType.GROUP, name, changes, may_repeat=True)
+        return await self.get(name)
+
+    async def purge(self, name: str) -> int:
+        """Settle all messages of the queue; returns their number. NON_EMPTY_GROUP while share consumers are members."""
+        details = await self.describe(name)
+        topic = details.summary.topic
+        partitions = range(len((await self._topics.get(topic, fresh=True)).partitions))
+        ends = await self._records.offsets(topic, partitions, LATEST)
+        await self._share_groups.reset(
+            name, {(topic, partition): offset for partition, offset in ends.items()}
+        )
+        return details.depth
+
+    async def delete(self, name: str, *, keeps_topic: bool = False) -> None:
+        """Delete a queue, and its topic if the topic has the name of the queue. Can be repeated."""
+        self._known.pop(name, None)
+        queue = await self.get(name)
+        try:
+            await self._groups.delete(name)
+        except BrokerError as error:
+            if error.code is not ErrorCode.group_id_not_found:
+                raise
+        if queue.topic == name and not keeps_topic:
+            try:
+                await self._topics.delete(name)
+            except BrokerError as error:
+                if error.code is not ErrorCode.unknown_topic_or_partition:
+                    raise
+        removed: dict[str, str | None] = dict.fromkeys(SETTINGS.values())
+        removed |= {
+            SHARE_QUEUE_TOPIC.name: None,
+            SHARE_AUTO_OFFSET_RESET.name: None,
+            SHARE_ISOLATION_LEVEL.name: None,
+        }
+        await self._configs.alter(ConfigResourceType.GROUP, name, removed, may_repeat=True)
+
+
+def _wrong_dead_letter(dead_letter: str, reason: str) -> BrokerError:
+    return BrokerError(
+        ErrorCode.invalid_config,
+        f"{dead_letter} cannot be the dead-letter topic: {reason}; name another topic",
+    )
+
+
+def _partition(
+    number: int, start_offset: int | None, depth: int | None, served: ShareStatus | None
+) -> QueuePartition:
+    if served is None:
+        return QueuePartition(number, start_offset, depth)
+    return QueuePartition(number, start_offset, depth, served.in_flight, served.waiting, served.delayed)

@@ -1,0 +1,52 @@
+"""Services and callers of a share-partition on its leader, as `ShareLeader` sees them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from penstock.observability.logs import Logger
+from penstock.queues.dead_letters import Origin
+from penstock.queues.share_settings import GroupShareSettings
+from penstock.queues.state_client import ShareStateClient
+from penstock.records.building import NewRecord
+from penstock.state_log.timers import Timers
+from penstock.threads import Threads
+
+if TYPE_CHECKING:
+    from penstock.queues.share_leader import ShareLeader
+
+
+class WaitingFetch(Protocol):
+    """A fetch that waits for records of this share-partition, among others."""
+
+    def serve(self) -> None:
+        """Try to acquire records; a fetch that gets none waits on, in its place."""
+
+
+class LetterSink(Protocol):
+    """The dead-letter topics of the cluster."""
+
+    async def producer_id(self) -> int:
+        """A new producer id."""
+
+    async def write(
+        self, topic: str, source: Origin, records: list[NewRecord], producer_id: int, sequence: int
+    ) -> None:
+        """Write a batch once; BrokerError if it was not written or its outcome is unknown."""
+
+
+class LeaderContext(Protocol):
+    """Services of `SharePartitions` that its share-partitions use."""
+
+    timers: Timers
+    states: ShareStateClient
+    threads: Threads
+    logger: Logger
+    letters: LetterSink
+
+    def wall_ms(self) -> int: ...
+
+    def settings_of(self, group_id: str) -> GroupShareSettings: ...
+
+    def closed(self, leader: ShareLeader) -> None:
+        """Forget a share-partition that was fenced, lost its leadership or could not be loaded."""

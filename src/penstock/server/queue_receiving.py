@@ -1,0 +1,235 @@
+"""One QueueReceive request: messages of a queue that are taken, shown or waited for at this leader.
+
+A delivery has a member of its own, named by a token that the broker draws, so a receipt is valid on any connection
+until its lock ends, its record is settled, or the partition gets another leader. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Final
+
+from penstock.clock import monotonic_ms
+from penstock.config import FETCH_MAX_BYTES, FETCH_MAX_WAIT_MS
+from penstock.errors import BrokerError, ErrorCode, WouldBlock
+from penstock.model import ShareKey, TopicId
+from penstock.net.response import Answer, Parts, PendingResponse
+from penstock.queues.share_leader import ShareLeader
+from penstock.queues.share_reading import Wanted
+from penstock.queues.states import AcquireMode
+from penstock.server.dispatch import Request
+from penstock.server.share_acknowledging import ShareTargets
+from penstock.wire.queue_receive import (
+    TOKEN_BYTES,
+    QueueReceiveRequest,
+    QueueReceiveResponse,
+    ReceivedPartition,
+    ReceivedRange,
+    ReceiveKind,
+    encode_queue_receive_response,
+)
+
+MAX_PARTITIONS: Final = 10_000
+MAX_LOCK_MS: Final = 12 * 3_600_000
+_VERIFY_SECONDS: Final = 1.0
+_LOADED_AGAIN = (
+    ErrorCode.not_leader_or_follower,
+    ErrorCode.fenced_leader_epoch,
+    ErrorCode.fenced_state_epoch,
+)
+"""Errors of a closed share-partition that is looked up again, and not reported."""
+
+
+def member_of(token: bytes) -> str:
+    """Member id of a delivery. Longer than the member ids that clients may choose, so no client can take it."""
+    return "delivery:" + token.hex()
+
+
+def check_lock_ms(lock_ms: int) -> None:
+    if not -1 <= lock_ms <= MAX_LOCK_MS or lock_ms == 0:
+        raise BrokerError(
+            ErrorCode.invalid_request, f"a lock of {lock_ms} ms is not between 1 and {MAX_LOCK_MS} ms"
+        )
+
+
+class QueueReceiving:
+    def __init__(self, request: Request, asked: QueueReceiveRequest) -> None:
+        _check(asked)
+        config = request.context.config
+        self._request = request
+        self._asked = asked
+        self._targets = ShareTargets(request)
+        self._token = request.context.random.getrandbits(8 * TOKEN_BYTES).to_bytes(TOKEN_BYTES, "big")
+        self._member = member_of(self._token)
+        self._max_bytes = max(1, min(asked.max_bytes, config[FETCH_MAX_BYTES]))
+        self._wait_ms = max(0, min(asked.max_wait_ms, config[FETCH_MAX_WAIT_MS]))
+        topic_id = TopicId(asked.topic_id)
+        self._keys = [ShareKey(asked.group_id, topic_id, each) for each in dict.fromkeys(asked.partitions)]
+        self._waits_for: list[ShareLeader] = []
+        self._found: list[ReceivedPartition] = []
+        self._is_reading = self._is_ended = False
+        self._later: PendingResponse | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> Answer:
+        self._attempt()
+        if self._is_complete:
+            return self._response()
+        self._later = PendingResponse()
+        self._later.when_abandoned(self._stop_waiting)
+        if not self._is_reading:
+            self._wait()
+        return self._later
+
+    @property
+    def _is_complete(self) -> bool:
+        return not self._is_reading and (bool(self._found) or self._is_ended or self._wait_ms <= 0)
+
+    # --- taking
+
+    def _attempt(self) -> None:
+        if self._found or self._is_reading:
+            return
+        leaders = self._find_leaders()
+        self._waits_for = [leader for _, leader in leaders]
+        if any(leader.is_loading for leader in self._waits_for):
+            self._pause(self._loaded())
+            return
+        left_records, left_bytes = self._asked.max_records, self._max_bytes
+        for key, leader in leaders:
+            if self._asked.kind == ReceiveKind.WAIT:
+                if leader.has_work():
+                    self._is_ended = True
+                continue
+            if left_records <= 0 or left_bytes <= 0:
+                break
+            found = self._take(key, leader, left_records, left_bytes)
+            left_records -= sum(each.last_offset - each.first_offset + 1 for each in found.ranges)
+            left_bytes -= sum(map(len, found.records))
+
+    def _find_leaders(self) -> list[tuple[ShareKey, ShareLeader]]:
+        leaders = []
+        if self._later is not None:
+            self._targets.forget()
+        start = self._token[0] % max(1, len(self._keys))
+        for key in self._keys[start:] + self._keys[:start]:
+            try:
+                leader = self._targets.leader(key)
+                if leader.error is not None:
+                    raise leader.error
+                leader.verify(_VERIFY_SECONDS)
+                leaders.append((key, leader))
+            except BrokerError as error:
+                self._fail(key, error)
+        return leaders
+
+    def _take(
+        self, key: ShareKey, leader: ShareLeader, max_records: int, max_bytes: int
+    ) -> ReceivedPartition:
+        result = ReceivedPartition(key.partition)
+        try:
+            if self._asked.kind == ReceiveKind.PEEK:
+                ranges, records = leader.peek(max_records, max_bytes)
+                result.ranges, result.records = [ReceivedRange(*each) for each in ranges], records
+            else:
+                lock_ms = None if self._asked.lock_ms < 0 else self._asked.lock_ms
+                wanted = Wanted(
+                    self._member,
+                    max_records,
+                    max_records,
+                    AcquireMode.RECORD_LIMIT,
+                    max_bytes,
+                    bool(self._found),
+                    lock_ms,
+                )
+                fetched = leader.acquire(wanted, monotonic_ms(self._request.context.clock))
+                result.ranges = [ReceivedRange(*each) for each in fetched.acquired]
+                result.records = fetched.records
+        except WouldBlock:
+            if not self._found and not self._is_reading:
+                self._pause(leader.warm())
+        except BrokerError as error:
+            self._fail(key, error)
+        if result.ranges:
+            self._found.append(result)
+        return result
+
+    def _fail(self, key: ShareKey, error: BrokerError) -> None:
+        self._found.append(ReceivedPartition(key.partition, error.code, str(error)[:500]))
+
+    async def _loaded(self) -> None:
+        await asyncio.gather(*(leader.loaded() for leader in self._waits_for))
+
+    def _pause(self, reading: Coroutine[None, None, None]) -> None:
+        """Repeat the attempt when states are loaded, or batch headers are read."""
+        self._is_reading = True
+        asyncio.ensure_future(reading).add_done_callback(self._on_read)
+
+    def _on_read(self, done: asyncio.Future[None]) -> None:
+        self._is_reading = False
+        if not done.cancelled() and done.exception() is not None:
+            self._is_ended = True
+        self._continue()
+
+    # --- waiting
+
+    def _wait(self) -> None:
+        if self._timer is None:
+            seconds = self._request.context.long_polls.wait_seconds(self._wait_ms)
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._on_timeout)
+        for leader in self._waits_for:
+            leader.wait(self)
+
+    def serve(self) -> None:
+        """Try again: one of the partitions has work, is loaded or closed."""
+        if self._later is None or self._later.is_done:
+            self._stop_waiting()
+        elif not self._is_reading:
+            self._continue()
+
+    def _on_timeout(self) -> None:
+        self._wait_ms, self._timer = 0, None
+        if not self._is_reading:
+            self._continue()
+
+    def _continue(self) -> None:
+        if self._later is not None and self._later.is_done:
+            return
+        for closed in self._waits_for:
+            if closed.error is not None and closed.error.code not in _LOADED_AGAIN:
+                self._fail(closed.key, closed.error)
+        self._attempt()
+        if self._later is None:
+            return  # within `start`, which looks at the outcome
+        if self._is_complete:
+            self._stop_waiting()
+            self._later.resolve(self._response())
+        elif not self._is_reading:
+            self._wait()
+
+    def _stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        for leader in self._waits_for:
+            leader.stop_waiting(self)
+
+    def _response(self) -> Parts:
+        group_lock_ms = self._request.context.share.partitions.settings_of(self._asked.group_id)
+        lock_ms = self._asked.lock_ms if self._asked.lock_ms > 0 else group_lock_ms.partition.lock_ms
+        response = QueueReceiveResponse(token=self._token, lock_ms=lock_ms, partitions=self._found)
+        return encode_queue_receive_response(self._request.header.correlation_id, response)
+
+
+def _check(asked: QueueReceiveRequest) -> None:
+    if not asked.group_id:
+        raise BrokerError(ErrorCode.invalid_request, "the name of the queue must not be empty")
+    if not 0 < len(asked.partitions) <= MAX_PARTITIONS:
+        raise BrokerError(
+            ErrorCode.invalid_request, f"{len(asked.partitions)} partitions; name 1 to {MAX_PARTITIONS}"
+        )
+    if asked.kind not in set(ReceiveKind):
+        raise BrokerError(ErrorCode.invalid_request, f"unknown kind {asked.kind} of receive")
+    if asked.max_records < 1:
+        raise BrokerError(ErrorCode.invalid_request, f"{asked.max_records} messages; ask for at least one")
+    check_lock_ms(asked.lock_ms)

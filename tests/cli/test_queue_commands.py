@@ -1,0 +1,98 @@
+"""`penstock queue` against a real broker."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from penstock.cli.main import run
+from penstock.client.queue import Queue
+from support.broker_process import Address
+from support.eventually import eventually
+
+
+@pytest.fixture
+def cli(broker: Address, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Any:
+    monkeypatch.setenv("PENSTOCK_BOOTSTRAP", broker.bootstrap)
+
+    def command(*arguments: str, code: int = 0) -> str:
+        assert run(("queue", *arguments)) == code
+        shown = capfd.readouterr()
+        return shown.out if code == 0 else shown.err
+
+    return command
+
+
+def test_queue_is_created_used_changed_and_deleted(cli: Any, topic_name: str) -> None:
+    settings = ("--partitions", "1", "--lock", "20s", "--max-attempts", "4", "--back-off", "1s,10s")
+    created = json.loads(cli("create", topic_name, *settings, "--json"))
+    assert created == {
+        "name": topic_name,
+        "topic": topic_name,
+        "lock_s": 20.0,
+        "max_attempts": 4,
+        "back_off": "1s,10s",
+        "dead_letter": "",
+    }
+    assert topic_name in cli("list")
+    cli("send", topic_name, "one", "two", "--key", "k")
+    cli("send", topic_name, '{"id": 7}', "--json-value")
+    assert cli("peek", topic_name, "--max", "2").splitlines() == ["one", "two"]
+    assert cli("receive", topic_name).strip() == "one"
+    assert cli("receive", topic_name, "--max", "5").splitlines() == ["two", '{"id": 7}']
+    assert "no message" in cli("receive", topic_name, code=1)
+    cli("alter", topic_name, "--back-off", "exponential:1s:1m")
+    cli("send", topic_name, "three")
+    described = json.loads(cli("describe", topic_name, "--json"))
+    assert (described["depth"], described["back_off"]) == (1, "exponential:1s:1m")
+    assert "depth 1" in cli("describe", topic_name)
+    assert "purged 1 messages" in cli("purge", topic_name, "--yes")
+    assert json.loads(cli("describe", topic_name, "--json"))["depth"] == 0
+    cli("delete", topic_name, "--yes")
+    assert "there is no queue" in cli("describe", topic_name, code=1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (("create", "x", "--back-off", ",".join(["1s"] * 1_000)), 2, "1000 delays"),
+        (("create", "x", "--back-off", "-1s"), 2, "not a time"),
+        (("create", "x", "--lock", "soon"), 2, "not a time"),
+        (("create", "x", "--from-end"), 2, "--of"),
+        (("create", "x", "--of", "missing-topic"), 1, "missing-topic"),
+        (("alter", "x"), 2, "--lock"),
+        (("send", "missing-queue", "a"), 1, "there is no queue"),
+        (("receive", "missing-queue"), 1, "there is no queue"),
+        (("send", "x", "{", "--json-value"), 2, "not JSON"),
+    ],
+)
+def test_wrong_input_is_reported(cli: Any, arguments: tuple[str, ...], code: int, text: str) -> None:
+    assert text in cli(*arguments, code=code)
+
+
+def test_dead_letters_are_listed_redriven_and_purged(
+    broker: Address, cli: Any, capfd: pytest.CaptureFixture[str], topic_name: str
+) -> None:
+    def dead(*arguments: str, code: int = 0) -> str:
+        assert run(("dead-letters", *arguments)) == code
+        shown = capfd.readouterr()
+        return shown.out if code == 0 else shown.err
+
+    cli("create", topic_name, "--partitions", "1", "--dead-letter", f"{topic_name}-dead")
+    cli("send", topic_name, "one", "two")
+    with Queue(topic_name, bootstrap=broker.bootstrap) as queue:
+        for _ in range(2):
+            queue.receive(wait_s=20).reject("not wanted")
+    eventually(lambda: len(json.loads(dead("list", topic_name, "--json"))) == 2)
+    assert "not wanted" in dead("list", topic_name)
+    shown = json.loads(dead("show", topic_name, "0-0"))
+    assert (shown["value"], shown["reason"]) == ("one", "rejected")
+    assert "no dead letter" in dead("show", topic_name, "9-9", code=1)
+    assert "would redrive 2" in dead("redrive", topic_name, "--dry-run")
+    assert "invalid" in dead("redrive", topic_name, "--filter", "no such(", code=2)
+    assert "redrove 2" in dead("redrive", topic_name, "--rate", "100")
+    assert "redrove 0" in dead("redrive", topic_name)
+    assert sorted(cli("receive", topic_name, "--max", "5", "--wait", "20").splitlines()) == ["one", "two"]
+    assert "purged 0" in dead("purge", topic_name, "--yes")

@@ -1,0 +1,177 @@
+"""`Queue` and `AsyncQueue` against a real broker."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import Any
+
+import pytest
+from confluent_kafka import AcknowledgeType, ShareConsumer
+
+from penstock import AsyncQueue, ClientError, InvalidSetting, Queue, QueueEmpty, QueueUnknown, ReceiptExpired
+from penstock.internal_client.client import InternalClient, run
+from penstock.internal_client.queues import NewQueue
+from support.eventually import eventually
+
+WAIT_S = 20.0
+
+
+@pytest.fixture
+def queue_name(bootstrap: str, topic_name: str) -> str:
+    create(bootstrap, NewQueue(topic_name, partitions=1, settings={"lock_ms": "30000", "max_attempts": "5"}))
+    return topic_name
+
+
+def create(bootstrap: str, queue: NewQueue) -> None:
+    run(InternalClient.to(bootstrap, "test", 20.0), lambda client: client.queues.create(queue))
+
+
+def describe(bootstrap: str, name: str) -> Any:
+    return run(InternalClient.to(bootstrap, "test", 20.0), lambda client: client.queues.describe(name))
+
+
+def test_value_is_received_as_it_was_sent(bootstrap: str, queue_name: str) -> None:
+    with Queue(queue_name, bootstrap=bootstrap) as queue:
+        sent: list[Any] = [{"id": 7}, "text", b"\xff\x00", [1, None], 3.5, True, None]
+        for value in sent:
+            queue.send(value, key="alice", ttl_s=3600, priority=5, headers={"a": "b"})
+        received = []
+        for _ in sent:
+            with queue.receive(wait_s=WAIT_S) as message:
+                received.append(message.value)
+                assert message.attempt == 1
+                assert message.key == b"alice"
+                assert message.headers["a"] == b"b"
+        assert received == sent
+        with pytest.raises(QueueEmpty):
+            queue.receive()
+    assert describe(bootstrap, queue_name).depth == 0
+
+
+def test_exception_releases_the_message(bootstrap: str, queue_name: str) -> None:
+    with Queue(queue_name, bootstrap=bootstrap) as queue:
+        queue.send("a")
+        with pytest.raises(ZeroDivisionError), queue.receive(wait_s=WAIT_S):
+            raise ZeroDivisionError
+        with queue.receive(wait_s=WAIT_S) as message:
+            assert message.attempt == 2
+            message.release(delay_s=3600)
+        with pytest.raises(QueueEmpty):
+            queue.receive(wait_s=0.2)
+        with pytest.raises(ReceiptExpired):
+            message.accept()
+
+
+def test_lock_is_extended_while_work_goes_on(bootstrap: str, queue_name: str) -> None:
+    with (
+        Queue(queue_name, bootstrap=bootstrap, lock_s=1.0) as queue,
+        Queue(queue_name, bootstrap=bootstrap, lock_s=1.0, max_lock_s=0.1) as careless,
+    ):
+        queue.send("long")
+        with queue.receive(wait_s=WAIT_S), pytest.raises(QueueEmpty):
+            careless.receive(wait_s=3)
+        queue.send("lost")
+        lost = careless.receive(wait_s=WAIT_S)
+        with queue.receive(wait_s=WAIT_S) as again:
+            assert again.attempt == 2
+        with pytest.raises(ReceiptExpired):
+            lost.accept()
+
+
+def test_workers_process_each_message_once(bootstrap: str, queue_name: str) -> None:
+    seen: list[int] = []
+    failed: set[int] = set()
+    with Queue(queue_name, bootstrap=bootstrap, workers=8) as queue:
+
+        def work(message: Any) -> None:
+            if message.value % 10 == 0 and message.value not in failed:
+                failed.add(message.value)
+                raise ValueError(message.value)
+            seen.append(message.value)
+
+        for number in range(100):
+            queue.send(number)
+        running = threading.Thread(target=queue.run, args=(work,))
+        running.start()
+        eventually(lambda: len(seen) == 100)
+        queue.stop()
+        running.join(WAIT_S)
+        assert not running.is_alive()
+    assert sorted(seen) == list(range(100))
+    eventually(lambda: describe(bootstrap, queue_name).depth == 0)
+
+
+def test_loop_accepts_and_break_returns_the_message(bootstrap: str, queue_name: str) -> None:
+    with Queue(queue_name, bootstrap=bootstrap) as queue:
+        for number in range(3):
+            queue.send(number)
+        for message in queue:
+            if message.value == 1:
+                break
+        with queue.receive(wait_s=WAIT_S) as message:
+            assert (message.value, message.attempt) == (1, 2)
+
+
+def test_share_consumer_is_a_consumer_of_the_queue(bootstrap: str, queue_name: str) -> None:
+    with Queue(queue_name, bootstrap=bootstrap) as queue:
+        queue.send("for kafka")
+        consumer = ShareConsumer(
+            {"bootstrap.servers": bootstrap, "group.id": queue_name, "share.acknowledgement.mode": "explicit"}
+        )
+        consumer.subscribe([queue_name])
+        deadline = time.monotonic() + 60
+        messages: list[Any] = []
+        while not messages and time.monotonic() < deadline:
+            messages = consumer.poll(1.0)
+        assert [message.value() for message in messages] == [b"for kafka"]
+        with pytest.raises(QueueEmpty):
+            queue.receive()
+        consumer.acknowledge(messages[0], AcknowledgeType.ACCEPT)
+        consumer.commit_sync(10.0)
+        consumer.close()
+        assert describe(bootstrap, queue_name).depth == 0
+
+
+def test_bad_input_is_refused(bootstrap: str, queue_name: str) -> None:
+    with pytest.raises(InvalidSetting):
+        Queue(queue_name, bootstrap=bootstrap, workers=0)
+    with Queue(queue_name, bootstrap=bootstrap) as queue:
+        for options in ({"delay_s": -1}, {"ttl_s": -1}, {"priority": 10}, {"delay_s": 1e12}):
+            with pytest.raises(InvalidSetting):
+                queue.send("x", **options)
+        with pytest.raises(InvalidSetting, match=r"delivery\.delay"):
+            queue.send("x", delay_s=5)
+        with pytest.raises(TypeError):
+            queue.send(object())
+    with Queue("missing-queue", bootstrap=bootstrap) as missing, pytest.raises(QueueUnknown):
+        missing.send("x")
+
+
+def test_queue_is_created_from_python(bootstrap: str, topic_name: str) -> None:
+    with Queue.create(topic_name, partitions=1, back_off="1s", max_attempts=2, bootstrap=bootstrap) as queue:
+        queue.send("a")
+        assert queue.receive(wait_s=WAIT_S).value == "a"
+    with pytest.raises(ClientError, match="already"):
+        Queue.create(topic_name, bootstrap=bootstrap)
+    with pytest.raises(InvalidSetting):
+        Queue.create(f"{topic_name}-2", back_off="soon", bootstrap=bootstrap)
+
+
+def test_async_queue_does_the_same(bootstrap: str, queue_name: str) -> None:
+    async def scenario() -> None:
+        async with AsyncQueue(queue_name, bootstrap=bootstrap) as queue:
+            for number in range(3):
+                await queue.send({"number": number})
+            async with await queue.receive(wait_s=WAIT_S) as message:
+                assert message.value == {"number": 0}
+            waiting = asyncio.create_task(queue.receive_many(10, WAIT_S))
+            rest = await waiting
+            assert [each.value["number"] for each in rest] == [1, 2]
+            await rest[0].accept()
+            await rest[1].reject("bad")
+            with pytest.raises(QueueEmpty):
+                await queue.receive()
+
+    asyncio.run(scenario())
