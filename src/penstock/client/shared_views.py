@@ -12,7 +12,6 @@ from penstock.client.cluster import REQUEST_TIMEOUT_S, Cluster
 from penstock.client.consumer_options import ConsumerOptions
 from penstock.client.errors import ClientError, InvalidSetting
 from penstock.client.topics import Topics
-from penstock.filters.shared_names import shared_view_name
 
 _EXISTS = "TOPIC_ALREADY_EXISTS"
 
@@ -35,6 +34,8 @@ def topics_to_read(topics: Sequence[str], options: ConsumerOptions) -> Sequence[
 
 def _share(topics: Topics, topic: str, text: str) -> str:
     """Create the view of a topic, or mark the present one as wanted."""
+    from penstock.filters.shared_names import shared_view_name  # consumers without a filter do not load it
+
     name = shared_view_name(topic, text)
     try:
         topics.create(name, config={"view.of": topic, "view.filter": text, "view.shared": "true"})
