@@ -20,6 +20,7 @@ from simulation.clients.client import NoAnswer, SimulatedClient
 from simulation.clients.rack_reader import RACKS
 from simulation.clients.retries import retried
 from simulation.models.history import FILLING, InvariantViolated
+from simulation.models.invariants import Invariant
 from simulation.models.partition_history import Place
 from simulation.models.view_model import FILTERS, Claim, ViewModel
 from simulation.scenarios.stage import Stage
@@ -103,28 +104,37 @@ class ViewCast:
         final = self.filters[_CHANGED][-1]
         await retried(partial(self._change, final), "the filter cannot be changed")
         for place in self.places:
-            start, records = await retried(partial(self._read_source, place), f"{place} cannot be read")
             for view in self.filters:
-                await self._until_right(view, place, start, records)
+                await self._until_right(view, place)
+            start, records = await retried(partial(self._read_source, place), f"{place} cannot be read")
             self.model.check(place, start, records)
 
     async def _change(self, text: str) -> None:
         await (await self._routing.any_broker()).set_topic_config(_CHANGED, "view.filter", text)
 
-    async def _until_right(self, view: str, place: Place, start: int, records: list[Record]) -> None:
-        """Read a view until it is as it should be: a broker may learn of the last filter a moment later."""
+    async def _until_right(self, view: str, place: Place) -> None:
+        """Read source and view until they agree: a broker may learn of the last filter a moment later, and retention
+        may remove records meanwhile.
+        """
         reader = ViewReader(self._stage, self, 99)
         deadline = self._stage.world.loop.time() + _SETTLE_SECONDS
-        end = records[-1].offset + 1 if records else start
         while True:
-            claim = await retried(partial(reader.read_all, view, place, start, end), f"{view} cannot be read")
             try:
+                start, records = await self._read_source(place)
+                end = records[-1].offset + 1 if records else start
+                claim = await reader.read_all(view, place, start, end)
                 self.model.check_claim(claim, start, records)
                 return
-            except InvariantViolated:
-                if self._stage.world.loop.time() > deadline:
+            except InvariantViolated as error:
+                if error.invariant is not Invariant.VIEW_SHOWS_MATCHES or self._is_late(deadline):
                     raise
+            except (BrokerError, NoAnswer) as error:
+                if self._is_late(deadline):
+                    raise InvariantViolated("I13", f"{view} cannot be read: {error!r}") from error
             await asyncio.sleep(0.5)
+
+    def _is_late(self, deadline: float) -> bool:
+        return self._stage.world.loop.time() > deadline
 
     async def _read_source(self, place: Place) -> tuple[int, list[Record]]:
         try:
