@@ -92,8 +92,12 @@ class SentAcknowledgement:
 
 
 class ShareModel:
-    def __init__(self, group: str, *, is_committed: bool, now: Callable[[], float]) -> None:
+    def __init__(
+        self, group: str, deleted_before: Mapping[Place, int], *, is_committed: bool, now: Callable[[], float]
+    ) -> None:
+        """Records below `deleted_before` may be deleted: acknowledgements of them are ignored."""
         self.group = group
+        self._deleted_before = deleted_before
         self.is_committed = is_committed
         self.places: dict[Place, SharePlace] = {}
         self.lock_durations: set[int] = set()
@@ -190,8 +194,9 @@ class ShareModel:
     def on_accepted(self, sent: SentAcknowledgement) -> None:
         """Note a positive answer."""
         known, now_s = self.places[sent.place], self._now()
+        deleted_before = self._deleted_before.get(sent.place, 0)
         for offset, delivery in sent.foreign.items():
-            if delivery.is_held(now_s) and self._is_of(sent, delivery):
+            if delivery.is_held(now_s) and self._is_of(sent, delivery) and offset >= deleted_before:
                 raise InvariantViolated(
                     "Q3", f"{sent.place} {offset}: {sent.member} acknowledged a record of {delivery.member}"
                 )

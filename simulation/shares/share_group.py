@@ -43,7 +43,7 @@ class ShareGroup:
         self.topic = topic
         name = f"workers-{self._number}.{self._generation}"
         loop = self._stage.world.loop
-        self.model = ShareModel(name, is_committed=self._is_committed, now=loop.time)
+        self.model = ShareModel(name, topic.deleted_before, is_committed=self._is_committed, now=loop.time)
         self.is_configured = self.is_leaving = False
         self.members_inside = set()
         for place in topic.places:

@@ -75,6 +75,8 @@ class ShareMember:
         self._epoch: int | None = None
         """Member epoch; None outside of the group."""
         self._lives = 0
+        self._diligence = self._random.choice((8, 2))
+        """Weight of acknowledgements among the acts: some members keep records until their locks expire."""
 
     async def step(self) -> None:
         if self.group.is_leaving or self._model is not self.group.model:
@@ -84,7 +86,8 @@ class ShareMember:
         else:
             acts = (self._fetch_some, self._acknowledge_some, self._renew_some, self._report)
             others = (self._die, self._close_some, self._repeat, self._ask_for_others)
-            [act] = self._random.choices(acts + others, weights=(8, 8, 2, 1, 0.4, 0.4, 0.6, 1))
+            weights = (8, self._diligence, 2, 1, 0.4, 0.4, 0.6, 2)
+            [act] = self._random.choices(acts + others, weights=weights)
             await act()
 
     # --- membership

@@ -17,6 +17,7 @@ import group_mutants  # noqa: F401
 import keyed_mutants  # noqa: F401
 import member_mutants  # noqa: F401
 import plain_path_mutants  # noqa: F401
+import share_mutants  # noqa: F401
 import shrink_mutants  # noqa: F401
 import store_mutants  # noqa: F401
 import transaction_mutants  # noqa: F401
@@ -29,7 +30,11 @@ from simulation.models.history import InvariantViolated
 NOTICED: Mapping[str, int] = {
     "a_first_attempt_without_an_answer_uses_up_its_sequence": 157,
     "a_new_topic_inherits_the_producers_of_the_old_one": 30,
+    "a_refused_acknowledgement_has_effects": 35,
+    "aborted_records_are_delivered": 24,
     "ack_before_fsync": 4,
+    "acquired_records_are_stored_as_accepted": 33,
+    "acquired_records_count_as_accepted_after_a_crash": 35,
     "alone_without_fsync": 46,
     "answered_before_it_is_recorded": 417,
     "assignment_is_not_kept": 53,
@@ -40,6 +45,7 @@ NOTICED: Mapping[str, int] = {
     "closed_segments_are_not_checked": 20,
     "commits_of_an_old_generation_are_taken": 23,
     "commits_skip_the_check_of_the_member": 9,
+    "control_records_swallow_their_neighbours": 24,
     "coordinators_ignore_min_insync_replicas": 41,
     "cut_too_little": 9,
     "deleted_offsets_come_back": 4,
@@ -51,6 +57,7 @@ NOTICED: Mapping[str, int] = {
     "idempotency_keys_are_not_looked_up": 14,
     "incomplete_index_is_trusted": 23,
     "late_end_is_taken": 20,
+    "lock_timers_survive_the_acknowledgement": 22,
     "lookups_see_what_is_not_committed": 20,
     "markers_are_sent_twice": 9,
     "members_are_forgotten_over_a_failover": 6,
@@ -58,6 +65,7 @@ NOTICED: Mapping[str, int] = {
     "no_epoch_fence": 10,
     "no_fsync_before_a_set_of_one": 414,
     "nothing_is_cut": 7,
+    "open_transactions_are_delivered": 40,
     "originals_are_sought_among_the_committed": 14,
     "plain_batches_behind_a_refused_one_are_judged_alone": 79,
     "plain_ends_skip_the_check_of_the_producer": 9,
@@ -68,7 +76,10 @@ NOTICED: Mapping[str, int] = {
     "replica_lag_is_measured_by_the_wall_clock": 121,
     "replicas_counted_by_brokers_instead_of_machines": 31,
     "shrink_counts_before_it_is_recorded": 39,
+    "snapshots_lack_the_last_update": 35,
     "sole_in_sync_replica_leads_after_it_lost_data": 40,
+    "the_end_of_a_session_releases_all_records": 22,
+    "the_start_offset_passes_a_record": 22,
     "timeouts_are_forgotten": 30,
     "too_few_in_sync_are_enough": 68,
     "unclean_restart_stays_in_sync": 42,
