@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hmac
 
 import pytest
 from hypothesis import given
@@ -129,6 +130,25 @@ def test_altered_last_message_is_refused(change: object) -> None:
     final = client.final(server.first(client.first()))
     with pytest.raises(ScramError):
         server.final(change(final))
+
+
+@pytest.mark.parametrize(("nonce", "is_accepted"), [("nonce", True), ("other", False), ("noncenonce", False)])
+def test_nonce_that_librdkafka_repeats_is_accepted(nonce: str, is_accepted: bool) -> None:
+    known = record("secret")
+    server = ScramServer(SHA_256, lambda _: known, "server")
+    answer = server.first(b"n,,n=user,r=nonce").decode()
+    without_proof = f"c=biws,r={nonce}nonceserver"
+    salted = salted_password(SHA_256, "secret", known.salt, known.iterations)
+    client_key = hmac.digest(salted, b"Client Key", "sha256")
+    content = f"n=user,r=nonce,{answer},{without_proof}".encode()
+    signature = hmac.digest(known.stored_key, content, "sha256")
+    proof = bytes(one ^ other for one, other in zip(client_key, signature, strict=True))
+    final = f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
+    if is_accepted:
+        assert server.final(final).startswith(b"v=")
+    else:
+        with pytest.raises(ScramError, match="nonce"):
+            server.final(final)
 
 
 def test_client_refuses_a_server_that_does_not_know_the_record() -> None:

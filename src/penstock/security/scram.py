@@ -133,7 +133,7 @@ class ScramServer:
             raise ScramError("the last message has no channel binding, nonce and proof")
         if _decode(attributes[0][1]) != self._header.encode():
             raise ScramError("the channel binding differs from the first message")
-        if not hmac.compare_digest(attributes[1][1].encode(), self._nonce.encode()):
+        if not self._is_nonce(attributes[1][1]):
             raise ScramError("the nonce differs from the first message")
         content = f"{self._first},{without_proof}".encode()
         signature = _hmac(self._mechanism, record.stored_key, content)
@@ -145,6 +145,14 @@ class ScramServer:
         if not hmac.compare_digest(stored_key, record.stored_key):
             raise ScramError("the proof is wrong")
         return b"v=" + base64.b64encode(_hmac(self._mechanism, record.server_key, content))
+
+    def _is_nonce(self, given: str) -> bool:
+        """Whether the nonce of the last message is the one that the server has sent.
+
+        librdkafka before 2.7 puts its own nonce in front of it once more. The proof covers the nonce as it was sent.
+        """
+        repeated = self._nonce[: len(self._nonce) - len(self._server_nonce)] + self._nonce
+        return any(hmac.compare_digest(given.encode(), each.encode()) for each in (self._nonce, repeated))
 
 
 class ScramClient:
