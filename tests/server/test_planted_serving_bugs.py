@@ -50,6 +50,7 @@ def answered_when_durable(tmp_path: Path) -> None:
             await real(self, *arguments)
 
         with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(ShareStateClient, "store_here", lambda *_: False)
             patch.setattr(ShareStateClient, "write", write)
             waiting = asyncio.ensure_future(member.acknowledge("t", [(0, 9, [ACCEPT])]))
             await asyncio.sleep(0.1)
