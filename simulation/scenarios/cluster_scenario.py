@@ -16,6 +16,7 @@ from simulation.checks.inspector import Inspector
 from simulation.clients.actor import Actor
 from simulation.clients.administrator import Administrator
 from simulation.clients.client_cast import ClientCast
+from simulation.clients.delayed_cast import DelayedCast
 from simulation.clients.keyed_cast import KeyedCast
 from simulation.clients.producer import Producer
 from simulation.clients.readers import LeaderFollower
@@ -61,6 +62,7 @@ class ClusterScenario(Scenario):
         )
         self._transactions = TransactionCast(self._stage, self._nemesis.strike)
         self._keyed = KeyedCast(self._stage)
+        self._delayed = DelayedCast(self._stage)
         self._shares = ShareCast(self._stage, self._nemesis.strike)
         self._views = ViewCast(self._stage)
         self._clients = ClientCast(self._stage, setup.client_traits)
@@ -71,7 +73,7 @@ class ClusterScenario(Scenario):
     @property
     def traits(self) -> frozenset[str]:
         casts = self._transactions.traits | self._keyed.traits | self._shares.traits | self._views.traits
-        casts |= self._clients.traits
+        casts |= self._delayed.traits | self._clients.traits
         return self._nemesis.faults | self._stage.traits | {self._durability} | casts
 
     def _draw_commit_time(self, lag_ms: int, session_seconds: float) -> CommitTime | None:
@@ -99,6 +101,7 @@ class ClusterScenario(Scenario):
             await asyncio.wait(actors, timeout=_LAST_STEP_SECONDS)
             await self._racing(self._transactions.audit(), tasks)
             await self._racing(self._keyed.audit(), tasks)
+            await self._racing(self._delayed.audit(), tasks)
             await self._racing(self._shares.audit(), tasks)
             await self._racing(self._views.audit(), tasks)
             await self._racing(self._clients.audit(), tasks)
@@ -114,6 +117,7 @@ class ClusterScenario(Scenario):
         await self._admin.create_first_topics()
         await self._transactions.open()
         await self._keyed.open()
+        await self._delayed.open()
         await self._shares.open()
         await self._views.open()
 
@@ -159,6 +163,7 @@ class ClusterScenario(Scenario):
             if self._commit_time is not None:
                 self._commit_time.look()
             self._transactions.look()
+            self._delayed.look()
             self._shares.look()
             self._check_problems(self._stage.members)
 
@@ -198,6 +203,7 @@ class ClusterScenario(Scenario):
             *self._committers,
             *self._transactions.actors,
             *self._keyed.actors,
+            *self._delayed.actors,
             *self._shares.actors,
             *self._views.actors,
             *self._clients.actors,

@@ -1,0 +1,162 @@
+"""Planted bugs of delayed messages: each shows a message early or twice, loses it, or undoes a cancellation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from typing import Any
+from unittest.mock import PropertyMock, patch
+
+from planting import planted_in_cluster
+
+from penstock.delay.events import Delayed, Ended, Event
+from penstock.delay.pending import PendingMessages
+from penstock.delay.visible import VisibleRecords
+from penstock.records.batch import BatchHeader
+from penstock.records.selecting import Match, Selected
+from penstock.records.walking import layouts
+from penstock.replication import delayed_log
+from penstock.replication.delayed_log import DelayedLog
+
+NEEDS = frozenset({"delayed"})
+
+
+@planted_in_cluster("delivered once", "I6", "early", needs=NEEDS)
+def messages_are_delivered_before_their_commit() -> AbstractContextManager[Any]:
+    """The leader reads uncommitted records too, and delivers them."""
+    scan = delayed_log.scan
+
+    def scan_all(log: Any, offset: Any, below: Any) -> Any:
+        return scan(log, offset, log.log_end_offset)
+
+    return patch.object(delayed_log, "scan", scan_all)
+
+
+@planted_in_cluster("delivered", needs=NEEDS)
+def pending_messages_are_not_rebuilt() -> AbstractContextManager[Any]:
+    """A new leader begins at the end of its log."""
+    begin = DelayedLog.__init__
+
+    def at_the_end(self: DelayedLog, replica: Any, *others: Any) -> None:
+        begin(self, replica, *others)
+        self.applied_offset = replica.log.log_end_offset
+
+    return patch.object(DelayedLog, "__init__", at_the_end)
+
+
+@planted_in_cluster("delivered once", needs=NEEDS)
+def new_leaders_do_not_wait_for_their_epoch() -> AbstractContextManager[Any]:
+    """A new leader delivers before it has read the deliveries of the last leader."""
+    return patch.object(DelayedLog, "is_ready", PropertyMock(return_value=True))
+
+
+@planted_in_cluster("delivered once", needs=NEEDS)
+def messages_in_flight_are_taken_again() -> AbstractContextManager[Any]:
+    """A message stays pending while its delivery is not committed."""
+    take_due = PendingMessages.take_due
+
+    def keep(self: PendingMessages, now_ms: int, limit: int) -> Any:
+        due = take_due(self, now_ms, limit)
+        for each in due:
+            self.queue.add(each.due_ms, each.message)
+        return due
+
+    return patch.object(PendingMessages, "take_due", keep)
+
+
+@planted_in_cluster("I6", needs=NEEDS)
+def aborted_messages_are_delivered() -> AbstractContextManager[Any]:
+    """The end of a transaction counts as a commit."""
+    end = PendingMessages._end
+    return patch.object(
+        PendingMessages, "_end", lambda self, event: end(self, Ended(event.producer_id, is_commit=True))
+    )
+
+
+@planted_in_cluster("I6", "early", needs=NEEDS)
+def transactions_are_not_waited_for() -> AbstractContextManager[Any]:
+    """A message of an open transaction is pending at once."""
+    apply = PendingMessages.apply
+
+    def at_once(self: PendingMessages, events: Iterable[Event]) -> None:
+        apply(
+            self,
+            (each._replace(producer_id=-1) if isinstance(each, Delayed) else each for each in events),
+        )
+
+    return patch.object(PendingMessages, "apply", at_once)
+
+
+@planted_in_cluster("cancel", needs=NEEDS)
+def cancellations_are_kept_in_memory() -> AbstractContextManager[Any]:
+    """A cancellation removes the message from the leader's memory, and is no event of the log."""
+    from penstock.delay import events
+
+    read = events.read_delay_headers
+
+    def without_cancels(headers: Any) -> Any:
+        return read(headers)._replace(cancels=None)
+
+    return patch.object(events, "read_delay_headers", without_cancels)
+
+
+@planted_in_cluster("early", needs=NEEDS)
+def hidden_records_are_shown() -> AbstractContextManager[Any]:
+    """Readers are shown every record of the log."""
+
+    def all_records(self: VisibleRecords, body: Any, header: BatchHeader) -> Selected:
+        found = layouts(bytes(body), header.record_count)
+        return Selected([Match(each[0], each[1], each[3]) for each in found], 0)
+
+    return patch.object(VisibleRecords, "select", all_records)
+
+
+@planted_in_cluster("early", needs=NEEDS)
+def due_times_are_reached_a_second_early() -> AbstractContextManager[Any]:
+    """The due time of a message is not compared with the wall clock."""
+    take_due = PendingMessages.take_due
+
+    def early(self: PendingMessages, now_ms: int, limit: int) -> Any:
+        return take_due(self, now_ms + 1_000, limit)
+
+    return _both(
+        patch.object(PendingMessages, "take_due", early),
+        patch.object(DelayedLog, "_has_due", PropertyMock(return_value=True)),
+        patch.object(DelayedLog, "_is_early", lambda *_: False),
+    )
+
+
+@planted_in_cluster("delivered", needs=NEEDS | {"retention"})
+def retention_drops_pending_messages() -> AbstractContextManager[Any]:
+    """The log start moves without regard to pending messages."""
+
+    async def nothing(self: DelayedLog, offset: Any) -> bool:
+        self._log.advance_log_start(offset)
+        self.on_log_start()
+        return True
+
+    return patch.object(DelayedLog, "move_below", nothing)
+
+
+@planted_in_cluster("delivered once", needs=NEEDS | {"retention"})
+def copies_are_new_messages() -> AbstractContextManager[Any]:
+    """A message that is stored again before its segment is deleted gets another id."""
+    add = PendingMessages._add
+    return patch.object(
+        PendingMessages, "_add", lambda self, event: add(self, event._replace(message=event.offset))
+    )
+
+
+class _both:
+    """Several patches as one."""
+
+    def __init__(self, *patches: AbstractContextManager[Any]) -> None:
+        self._patches = patches
+
+    def __enter__(self) -> None:
+        for each in self._patches:
+            each.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        for each in reversed(self._patches):
+            each.__exit__(*error)
