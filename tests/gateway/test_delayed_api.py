@@ -128,3 +128,22 @@ def _received(http: httpx.Client, count: int) -> list[str]:
     messages = http.get("/receive", params={"user_id": "bob"}).json()["messages"]
     found = [each["message"] for each in messages]
     return found if len(found) >= count else []
+
+
+def test_expired_messages_are_left_out(http: httpx.Client, topic_name: str) -> None:
+    configs = {"index.by.key": "true"}
+    assert (
+        http.post("/v1/topics", json={"name": topic_name, "partitions": 1, "configs": configs}).status_code
+        == 201
+    )
+    over, good = {"penstock-ttl-ms": "0"}, {"penstock-expires-at": "2100-01-01T00:00:00Z"}
+    sent = send(
+        http,
+        topic_name,
+        {"key": "k", "value": "over", "headers": over},
+        {"key": "k", "value": "good", "headers": good},
+    )
+    assert sent.status_code == 200
+    assert values(http, topic_name) == ["good"]
+    by_key = http.get(f"/v1/topics/{topic_name}/messages", params={"key": "k"}).json()["messages"]
+    assert [each["value"] for each in by_key] == ["good"]

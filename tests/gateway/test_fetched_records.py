@@ -37,3 +37,15 @@ def test_first_batch_with_a_wrong_crc_is_an_error() -> None:
     with pytest.raises(InvalidBatch) as caught:
         take_records(response(changed=0), None, 0, 10)
     assert caught.value.code is ErrorCode.corrupt_message
+
+
+def test_expired_records_are_left_out_and_passed() -> None:
+    records = [
+        NewRecord(None, b"%d" % place, 1_000, (("penstock-ttl-ms", b"%d" % (place * 100)),))
+        for place in range(5)
+    ]
+    fetched = memoryview(build_batch(records))
+    taken, next_offset = take_records(fetched, None, 0, 10, 1_200)
+    assert ([record.offset for record in taken], next_offset) == ([3, 4], 5)
+    taken, next_offset = take_records(fetched, None, 0, 10, 9_000)
+    assert (taken, next_offset) == ((), 5)

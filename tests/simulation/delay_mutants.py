@@ -9,7 +9,9 @@ from unittest.mock import PropertyMock, patch
 
 from planting import planted_in_cluster
 
+from penstock.delay import events
 from penstock.delay.events import Delayed, Ended, Event
+from penstock.delay.headers import read_delay_headers
 from penstock.delay.pending import PendingMessages
 from penstock.delay.visible import VisibleRecords
 from penstock.records.batch import BatchHeader
@@ -17,6 +19,7 @@ from penstock.records.selecting import Match, Selected
 from penstock.records.walking import layouts
 from penstock.replication import delayed_log
 from penstock.replication.delayed_log import DelayedLog
+from penstock.storage.delayed_records import scan
 
 NEEDS = frozenset({"delayed"})
 
@@ -24,7 +27,6 @@ NEEDS = frozenset({"delayed"})
 @planted_in_cluster("delivered once", "I6", "early", needs=NEEDS)
 def messages_are_delivered_before_their_commit() -> AbstractContextManager[Any]:
     """The leader reads uncommitted records too, and delivers them."""
-    scan = delayed_log.scan
 
     def scan_all(log: Any, offset: Any, below: Any) -> Any:
         return scan(log, offset, log.log_end_offset)
@@ -78,10 +80,10 @@ def transactions_are_not_waited_for() -> AbstractContextManager[Any]:
     """A message of an open transaction is pending at once."""
     apply = PendingMessages.apply
 
-    def at_once(self: PendingMessages, events: Iterable[Event]) -> None:
+    def at_once(self: PendingMessages, found: Iterable[Event]) -> None:
         apply(
             self,
-            (each._replace(producer_id=-1) if isinstance(each, Delayed) else each for each in events),
+            (each._replace(producer_id=-1) if isinstance(each, Delayed) else each for each in found),
         )
 
     return patch.object(PendingMessages, "apply", at_once)
@@ -90,12 +92,9 @@ def transactions_are_not_waited_for() -> AbstractContextManager[Any]:
 @planted_in_cluster("cancel", needs=NEEDS)
 def cancellations_are_kept_in_memory() -> AbstractContextManager[Any]:
     """A cancellation removes the message from the leader's memory, and is no event of the log."""
-    from penstock.delay import events
-
-    read = events.read_delay_headers
 
     def without_cancels(headers: Any) -> Any:
-        return read(headers)._replace(cancels=None)
+        return read_delay_headers(headers)._replace(cancels=None)
 
     return patch.object(events, "read_delay_headers", without_cancels)
 

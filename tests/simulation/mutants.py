@@ -13,7 +13,6 @@ import broker_mutants  # noqa: F401 - a file of bugs adds them to BUGS
 import client_mutants  # noqa: F401
 import cluster_mutants  # noqa: F401
 import damage_mutants  # noqa: F401
-import delay_mutants  # noqa: F401
 import group_mutants  # noqa: F401
 import keyed_mutants  # noqa: F401
 import member_mutants  # noqa: F401

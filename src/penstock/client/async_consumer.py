@@ -86,13 +86,16 @@ class AsyncConsumer:
         reader.finish()
         loop = asyncio.get_running_loop()
         deadline = None if timeout_s is None else loop.time() + timeout_s
-        while not reader.ready:
+        while True:
             left_s = WAIT_S if deadline is None else deadline - loop.time()
-            self._filling = loop.run_in_executor(self._thread, reader.fill, max(0.0, min(WAIT_S, left_s)))
-            await self._filled()
-            if left_s <= 0:
-                break
-        return reader.hand_over(max_messages)
+            if not reader.ready:
+                wait_s = max(0.0, min(WAIT_S, left_s))
+                self._filling = loop.run_in_executor(self._thread, reader.fill, wait_s)
+                await self._filled()
+            if reader.ready or left_s <= 0:
+                found = reader.hand_over(max_messages)
+                if found or left_s <= 0:
+                    return found
 
     async def start(self) -> None:
         """Connect; `async with` calls this."""

@@ -57,12 +57,14 @@ class Consumer:
         self._check_open()
         self.reader.finish()
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        while not self.reader.ready:
+        while True:
             left_s = WAIT_S if deadline is None else deadline - time.monotonic()
-            self.reader.fill(max(0.0, min(WAIT_S, left_s)))
-            if left_s <= 0:
-                break
-        return self.reader.hand_over(max_messages)
+            if not self.reader.ready:
+                self.reader.fill(max(0.0, min(WAIT_S, left_s)))
+            if self.reader.ready or left_s <= 0:
+                found = self.reader.hand_over(max_messages)
+                if found or left_s <= 0:
+                    return found
 
     def commit(self) -> None:
         """Mark all messages handed over as done, commit them, and wait for the commit."""

@@ -6,15 +6,20 @@ where `raw` is available, and not between two messages.
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from penstock.client.errors import NotDeserializable
 from penstock.client.serializers import Deserializer
 from penstock.model import TopicPartition
 from penstock.records.content import content_crc, content_size
+from penstock.records.expiry import is_expired
+
+Source = TypeVar("Source")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,3 +79,17 @@ class Message:
             raise NotDeserializable(
                 f"the {role} of {place} cannot be decoded: {error}; its bytes are in raw"
             ) from error
+
+
+def take_live(
+    ready: deque[Source], taken: list[Source], count: int, make: Callable[[Source], Message]
+) -> list[Message]:
+    """Move sources from `ready` to `taken`; return the messages of those that have not expired, at most `count`."""
+    found: list[Message] = []
+    now_ms = time.time_ns() // 1_000_000
+    while ready and len(found) < count:
+        taken.append(ready.popleft())
+        message = make(taken[-1])
+        if not (message.headers and is_expired(message.timestamp_ms, message.headers, now_ms)):
+            found.append(message)
+    return found

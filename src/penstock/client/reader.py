@@ -31,7 +31,7 @@ from penstock.client.errors import (
     from_kafka,
     translated,
 )
-from penstock.client.message import Message
+from penstock.client.message import Message, take_live
 from penstock.client.partitions import named
 from penstock.client.progress import progress_of
 from penstock.client.serializers import deserializer
@@ -138,9 +138,10 @@ class MessageReader:
             raise self._damage.pop(next(iter(self._damage)))
 
     def hand_over(self, count: int) -> list[Message]:
-        """Return buffered messages for the caller to work on. The previous ones must be finished."""
-        self._handed = [self._ready.popleft() for _ in range(min(count, len(self._ready)))]
-        return [self._message(source) for source in self._handed]
+        """Return buffered messages for the caller to work on, without expired ones, which are finished with them.
+        The previous messages must be finished.
+        """
+        return take_live(self._ready, self._handed, count, self._message)
 
     def finish(self) -> None:
         """Mark the messages in work as finished."""

@@ -14,6 +14,14 @@ DELIVERY_DELAY: Option[bool] = own(
     "`penstock-delay-ms` are shown to consumers when they are due. Set when the topic is created, and cannot be "
     "changed.",
 )
+MESSAGE_TTL_MS: Option[int] = own(
+    "message.ttl.ms",
+    Integer(-1, LONG_MAX),
+    -1,
+    "Time after which a message is of no use (docs/delay.md). The leader writes it into records that do not say it "
+    "themselves, so a change applies to later records. HTTP and the Python `Consumer` do not show expired messages, "
+    "other Kafka clients see them. -1: no limit.",
+)
 DELIVERY_DELAY_DEFAULT_MS: Option[int] = own(
     "delivery.delay.default.ms",
     Integer(-1, LONG_MAX),

@@ -1,4 +1,4 @@
-"""Check of a batch that is produced to a topic with `delivery.delay`, before anything of it is appended.
+"""Check of a batch that is produced to a topic with `delivery.delay` or `message.ttl.ms`, before it is appended.
 
 A batch whose bytes have none of our header names is not looked into, unless it is compressed or the topic has a default
 delay. With a default delay the batch is made again: each record without a delay gets the header `penstock-delay-ms`, so
@@ -17,6 +17,7 @@ from penstock.delay.headers import (
     PREFIX,
     DelayHeaders,
     InvalidDelay,
+    is_hidden,
     read_delay_headers,
 )
 from penstock.errors import ErrorCode, InvalidBatch
@@ -24,6 +25,7 @@ from penstock.records.batch import HEADER_SIZE, BatchHeader, read_header
 from penstock.records.building import rebuild_batch
 from penstock.records.compression import decompress
 from penstock.records.content import Headers
+from penstock.records.expiry import TTL_MS, may_expire
 from penstock.records.iteration import iterate
 from penstock.records.walking import layouts, read_headers
 
@@ -34,23 +36,31 @@ _INLINE_BYTES = 16_384
 
 @dataclass(frozen=True, slots=True)
 class DelayRules:
-    """Settings of a topic with `delivery.delay`."""
+    """Settings of a topic with `delivery.delay` or `message.ttl.ms`."""
 
     default_ms: int
     """Delay of records without one; -1 if they are not delayed."""
     max_ms: int
     max_decompressed_bytes: int
+    ttl_ms: int = -1
+    """Lifetime of records without one; -1 if they do not expire."""
+    has_delays: bool = True
+    """False in a topic without `delivery.delay`, whose records may have any headers."""
+
+    @property
+    def adds_headers(self) -> bool:
+        return self.default_ms >= 0 or self.ttl_ms >= 0
 
     def must_read(self, batch: memoryview, header: BatchHeader) -> bool:
         """True if the records of a batch have to be read."""
-        return self.default_ms >= 0 or bool(header.codec) or _PREFIX in bytes(batch)
+        return self.adds_headers or (self.has_delays and (bool(header.codec) or _PREFIX in bytes(batch)))
 
     def is_short(self, batch: memoryview, header: BatchHeader) -> bool:
-        """True if the batch is checked sooner than a pool would get to it, and cancels nothing."""
+        """True if the batch is checked sooner than a pool would get to it, cancels nothing and stays as it is."""
         return (
             not header.codec
             and len(batch) <= _INLINE_BYTES
-            and self.default_ms < 0
+            and not self.adds_headers
             and _CANCEL not in bytes(batch)
         )
 
@@ -65,26 +75,26 @@ class CheckedBatch(NamedTuple):
 def check_delays(batch: memoryview, header: BatchHeader, rules: DelayRules, now_ms: int) -> CheckedBatch:
     """Check the records of a batch, which is stored at `now_ms`; InvalidBatch names the first that is not valid."""
     body = bytes(decompress(header.codec, batch[HEADER_SIZE:], rules.max_decompressed_bytes))
-    cancels: list[int] = []
-    lacks_delay = False
-    if rules.default_ms < 0 and _PREFIX not in body:
+    if not rules.adds_headers and _PREFIX not in body:
         return CheckedBatch(batch, header, ())
+    cancels: list[int] = []
     for index, layout in enumerate(layouts(body, header.record_count)):
         if layout[3] != index:
             raise InvalidBatch(ErrorCode.invalid_record, "the offsets inside the batch are not consecutive")
+        if not rules.has_delays:
+            continue
         try:
             found = _check_record(read_headers(body, layout[8], layout[9]), rules, now_ms)
         except InvalidDelay as error:
             raise InvalidBatch(ErrorCode.invalid_record, str(error), (index,)) from None
-        lacks_delay |= not found.is_hidden
         if found.cancels is not None:
             if header.is_transactional:
                 raise InvalidBatch(
                     ErrorCode.invalid_record, f"{CANCEL} is not possible in a transaction", (index,)
                 )
             cancels.append(found.cancels)
-    if rules.default_ms >= 0 and lacks_delay:
-        batch = with_default_delay(batch, header, rules)
+    if rules.adds_headers:
+        batch = with_defaults(batch, header, rules)
         header = read_header(batch)
     return CheckedBatch(batch, header, tuple(cancels))
 
@@ -99,13 +109,20 @@ def _check_record(headers: Headers, rules: DelayRules, now_ms: int) -> DelayHead
     return found
 
 
-def with_default_delay(batch: memoryview, header: BatchHeader, rules: DelayRules) -> memoryview:
-    """The batch with the default delay in each record that has none. Timestamps, producer and codec stay the same."""
-    default = (DELAY_MS, str(rules.default_ms).encode())
+def with_defaults(batch: memoryview, header: BatchHeader, rules: DelayRules) -> memoryview:
+    """The batch with the default delay and lifetime in records that have none. Timestamps, producer and codec stay."""
     records = [
-        record
-        if read_delay_headers(record.headers).is_hidden
-        else record._replace(headers=(*record.headers, default))
+        record._replace(headers=record.headers + _missing(record.headers, rules))
         for record in iterate(batch, header, max_decompressed_bytes=rules.max_decompressed_bytes)
     ]
     return memoryview(rebuild_batch(header, records))
+
+
+def _missing(headers: Headers, rules: DelayRules) -> Headers:
+    """Headers of the topic's defaults that a record has not itself."""
+    missing: list[tuple[str, bytes | None]] = []
+    if rules.default_ms >= 0 and not is_hidden(headers):
+        missing.append((DELAY_MS, str(rules.default_ms).encode()))
+    if rules.ttl_ms >= 0 and not may_expire(headers):
+        missing.append((TTL_MS, str(rules.ttl_ms).encode()))
+    return tuple(missing)

@@ -11,6 +11,7 @@ cluster share a connection with neither.
 
 from __future__ import annotations
 
+from penstock.clock import Clock
 from penstock.gateway.context import ClusterAddress
 from penstock.gateway.records import GatewayRecords
 from penstock.internal_client.acls import AclCalls
@@ -36,7 +37,12 @@ from penstock.threads import Threads
 
 class Backend:
     def __init__(
-        self, cluster: ClusterAddress, threads: Threads, delivery_seconds: float, alarms: Alarms
+        self,
+        cluster: ClusterAddress,
+        threads: Threads,
+        delivery_seconds: float,
+        alarms: Alarms,
+        clock: Clock,
     ) -> None:
         self.routes = cluster.routes()
         """Routes for members of groups, which send their heartbeats and commits themselves."""
@@ -45,7 +51,7 @@ class Backend:
         self._writes = cluster.routes()
         self.producer = self._producer = IdempotentProducer(self._writes, delivery_seconds)
         self._keyed_reads = KeyedReads(cluster.network, self._reads, cluster.client_id)
-        self.records = GatewayRecords(self._reads, self._producer, self._keyed_reads, threads, alarms)
+        self.records = GatewayRecords(self._reads, self._producer, self._keyed_reads, threads, alarms, clock)
         self.topics = TopicCalls(self._administration)
         self.acls = AclCalls(self._administration)
         self.configs = ConfigCalls(self._administration)

@@ -7,9 +7,12 @@ from collections.abc import Iterator, Sequence
 from penstock.errors import ErrorCode, InvalidBatch
 from penstock.records.batch import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchHeader, crc_matches
 from penstock.records.control import read_marker
+from penstock.records.expiry import is_expired
 from penstock.records.iteration import Record, iterate, read_batches
 from penstock.wire.fetch import AbortedTransaction
 
+NEVER_EXPIRED_MS = -1
+"""Time before every expiry."""
 MAX_BATCH_BYTES = 16 * 1024 * 1024
 """Limit of one batch after decompression, in bytes."""
 
@@ -49,8 +52,10 @@ def take_records(
     aborted: Sequence[AbortedTransaction] | None,
     from_offset: int,
     max_records: int,
+    now_ms: int = NEVER_EXPIRED_MS,
 ) -> tuple[tuple[Record, ...], int]:
-    """Return at most `max_records` records from an offset on, and the next offset to read.
+    """Return at most `max_records` records from an offset on, without those that have expired at `now_ms`, and the
+    next offset to read.
 
     The next offset is that of damaged records where there are some. CORRUPT_MESSAGE where damaged records
     come first, so that none is skipped in silence.
@@ -62,6 +67,8 @@ def take_records(
             if is_shown:
                 for record in iterate(batch, header, max_decompressed_bytes=MAX_BATCH_BYTES):
                     if record.offset < from_offset:
+                        continue
+                    if record.headers and is_expired(record.timestamp, record.headers, now_ms):
                         continue
                     if len(taken) == max_records:
                         return tuple(taken), record.offset

@@ -74,7 +74,7 @@ class Gateway:
     ) -> None:
         config, clock = context.config, context.clock
         delivery_seconds = config[GATEWAY_DELIVERY_TIMEOUT_MS] / 1000
-        self._backend = Backend(context.cluster, context.threads, delivery_seconds, context.alarms)
+        self._backend = Backend(context.cluster, context.threads, delivery_seconds, context.alarms, clock)
         self._users = context.users
         self._mailbox = Mailbox(self._backend, config, clock)
         self._sampler = Sampler(ClusterView(self._backend.inspection, clock), clock, context.log)

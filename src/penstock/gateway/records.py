@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
+from penstock.clock import Clock
 from penstock.errors import BrokerError, ErrorCode, InvalidBatch
 from penstock.gateway.fetched_records import take_records
 from penstock.internal_client.api import check_error
@@ -70,7 +71,9 @@ class GatewayRecords:
         keyed_reads: KeyedReads,
         threads: Threads,
         alarms: Alarms,
+        clock: Clock,
     ) -> None:
+        self._clock = clock
         self._routes = routes
         self._records = RecordCalls(routes)
         self._producer = producer
@@ -239,10 +242,10 @@ class GatewayRecords:
         limits: Limits,
     ) -> tuple[tuple[Record, ...], int]:
         """Decode fetched records. Damage is an error that names its offset, and an alarm until it can be read."""
-        name = TopicPartition(topic, partition)
+        name, now_ms = TopicPartition(topic, partition), self._clock.now_ms()
         try:
             taken = await self._decode(
-                len(records), lambda: take_records(records, aborted, offset, limits.max_records)
+                len(records), lambda: take_records(records, aborted, offset, limits.max_records, now_ms)
             )
         except InvalidBatch as error:
             if error.code is not ErrorCode.corrupt_message:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
+from penstock.clock import Clock
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import Offset
 from penstock.net.response import Answer, Parts, PendingResponse
@@ -48,7 +49,8 @@ class _Open:
 
 
 class KeySession:
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._open: dict[int, _Open] = {}
         self._put_back: dict[int, _Open] = {}
         self._found: list[KeyResult] = []
@@ -98,7 +100,7 @@ class KeySession:
             return
         assert replica.keyed is not None
         limits = min(lookup.max_records, MAX_RECORDS), min(lookup.max_bytes, MAX_BYTES)
-        query = KeyQuery(lookup.key, Offset(max(0, lookup.from_offset)), *limits)
+        query = KeyQuery(lookup.key, Offset(max(0, lookup.from_offset)), *limits, self._clock.now_ms())
         wait_ms = max(0, min(lookup.max_wait_ms, MAX_WAIT_MS))
         opened.keyed = replica.keyed
         opened.wait = replica.keyed.look_up(query, wait_ms, partial(self._on_records, opened, replica))

@@ -38,6 +38,7 @@ class LogConfig:
     delivery_delay: bool = topic.DELIVERY_DELAY.default
     delivery_delay_default_ms: int = topic.DELIVERY_DELAY_DEFAULT_MS.default
     delivery_delay_max_ms: int = topic.DELIVERY_DELAY_MAX_MS.default
+    message_ttl_ms: int = topic.MESSAGE_TTL_MS.default
     max_decompressed_bytes: int = storage.MAX_DECOMPRESSED_BYTES.default
     max_producers: int = storage.MAX_PRODUCERS_PER_PARTITION.default
     producer_id_expiration_ms: int = storage.PRODUCER_ID_EXPIRATION_MS.default
@@ -62,11 +63,15 @@ class LogConfig:
 
     @property
     def delay_rules(self) -> DelayRules | None:
-        """Rules for delayed messages; None if the topic has none."""
-        if not self.delivery_delay:
+        """Rules for delayed and expiring messages; None if the topic has none."""
+        if not self.delivery_delay and self.message_ttl_ms < 0:
             return None
         return DelayRules(
-            self.delivery_delay_default_ms, self.delivery_delay_max_ms, self.max_decompressed_bytes
+            self.delivery_delay_default_ms,
+            self.delivery_delay_max_ms,
+            self.max_decompressed_bytes,
+            self.message_ttl_ms,
+            self.delivery_delay,
         )
 
     @property
@@ -94,6 +99,7 @@ class LogConfig:
             delivery_delay=topic_config[topic.DELIVERY_DELAY],
             delivery_delay_default_ms=topic_config[topic.DELIVERY_DELAY_DEFAULT_MS],
             delivery_delay_max_ms=topic_config[topic.DELIVERY_DELAY_MAX_MS],
+            message_ttl_ms=topic_config[topic.MESSAGE_TTL_MS],
             max_decompressed_bytes=broker_config[storage.MAX_DECOMPRESSED_BYTES],
             max_producers=broker_config[storage.MAX_PRODUCERS_PER_PARTITION],
             producer_id_expiration_ms=broker_config[storage.PRODUCER_ID_EXPIRATION_MS],

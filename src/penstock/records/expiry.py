@@ -1,0 +1,55 @@
+"""Expiry of messages: headers that say until when a message is of use.
+
+`penstock-ttl-ms` counts from the timestamp of the record, `penstock-expires-at` is a time in epoch milliseconds or in
+ISO 8601 with an offset. A message with both expires at the earlier time. A value that is not valid is ignored: any
+topic may have such headers. A plain Fetch returns expired records; HTTP and our `Consumer` leave them out.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from penstock.records.content import Headers
+
+TTL_MS: Final = "penstock-ttl-ms"
+EXPIRES_AT: Final = "penstock-expires-at"
+EXPIRING: Final = frozenset({TTL_MS, EXPIRES_AT})
+_MAX_DIGITS = 18
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def read_number(value: bytes | None) -> int | None:
+    """A whole number in decimal digits; None for anything else."""
+    return int(value) if value is not None and value.isdigit() and len(value) <= _MAX_DIGITS else None
+
+
+def read_time(value: bytes | None) -> int | None:
+    """A time in epoch milliseconds, rounded up; None if there is none, or none with an offset."""
+    number = read_number(value)
+    if number is not None or value is None:
+        return number
+    try:
+        time = datetime.fromisoformat(value.decode("ascii"))
+    except ValueError:
+        return None
+    return None if time.tzinfo is None else -((_EPOCH - time) // _MILLISECOND)
+
+
+def is_expired(timestamp_ms: int, headers: Headers, now_ms: int) -> bool:
+    """True if a record is of no use any more."""
+    for name, value in headers:
+        if name == TTL_MS:
+            ttl_ms = read_number(value)
+            if ttl_ms is not None and timestamp_ms >= 0 and timestamp_ms + ttl_ms <= now_ms:
+                return True
+        elif name == EXPIRES_AT:
+            time_ms = read_time(value)
+            if time_ms is not None and time_ms <= now_ms:
+                return True
+    return False
+
+
+def may_expire(headers: Headers) -> bool:
+    return any(name in EXPIRING for name, _ in headers)
