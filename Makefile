@@ -135,6 +135,15 @@ fuzz: $(VENV)/.dev  ## Fuzz every parser, FUZZ_SECONDS each (60)
 screenshots: $(VENV)/.dev  ## Take the pictures of docs/console.md (needs Chromium and `pip install playwright`)
 	$(PROGRAM) tests/console/screenshots.py docs/images
 
+vulnerabilities: $(VENV)/.dev  ## Look up known vulnerabilities of the pinned dependencies of a broker (needs the network)
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv tool run pip-audit==2.9.0 --disable-pip --require-hashes -r requirements/broker.txt
+
+bill-of-materials: $(VENV)/.dev  ## Write build/bill-of-materials.json (CycloneDX) of the pinned dependencies of a broker
+	mkdir -p build
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv tool run --from cyclonedx-bom==7.0.0 cyclonedx-py requirements requirements/broker.txt -o build/bill-of-materials.json
+
 lock: $(VENV)/.dev  ## Pin the newest versions of all dependencies
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-header --no-annotate pyproject.toml -o requirements/broker.txt

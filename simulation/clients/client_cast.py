@@ -11,6 +11,7 @@ from simulation.clients.actor import Actor
 from simulation.clients.pipelined_producer import PipelinedProducer
 from simulation.clients.rack_reader import RACK_AWARE, RACKS, RackReader
 from simulation.clients.recreator import Recreator
+from simulation.clients.rule_admin import RuleAdmin
 from simulation.clients.shrinker import Shrinker
 from simulation.clients.user_admin import UserAdmin
 from simulation.groups.cluster_groups import SESSION_MS, ClusterGroups
@@ -31,6 +32,8 @@ USERS = "user credentials"
 """Changes of users and their credentials."""
 SHRINKING = "shrinking"
 """A topic whose partition count is reduced and restored."""
+RULES = "access rules"
+"""Changes of access control lists."""
 SHARES: Mapping[str, float] = {
     PIPELINED: 0.3,
     INTERNAL_MIN_IN_SYNC: 0.3,
@@ -39,6 +42,7 @@ SHARES: Mapping[str, float] = {
     RACK_READERS: 0.2,
     USERS: 0.1,
     SHRINKING: 0.2,
+    RULES: 0.1,
 }
 """The share of seeds that have each trait."""
 
@@ -61,6 +65,8 @@ def client_settings(traits: frozenset[str]) -> dict[str, str]:
         settings["group.initial.rebalance.delay.ms"] = "30"
     if RACK_READERS in traits:
         settings["replica.selector.class"] = RACK_AWARE
+    if RULES in traits:
+        settings["authorization.mode"] = "report"
     return settings
 
 
@@ -88,6 +94,9 @@ class ClientCast:
         self._shrinker = Shrinker(stage) if SHRINKING in traits else None
         if self._shrinker is not None:
             self.actors.append(self._shrinker)
+        self._rules = RuleAdmin(stage) if RULES in traits else None
+        if self._rules is not None:
+            self.actors.append(self._rules)
         self._groups = ClusterGroups(stage) if MEMBERS in traits else None
         if self._groups is not None:
             self.actors += self._groups.members
@@ -98,6 +107,8 @@ class ClientCast:
             await self._groups.audit()
         if self._users is not None:
             await self._users.audit()
+        if self._rules is not None:
+            await self._rules.audit()
         if self._recreator is not None:
             self._recreator.register()
         if self._shrinker is not None:

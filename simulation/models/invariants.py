@@ -85,5 +85,7 @@ class Invariant(StrEnum):
     """Records that do not match end no long poll."""
     SEALED_LOG = "sealed log"
     """A sealed partition takes no records, and a quiet partition that goes is sealed in time."""
+    RULE = "rule"
+    """An acknowledged change of an access control list stays, and every broker shows and applies it."""
     NO_TRACEBACK = "traceback"
     """A broker logs no unexpected error. A planted bug that shows only in this way is planted wrongly."""

@@ -17,6 +17,7 @@ from penstock.errors import BrokerError
 from penstock.observability.log_lines import TRACEBACK
 from penstock.observability.logs import Logger
 from penstock.replication.replica import Replica
+from penstock.security.acl import Operation, Principal, ResourceType
 from penstock.security.scram import ScramMechanism
 from penstock.server.broker import Broker
 from penstock.storage.data_directory import CLEAN_STOP_FILE
@@ -123,6 +124,15 @@ class BrokerHost:
         accounts = self._broker._security.accounts(self._broker._context)
         account, record = accounts.scram(user, ScramMechanism.SHA_256)
         return None if account is None else record.iterations
+
+    def permits(
+        self, principal: Principal, host: str, operation: Operation, kind: ResourceType, name: str
+    ) -> bool | None:
+        """Whether the rules that this broker applies give a right; None where it does not serve now."""
+        if self._broker is None or not self._is_serving:
+            return None
+        policy = self._broker._context.authorization.policy
+        return bool(policy.permitted(principal, host, kind, name) >> operation & 1)
 
     # --- starting and stopping
 

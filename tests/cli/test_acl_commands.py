@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from penstock.cli.main import run as run_command
+from penstock.security.acl import Principal
+from support.harness import Harness
 from support.secure_brokers import in_thread
 from support.whole_brokers import Brokers, run
 
@@ -72,6 +74,61 @@ def test_rules_are_created_listed_tested_and_removed(
         assert "remove all rules" in await cli("acl", "remove", code=2)
         await cli("acl", "remove", "--force")
         assert "There are no rules" in await cli("acl", "list")
+
+    with_cli(tmp_path, monkeypatch, capfd, scenario)
+
+
+def test_suggested_rules_permit_what_the_report_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async def scenario(brokers: Brokers, cli: Cli) -> None:
+        assert "No requests were refused" in await cli("acl", "report")
+        broker = Harness(brokers.running[1])
+        broker.session.principal = Principal("User", "alice")
+        topic = {
+            "topic": "orders",
+            "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1}],
+        }
+        fetch = {"replica_id": -1, "max_wait": 0, "min_bytes": 0, "max_bytes": 1, "topics": [topic]}
+        assert (await broker.ask(1, 4, fetch)).responses[0].partitions[0].error_code == 29
+        await broker.ask(3, 4, {"topics": [{"name": "orders"}], "allow_auto_topic_creation": False})
+        rows = json.loads(await cli("acl", "report", "--json"))["refusals"]
+        assert {(each["principal"], each["operation"]) for each in rows} == {
+            ("User:alice", "READ"),
+            ("User:alice", "DESCRIBE"),
+        }
+        assert "topic:orders" in await cli("acl", "report")
+        suggested = (await cli("acl", "suggest")).strip()
+        assert suggested == "penstock acl allow alice read topic:orders"
+        await cli(*suggested.split()[1:])
+        response = await broker.ask(1, 4, fetch)
+        assert response.responses[0].partitions[0].error_code == 3
+
+    with_cli(tmp_path, monkeypatch, capfd, scenario)
+
+
+def test_quotas_are_set_shown_and_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async def scenario(brokers: Brokers, cli: Cli) -> None:
+        assert "There are no quotas" in await cli("quota", "list")
+        await cli("quota", "set", "producer_byte_rate=1000", "request_percentage=25", "--user-default")
+        await cli("quota", "set", "producer_byte_rate=5000", "--user", "alice", "--client-id", "app")
+        await cli("quota", "set", "connection_creation_rate=5", "--ip", "10.0.0.7")
+        quotas = json.loads(await cli("quota", "list", "--json"))
+        assert {json.dumps(each["entity"], sort_keys=True) for each in quotas} == {
+            '{"user": "<default>"}',
+            '{"client_id": "app", "user": "alice"}',
+            '{"ip": "10.0.0.7"}',
+        }
+        shown = json.loads(await cli("quota", "show", "alice", "--client-id", "app", "--json"))
+        assert shown == {"producer_byte_rate": 5000.0, "request_percentage": 25.0}
+        assert "greater than 0" in await cli("quota", "set", "producer_byte_rate=-1", "--user", "a", code=1)
+        assert "no entity" in await cli("quota", "set", "producer_byte_rate=1", code=2)
+        await cli("quota", "remove", "--user-default")
+        await cli("quota", "remove", "--user", "alice", "--client-id", "app")
+        await cli("quota", "remove", "--ip", "10.0.0.7")
+        assert "There are no quotas" in await cli("quota", "list")
 
     with_cli(tmp_path, monkeypatch, capfd, scenario)
 

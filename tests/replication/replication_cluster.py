@@ -119,7 +119,7 @@ class Node:
             fetch_sessions=FetchSessions(10, 1000, 0, random),
             long_polls=LongPolls(random),
             acl_admin=cast(Any, None),
-            authorization=cast(Any, None),
+            authorization=cast(Any, SimpleNamespace(audit=None)),
             metrics=metrics,
             alarms=self.alarms,
             random=random,

@@ -1,4 +1,4 @@
-"""Planted bugs in changes of users."""
+"""Planted bugs in changes of users and their rights."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 from planting import planted_in_cluster
 
-from penstock.cluster import users
+from penstock.cluster import acls, users
 from penstock.cluster.metadata_change import NO_SCOPE
 
 
@@ -16,3 +16,9 @@ from penstock.cluster.metadata_change import NO_SCOPE
 def changes_of_users_are_not_announced() -> AbstractContextManager[Any]:
     """Other brokers do not hear of a changed user."""
     return patch.object(users, "Scope", lambda **_: NO_SCOPE)
+
+
+@planted_in_cluster("rule", needs={"access rules"})
+def changes_of_rules_are_not_announced() -> AbstractContextManager[Any]:
+    """Other brokers do not hear of a changed rule."""
+    return patch.object(acls, "Scope", lambda **_: NO_SCOPE)

@@ -112,6 +112,16 @@ NEEDS: dict[int, Need] = {
     44: Need(NO_TOPIC_RIGHT, (on_topic(Operation.ALTER_CONFIGS),), CONFIGS),
     45: Need(NO_CLUSTER_RIGHT, (on_cluster(ALTER),), {"replicas": None}),
     46: Need(NO_CLUSTER_RIGHT, (on_cluster(DESCRIBE),)),
+    48: Need(
+        NO_CLUSTER_RIGHT,
+        (on_cluster(Operation.DESCRIBE_CONFIGS),),
+        {"entity_type": "user", "match_type": 1, "match": None},
+    ),
+    49: Need(
+        NO_CLUSTER_RIGHT,
+        (on_cluster(Operation.ALTER_CONFIGS),),
+        {"entity_type": "user", "entity_name": "bob", "key": "producer_byte_rate", "value": 1e9},
+    ),
     47: Need(NO_GROUP_RIGHT, (on_group(DELETE), on_topic(READ))),
     50: Need(NO_CLUSTER_RIGHT, (on_cluster(DESCRIBE),), {"users": None}),
     51: Need(NO_CLUSTER_RIGHT, (on_cluster(ALTER),), {"upsertions": []}),
@@ -153,6 +163,9 @@ PRIVATE: dict[int, str] = {
     32001: "READ on the topic (tests/server/test_fetch_by_key.py)",
     32002: "brokers only (tests/server/test_hanging_transactions.py)",
     32003: "DESCRIBE on the group (tests/server/test_share_groups.py)",
+    32004: "brokers only, or READ on the group (tests/server)",
+    32005: "READ on the group and on its topics (tests/server)",
+    32006: "READ on the group and on its topics (tests/server)",
     32010: "the operation of the question on the cluster (tests/server/test_inspect.py)",
 }
 """Rights of the APIs that Kafka does not have, with the tests that try them."""

@@ -24,6 +24,7 @@ COMMANDS = {
     "transaction": "penstock.cli.transaction",
     "user": "penstock.cli.user",
     "acl": "penstock.cli.acl",
+    "quota": "penstock.cli.quota",
     "tls": "penstock.cli.tls",
     "context": "penstock.cli.context",
     "cluster": "penstock.cli.cluster",

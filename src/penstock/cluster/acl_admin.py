@@ -1,4 +1,4 @@
-"""Administration of access control lists, on any broker. Decided from the image, written by the `ChangeMaker`."""
+"""Administration of access control lists and quotas, on any broker; the `ChangeMaker` writes the changes."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from penstock.cluster.coordination import SessionExpired, StoreUnreachable
 from penstock.cluster.image import ClusterImage
 from penstock.cluster.metadata import ClusterMetadata
 from penstock.cluster.metadata_change import MetadataChange
+from penstock.cluster.quotas import MAX_CHANGES_PER_REQUEST, QuotaChange, alter_quotas
 from penstock.cluster.topic_writes import BYTES_PER_PARTITION, batches
 from penstock.errors import BrokerError, ErrorCode, StorageError, UnknownOutcome
 from penstock.security.acl import AccessControlEntry, AclBinding, AclFilter, ResourcePattern
@@ -58,6 +59,19 @@ class AclAdministration:
         outcomes = await self._change(changes, acls.delete_acls)
         by_resource = {resource: each for (resource, _), each in zip(changes, outcomes, strict=True)}
         return [_deleted(matches, by_resource) for matches in found]
+
+    async def alter_quotas(
+        self, changes: Sequence[QuotaChange], *, validate_only: bool = False
+    ) -> list[BrokerError | None]:
+        """Alter quotas of entities. Returns None or the error for each, in order."""
+        if len(changes) > MAX_CHANGES_PER_REQUEST:
+            raise BrokerError(
+                ErrorCode.policy_violation, f"a request has at most {MAX_CHANGES_PER_REQUEST} entities"
+            )
+        if validate_only:
+            return alter_quotas(self._metadata.image, changes).result
+        await self._confirm()
+        return await self._changes.make(lambda image: alter_quotas(image, changes))
 
     async def _confirm(self) -> None:
         """Wait for the changes that other brokers have acknowledged: a rule of theirs must not look absent or present

@@ -29,7 +29,7 @@ TRIMMED_AT_ONCE = 100
 @dataclass(frozen=True, slots=True)
 class Scope:
     """Scope of a change: whole topics, single partitions, broker configs, group configs, members, users, and the
-    node names of access control lists.
+    node names of access control lists and quotas.
     """
 
     topics: frozenset[str] = frozenset()
@@ -39,6 +39,7 @@ class Scope:
     members: bool = False
     users: frozenset[str] = frozenset()
     acls: frozenset[str] = frozenset()
+    quotas: frozenset[str] = frozenset()
 
 
 class ChangeList:
@@ -68,6 +69,7 @@ class ChangeList:
             scope.members,
             tuple(sorted(scope.users)),
             tuple(sorted(scope.acls)),
+            tuple(sorted(scope.quotas)),
         )
         entry = Create(znodes.CHANGE_PREFIX, znodes.encode(node), sequential=True)
         try:

@@ -34,6 +34,7 @@ _ADDED_LATER = (
     znodes.DELETED_TOPICS,
     znodes.USERS,
     znodes.ACLS,
+    znodes.QUOTAS,
 )
 """Nodes that stores of older versions lack."""
 
@@ -57,6 +58,7 @@ async def initialize_store(store: CoordinationStore, random: Random) -> None:
         Create(znodes.GROUP_CONFIGS),
         Create(znodes.USERS),
         Create(znodes.ACLS),
+        Create(znodes.QUOTAS),
         Create(znodes.DELETED_TOPICS),
     ]
     while await store.get_many([znodes.CLUSTER]) == [None]:

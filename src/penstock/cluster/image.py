@@ -22,6 +22,7 @@ from penstock.model import (
     TopicPartition,
 )
 from penstock.security.acl import AccessControlEntry, ResourcePattern
+from penstock.security.quota import QuotaEntity, QuotaKey
 from penstock.security.user import User
 
 DELIVERY_DELAY = "delivery.delay"
@@ -234,6 +235,14 @@ class StoredAcls:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredQuotas:
+    """Quotas of an entity, with the version of their node (-1 if it does not exist)."""
+
+    values: Mapping[QuotaKey, float] = field(default_factory=dict)
+    version: int = -1
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterImage:
     cluster_id: str
     secret: str = field(default="", repr=False)
@@ -248,6 +257,7 @@ class ClusterImage:
     """Configs of consumer groups, for groups that have any."""
     users: Mapping[str, User] = field(default_factory=dict)
     acls: Mapping[ResourcePattern, StoredAcls] = field(default_factory=dict)
+    quotas: Mapping[QuotaEntity, StoredQuotas] = field(default_factory=dict)
     views: Mapping[str, str] = field(default_factory=dict)
     """Names of the views, each with the name of its source."""
     projected: frozenset[str] = frozenset()
@@ -373,6 +383,11 @@ class ClusterImage:
             if stored.version < 0:
                 del acls[resource]
         return replace(self, acls=acls)
+
+    def with_quotas(self, changed: Mapping[QuotaEntity, StoredQuotas]) -> ClusterImage:
+        """Copy of the image with these quotas. Quotas without a node are removed."""
+        quotas = {entity: each for entity, each in {**self.quotas, **changed}.items() if each.version >= 0}
+        return replace(self, quotas=quotas)
 
 
 @dataclass(frozen=True, slots=True)

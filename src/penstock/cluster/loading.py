@@ -23,12 +23,15 @@ from penstock.cluster.image import (
     RemovedPartition,
     StoredAcls,
     StoredConfigs,
+    StoredQuotas,
     TopicImage,
 )
+from penstock.cluster.quota_nodes import decode_quotas, entity_of
 from penstock.cluster.user_nodes import decode_user
 from penstock.errors import StorageError
 from penstock.model import Address, BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
 from penstock.security.acl import ResourcePattern
+from penstock.security.quota import QuotaEntity
 from penstock.security.user import User
 
 
@@ -57,6 +60,7 @@ async def load_image(store: CoordinationStore) -> ClusterImage:
     users = [znodes.unquoted(name) for name in await store.children(znodes.USERS)]
     image = image.with_users(await read_users(store, users))
     image = image.with_acls(await read_acls(store, await store.children(znodes.ACLS)))
+    image = image.with_quotas(await read_quotas(store, await store.children(znodes.QUOTAS)))
     topics = await read_topics(store, await store.children(znodes.TOPICS))
     return image.with_topics(topics.values())
 
@@ -109,6 +113,17 @@ async def read_acls(store: CoordinationStore, names: Sequence[str]) -> dict[Reso
     nodes = await store.get_many([znodes.acls_path(name) for name in names])
     return {
         resource_of(name): StoredAcls() if node is None else StoredAcls(decode_acls(node.data), node.version)
+        for name, node in zip(names, nodes, strict=True)
+    }
+
+
+async def read_quotas(store: CoordinationStore, names: Sequence[str]) -> dict[QuotaEntity, StoredQuotas]:
+    """Quotas of these nodes; without a version if the node does not exist."""
+    nodes = await store.get_many([znodes.quotas_path(name) for name in names])
+    return {
+        entity_of(name): StoredQuotas()
+        if node is None
+        else StoredQuotas(decode_quotas(node.data), node.version)
         for name, node in zip(names, nodes, strict=True)
     }
 

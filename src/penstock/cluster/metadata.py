@@ -20,6 +20,7 @@ from penstock.cluster.loading import (
     read_broker_configs,
     read_group_configs,
     read_members,
+    read_quotas,
     read_topics,
     read_users,
     reread_partitions,
@@ -193,13 +194,16 @@ class ClusterMetadata:
     async def _apply_security(
         self, image: ClusterImage, entries: Sequence[znodes.ChangeNode]
     ) -> ClusterImage:
-        """Read changed users and access control lists."""
+        """Read changed users, access control lists and quotas."""
         users = sorted({name for entry in entries for name in entry.users})
         acls = sorted({name for entry in entries for name in entry.acls})
         if users:
             image = image.with_users(await read_users(self._store, users))
         if acls:
             image = image.with_acls(await read_acls(self._store, acls))
+        quotas = sorted({name for entry in entries for name in entry.quotas})
+        if quotas:
+            image = image.with_quotas(await read_quotas(self._store, quotas))
         return image
 
     async def _reload(self) -> None:

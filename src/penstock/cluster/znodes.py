@@ -13,6 +13,7 @@
     /group_configs/<group, quoted>      ConfigsNode                 configs of a consumer group
     /users/<name, quoted>               UserNode                    credentials of a user
     /acls/<type-pattern-name, quoted>   AclsNode                    access control list of a resource pattern
+    /quotas/<entity>                    QuotasNode                  quotas of a user, client id or address
     /changes/change-<sequence>          ChangeNode                  change list: what to read again, in order
     /deleted_topics/<id>-<sequence>     empty                       the last deleted topics
 
@@ -44,6 +45,7 @@ PRODUCER_IDS = "/producer_ids"
 GROUP_CONFIGS = "/group_configs"
 USERS = "/users"
 ACLS = "/acls"
+QUOTAS = "/quotas"
 CHANGES = "/changes"
 CHANGE_PREFIX = f"{CHANGES}/change-"
 DELETED_TOPICS = "/deleted_topics"
@@ -76,6 +78,10 @@ def user_path(name: str) -> str:
 
 def acls_path(node_name: str) -> str:
     return f"{ACLS}/{node_name}"
+
+
+def quotas_path(node_name: str) -> str:
+    return f"{QUOTAS}/{node_name}"
 
 
 def quoted(name: str) -> str:
@@ -200,6 +206,10 @@ class AclsNode(msgspec.Struct, frozen=True):
     entries: tuple[AclNode, ...]
 
 
+class QuotasNode(msgspec.Struct, frozen=True):
+    values: dict[str, float]
+
+
 class TopicNode(msgspec.Struct, frozen=True, omit_defaults=True):
     topic_id: UUID
     partitions: int
@@ -252,6 +262,8 @@ class ChangeNode(msgspec.Struct, frozen=True, omit_defaults=True):
     users: tuple[str, ...] = ()
     acls: tuple[str, ...] = ()
     """Node names of access control lists."""
+    quotas: tuple[str, ...] = ()
+    """Node names of quotas."""
 
 
 N = TypeVar("N", bound=msgspec.Struct)

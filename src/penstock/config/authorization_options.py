@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from penstock.config.options import Option, OptionGroup
-from penstock.config.types import Boolean, Choice, Kind, Optional
+from penstock.config.types import Boolean, Choice, Integer, Kind, Optional, Text
 
 
 class AuthorizationMode(StrEnum):
@@ -61,4 +61,20 @@ ALLOW_EVERYONE_IF_NO_ACL_FOUND: Option[bool] = AUTHORIZATION.option(
     Boolean(),
     False,
     "Whether everything is allowed on a resource that no access control list names or covers.",
+)
+
+AUDIT = OptionGroup("Audit")
+AUDIT_LOG: Option[str] = AUDIT.option(
+    "audit.log",
+    Text(),
+    "off",
+    "Destination of the audit log: `off`, `stderr`, or the path of a file. The log has a JSON line for each change of "
+    "topics, configs, users, rules, quotas, offsets and reassignments, and samples of failed logins and of refused "
+    "requests.",
+)
+AUDIT_LOG_MAX_BYTES: Option[int] = AUDIT.option(
+    "audit.log.max.bytes", Integer(1_000), 100_000_000, "Size at which the file of the audit log is rotated."
+)
+AUDIT_LOG_MAX_FILES: Option[int] = AUDIT.option(
+    "audit.log.max.files", Integer(1, 1_000), 10, "Number of rotated files of the audit log that are kept."
 )

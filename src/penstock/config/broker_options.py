@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from penstock.config.authorization_options import AUTHORIZATION
+from penstock.config.authorization_options import AUDIT, AUTHORIZATION
 from penstock.config.connection_options import CONNECTIONS, FETCHING
 from penstock.config.gateway_options import GATEWAY
 from penstock.config.group_options import CONSUMER_GROUPS
@@ -261,6 +261,7 @@ BROKER_GROUPS = (
     SASL,
     ZOOKEEPER_TLS,
     AUTHORIZATION,
+    AUDIT,
     FETCHING,
     GATEWAY,
     CONSUMER_GROUPS,

@@ -25,6 +25,7 @@ from penstock.internal_client.keyed_reads import KeyedReads
 from penstock.internal_client.producer import IdempotentProducer
 from penstock.internal_client.queue_messages import QueueMessages
 from penstock.internal_client.queues import QueueCalls
+from penstock.internal_client.quotas import QuotaCalls
 from penstock.internal_client.reassignments import ReassignmentCalls
 from penstock.internal_client.records import RecordCalls
 from penstock.internal_client.share_groups import ShareGroupCalls
@@ -54,6 +55,7 @@ class Backend:
         self.records = GatewayRecords(self._reads, self._producer, self._keyed_reads, threads, alarms, clock)
         self.topics = TopicCalls(self._administration)
         self.acls = AclCalls(self._administration)
+        self.quotas = QuotaCalls(self._administration)
         self.configs = ConfigCalls(self._administration)
         self.views = ViewCalls(self.topics, self.configs)
         self.groups = GroupCalls(self._administration, RecordCalls(self._reads))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from penstock.clock import Clock
 from penstock.config import Address, BrokerConfig
 from penstock.gateway.authorization import Authorize, Learn, allow_all, learn_nothing
+from penstock.gateway.http.user_quota import UserQuota
 from penstock.gateway.http.users import HttpUsers
 from penstock.internal_client.routes import Routes
 from penstock.model import BrokerId
@@ -55,3 +56,5 @@ class GatewayContext:
     """Decides what lists include, without a record of what they hide; None where `authorize` does."""
     users: HttpUsers | None = None
     """Checks of users; None where clients do not log in."""
+    quota: UserQuota | None = None
+    """Quotas of users; None where there are none."""

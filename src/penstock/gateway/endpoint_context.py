@@ -8,6 +8,7 @@ from penstock.clock import Clock
 from penstock.config import BrokerConfig
 from penstock.gateway.authorization import Authorize, Learn, allow_all, learn_nothing
 from penstock.gateway.backend import Backend
+from penstock.gateway.http.user_quota import UserQuota
 from penstock.gateway.http.users import HttpUsers
 from penstock.gateway.mailbox import Mailbox
 from penstock.gateway.search.slots import SearchSlots
@@ -33,6 +34,8 @@ class EndpointContext:
     """Decides what lists include, without a record of what they hide; None where `authorize` does."""
     users: HttpUsers | None = None
     """Checks of users; None where clients do not log in."""
+    quota: UserQuota | None = None
+    """Quotas of users; None where there are none."""
     searches: SearchSlots = field(default_factory=SearchSlots)
 
     @property

@@ -21,6 +21,7 @@ from penstock.gateway import (
     message_endpoints,
     queue_endpoints,
     queue_message_endpoints,
+    quota_endpoints,
     session_endpoints,
     topic_endpoints,
     topic_listing,
@@ -43,6 +44,7 @@ from penstock.observability.metrics import BrokerMetrics
 SETTLE_SECONDS = 2.0
 RESOURCES = (
     *acl_endpoints.ENDPOINTS,
+    *quota_endpoints.ENDPOINTS,
     *mailbox_endpoints.ENDPOINTS,
     *message_endpoints.ENDPOINTS,
     *delayed_endpoints.ENDPOINTS,
@@ -90,6 +92,7 @@ class Gateway:
             context.learn,
             context.shows,
             context.users,
+            context.quota,
         )
         self._push = PushService(endpoint_context, context.id_prefix)
         has_console = config[CONSOLE_ENABLE]

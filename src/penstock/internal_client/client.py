@@ -17,6 +17,7 @@ from penstock.internal_client.groups import GroupCalls
 from penstock.internal_client.inspection import InspectionCalls
 from penstock.internal_client.queue_messages import QueueMessages
 from penstock.internal_client.queues import QueueCalls
+from penstock.internal_client.quotas import QuotaCalls
 from penstock.internal_client.reassignments import ReassignmentCalls
 from penstock.internal_client.records import RecordCalls
 from penstock.internal_client.routes import Routes
@@ -47,6 +48,7 @@ class InternalClient:
         self.reassignments = ReassignmentCalls(routes)
         self.users = UserCalls(routes)
         self.acls = AclCalls(routes)
+        self.quotas = QuotaCalls(routes)
         self.inspection = InspectionCalls(routes)
 
     @classmethod

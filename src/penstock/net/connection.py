@@ -77,7 +77,7 @@ class Connection:
         """Memory of this client in bytes, as `RequestMemory` counts it: requests until their response is ready,
         responses until they are sent.
         """
-        self._dispatching = self._awaits_turn = False
+        self._dispatching = self._awaits_turn = self._is_muted = False
         self._is_scheduled = False
         """Whether responses that became ready in this turn of the loop are sent together at its end."""
         self._reading = True
@@ -256,7 +256,17 @@ class Connection:
         asyncio.get_running_loop().call_soon(self._on_turn)
 
     def _on_turn(self) -> None:
-        self._awaits_turn = False
+        self._awaits_turn = self._is_muted
+        self._continue()
+
+    def mute(self, seconds: float) -> None:
+        """Serve no request for some seconds; responses are sent. At most one request is received meanwhile."""
+        if not self.closed and not self._is_muted:
+            self._is_muted = self._awaits_turn = True
+            asyncio.get_running_loop().call_later(seconds, self._unmute)
+
+    def _unmute(self) -> None:
+        self._is_muted = self._awaits_turn = False
         self._continue()
 
     def _hold_for_memory(self) -> None:

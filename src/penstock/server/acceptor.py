@@ -139,6 +139,7 @@ class Acceptor:
             self.connections >= self._context.config[MAX_CONNECTIONS]
             or door.connections >= door.config[MAX_CONNECTIONS]
             or self._by_host[host] >= door.config[MAX_CONNECTIONS_PER_IP]
+            or not self._is_within_quota(host)
         ):
             self._context.metrics.refused("connection limit")
             self._logger.warning_rarely(
@@ -156,6 +157,7 @@ class Acceptor:
             threads=self._context.threads,
             traffic=self.traffic,
         )
+        session.mute = connection.mute
         gate = None
         if door.sasl is not None:
             gate = Gate(session, self._dispatcher, door.sasl)
@@ -165,6 +167,11 @@ class Acceptor:
         self._by_host[host] += 1
         door.connections += 1
         return self._accepts_more()
+
+    def _is_within_quota(self, host: str) -> bool:
+        """Whether the quota of new connections of an address admits one more."""
+        quotas = self._context.quotas
+        return quotas is None or quotas.admits_connection(host)
 
     def _accepts_more(self) -> bool:
         return self._accepted_this_second < self._context.config[MAX_CONNECTION_CREATION_RATE]

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from penstock.clock import Clock
 from penstock.cluster.image import ClusterImage, StoredAcls
 from penstock.config import (
     ADMIN_USER,
     ALLOW_EVERYONE_IF_NO_ACL_FOUND,
+    AUDIT_LOG,
+    AUDIT_LOG_MAX_BYTES,
+    AUDIT_LOG_MAX_FILES,
     AUTHORIZATION_MODE,
     HTTP_AUTHENTICATION_ENABLE,
     SSL_CLIENT_AUTH,
@@ -24,6 +26,9 @@ from penstock.observability.logs import Logger
 from penstock.security.acl import Operation, Principal, ResourcePattern, ResourceType
 from penstock.security.acl_index import AclIndex
 from penstock.security.acl_policy import AclPolicy
+from penstock.server.audit import AuditLog, Write
+from penstock.server.audit_file import AuditFile, write_to_standard_error
+from penstock.server.environment import Environment
 from penstock.server.refusals import Refusals
 from penstock.server.security import BROKER, AllowAll, Authorizer
 
@@ -50,6 +55,16 @@ def super_users(config: BrokerConfig) -> set[str]:
     """Principals that may do everything, as text."""
     admin = config[ADMIN_USER]
     return {str(BROKER), *config[SUPER_USERS], *([] if admin is None else [f"User:{admin}"])}
+
+
+def _open_audit(config: BrokerConfig, environment: Environment, log: Logger) -> AuditLog | None:
+    destination = config[AUDIT_LOG]
+    if destination == "off":
+        return None
+    write: Write = write_to_standard_error
+    if destination != "stderr":
+        write = AuditFile(destination, config[AUDIT_LOG_MAX_BYTES], config[AUDIT_LOG_MAX_FILES]).write
+    return AuditLog(write, environment.clock, environment.threads, log)
 
 
 class AclAuthorizer(Authorizer):
@@ -92,8 +107,10 @@ class AclAuthorizer(Authorizer):
 class Authorization:
     """Policy of a broker, kept in step with the cluster image and the configuration."""
 
-    def __init__(self, clock: Clock, log: Logger) -> None:
-        self.refusals = Refusals(clock, log)
+    def __init__(self, config: BrokerConfig, environment: Environment, log: Logger) -> None:
+        self.audit = _open_audit(config, environment, log)
+        """The audit log; None if there is none."""
+        self.refusals = Refusals(environment.clock, log, self.audit)
         self.policy = AclPolicy(AclIndex(), (), allows_unruled=False)
         self._acls: Mapping[ResourcePattern, StoredAcls] = {}
         self._config: BrokerConfig | None = None

@@ -230,7 +230,7 @@ class Broker:
             producer_ids=self._producer_ids,
             fetch_sessions=FetchSessions.from_config(self._config, environment.random),
             long_polls=LongPolls(Random(environment.random.getrandbits(64))),
-            authorization=Authorization(environment.clock, self._logger),
+            authorization=Authorization(self._config, environment, self._logger),
             metrics=self._metrics,
             alarms=self._alarms,
             random=environment.random,

@@ -22,6 +22,20 @@ def show_metrics(context: BrokerContext, acceptor: Acceptor, peers: Peers, in_sy
     GroupMetrics(context.groups, replicas, context.config[METRICS_MAX_GROUPS]).show(metrics)
     context.share.show(metrics)
     metrics.add_counter(
+        "penstock_throttled_requests",
+        "Requests of clients over a quota.",
+        lambda: 0 if context.quotas is None else context.quotas.throttled_requests,
+    )
+    metrics.add_counter(
+        "penstock_throttled_seconds",
+        "Time for which clients over a quota were muted.",
+        lambda: 0 if context.quotas is None else context.quotas.throttled_seconds,
+    )
+    audit = context.authorization.audit
+    if audit is not None:
+        metrics.add_counter("penstock_audit_lines", "Lines of the audit log.", lambda: audit.written)
+        metrics.add_counter("penstock_audit_lines_lost", "Lost lines of the audit log.", lambda: audit.lost)
+    metrics.add_counter(
         "penstock_authorization_refusals",
         "Requests refused for lack of a right; with authorization.mode=report, those that enforce would refuse.",
         lambda: context.authorization.refusals.total,

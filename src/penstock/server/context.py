@@ -23,6 +23,7 @@ from penstock.observability.alarms import Alarms
 from penstock.observability.metrics import BrokerMetrics
 from penstock.replication.replica_manager import ReplicaManager
 from penstock.server.authorization import Authorization
+from penstock.server.client_quotas import ClientQuotas
 from penstock.server.connection_numbers import ConnectionNumbers
 from penstock.server.fetch_sessions import FetchSessions
 from penstock.server.long_polls import LongPolls
@@ -76,6 +77,8 @@ class BrokerContext:
     random: Random
     authorizer: Authorizer = field(default_factory=AllowAll)
     """Authorizer in force; replaced when the configuration changes."""
+    quotas: ClientQuotas | None = None
+    """Quotas of clients; None while there are none."""
     lost_leaders: LostLeaders = field(default_factory=LostLeaders)
     produce_routes: ProduceRoutes = field(default_factory=ProduceRoutes)
     recent_lines: Sequence[Mapping[str, object]] = ()
@@ -83,6 +86,7 @@ class BrokerContext:
     connections: Mapping[Connection, WatchedConnection] = field(default_factory=dict)
     """Open client connections; the acceptor's own table."""
     traffic: Traffic | None = None
+    _applied_quotas: object = None
     http_accounts: HttpAccounts | None = None
     """Accounts of HTTP clients, from the start of the broker on."""
     draining: Draining | None = None
@@ -97,6 +101,16 @@ class BrokerContext:
     def apply_policy(self) -> None:
         """Bring the authorizer in step with the configuration and the cluster image."""
         self.authorizer = self.authorization.follow(self.config, self.metadata.image, self.authorizer)
+        stored = self.metadata.image.quotas
+        if stored is self._applied_quotas:
+            return
+        self._applied_quotas = stored
+        quotas = {entity: each.values for entity, each in stored.items() if each.values}
+        if quotas:
+            self.quotas = self.quotas or ClientQuotas(self.clock)
+            self.quotas.configure(quotas)
+        else:
+            self.quotas = None
 
     def on_draining_write(self, session: Session, name: TopicPartition) -> None:
         """Note a client that writes to a partition that goes."""

@@ -20,6 +20,8 @@ from penstock.errors import ProtocolError
 from penstock.model import BrokerId
 from penstock.net.acting import MARK, split_actor
 from penstock.net.response import Answer, Parts, PendingResponse
+from penstock.server.audit import CHANGES, AuditLog
+from penstock.server.client_quotas import MeasuredRequest
 from penstock.server.context import BrokerContext
 from penstock.server.follower_session import FollowerSession
 from penstock.server.key_session import KeySession
@@ -35,7 +37,7 @@ from penstock.server.security import (
     ResourceType,
     require,
 )
-from penstock.wire.apis import API_VERSIONS
+from penstock.wire.apis import API_VERSIONS, api_name
 from penstock.wire.broker_handshake import Challenge
 from penstock.wire.headers import RequestHeader, read_request_header
 from penstock.wire.messages import decode_request, encode_response_frame
@@ -106,6 +108,8 @@ class Session:
     """Whether the client may name others on behalf of whom it makes requests: it has proved the cluster secret, or
     its user is in `gateway.users`.
     """
+    mute: Callable[[float], None] | None = None
+    """Stops reading from the connection for some seconds."""
     binding: bytes = b""
     """Fingerprint of the certificate that this broker showed to the client; empty without TLS."""
 
@@ -184,6 +188,11 @@ class Dispatcher:
             header = RequestHeader(api_key, version, correlation_id, client_id)
             request = Request(header, session, self._context, on_behalf)
             answer = self._handle(api, request, frame, position, is_served)
+        quotas = self._context.quotas
+        if quotas is not None:
+            seconds = self._monotonic() - started
+            measured = MeasuredRequest(api_key, version, client_id or "", len(frame), seconds)
+            quotas.on_request(session, measured, answer)
         if isinstance(answer, PendingResponse) and not answer.is_done:
             answer.observe(self, api.key, started)
         else:
@@ -218,6 +227,9 @@ class Dispatcher:
     def _answer_message(self, api: Api, request: Request, message: Any) -> Answer:
         assert api.handle is not None
         result = api.handle(request, message)
+        audit = self._context.authorization.audit
+        if audit is not None and api.key in CHANGES and not getattr(message, "validate_only", False):
+            result = _audited(audit, request, message, result)
         if isinstance(result, list | PendingResponse):
             return result
         if not inspect.isawaitable(result):
@@ -239,6 +251,27 @@ class Dispatcher:
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._context.authorization.audit is not None:
+            await self._context.authorization.audit.close()
+
+
+def _audited(audit: AuditLog, request: Request, message: Any, result: Any) -> Any:
+    """Result of a change that is recorded when it is there."""
+    if not inspect.isawaitable(result):
+        _record(audit, request, message, result)
+        return result
+
+    async def later() -> Fields:
+        fields: Fields = await result
+        _record(audit, request, message, fields)
+        return fields
+
+    return later()
+
+
+def _record(audit: AuditLog, request: Request, message: Any, fields: Fields) -> None:
+    caller = request.caller
+    audit.change(api_name(request.header.api_key), str(caller.principal), caller.host, message, fields)
 
 
 def _named_client(session: Session, client_id: str) -> tuple[str, OnBehalf]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from penstock.clock import Clock
 from penstock.config import BrokerConfig
-from penstock.gateway.context import ClusterAddress, GatewayContext
+from penstock.gateway.context import CLIENT_ID, ClusterAddress, GatewayContext
 from penstock.gateway.http.accounts import RemoteAccounts
 from penstock.gateway.http.users import HttpUsers
 from penstock.internal_client.inspection import InspectionCalls
 from penstock.net.acting import acting_for
 from penstock.observability.logs import Logger
 from penstock.security.http_session import HttpLogin
+from penstock.security.quota import QuotaKey
 from penstock.server.context import BrokerContext
 from penstock.server.environment import Environment
 from penstock.server.http_accounts import HttpAccounts
@@ -38,6 +39,27 @@ class EmbeddedAccounts(RemoteAccounts):
 
     async def is_current(self, login: HttpLogin) -> bool:
         return self._accounts.is_current(login)
+
+
+class BrokerUserQuota:
+    """Quotas of the user of the request that is served now, shared with its Kafka connections at this broker."""
+
+    def __init__(self, broker: BrokerContext) -> None:
+        self._broker = broker
+
+    def wait_seconds(self, *, writes: bool) -> float:
+        quotas = self._broker.quotas
+        if quotas is None:
+            return 0.0
+        key = QuotaKey.PRODUCER_BYTE_RATE if writes else QuotaKey.CONSUMER_BYTE_RATE
+        return quotas.wait_seconds(key, _principal().name, CLIENT_ID)
+
+    def charge(self, *, received: int, sent: int) -> None:
+        quotas = self._broker.quotas
+        if quotas is not None:
+            user = _principal().name
+            quotas.charge(QuotaKey.PRODUCER_BYTE_RATE, user, CLIENT_ID, received)
+            quotas.charge(QuotaKey.CONSUMER_BYTE_RATE, user, CLIENT_ID, sent)
 
 
 def gateway_context(
@@ -69,6 +91,7 @@ def gateway_context(
         authorize,
         shows=shows,
         users=users,
+        quota=None if users is None else BrokerUserQuota(broker),
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from penstock.clock import Clock
 from penstock.observability.logs import Logger
 from penstock.security.acl import Operation, Principal, ResourceType
+from penstock.server.audit import AuditLog
 
 MAX_REFUSALS = 5_000
 MAX_NAME_CHARACTERS = 300
@@ -27,11 +28,12 @@ class Refusal:
 
 
 class Refusals:
-    def __init__(self, clock: Clock, log: Logger) -> None:
+    def __init__(self, clock: Clock, log: Logger, audit: AuditLog | None = None) -> None:
         self.total = 0
         """Number of all refusals, also of those that the table has no place for."""
         self._clock = clock
         self._log = log
+        self._audit = audit
         self._found: dict[tuple[str, str, Operation, ResourceType, str], Refusal] = {}
 
     def record(
@@ -60,6 +62,15 @@ class Refusals:
             resource_type=kind.name,
             resource=name,
         )
+        if self._audit is not None:
+            self._audit.client_event(
+                "refused" if is_enforced else "would be refused",
+                principal=key[0],
+                host=host,
+                operation=operation.name,
+                resource_type=kind.name,
+                resource=name,
+            )
 
     def newest(self, limit: int) -> list[Refusal]:
         """The refusals that happened last, newest first."""

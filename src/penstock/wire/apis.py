@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+PRODUCE: Final = 0
+FETCH: Final = 1
 METADATA: Final = 3
 SASL_HANDSHAKE: Final = 17
 API_VERSIONS: Final = 18

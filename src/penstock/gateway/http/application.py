@@ -44,6 +44,7 @@ from penstock.gateway.http.request_parts import (
 from penstock.gateway.http.response_state import ResponseState
 from penstock.gateway.http.responses import json_response
 from penstock.gateway.http.routing import RouteTable
+from penstock.gateway.http.user_quota import charged, check_quota
 from penstock.gateway.http.users import needs_login, refusal, take_ticket
 from penstock.gateway.push.websocket import refuse as refuse_socket
 from penstock.net.acting import Actor, acting_for
@@ -243,16 +244,18 @@ class GatewayApplication:
         await self._enter(client)
         try:
             body, content_type = await self._read_body(endpoint, exchange, headers, state)
-            await self._context.learn(client, checks_of(endpoint.needs, parameters, body))
             context = self._context
+            await context.learn(client, checks_of(endpoint.needs, parameters, body))
             require_all(context.authorize, client, endpoint.needs, parameters, body, context.shows)
-            call = Call(self._context, state.request_id, client, parameters, body, content_type, login)
+            check_quota(context.quota, state.body_bytes)
+            call = Call(context, state.request_id, client, parameters, body, content_type, login)
             if endpoint.is_stream:
                 self._lasting.add(task)
                 exchange.on_lasting()
                 if self._watch is not None and login is not None:
                     self._watch.add(task, login, client, tuple(checks_of(endpoint.needs, parameters, body)))
-            await exchange.respond(await endpoint.handler(call), state.begin)
+            response = charged(context.quota, state.body_bytes, await endpoint.handler(call))
+            await exchange.respond(response, state.begin)
         finally:
             self.limits.give_back(client, state.body_bytes)
             self.limits.leave(client)

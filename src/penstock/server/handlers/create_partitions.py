@@ -9,18 +9,27 @@ from penstock.cluster.topics import NewPartitions
 from penstock.errors import BrokerError
 from penstock.server.dispatch import Api, Fields, Request
 from penstock.server.handlers.administration import NO_TIME, carried_out, code_of, message_of
+from penstock.server.handlers.mutation_quota import count_mutations, partition_count, too_many_mutations
 from penstock.server.security import Operation, ResourceType
+
+FIRST_STRICT = 3
 
 
 async def handle(request: Request, message: Any) -> Fields:
-    refusals = [_refusal(request, asked.name) for asked in message.topics]
+    refusals = [
+        _refusal(request, asked.name) or too_many_mutations(request, FIRST_STRICT) for asked in message.topics
+    ]
+    before = {asked.name: partition_count(request, asked.name) for asked in message.topics}
     wanted = [
         _new_partitions(asked)
         for asked, refusal in zip(message.topics, refusals, strict=True)
         if refusal is None
     ]
     change = request.context.administration.create_partitions(wanted, validate_only=message.validate_only)
-    outcomes = iter(await carried_out(request, change, len(wanted), message.timeout))
+    done = await carried_out(request, change, len(wanted), message.timeout)
+    if not message.validate_only:
+        count_mutations(request, done, FIRST_STRICT, before)
+    outcomes = iter(done)
     results = []
     for asked, refusal in zip(message.topics, refusals, strict=True):
         outcome = refusal or next(outcomes)

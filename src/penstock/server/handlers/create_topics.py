@@ -12,18 +12,26 @@ from penstock.errors import BrokerError, ErrorCode
 from penstock.server.dispatch import Api, Fields, Request
 from penstock.server.handlers.administration import NO_TIME, carried_out, code_of, message_of
 from penstock.server.handlers.config_fields import config_fields, topic_config
+from penstock.server.handlers.mutation_quota import count_mutations, too_many_mutations
 from penstock.server.security import CLUSTER_NAME, Operation, ResourceType, refusal
 
+FIRST_STRICT = 6
+"""First version that knows THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 CONFIG_FIELDS = ("name", "value", "read_only", "config_source", "is_sensitive")
 
 
 async def handle(request: Request, message: Any) -> Fields:
-    refusals = [_refusal(request, asked) for asked in message.topics]
+    refusals = [
+        _refusal(request, asked) or too_many_mutations(request, FIRST_STRICT) for asked in message.topics
+    ]
     wanted = [
         _new_topic(asked) for asked, refused in zip(message.topics, refusals, strict=True) if refused is None
     ]
     change = request.context.administration.create_topics(wanted, validate_only=message.validate_only)
-    outcomes = iter(await carried_out(request, change, len(wanted), message.timeout))
+    made = await carried_out(request, change, len(wanted), message.timeout)
+    if not message.validate_only:
+        count_mutations(request, made, FIRST_STRICT)
+    outcomes = iter(made)
     topics = [
         _result(request, asked.name, refused or next(outcomes))
         for asked, refused in zip(message.topics, refusals, strict=True)

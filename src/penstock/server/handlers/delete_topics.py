@@ -14,9 +14,11 @@ from penstock.errors import BrokerError, ErrorCode
 from penstock.model import TopicId
 from penstock.server.dispatch import Api, Fields, Request
 from penstock.server.handlers.administration import NO_TIME, carried_out, code_of, message_of
+from penstock.server.handlers.mutation_quota import count_mutations, too_many_mutations
 from penstock.server.security import Operation, ResourceType
 
 FIRST_VERSION_WITH_DISABLED_CODE = 3
+FIRST_STRICT = 5
 
 
 async def handle(request: Request, message: Any) -> Fields:
@@ -24,11 +26,14 @@ async def handle(request: Request, message: Any) -> Fields:
     _refuse_repeated(targets)
     for target in targets:
         _check(request, target)
+        if target.error is None:
+            target.error = too_many_mutations(request, FIRST_STRICT)
     wanted = [target for target in targets if target.error is None]
     change = request.context.administration.delete_topics(
         [target.name for target in wanted if target.name is not None]
     )
     results = await carried_out(request, change, len(wanted), message.timeout)
+    count_mutations(request, results, FIRST_STRICT)
     for target, result in zip(wanted, results, strict=True):
         target.error = result if isinstance(result, BrokerError) else None
     return {"throttle_time": NO_TIME, "responses": [_result(target) for target in targets]}

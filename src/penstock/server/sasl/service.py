@@ -107,6 +107,10 @@ class SaslService:
             user=failure.user[:MAX_NAME_CHARACTERS],
             reason=failure.detail or str(failure),
         )
+        if (audit := self._context.authorization.audit) is not None:
+            audit.client_event(
+                "login failed", principal=f"User:{failure.user}", host=session.host, mechanism=str(mechanism)
+            )
 
     def refused(self, reason: str) -> None:
         self._context.metrics.refused(reason)

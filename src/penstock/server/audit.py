@@ -1,0 +1,149 @@
+"""Audit log of changes and refused requests, as JSON lines.
+
+Changes are always recorded. Events that clients cause at will are sampled, and the next line tells how many were left
+out. Lines are written in a pool from a bounded queue, so a full disk or a slow reader stops no request; lost lines are
+counted. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from penstock.clock import Clock
+from penstock.errors import ErrorCode
+from penstock.observability.logs import Logger
+from penstock.threads import Threads
+
+MAX_QUEUED = 10_000
+MAX_NAMES = 20
+MAX_NAME_CHARACTERS = 200
+SAMPLED_PER_SECOND = 20
+NAMES = frozenset(
+    {
+        "name",
+        "topic",
+        "topic_name",
+        "topic_names",
+        "group_id",
+        "groups_names",
+        "resource_name",
+        "resource_name_filter",
+        "principal",
+        "principal_filter",
+        "entity_name",
+        "broker_id",
+        "feature",
+    }
+)
+"""Fields of a request that name what it changes."""
+CHANGES = frozenset({19, 20, 21, 30, 31, 33, 37, 42, 43, 44, 45, 47, 49, 51, 57, 64, 91, 92})
+"""APIs whose requests change topics, records, rules, configs, partitions, groups, leaders, reassignments, offsets,
+quotas, users, features or brokers.
+"""
+
+Write = Callable[[bytes], None]
+"""Appends lines to the destination; may wait, and raises OSError."""
+
+
+class AuditLog:
+    def __init__(self, write: Write, clock: Clock, threads: Threads, log: Logger) -> None:
+        self.written = 0
+        self.lost = 0
+        self._write, self._clock, self._threads, self._log = write, clock, threads, log
+        self._queue: deque[bytes] = deque()
+        self._writing: asyncio.Task[None] | None = None
+        self._second = 0
+        self._sampled: dict[str, int] = {}
+        self._left_out: dict[str, int] = {}
+
+    def change(self, api: str, principal: str, host: str, message: object, answer: Mapping[str, Any]) -> None:
+        """Record a request that changes something, with its outcome."""
+        codes = sorted({code.name for code in codes_of(answer) if code is not ErrorCode.none})
+        self._record(
+            {
+                "event": "change",
+                "request": api,
+                "principal": principal,
+                "host": host,
+                "names": list(names_of(message))[:MAX_NAMES],
+                "outcome": "ok" if not codes else ",".join(codes),
+            }
+        )
+
+    def client_event(self, event: str, **fields: object) -> None:
+        """Record an event that a client causes at will; at most some in a second."""
+        second = self._clock.now_ms() // 1000
+        if second != self._second:
+            self._second = second
+            self._sampled.clear()
+        count = self._sampled[event] = self._sampled.get(event, 0) + 1
+        if count > SAMPLED_PER_SECOND:
+            self._left_out[event] = self._left_out.get(event, 0) + 1
+            return
+        left_out = self._left_out.pop(event, 0)
+        self._record({"event": event, **fields, **({"left_out": left_out} if left_out else {})})
+
+    async def close(self) -> None:
+        """Write what is queued."""
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
+
+    def _record(self, fields: dict[str, object]) -> None:
+        if len(self._queue) >= MAX_QUEUED:
+            self.lost += 1
+            return
+        shortened = {
+            name: value[:MAX_NAME_CHARACTERS] if isinstance(value, str) else value
+            for name, value in fields.items()
+        }
+        self._queue.append(msgspec.json.encode({"time_ms": self._clock.now_ms(), **shortened}) + b"\n")
+        if self._writing is None:
+            self._writing = asyncio.get_running_loop().create_task(self._drain())
+
+    async def _drain(self) -> None:
+        while self._queue:
+            lines = list(self._queue)
+            self._queue.clear()
+            try:
+                await self._threads.run("background", partial(self._write, b"".join(lines)))
+                self.written += len(lines)
+            except OSError as error:
+                self.lost += len(lines)
+                self._log.error_rarely("audit lines lost", error, lines=len(lines))
+        self._writing = None
+
+
+def codes_of(answer: object) -> Iterator[ErrorCode]:
+    """All error codes of a response."""
+    if isinstance(answer, Mapping):
+        for name, value in answer.items():
+            if name.endswith("error_code"):
+                yield ErrorCode(int(value))
+            else:
+                yield from codes_of(value)
+    elif isinstance(answer, list | tuple):
+        for each in answer:
+            yield from codes_of(each)
+
+
+def names_of(message: object) -> Iterator[str]:
+    """Names in a request of what it changes, in order; without values, which may be secrets."""
+    seen = 0
+    for name in getattr(message, "__dataclass_fields__", ()):
+        value = getattr(message, name)
+        for each in value if isinstance(value, tuple) else (value,):
+            if seen >= MAX_NAMES:
+                return
+            if hasattr(each, "__dataclass_fields__"):
+                for found in names_of(each):
+                    seen += 1
+                    yield found
+            elif name in NAMES and each is not None:
+                seen += 1
+                yield str(each)[:MAX_NAME_CHARACTERS]

@@ -1,0 +1,149 @@
+"""Quotas of clients on this broker: amounts are charged after a request, and the client is muted for its debt.
+
+The response is sent first, with the throttle time; then the broker reads nothing from the connection until the
+time is over (KIP-219). Clients that respect the throttle time notice nothing else. Brokers have no quotas.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple, Protocol
+
+from penstock.clock import Clock
+from penstock.errors import BrokerError, ErrorCode
+from penstock.net.response import Answer, Parts, PendingResponse
+from penstock.security.acl import Principal
+from penstock.security.quota import Buckets, Limit, QuotaKey, Quotas, ip_limit_of, limit_of
+from penstock.server.throttle_time import write_throttle_time
+from penstock.wire.apis import FETCH, PRODUCE
+
+MAX_THROTTLE_SECONDS = 10.0
+"""Longest time for which a client is muted at once. A larger debt is kept and paid in several steps."""
+_MAX_LIMITS = 10_000
+_PERCENT = 100.0
+USERS = "User"
+"""Kind of the principals that have quotas; brokers, and the gateway in a broker, are of another kind."""
+
+
+class Throttled(Protocol):
+    """Connection of a client, as far as quotas need it."""
+
+    @property
+    def principal(self) -> Principal: ...
+
+    @property
+    def mute(self) -> Callable[[float], None] | None:
+        """Stop reading from the connection for some seconds."""
+        ...
+
+
+class MeasuredRequest(NamedTuple):
+    api_key: int
+    version: int
+    client_id: str
+    frame_bytes: int
+    seconds: float
+    """Time that the handler took on the event loop."""
+
+
+class ClientQuotas:
+    def __init__(self, clock: Clock) -> None:
+        self.throttled_requests = 0
+        self.throttled_seconds = 0.0
+        self.refused_connections = 0
+        self._monotonic = clock.monotonic
+        self._quotas: Quotas = {}
+        self._buckets = {key: Buckets() for key in QuotaKey}
+        self._limits: dict[tuple[QuotaKey, str, str], Limit | None] = {}
+
+    def configure(self, quotas: Quotas) -> None:
+        self._quotas = quotas
+        self._limits.clear()
+
+    @property
+    def bucket_count(self) -> int:
+        return sum(len(buckets) for buckets in self._buckets.values())
+
+    def on_request(self, session: Throttled, request: MeasuredRequest, answer: Answer) -> None:
+        """Charge a request, and mute the client when it is answered."""
+        if session.principal.kind != USERS:
+            return
+        user, client_id = session.principal.name, request.client_id
+        wait = self._charge(QuotaKey.REQUEST_PERCENTAGE, user, client_id, request.seconds * _PERCENT)
+        if request.api_key == PRODUCE:
+            size = request.frame_bytes
+            wait = max(wait, self._charge(QuotaKey.PRODUCER_BYTE_RATE, user, client_id, size))
+        if not isinstance(answer, PendingResponse):
+            self._finish(session, request, answer, wait)
+        elif answer.is_done:
+            self._finish(session, request, answer.parts, wait)
+        else:
+            answer.when_done(partial(self._on_done, session, request, answer, wait))
+
+    def _on_done(
+        self, session: Throttled, request: MeasuredRequest, answer: PendingResponse, wait: float
+    ) -> None:
+        self._finish(session, request, answer.parts, wait)
+
+    def _finish(self, session: Throttled, request: MeasuredRequest, parts: Parts | None, wait: float) -> None:
+        if request.api_key == FETCH and parts is not None:
+            size, user = sum(map(len, parts)), session.principal.name
+            wait = max(wait, self._charge(QuotaKey.CONSUMER_BYTE_RATE, user, request.client_id, size))
+        if wait <= 0:
+            return
+        throttle_ms = math.ceil(min(wait, MAX_THROTTLE_SECONDS) * 1000)
+        self.throttled_requests += 1
+        self.throttled_seconds += throttle_ms / 1000
+        if parts:
+            write_throttle_time(request.api_key, request.version, parts, throttle_ms)
+        if session.mute is not None:
+            session.mute(throttle_ms / 1000)
+
+    def admits_mutation(self, principal: Principal, client_id: str) -> None:
+        """Raise BrokerError THROTTLING_QUOTA_EXCEEDED while the client has used up its mutations (KIP-599)."""
+        wait = self._charge(QuotaKey.CONTROLLER_MUTATION_RATE, principal.name, client_id, 0.0)
+        if wait > 0:
+            raise BrokerError(
+                ErrorCode.throttling_quota_exceeded,
+                f"the quota controller_mutation_rate is exceeded; try again in {math.ceil(min(wait, 3600) * 1000)} ms",
+            )
+
+    def on_mutations(self, principal: Principal, client_id: str, partitions: int) -> float:
+        """Charge created or deleted partitions, and return the seconds that the client has to wait."""
+        return self._charge(QuotaKey.CONTROLLER_MUTATION_RATE, principal.name, client_id, partitions)
+
+    def admits_connection(self, ip: str) -> bool:
+        """Whether a new connection from an address is accepted."""
+        limit = ip_limit_of(self._quotas, ip)
+        if limit is None:
+            return True
+        buckets, now = self._buckets[QuotaKey.CONNECTION_CREATION_RATE], self._monotonic()
+        if buckets.wait_seconds(limit, now) > 0:
+            self.refused_connections += 1
+            return False
+        buckets.charge(limit, 1.0, now)
+        return True
+
+    def wait_seconds(self, key: QuotaKey, user: str, client_id: str) -> float:
+        """Time until the client is within a quota again."""
+        return self._charge(key, user, client_id, 0.0)
+
+    def charge(self, key: QuotaKey, user: str, client_id: str, amount: float) -> float:
+        """Charge an amount, and return the seconds that the client has to wait."""
+        return self._charge(key, user, client_id, amount)
+
+    def _charge(self, key: QuotaKey, user: str, client_id: str, amount: float) -> float:
+        limit = self._limit(key, user, client_id)
+        return 0.0 if limit is None else self._buckets[key].charge(limit, amount, self._monotonic())
+
+    def _limit(self, key: QuotaKey, user: str, client_id: str) -> Limit | None:
+        known = (key, user, client_id)
+        try:
+            return self._limits[known]
+        except KeyError:
+            if len(self._limits) >= _MAX_LIMITS:
+                self._limits.clear()
+            limit = self._limits[known] = limit_of(self._quotas, key, user, client_id[:300])
+            return limit

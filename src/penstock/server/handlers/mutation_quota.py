@@ -1,0 +1,50 @@
+"""Quota of metadata mutations (KIP-599): created and deleted partitions of a client.
+
+A client that has used up its quota gets THROTTLING_QUOTA_EXCEEDED in versions that know it; the client of an
+older version is muted like any other client over a quota.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from penstock.cluster.image import TopicImage
+from penstock.errors import BrokerError
+from penstock.server.client_quotas import MAX_THROTTLE_SECONDS
+from penstock.server.dispatch import Request
+
+NONE_BEFORE: Mapping[str, int] = {}
+
+
+def too_many_mutations(request: Request, first_strict: int) -> BrokerError | None:
+    """Error of a client over its quota; None within it, or if the version does not know the error."""
+    quotas = request.context.quotas
+    if quotas is None or request.version < first_strict:
+        return None
+    try:
+        quotas.admits_mutation(request.caller.principal, request.header.client_id or "")
+    except BrokerError as error:
+        return error
+    return None
+
+
+def count_mutations(
+    request: Request,
+    results: Sequence[TopicImage | BrokerError],
+    first_strict: int,
+    before: Mapping[str, int] = NONE_BEFORE,
+) -> None:
+    """Charge the partitions of created, extended or deleted topics; `before` has the partitions that existed."""
+    quotas, session = request.context.quotas, request.session
+    if quotas is None:
+        return
+    changed = [topic for topic in results if isinstance(topic, TopicImage)]
+    partitions = sum(len(topic.partitions) - before.get(topic.name, 0) for topic in changed)
+    wait = quotas.on_mutations(request.caller.principal, request.header.client_id or "", partitions)
+    if wait > 0 and request.version < first_strict and session.mute is not None:
+        session.mute(min(wait, MAX_THROTTLE_SECONDS))
+
+
+def partition_count(request: Request, name: str) -> int:
+    topic = request.context.image.topic(name)
+    return 0 if topic is None else len(topic.partitions)
