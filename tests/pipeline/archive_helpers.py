@@ -29,6 +29,12 @@ def make(bootstrap: str, topic: str, partitions: int = 2, **config: str) -> None
     admin.create_topics([NewTopic(topic, partitions, config=settings)])[topic].result(30)
 
 
+def make_view(bootstrap: str, view: str, source: str, text: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    config = {"view.of": source, "view.filter": text}
+    admin.create_topics([NewTopic(view, 1, config=config)])[view].result(30)
+
+
 def delete(bootstrap: str, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.delete_topics([topic])[topic].result(30)

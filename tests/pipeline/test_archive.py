@@ -7,7 +7,7 @@ from pathlib import Path
 
 import archive_helpers
 import pytest
-from archive_helpers import START_MS, archive, delete, job, make, numbers, produce, rows
+from archive_helpers import START_MS, archive, delete, job, make, make_view, numbers, produce, rows
 from confluent_kafka import Producer
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
@@ -185,3 +185,22 @@ def test_missing_topic_fails_before_anything_is_created(bootstrap: str, tmp_path
     with pytest.raises(OptionError, match="there is no topic"):
         list(Archiver(job(bootstrap, tmp_path / "archive", "nowhere"), pytest.fail, pytest.fail).run())
     assert not (tmp_path / "archive").exists()
+
+
+def test_an_archive_of_a_view_has_its_records_at_their_offsets(
+    spark: SparkSession, bootstrap: str, tmp_path: Path
+) -> None:
+    make(bootstrap, "sold")
+    produce(bootstrap, "sold", range(100))
+    make_view(bootstrap, "sold.sevens", "sold", 'key == "key 7"')
+    work = job(bootstrap, tmp_path / "archive", "sold.sevens")
+    done, warnings = archive(spark, work)
+    assert (done.rows, warnings) == (10, [])
+    found = rows(tmp_path / "archive")
+    assert numbers(found) == list(range(7, 100, 10))
+    assert archive(spark, work)[0].rows == 0
+    produce(bootstrap, "sold", range(100, 130))
+    assert archive(spark, work)[0].rows == 3
+    read = spark.read.format("penstock").option("kafka.bootstrap.servers", bootstrap)
+    values = [row.value for row in read.option("subscribe", "sold.sevens").load().collect()]
+    assert sorted(int(value.split()[1]) for value in values) == list(range(7, 130, 10))
