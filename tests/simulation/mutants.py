@@ -31,7 +31,7 @@ NOTICED: Mapping[str, int] = {
     "a_first_attempt_without_an_answer_uses_up_its_sequence": 157,
     "a_new_topic_inherits_the_producers_of_the_old_one": 30,
     "a_refused_acknowledgement_has_effects": 35,
-    "aborted_records_are_delivered": 24,
+    "aborted_records_are_delivered": 33,
     "ack_before_fsync": 4,
     "acquired_records_are_stored_as_accepted": 33,
     "acquired_records_count_as_accepted_after_a_crash": 35,
