@@ -163,9 +163,9 @@ PRIVATE: dict[int, str] = {
     32001: "READ on the topic (tests/server/test_fetch_by_key.py)",
     32002: "brokers only (tests/server/test_hanging_transactions.py)",
     32003: "DESCRIBE on the group (tests/server/test_share_groups.py)",
-    32004: "brokers only, or READ on the group (tests/server)",
-    32005: "READ on the group and on its topics (tests/server)",
-    32006: "READ on the group and on its topics (tests/server)",
+    32004: "brokers only",
+    32005: "READ on the group (tests/server/test_queue_delivery.py)",
+    32006: "READ on the group (tests/server/test_queue_delivery.py)",
     32010: "the operation of the question on the cluster (tests/server/test_inspect.py)",
 }
 """Rights of the APIs that Kafka does not have, with the tests that try them."""
