@@ -59,6 +59,7 @@ class Wire(asyncio.Transport):
 
 class Topic:
     partitions = (0,)
+    active_count = 1
 
 
 class Cluster:

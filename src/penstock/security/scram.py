@@ -149,7 +149,7 @@ class ScramServer:
     def _is_nonce(self, given: str) -> bool:
         """Whether the nonce of the last message is the one that the server has sent.
 
-        librdkafka before 2.7 puts its own nonce in front of it once more. The proof covers the nonce as it was sent.
+        librdkafka 2.0 puts its own nonce in front of it once more. The proof covers the nonce as it was sent.
         """
         repeated = self._nonce[: len(self._nonce) - len(self._server_nonce)] + self._nonce
         return any(hmac.compare_digest(given.encode(), each.encode()) for each in (self._nonce, repeated))
