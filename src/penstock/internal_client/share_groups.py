@@ -95,12 +95,8 @@ class ShareGroupCalls:
         for (topic, partition), offset in offsets.items():
             by_topic.setdefault(topic, []).append({"partition_index": partition, "start_offset": offset})
         topics = [{"topic_name": topic, "partitions": each} for topic, each in by_topic.items()]
-        response = await self._call(
-            group, _ALTER_OFFSETS, {"group_id": group, "topics": topics}, lambda each: each
-        )
-        for topic in response.responses:
-            for each in topic.partitions:
-                check_error(each.error_code, each.error_message)
+        # Errors of partitions are raised within the request: it is repeated while a coordinator loads.
+        await self._call(group, _ALTER_OFFSETS, {"group_id": group, "topics": topics}, _without_errors)
 
     async def initialize(self, group: str, topic: str) -> None:
         """Create the states of partitions of a topic that the group has not read yet; existing states stay.
@@ -125,6 +121,13 @@ class ShareGroupCalls:
             return found
 
         return await self._routes.at_coordinator(CoordinatorKind.GROUP, group, request)
+
+
+def _without_errors(response: Any) -> Any:
+    for topic in response.responses:
+        for each in topic.partitions:
+            check_error(each.error_code, each.error_message)
+    return response
 
 
 def _known(offset: int) -> int | None:
