@@ -30,7 +30,7 @@ from simulation.models.history import InvariantViolated
 NOTICED: Mapping[str, int] = {
     "a_first_attempt_without_an_answer_uses_up_its_sequence": 157,
     "a_new_topic_inherits_the_producers_of_the_old_one": 30,
-    "a_refused_acknowledgement_has_effects": 35,
+    "a_refused_acknowledgement_has_effects": 47,
     "aborted_records_are_delivered": 33,
     "ack_before_fsync": 4,
     "acquired_records_are_stored_as_accepted": 33,
@@ -65,7 +65,7 @@ NOTICED: Mapping[str, int] = {
     "no_epoch_fence": 10,
     "no_fsync_before_a_set_of_one": 414,
     "nothing_is_cut": 7,
-    "open_transactions_are_delivered": 40,
+    "open_transactions_are_delivered": 77,
     "originals_are_sought_among_the_committed": 14,
     "plain_batches_behind_a_refused_one_are_judged_alone": 79,
     "plain_ends_skip_the_check_of_the_producer": 9,
