@@ -139,6 +139,8 @@ class DeadLetterCalls:
             if rate:
                 ahead = done / rate - (asyncio.get_running_loop().time() - began)
                 await asyncio.sleep(max(0.0, ahead))
+        if done:
+            await self._begin(queue)  # waits until the last transaction is complete, so that readers see it
         return done
 
     async def purge(self, queue: QueueSummary) -> int:
@@ -149,6 +151,8 @@ class DeadLetterCalls:
             if start:
                 producer = await self._begin(queue)
             await self._in_transaction(producer, self._marks(queue, letters[start : start + BATCH]))
+        if letters:
+            await self._begin(queue)  # as after a redrive
         return len(letters)
 
     async def _begin(self, queue: QueueSummary) -> ProducerIdentity:
