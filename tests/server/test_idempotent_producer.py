@@ -231,11 +231,11 @@ def test_producing_that_outruns_the_key_index_is_slowed(
         keyed, append = replica.keyed, replica.log.append
         assert keyed is not None
 
-        def noting(*given: Any) -> Any:
+        def noting(*given: Any, **named: Any) -> Any:
             lags.append(replica.log.log_end_offset - keyed._index.end_offset)
-            return append(*given)
+            return append(*given, **named)
 
-        monkeypatch.setattr(Log, "append", lambda _, *given: noting(*given))
+        monkeypatch.setattr(Log, "append", lambda _, *given, **named: noting(*given, **named))
         routes = routes_to(brokers)
         sender = IdempotentProducer(routes)
         sent = [sender.send(ORDERS, 0, record(number), is_alone=True) for number in range(1_000)]

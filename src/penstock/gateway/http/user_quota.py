@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Protocol
-
-from starlette.responses import Response
+from typing import TYPE_CHECKING, Protocol
 
 from penstock.gateway.http.problems import Problem
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
 
 MAX_RETRY_SECONDS = 3_600
 
