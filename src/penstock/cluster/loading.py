@@ -323,7 +323,7 @@ def encode_partition(partition: PartitionState) -> bytes:
             partition.committed,
             partition.sole_end,
             partition.unclean_epoch,
-            partition.phase,
+            int(partition.phase),
             partition.phase_since_ms,
             partition.waits_for_groups,
             partition.first_offset,
