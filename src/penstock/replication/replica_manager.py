@@ -180,7 +180,10 @@ class ReplicaManager:
 
     def is_in_sync(self, replica: Replica) -> bool:
         """True when this broker is in the recorded in-sync set."""
-        state = None if self._image is None else self._image.partition(replica.name)
+        topic = None if self._image is None else self._image.topic(replica.name.topic)
+        if topic is None or topic.id != replica.topic_id or self._is_deleted(topic):
+            return False
+        state = self._image.partition(replica.name) if self._image is not None else None
         return state is not None and self._node_id in state.isr
 
     def _set_rates(self) -> None:
@@ -207,10 +210,24 @@ class ReplicaManager:
         """
         self._newest = change.after
         for name in sorted(change.topics):
+            self._stop_deleted(change.before.topic(name), change.after.topic(name))
             self._stop_leading(change.after.topic(name))
             self._set_phases(change.before.topic(name), change.after.topic(name))
             self._drop_projections(change.before.topic(name), change.after.topic(name))
         self._following = asyncio.get_running_loop().create_task(self._apply(self._following, change, config))
+
+    def _stop_deleted(self, before: TopicImage | None, after: TopicImage | None) -> None:
+        """Stop leading a deleted topic at once: its logs go later, and a new topic may have its name by then."""
+        if before is not None and (after is None or after.id != before.id):
+            for index in range(len(before.partitions)):
+                replica = self._replicas.get((before.name, index))
+                if replica is not None and (after is None or replica.topic_id != after.id):
+                    replica.stop_leading()
+
+    def _is_deleted(self, topic: TopicImage) -> bool:
+        """True when a later change, which is not applied yet, deletes the topic."""
+        newest = None if self._newest is None else self._newest.topic(topic.name)
+        return newest is None or newest.id != topic.id
 
     def _stop_leading(self, topic: TopicImage | None) -> None:
         if topic is not None:
@@ -289,7 +306,7 @@ class ReplicaManager:
                 await self._remove_topic(before)
         except OSError as error:
             self._logger.error("topic could not be removed", error, topic=before.name if before else None)
-        if after is None:
+        if after is None or self._is_deleted(after):
             return
         try:
             await self._apply_topic(after)
