@@ -109,6 +109,11 @@ class BrokerHost:
         assert self._broker is not None
         return iter(self._broker._replicas)
 
+    def knows_group(self, group_id: str) -> bool:
+        """Whether a broker that serves knows configs of this group."""
+        assert self._broker is not None
+        return group_id in self._broker._metadata.image.group_configs
+
     def high_watermark(self, topic: str, partition: int) -> int | None:
         """The high watermark of a partition; None where this broker does not serve it now."""
         if self._broker is None or not self._is_serving:

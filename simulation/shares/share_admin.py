@@ -71,7 +71,10 @@ class ShareAdmin:
             "isolation_level": isolation,
         }
         await group.configure(self._routing, **settings)
-        group.is_configured = True
+        # A leader that does not know the settings yet would begin at the end of a partition.
+        group.is_configured = all(
+            member.knows_group(group.model.group) for member in self._stage.members if member.is_serving
+        )
         self._stage.note(self.name, "configure", group.model.group, settings)
 
     async def _change(self, group: ShareGroup) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -64,7 +65,7 @@ async def test_unauthorized_request_never_reaches_the_cluster(declared: Endpoint
 
     path = declared.path.replace("{broker}", "1").replace("{topic}", "t").replace("{group}", "t")
     path = path.replace("{transactional_id}", "t").replace("{connection}", "1-1").replace("{member}", "m")
-    path = path.replace("{id}", "0-1")
+    path = re.sub(r"\{[a-z_]+\}", "t", path.replace("{id}", "0-1"))
     asks = {each.name: "text" for each in declared.parameters if each.place == "query" and each.required}
     schema = declared.bodies.get(JSON)
     body = None if schema is None else json.dumps(example(schema))
