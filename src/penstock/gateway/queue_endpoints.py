@@ -93,7 +93,6 @@ async def list_queues(call: Call) -> Response:
 
 async def create_queue(call: Call) -> Response:
     body = call.body
-    await call.require("READ", "GROUP", body["name"])
     if "of" in body:
         await call.require("READ", "TOPIC", body["of"])
         if "partitions" in body or "replication_factor" in body:
@@ -224,6 +223,7 @@ ENDPOINTS = (
                 required=("name",),
             )
         },
+        needs=(RequiredPermission("READ", "GROUP", field="name"),),
     ),
     Endpoint(
         "GET",
