@@ -42,7 +42,7 @@ async def send(call: Call) -> Response:
     messages, now_ms = call.body["messages"], call.context.clock.now_ms()
     if any("delay_ms" in message for message in messages):
         await _require_delay(call, topic)
-    partitions = len((await call.context.backend.topics.get(topic)).partitions)
+    partitions = (await call.context.backend.topics.get(topic)).active_count
     records = [_record(message, place, now_ms) for place, message in enumerate(messages)]
     places = [
         next(_turns) % partitions if record.key is None else partition_for(record.key, partitions)
