@@ -29,7 +29,12 @@ class KnownTopic(Routes):
         await asyncio.sleep(0)
         partitions = [
             SimpleNamespace(
-                partition_index=number, leader_id=1, leader_epoch=0, replica_nodes=[1], isr_nodes=[1]
+                partition_index=number,
+                leader_id=1,
+                leader_epoch=0,
+                replica_nodes=[1],
+                isr_nodes=[1],
+                error_code=0,
             )
             for number in range(self.partitions)
         ]

@@ -11,7 +11,9 @@ ONE, TWO = UUID(int=1), UUID(int=2)
 
 def topic(name: str, topic_id: UUID, indexes: range, error_code: int = 0) -> Any:
     partitions = [
-        SimpleNamespace(partition_index=index, leader_id=1, leader_epoch=5, replica_nodes=[1], isr_nodes=[1])
+        SimpleNamespace(
+            partition_index=index, leader_id=1, leader_epoch=5, replica_nodes=[1], isr_nodes=[1], error_code=0
+        )
         for index in indexes
     ]
     return SimpleNamespace(
