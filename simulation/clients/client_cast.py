@@ -5,6 +5,7 @@ A share of 0 turns a trait off.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 
 from simulation.clients.actor import Actor
@@ -34,6 +35,8 @@ SHRINKING = "shrinking"
 """A topic whose partition count is reduced and restored."""
 RULES = "access rules"
 """Changes of access control lists."""
+_SETTLE_SECONDS = 1.0
+"""Seconds until all brokers know the last change."""
 SHARES: Mapping[str, float] = {
     PIPELINED: 0.3,
     INTERNAL_MIN_IN_SYNC: 0.3,
@@ -103,6 +106,7 @@ class ClientCast:
 
     async def audit(self) -> None:
         """Check the clients of this cast in peace, before the auditor of the cluster runs."""
+        await asyncio.sleep(_SETTLE_SECONDS)
         if self._groups is not None:
             await self._groups.audit()
         if self._users is not None:
