@@ -12,6 +12,7 @@ from simulation.clients.actor import Actor
 from simulation.clients.pipelined_producer import PipelinedProducer
 from simulation.clients.rack_reader import RACK_AWARE, RACKS, RackReader
 from simulation.clients.recreator import Recreator
+from simulation.clients.retries import retried
 from simulation.clients.rule_admin import RuleAdmin
 from simulation.clients.shrinker import Shrinker
 from simulation.clients.user_admin import UserAdmin
@@ -35,6 +36,7 @@ SHRINKING = "shrinking"
 """A topic whose partition count is reduced and restored."""
 RULES = "access rules"
 """Changes of access control lists."""
+_ATTEMPTS = 20
 _SETTLE_SECONDS = 1.0
 """Seconds until all brokers know the last change."""
 SHARES: Mapping[str, float] = {
@@ -110,9 +112,9 @@ class ClientCast:
         if self._groups is not None:
             await self._groups.audit()
         if self._users is not None:
-            await self._users.audit()
+            await retried(self._users.audit, "users cannot be read", _ATTEMPTS)
         if self._rules is not None:
-            await self._rules.audit()
+            await retried(self._rules.audit, "rules cannot be read", _ATTEMPTS)
         if self._recreator is not None:
             self._recreator.register()
         if self._shrinker is not None:
