@@ -249,6 +249,4 @@ class ShareModel:
         known = self.places[place]
         if offset < known.start or known.maybe_settled.get(offset, 0) > 0 or offset in known.settled:
             return True
-        # A leader may have counted two deliveries whose responses are still on their way.
-        delivered = len(known.deliveries.get(offset, ())) + known.lost_fetches + 2
-        return delivered >= min(self.limits)
+        return len(known.deliveries.get(offset, ())) + known.lost_fetches >= min(self.limits)
