@@ -41,10 +41,14 @@ class Survival:
         )
 
     def may_lose_copy(self, member: BrokerHost) -> bool:
-        """Whether the whole disk may be lost: of every partition another replica is complete."""
+        """Whether the whole disk may be lost: of every partition another replica is complete, and no write in flight
+        makes this broker the only one in sync.
+        """
         lost = (member,)
-        return self._spares_damaged(lost) and all(
-            self._others(lost, state) for state in self._sets_of(lost).values()
+        return (
+            not member.may_write_state
+            and self._spares_damaged(lost)
+            and all(self._others(lost, state) for state in self._sets_of(lost).values())
         )
 
     def is_any_suspect(self) -> bool:

@@ -66,8 +66,8 @@ class SharePlace:
     """Number of requests that have settled an offset, or may have."""
     locked: list[tuple[int, Delivery]] = field(default_factory=list)
     """Offsets and deliveries whose locks may last; `still_held` drops those that are over."""
-    lost_fetches: int = 0
-    """Number of fetches without a response, which may have acquired anything."""
+    open_fetches: int = 0
+    """Number of fetches without a response, lost ones and those under way: each may have acquired anything."""
     leaders: set[ShareLeader] = field(default_factory=set)
     """The share-partitions that were seen, one for each leader and for each reload."""
     stale: set[ShareLeader] = field(default_factory=set)
@@ -115,10 +115,18 @@ class ShareModel:
 
     # --- deliveries
 
-    def on_lost_fetch(self, places: Iterable[Place]) -> None:
-        for place in places:
-            if place in self.places:
-                self.places[place].lost_fetches += 1
+    def on_fetch(self, places: Iterable[Place]) -> list[SharePlace]:
+        """Note a fetch that is being sent; return what its response is noted for."""
+        asked = [self.places[place] for place in places if place in self.places]
+        for known in asked:
+            known.open_fetches += 1
+        return asked
+
+    @staticmethod
+    def on_fetched(asked: Iterable[SharePlace]) -> None:
+        """Note the response to a fetch; its records are noted as deliveries."""
+        for known in asked:
+            known.open_fetches -= 1
 
     def on_delivery(
         self, place: Place, member: str, offset: int, count: int, sent_s: float, grip: Grip | None
@@ -249,4 +257,4 @@ class ShareModel:
         known = self.places[place]
         if offset < known.start or known.maybe_settled.get(offset, 0) > 0 or offset in known.settled:
             return True
-        return len(known.deliveries.get(offset, ())) + known.lost_fetches >= min(self.limits)
+        return len(known.deliveries.get(offset, ())) + known.open_fetches >= min(self.limits)

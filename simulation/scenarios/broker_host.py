@@ -31,6 +31,8 @@ from simulation.scenarios.store_host import StoreHost
 
 PORT = 9092
 _STOP_SECONDS = 60.0
+_IN_FLIGHT_SECONDS = 0.1
+"""Time after the end of a process in which the store may apply its last requests."""
 """A broker that takes longer to stop waits for a shared store that is out of reach."""
 
 
@@ -91,6 +93,7 @@ class BrokerHost:
             self._store = SocketAccess(world, name, session_seconds)
         self._changing = asyncio.Lock()
         self._disconnect_reasons: set[str] = set()
+        self._died_at = -_IN_FLIGHT_SECONDS
 
     @property
     def is_running(self) -> bool:
@@ -99,6 +102,12 @@ class BrokerHost:
     @property
     def is_serving(self) -> bool:
         return self._is_serving and self.is_running and not self.is_lost
+
+    @property
+    def may_write_state(self) -> bool:
+        """Whether the store may still apply a write of the process, which runs or has just ended."""
+        is_dying = self._world.loop.time() < self._died_at + _IN_FLIGHT_SECONDS
+        return self._store.has_requests_in_flight() or (self._store_host is not None and is_dying)
 
     @property
     def is_paused(self) -> bool:
@@ -209,6 +218,7 @@ class BrokerHost:
     def _on_death(self, *, cache_lost: bool) -> None:
         self.cache_lost, self.is_suspect = self.cache_lost or cache_lost, self.is_suspect or cache_lost
         self._is_end_noted = True
+        self._died_at = self._world.loop.time()
         self._disconnect_reasons.discard("paused")
         if not self._is_store_embedded:
             self._store.cut_off()

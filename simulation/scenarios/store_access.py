@@ -28,6 +28,10 @@ class StoreAccess(Protocol):
 
     def expire(self) -> None: ...
 
+    def has_requests_in_flight(self) -> bool:
+        """Whether a request that the process sent may be applied after the end of the process."""
+        ...
+
 
 class EnsembleAccess:
     def __init__(self, ensemble: MemoryEnsemble, faults: Faults, session_seconds: float) -> None:
@@ -56,6 +60,9 @@ class EnsembleAccess:
         if self._store is not None:
             self._store.expire()
 
+    def has_requests_in_flight(self) -> bool:
+        return False
+
 
 class SocketAccess:
     """A socket within a machine loses no bytes, so a broker is not cut off while both processes run."""
@@ -64,9 +71,11 @@ class SocketAccess:
         self._network = world.network
         self._host = host
         self._session_seconds = session_seconds
+        self._store: SocketStore | None = None
 
     def open(self) -> CoordinationStore:
-        return SocketStore(self._network.host(self._host), STORE_HOST, self._session_seconds)
+        self._store = SocketStore(self._network.host(self._host), STORE_HOST, self._session_seconds)
+        return self._store
 
     async def close(self) -> None:
         self.expire()
@@ -81,3 +90,6 @@ class SocketAccess:
         for stream in self._network.streams(self._host):
             if STORE_HOST in stream.hosts:
                 stream.reset()
+
+    def has_requests_in_flight(self) -> bool:
+        return self._store is not None and self._store.requests_in_flight > 0

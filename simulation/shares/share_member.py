@@ -232,12 +232,13 @@ class ShareMember:
         fields = self._fields(place, types, session.epoch) | limits.fields
         session.places.add(place)
         request = self._prepare(node_id, session.places, place, types)
+        asked = self._model.on_fetch(session.places)
         try:
             response = await client.ask(FETCH, self._versions(types), fields)
         except NoAnswer:
-            self._model.on_lost_fetch(session.places)
             self._lose_session(node_id, place)
             raise
+        self._model.on_fetched(asked)
         if not self._goes_on(node_id, session, int(response.error_code), request):
             return {}
         taken: dict[Place, list[int]] = {}

@@ -50,6 +50,11 @@ class SocketStore(SingleWrites):
         self._session_callbacks: list[Callable[[SessionState], None]] = []
         self._ping_timer: asyncio.TimerHandle | None = None
 
+    @property
+    def requests_in_flight(self) -> int:
+        """Number of requests without a response: the server may have applied a write among them, or may apply it."""
+        return len(self._waiting)
+
     async def start(self) -> None:
         """Open a session. Raises StoreUnreachable if the server does not respond in time."""
         self._opened = asyncio.get_running_loop().create_future()
