@@ -73,7 +73,7 @@ class Harness:
 
     async def ask(self, api_key: int, version: int, fields: Fields, *, client_id: str | None = "test") -> Any:
         """Send a request and decode the response. A closed connection is an AssertionError."""
-        frame = encode_request_frame(api_key, version, 7, client_id, fields)
+        frame = bytearray(encode_request_frame(api_key, version, 7, client_id, fields))
         answer = self._broker._dispatcher.dispatch(self.session, memoryview(frame)[SIZE_PREFIX:])
         if isinstance(answer, PendingResponse):
             done = asyncio.Event()

@@ -13,6 +13,8 @@ from penstock.security.acl import CLUSTER_NAME, Operation, ResourceType
 from penstock.wire.schema import Entity, SchemaField, entity_fields, load_entity
 
 TOPIC, GROUP, TRANSACTION = "orders", "billing", "tx"
+SHARE_GROUP = "packers"
+SHARE_MEMBER = "AAAAAAAAAAAAAAAAAAAAAA"
 NEW_TOPIC = "made"
 Right = tuple[Operation, ResourceType, str]
 
@@ -27,8 +29,8 @@ def on_topic(operation: Operation, name: str = TOPIC) -> Right:
     return operation, ResourceType.TOPIC, name
 
 
-def on_group(operation: Operation) -> Right:
-    return operation, ResourceType.GROUP, GROUP
+def on_group(operation: Operation, name: str = GROUP) -> Right:
+    return operation, ResourceType.GROUP, name
 
 
 def on_cluster(operation: Operation) -> Right:
@@ -52,10 +54,39 @@ class Need:
     brokers_from: int = 1_000
     """First version that is for brokers only."""
 
+    refused_from: int = 0
+    """First version whose response has a place for the code; older ones have no data."""
+    further: tuple[Right, int] | None = None
+    """Right that is needed from a version on."""
+
+    def rights_in(self, version: int) -> tuple[Right, ...]:
+        if self.is_for_brokers_in(version):
+            return ()
+        has_further = self.further is not None and version >= self.further[1]
+        return (*self.rights, self.further[0]) if self.further is not None and has_further else self.rights
+
+    def refused_in(self, version: int) -> ErrorCode | None:
+        if version >= self.brokers_from:
+            return NO_CLUSTER_RIGHT
+        return self.refused if version >= self.refused_from else None
+
+    def is_for_brokers_in(self, version: int) -> bool:
+        return self.is_for_brokers or version >= self.brokers_from
+
 
 READ, WRITE, CREATE, DELETE = Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE
 ALTER, DESCRIBE = Operation.ALTER, Operation.DESCRIBE
 CONSUMES = (on_group(READ), on_topic(READ))
+SHARES = (on_group(READ, SHARE_GROUP), on_topic(READ))
+OF_SHARE_GROUP = {
+    "group_id": SHARE_GROUP,
+    "member_id": SHARE_MEMBER,
+    "share_session_epoch": 0,
+    "acknowledge_types": [1],
+    "max_records": 10,
+    "max_bytes": 10_000,
+    "forgotten_topics_data": [],
+}
 CONFIGS = {"resource_type": 2, "resource_name": TOPIC, "configs": []}
 ANY_ACL = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1}
 NEW_ACL = {
@@ -86,8 +117,9 @@ NEEDS: dict[int, Need] = {
     18: Need(None, values={"client_software_name": "test", "client_software_version": "1"}),
     19: Need(
         NO_TOPIC_RIGHT,
-        (on_topic(CREATE, NEW_TOPIC), on_topic(Operation.DESCRIBE_CONFIGS, NEW_TOPIC)),
+        (on_topic(CREATE, NEW_TOPIC),),
         {"name": NEW_TOPIC, "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []},
+        further=(on_topic(Operation.DESCRIBE_CONFIGS, NEW_TOPIC), 5),
     ),
     20: Need(NO_TOPIC_RIGHT, (on_topic(DELETE),), {"topic_id": None, "topic_names": [TOPIC]}),
     21: Need(NO_TOPIC_RIGHT, (on_topic(DELETE),), {"offset": 0}),
@@ -104,7 +136,7 @@ NEEDS: dict[int, Need] = {
     32: Need(NO_TOPIC_RIGHT, (on_topic(Operation.DESCRIBE_CONFIGS),), CONFIGS),
     33: Need(NO_TOPIC_RIGHT, (on_topic(Operation.ALTER_CONFIGS),), CONFIGS),
     34: Need(NO_CLUSTER_RIGHT, (on_cluster(ALTER),)),
-    35: Need(NO_CLUSTER_RIGHT, (on_cluster(DESCRIBE),)),
+    35: Need(NO_CLUSTER_RIGHT, (on_cluster(DESCRIBE),), refused_from=3),
     36: Need(None),
     37: Need(NO_TOPIC_RIGHT, (on_topic(ALTER),), {"count": 2, "assignments": None}),
     42: Need(NO_GROUP_RIGHT, (on_group(DELETE),)),
@@ -142,20 +174,16 @@ NEEDS: dict[int, Need] = {
     75: Need(NO_TOPIC_RIGHT, (on_topic(DESCRIBE),), {"cursor": None, "response_partition_limit": 10}),
     76: Need(NO_GROUP_RIGHT, (on_group(READ), on_topic(DESCRIBE)), {"member_id": "m"}),
     77: Need(NO_GROUP_RIGHT, (on_group(DESCRIBE),)),
-    78: Need(
-        NO_GROUP_RIGHT, CONSUMES, {"acknowledgement_batches": [], "member_id": "AAAAAAAAAAAAAAAAAAAAAA"}
-    ),
-    79: Need(
-        NO_GROUP_RIGHT, CONSUMES, {"acknowledgement_batches": [], "member_id": "AAAAAAAAAAAAAAAAAAAAAA"}
-    ),
+    78: Need(NO_GROUP_RIGHT, SHARES, {**OF_SHARE_GROUP, "acknowledgement_batches": []}),
+    79: Need(NO_GROUP_RIGHT, SHARES, {**OF_SHARE_GROUP, "share_session_epoch": 1}),
     83: Need(NO_CLUSTER_RIGHT, is_for_brokers=True),
     84: Need(NO_CLUSTER_RIGHT, is_for_brokers=True),
     85: Need(NO_CLUSTER_RIGHT, is_for_brokers=True),
     86: Need(NO_CLUSTER_RIGHT, is_for_brokers=True),
     87: Need(NO_CLUSTER_RIGHT, is_for_brokers=True),
-    90: Need(NO_GROUP_RIGHT, (on_group(DESCRIBE), on_topic(DESCRIBE))),
-    91: Need(NO_GROUP_RIGHT, CONSUMES),
-    92: Need(NO_GROUP_RIGHT, (on_group(DELETE),)),
+    90: Need(NO_GROUP_RIGHT, (on_group(DESCRIBE, SHARE_GROUP), on_topic(DESCRIBE)), OF_SHARE_GROUP),
+    91: Need(NO_GROUP_RIGHT, SHARES, OF_SHARE_GROUP),
+    92: Need(NO_GROUP_RIGHT, (on_group(DELETE, SHARE_GROUP), on_topic(READ)), OF_SHARE_GROUP),
 }
 
 PRIVATE: dict[int, str] = {
@@ -187,9 +215,12 @@ _NAMES = {
 _PLAIN: dict[str, Any] = {"string": "", "bytes": b"", "bool": False, "uuid": None}
 
 
-def request_fields(api_key: int, version: int, topic_id: object) -> dict[str, Any]:
-    """A request of an API about one topic, group or transactional id."""
-    return _struct(load_entity("request", api_key, version), {"topic_id": topic_id, **NEEDS[api_key].values})
+def request_fields(
+    api_key: int, version: int, topic_id: object, values: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """A request of an API about one topic, group or transactional id. `values` win over those of the table."""
+    wanted = {"topic_id": topic_id, **NEEDS[api_key].values, **(values or {})}
+    return _struct(load_entity("request", api_key, version), wanted)
 
 
 def _struct(entity: Entity, values: Mapping[str, Any]) -> dict[str, Any]:
