@@ -50,6 +50,7 @@ class BrokerHost:
     _clones = 0
     _is_clean = False
     _is_serving = False
+    _died_at = -_IN_FLIGHT_SECONDS
     _is_end_noted = True
     """Whether the end of the last process was noted on the machine."""
 
@@ -93,7 +94,6 @@ class BrokerHost:
             self._store = SocketAccess(world, name, session_seconds)
         self._changing = asyncio.Lock()
         self._disconnect_reasons: set[str] = set()
-        self._died_at = -_IN_FLIGHT_SECONDS
 
     @property
     def is_running(self) -> bool:
