@@ -47,11 +47,26 @@ class BrokerLinks:
         """
         timeout_seconds = self._metadata.config[REPLICA_SOCKET_TIMEOUT_MS] / 1000
         connecting = self._link(broker_id)
-        try:
-            async with asyncio.timeout(timeout_seconds):
-                # Shielded: other requests may wait for the same connection.
-                client = await asyncio.shield(connecting)
+        async with asyncio.timeout(timeout_seconds):
+            client = await self._connected(broker_id, connecting)
+            try:
                 return await request(client)
+            except BaseException:
+                self._drop(broker_id, connecting)
+                raise
+
+    async def _connected(
+        self, broker_id: BrokerId, connecting: asyncio.Task[BrokerConnection]
+    ) -> BrokerConnection:
+        """Wait for a connection. A request that gives up leaves it to the others that wait for it."""
+        try:
+            return await asyncio.shield(connecting)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if connecting.cancelled() and task is not None and not task.cancelling():
+                # Not this request was cancelled, but the connection: the broker has registered again.
+                raise ConnectionAbortedError(f"the connection to broker {broker_id} was given up") from None
+            raise
         except BaseException:
             self._drop(broker_id, connecting)
             raise
