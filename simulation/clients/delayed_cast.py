@@ -20,6 +20,7 @@ from penstock.wire.fetch import FetchResult
 from simulation.clients.actor import Actor
 from simulation.clients.client import NoAnswer, SimulatedClient
 from simulation.clients.keyed_cast import Way
+from simulation.clients.rack_reader import RACKS
 from simulation.clients.retries import retried
 from simulation.faults.cluster_traits import RETENTION
 from simulation.models.delayed_model import DelayedModel, Fate
@@ -28,11 +29,12 @@ from simulation.models.partition_history import Place
 from simulation.scenarios.stage import Stage
 from simulation.transactions.transaction_client import VERSION_2, Producer, TransactionClient
 
-_SHARE = 0.0
-"""The share of seeds with delayed messages: none until enough seeds were run (PLAN.md); 0.2 is meant."""
+_SHARE = 0.2
+"""The share of seeds with delayed messages."""
 _TOPIC = "reminders"
 _DELAYS_MS = (0, 1, 50, 300, 1_500, 6_000)
 _EARLIEST, _LATEST = -2, -1
+_NO_BROKER = -1
 _MAX_BYTES = 1_000_000
 _PATIENCE_SECONDS = 60.0
 _TRANSACTION_MS = 4_000
@@ -266,6 +268,9 @@ class DelayReader:
         self._random = stage.world.random(self.name)
         self._routing = stage.routing(self.name)
         self._positions: dict[Place, int] = {}
+        self._rack = self._random.choice(("", *RACKS))
+        self._preferred: dict[Place, int] = {}
+        """Follower that the leader named."""
 
     async def step(self) -> None:
         for place in self._places:
@@ -288,8 +293,15 @@ class DelayReader:
         position = self._positions.get(place, 0)
         try:
             leader, epoch = await self._leader(place)
-            result = await leader.fetch(
-                *place, position, max_bytes=_MAX_BYTES, max_wait_ms=wait_ms, leader_epoch=epoch
+            follower = self._preferred.pop(place, _NO_BROKER) if wait_ms else _NO_BROKER
+            replica = leader if follower == _NO_BROKER else await self._routing.broker(follower)
+            result = await replica.fetch(
+                *place,
+                position,
+                max_bytes=_MAX_BYTES,
+                max_wait_ms=wait_ms,
+                leader_epoch=epoch,
+                rack=self._rack if wait_ms else "",
             )
         except BrokerError as error:
             self._routing.mistrust(*place)
@@ -300,6 +312,9 @@ class DelayReader:
         except NoAnswer:
             self._routing.mistrust(*place)
             raise
+        if result.preferred_read_replica != _NO_BROKER:
+            self._preferred[place] = result.preferred_read_replica
+            return
         self._positions[place] = self._take(place, result, position)
         self._stage.note(self.name, "read", *place, position, self._positions[place])
 

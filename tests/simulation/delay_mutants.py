@@ -17,21 +17,11 @@ from penstock.delay.visible import VisibleRecords
 from penstock.records.batch import BatchHeader
 from penstock.records.selecting import Match, Selected
 from penstock.records.walking import layouts
-from penstock.replication import delayed_log
 from penstock.replication.delayed_log import DelayedLog
-from penstock.storage.delayed_records import scan
+from penstock.server.handlers.fetch import FetchOperation
+from penstock.server.projected_fetch import ProjectedFetchOperation
 
 NEEDS = frozenset({"delayed"})
-
-
-@planted_in_cluster("delivered once", "I6", "early", needs=NEEDS)
-def messages_are_delivered_before_their_commit() -> AbstractContextManager[Any]:
-    """The leader reads uncommitted records too, and delivers them."""
-
-    def scan_all(log: Any, offset: Any, below: Any) -> Any:
-        return scan(log, offset, log.log_end_offset)
-
-    return patch.object(delayed_log, "scan", scan_all)
 
 
 @planted_in_cluster("delivered", needs=NEEDS)
@@ -76,7 +66,7 @@ def aborted_messages_are_delivered() -> AbstractContextManager[Any]:
 
 
 @planted_in_cluster("I6", "early", needs=NEEDS)
-def transactions_are_not_waited_for() -> AbstractContextManager[Any]:
+def messages_are_delivered_before_their_transaction_commits() -> AbstractContextManager[Any]:
     """A message of an open transaction is pending at once."""
     apply = PendingMessages.apply
 
@@ -144,6 +134,56 @@ def copies_are_new_messages() -> AbstractContextManager[Any]:
     return patch.object(
         PendingMessages, "_add", lambda self, event: add(self, event._replace(message=event.offset))
     )
+
+
+@planted_in_cluster("delivered", needs=NEEDS | {"retention"})
+def an_uncommitted_delivery_frees_its_original() -> AbstractContextManager[Any]:
+    """The log start moves over messages whose delivery, or whose copy, is appended and not committed."""
+
+    async def at_once(self: DelayedLog) -> bool:
+        return not self._is_stopped
+
+    return _both(
+        patch.object(DelayedLog, "_all_applied", at_once),
+        patch.object(PendingMessages, "is_in_flight_below", lambda *_: False),
+    )
+
+
+@planted_in_cluster("delivered", needs=NEEDS | {"jump_clock"})
+def due_times_follow_the_monotonic_clock() -> AbstractContextManager[Any]:
+    """A leader reads the wall clock once, and counts from there on: it misses a clock that is set forward."""
+    begin = DelayedLog.__init__
+
+    def with_one_look(self: DelayedLog, replica: Any, threads: Any, clock: Any, counts: Any) -> None:
+        begin(self, replica, threads, _Counting(clock), counts)
+
+    return patch.object(DelayedLog, "__init__", with_one_look)
+
+
+@planted_in_cluster("early", needs=NEEDS | {"rack readers"})
+def followers_serve_hidden_records() -> AbstractContextManager[Any]:
+    """A follower shows every record of its log."""
+    find = ProjectedFetchOperation._find
+
+    def on_leaders(self: ProjectedFetchOperation, index: int, read: Any) -> Any:
+        return (
+            find(self, index, read)
+            if read.replica.partition.is_leader
+            else FetchOperation._find(self, index, read)
+        )
+
+    return patch.object(ProjectedFetchOperation, "_find", on_leaders)
+
+
+class _Counting:
+    """The wall clock as it was once, and the time since then."""
+
+    def __init__(self, clock: Any) -> None:
+        self.monotonic = clock.monotonic
+        self._start_ms = clock.now_ms() - int(clock.monotonic() * 1000)
+
+    def now_ms(self) -> int:
+        return int(self._start_ms + self.monotonic() * 1000)
 
 
 class _both:

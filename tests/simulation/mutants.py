@@ -13,6 +13,7 @@ import broker_mutants  # noqa: F401 - a file of bugs adds them to BUGS
 import client_mutants  # noqa: F401
 import cluster_mutants  # noqa: F401
 import damage_mutants  # noqa: F401
+import delay_mutants  # noqa: F401
 import group_mutants  # noqa: F401
 import keyed_mutants  # noqa: F401
 import member_mutants  # noqa: F401
@@ -35,6 +36,7 @@ NOTICED: Mapping[str, int] = {
     "acquired_records_are_stored_as_accepted": 33,
     "acquired_records_count_as_accepted_after_a_crash": 35,
     "alone_without_fsync": 46,
+    "an_uncommitted_delivery_frees_its_original": 223,
     "answered_before_it_is_recorded": 417,
     "assignment_is_not_kept": 53,
     "batches_behind_a_refused_one_are_judged_alone": 12,
@@ -46,11 +48,14 @@ NOTICED: Mapping[str, int] = {
     "commits_skip_the_check_of_the_member": 9,
     "control_records_swallow_their_neighbours": 24,
     "coordinators_ignore_min_insync_replicas": 41,
+    "copies_are_new_messages": 93,
     "cut_too_little": 9,
     "deleted_offsets_come_back": 4,
+    "due_times_follow_the_monotonic_clock": 192,
     "emptied_disk_stays_in_sync": 168,
     "failed_fsync_is_tried_again": 16,
     "flushed_up_to_where_the_log_ends_now": 26,
+    "followers_serve_hidden_records": 50,
     "generation_begins_anew_after_a_restart": 20,
     "histories_are_not_compared": 6,
     "idempotency_keys_are_not_looked_up": 14,
@@ -74,6 +79,7 @@ NOTICED: Mapping[str, int] = {
     "recovery_point_before_the_data": 21,
     "replica_lag_is_measured_by_the_wall_clock": 121,
     "replicas_counted_by_brokers_instead_of_machines": 31,
+    "retention_drops_pending_messages": 93,
     "shrink_counts_before_it_is_recorded": 39,
     "snapshots_lack_the_last_update": 35,
     "sole_in_sync_replica_leads_after_it_lost_data": 40,
