@@ -138,6 +138,25 @@ def test_truncation_goes_up_to_an_offset_or_a_time(penstock: Penstock, topic_nam
     assert penstock("consume", topic_name) == b""
 
 
+def test_truncation_tells_how_many_pending_messages_it_removed(penstock: Penstock, topic_name: str) -> None:
+    penstock("topic", "create", topic_name, "--set", "delivery.delay=true", "--partitions", "1")
+    penstock("produce", topic_name, "--delay", "1h", piped=b"a\nb\nc\n")
+    shown = json.loads(penstock("topic", "truncate", topic_name, "--before-offset", "2", "--json"))
+    assert shown == {"topic": topic_name, "start_offsets": {"0": 2}, "removed_pending": 2}
+    assert b"removed 1 pending message\n" in penstock("topic", "truncate", topic_name, "--before-offset", "3")
+
+
+@pytest.mark.parametrize("options", [[], ["--group", "readers-of-expired"]])
+def test_expired_records_are_not_printed(penstock: Penstock, topic_name: str, options: list[str]) -> None:
+    over = json.dumps({"value": "over", "headers": {"penstock-ttl-ms": "0"}})
+    lines = f'{over}\n{{"value": "1"}}\n{over}\n{{"value": "2"}}\n{over}\n'
+    penstock("topic", "create", topic_name, "--partitions", "1")
+    penstock("produce", topic_name, "--format", "json", piped=lines.encode())
+    assert penstock("consume", topic_name, "--max", "1", *options) == b"1\n"
+    rest = penstock("consume", topic_name, *options)
+    assert rest == (b"2\n" if options else b"1\n2\n")
+
+
 def test_follow_prints_new_records(penstock: Penstock, broker: Address, topic_name: str) -> None:
     penstock("topic", "create", topic_name)
     command = [sys.executable, "-m", "penstock.cli.main", "consume", topic_name, "--follow", "--max", "2"]

@@ -147,3 +147,21 @@ def test_expired_messages_are_left_out(http: httpx.Client, topic_name: str) -> N
     assert values(http, topic_name) == ["good"]
     by_key = http.get(f"/v1/topics/{topic_name}/messages", params={"key": "k"}).json()["messages"]
     assert [each["value"] for each in by_key] == ["good"]
+
+
+def test_search_leaves_expired_messages_out(http: httpx.Client, topic_name: str) -> None:
+    assert http.post("/v1/topics", json={"name": topic_name, "partitions": 1}).status_code == 201
+    over: dict[str, object] = {"value": "old", "headers": {"penstock-ttl-ms": "0"}}
+    assert send(http, topic_name, over, {"value": "good old days"}).status_code == 200
+    found = http.post(f"/v1/topics/{topic_name}/search", json={"text": "old"}).text
+    assert "good old days" in found
+    assert '"old"' not in found
+
+
+def test_a_truncation_tells_how_many_pending_messages_it_removed(http: httpx.Client, topic: str) -> None:
+    later: dict[str, object] = {"value": "later", "partition": 0, "delay_ms": HOUR_MS}
+    assert send(http, topic, later, later).status_code == 200
+    body = {"partitions": [{"partition": 0, "offset": 1}]}
+    truncated = http.post(f"/v1/topics/{topic}/truncate", json=body).json()
+    assert truncated == {"partitions": [{"partition": 0, "log_start_offset": 1, "removed_pending": 1}]}
+    assert http.get(f"/v1/topics/{topic}/delayed").json()["count"] == 1

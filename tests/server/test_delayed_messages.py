@@ -240,3 +240,23 @@ def test_a_view_of_the_topic_shows_no_pending_message(tmp_path: Path) -> None:
         assert await partition.values("view") == [b"c", b"a"]
 
     run(tmp_path, scenario)
+
+
+def test_a_view_shows_no_expired_message(tmp_path: Path) -> None:
+    async def scenario(partition: Partition) -> None:
+        await partition.create()
+        await partition.broker.create("view", view_of=TOPIC, view_filter='value != "b"')
+        ttl = ("penstock-ttl-ms", b"100")
+        await partition.send((b"a", [ttl]), (b"b", []), (b"c", [("penstock-delay-ms", b"50"), ttl]))
+        await partition.send((b"d", [ttl]), (b"e", [ttl]), codec=Codec.LZ4)
+        await partition.send((b"f", []), (b"g", [("penstock-expires-at", b"%d" % (START_MS + 60))]))
+        assert await partition.values("view") == [b"a", b"d", b"e", b"f", b"g"]
+        await partition.pass_time(60)
+        assert await partition.values("view") == [b"a", b"d", b"e", b"f", b"c"]
+        await partition.pass_time(40)
+        assert await partition.values("view") == [b"f", b"c"]
+        await partition.pass_time(50)
+        assert await partition.values("view") == [b"f"]
+        assert await partition.values() == [b"a", b"b", b"d", b"e", b"f", b"g", b"c"]
+
+    run(tmp_path, scenario)

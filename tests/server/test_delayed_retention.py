@@ -130,3 +130,22 @@ def test_delete_records_removes_pending_messages(tmp_path: Path) -> None:
         assert seen(found) == [b"%d" % place for place in range(4, 10)]
 
     run(tmp_path, scenario)
+
+
+def test_delete_records_tells_how_many_pending_messages_it_removed(tmp_path: Path) -> None:
+    async def scenario(partition: Partition) -> None:
+        await partition.create()
+        for place in range(5):
+            await partition.delay(b"%d" % place, HOUR_MS)
+        await partition.send((b"now", []))
+        wanted = {"name": TOPIC, "partitions": [{"partition_index": 0, "offset": 3}]}
+        for removed in (3, 0):
+            answer = await partition.broker.ask(21, 2, {"topics": [wanted], "timeout": 5_000})
+            [result] = answer.topics[0].partitions
+            assert (result.error_code, result.low_watermark, result.removed_pending) == (0, 3, removed)
+        older = await partition.broker.ask(21, 1, {"topics": [wanted], "timeout": 5_000})
+        assert older.topics[0].partitions[0].low_watermark == 3
+        await partition.pass_time(HOUR_MS)
+        assert await partition.values() == [b"now", b"3", b"4"]
+
+    run(tmp_path, scenario)

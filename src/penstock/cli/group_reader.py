@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from penstock.cli.cluster_client import ClusterClient, client_config
-from penstock.cli.reader import check_event, next_messages, read_failure, to_record
+from penstock.cli.reader import check_event, has_expired, next_messages, read_failure, to_record
 from penstock.cli.record import IncomingRecord
 from penstock.client.errors import damage_of
 
@@ -33,18 +33,31 @@ def read_group(
             while left != 0 and not interruption.came and (follow or not progress.at_end):
                 found = next_messages(consumer)
                 damaged = next((place for place, each in enumerate(found) if damage_of(each)), len(found))
-                messages = [message for message in found[:damaged] if progress.take(message)][:left]
-                if messages:
-                    yield [to_record(message) for message in messages]
-                    for message in messages:
+                read, shown = _take_live(filter(progress.take, found[:damaged]), left)
+                if read:
+                    yield [to_record(message) for message in shown]
+                    for message in read:
                         consumer.store_offsets(message)
-                    left = None if left is None else left - len(messages)
+                    left = None if left is None else left - len(shown)
                 if left != 0 and damaged < len(found):
                     check_event(found[damaged])
         except KafkaException as error:
             raise read_failure(f"{topic} as a member of group {group}", error) from None
         finally:
             consumer.close()
+
+
+def _take_live(messages: Iterable[Message], limit: int | None) -> tuple[list[Message], list[Message]]:
+    """The messages up to a number of those that have not expired, and these without the expired ones."""
+    read: list[Message] = []
+    shown: list[Message] = []
+    for message in messages:
+        if len(shown) == limit:
+            break
+        read.append(message)
+        if not has_expired(message):
+            shown.append(message)
+    return read, shown
 
 
 class _Interruption:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -11,6 +12,7 @@ from penstock.cli.failures import Failure
 from penstock.cli.record import IncomingRecord
 from penstock.client.errors import damage_of
 from penstock.internal_client.records import LATEST
+from penstock.records.expiry import is_expired
 
 POLL_SECONDS = 0.5
 MESSAGES_PER_POLL = 1000
@@ -32,7 +34,7 @@ def read_topic(
             for message in next_messages(consumer):
                 number = message.partition()
                 if message.error() is None:
-                    if follow or message.offset() < ends[number]:
+                    if (follow or message.offset() < ends[number]) and not has_expired(message):
                         yield to_record(message)
                         count += 1
                     if count == maximum:
@@ -56,6 +58,14 @@ def next_messages(consumer: Consumer) -> list[Message]:
     """
     first = consumer.poll(POLL_SECONDS)
     return [] if first is None else [first, *consumer.consume(MESSAGES_PER_POLL, 0)]
+
+
+def has_expired(message: Message) -> bool:
+    """True if the lifetime of a record is over, by the clock of this machine."""
+    headers = message.headers()
+    return bool(headers) and is_expired(
+        message.timestamp()[1], tuple(headers or ()), time.time_ns() // 1_000_000
+    )
 
 
 def _consumer_config(cluster: ClusterClient) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
@@ -37,6 +38,7 @@ from penstock.config.loading import parse_assignments
 from penstock.config.resources import ConfigResourceType
 from penstock.errors import BrokerError, ErrorCode
 from penstock.internal_client.client import InternalClient
+from penstock.internal_client.records import Truncated
 from penstock.internal_client.retries import retry
 from penstock.internal_client.topics import NewTopic
 
@@ -197,13 +199,8 @@ def truncate(
         held = cluster.ranges(topic, numbers)
         targets = {part.partition: min(before_offset or 0, part.end) for part in held}
     confirm(f"Delete records of {topic} before {before_time or f'offset {before_offset}'}?", yes=yes)
-    starts = cluster.run(lambda client: client.records.delete_before(topic, targets), topic)
-    if json:
-        print_json(
-            {"topic": topic, "start_offsets": {str(number): start for number, start in starts.items()}}
-        )
-    else:
-        print_table(["partition", "start offset"], sorted(starts.items()))
+    truncated = cluster.run(lambda client: client.records.delete_before(topic, targets), topic)
+    _show_truncated(topic, truncated, json=json)
 
 
 @app.command()
@@ -222,6 +219,18 @@ def delete(
         print_json({"topic": topic, "deleted": True})
     else:
         typer.echo(f"deleted topic {topic}")
+
+
+def _show_truncated(topic: str, truncated: Mapping[int, Truncated], *, json: bool) -> None:
+    starts = {number: each.log_start_offset for number, each in sorted(truncated.items())}
+    removed = sum(each.removed_pending for each in truncated.values())
+    if json:
+        shown = {"topic": topic, "start_offsets": {str(number): start for number, start in starts.items()}}
+        print_json(shown | ({"removed_pending": removed} if removed else {}))
+        return
+    print_table(["partition", "start offset"], list(starts.items()))
+    if removed:
+        typer.echo(f"removed {removed} pending {'message' if removed == 1 else 'messages'}")
 
 
 def _check_alteration(topic: str, partitions: int | None, options: CountOptions, has_settings: bool) -> None:

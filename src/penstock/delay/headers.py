@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
 from penstock.records.content import Headers
+from penstock.records.expiry import EXPIRING
 
 PREFIX: Final = "penstock-"
 DELIVER_AT: Final = "penstock-deliver-at"
@@ -24,6 +25,10 @@ HIDING: Final = frozenset({DELIVER_AT, DELAY_MS, CANCEL})
 """Headers of records that no reader sees."""
 ORIGIN: Final = frozenset({ORIGIN_OFFSET, ORIGIN_TIMESTAMP})
 _OURS: Final = HIDING | ORIGIN
+NOT_COPIED: Final = _OURS | EXPIRING
+"""Headers that a copy of a record in another place does not get: their effect must not happen again there, and topics
+with delayed messages refuse the origin of another record.
+"""
 _MAX_DIGITS = 18
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)

@@ -16,7 +16,7 @@ from penstock.gateway.fetched_records import take_records
 from penstock.internal_client.api import check_error
 from penstock.internal_client.keyed_reads import KeyedRead, KeyedReads, KeyReceiver
 from penstock.internal_client.producer import REFUSED_FOR_CONTENT, IdempotentProducer, OffsetReceiver
-from penstock.internal_client.records import EARLIEST, LATEST, RecordCalls, fetch
+from penstock.internal_client.records import EARLIEST, LATEST, RecordCalls, Truncated, fetch
 from penstock.internal_client.routes import PATIENCE_SECONDS, Routes
 from penstock.model import TopicPartition
 from penstock.net.acting import acting_for
@@ -150,6 +150,10 @@ class GatewayRecords:
         """Fetch committed record batches from an offset on, undecoded."""
         return await self._records.fetch(topic, partition, offset, max_bytes)
 
+    def now_ms(self) -> int:
+        """The time by which messages expire."""
+        return self._clock.now_ms()
+
     async def in_pool(self, work: Callable[[], T]) -> T:
         """Run work on fetched batches in the thread pool for reads."""
         return await self._threads.run("read", work)
@@ -228,8 +232,8 @@ class GatewayRecords:
         """Return the first offset of each partition at or after a time, or EARLIEST, or LATEST."""
         return await self._records.offsets(topic, partitions, time_ms)
 
-    async def delete_before(self, topic: str, offsets: Mapping[int, int]) -> Mapping[int, int]:
-        """Delete the records before the offsets (-1: the high watermark); return the new log start offsets."""
+    async def delete_before(self, topic: str, offsets: Mapping[int, int]) -> Mapping[int, Truncated]:
+        """Delete the records before the offsets (-1: the high watermark); return what was deleted, by partition."""
         return await self._records.delete_before(topic, offsets)
 
     async def _take(

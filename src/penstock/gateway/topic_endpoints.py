@@ -181,11 +181,16 @@ async def truncate_topic(call: Call) -> Response:
     before = {each["partition"]: each["offset"] for each in call.body["partitions"]}
     if len(before) != len(call.body["partitions"]):
         raise Problem(400, "a partition is named twice", error="INVALID_REQUEST", pointer="/partitions")
-    starts = await call.context.backend.records.delete_before(call.parameters["topic"], before)
+    truncated = await call.context.backend.records.delete_before(call.parameters["topic"], before)
     return json_response(
         {
             "partitions": [
-                {"partition": number, "log_start_offset": offset} for number, offset in starts.items()
+                {
+                    "partition": number,
+                    "log_start_offset": each.log_start_offset,
+                    **({"removed_pending": each.removed_pending} if each.removed_pending else {}),
+                }
+                for number, each in truncated.items()
             ]
         }
     )
@@ -313,9 +318,20 @@ ENDPOINTS = (
         truncate_topic,
         {
             200: DeclaredResponse(
-                "The new log start offsets of the partitions.",
+                "The new log start offsets of the partitions, and the number of delayed messages that were removed.",
                 an_object(
-                    {"partitions": an_array(an_object({"partition": INTEGER, "log_start_offset": INTEGER}))}
+                    {
+                        "partitions": an_array(
+                            an_object(
+                                {
+                                    "partition": INTEGER,
+                                    "log_start_offset": INTEGER,
+                                    "removed_pending": INTEGER,
+                                },
+                                required=("partition", "log_start_offset"),
+                            )
+                        )
+                    }
                 ),
             )
         },

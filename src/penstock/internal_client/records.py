@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock.errors import BrokerError
 from penstock.internal_client.api import RESPONSE_SECONDS, ClientApi, check_error
@@ -74,6 +74,14 @@ async def list_offsets(
     response = await _LIST_OFFSETS.call(connection, fields)
     found: Sequence[Any] = response.topics[0].partitions
     return found
+
+
+class Truncated(NamedTuple):
+    """A partition whose oldest records were deleted."""
+
+    log_start_offset: int
+    removed_pending: int
+    """Number of delayed messages that were deleted before they were delivered."""
 
 
 class RecordCalls:
@@ -161,8 +169,8 @@ class RecordCalls:
             return await self.offset(topic, partition, LATEST, read_committed=read_committed)
         return offset
 
-    async def delete_before(self, topic: str, offsets: Mapping[int, int]) -> Mapping[int, int]:
-        """Delete the records before the offsets (-1: the high watermark); return the new log start offsets.
+    async def delete_before(self, topic: str, offsets: Mapping[int, int]) -> Mapping[int, Truncated]:
+        """Delete the records before the offsets (-1: the high watermark); return what was deleted, by partition.
 
         Partitions are truncated one after the other, up to the first that fails.
         """
@@ -171,15 +179,15 @@ class RecordCalls:
             for partition, offset in offsets.items()
         }
 
-    async def _delete_before(self, topic: str, partition: int, offset: int) -> int:
+    async def _delete_before(self, topic: str, partition: int, offset: int) -> Truncated:
         wanted = {"name": topic, "partitions": [{"partition_index": partition, "offset": offset}]}
         fields = {"topics": [wanted], "timeout": _DELETE_TIMEOUT_MS}
 
-        async def request(connection: BrokerConnection) -> int:
+        async def request(connection: BrokerConnection) -> Truncated:
             response = await _DELETE_RECORDS.call(connection, fields)
             [result] = response.topics[0].partitions
             check_error(result.error_code)
-            return int(result.low_watermark)
+            return Truncated(int(result.low_watermark), int(result.removed_pending))
 
         # A repeated request deletes nothing more.
         return await self._routes.at_leader(topic, partition, request)

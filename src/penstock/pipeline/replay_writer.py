@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
+from penstock.delay.headers import NOT_COPIED
 from penstock.errors import PenstockError
 from penstock.internal_client.groups import GroupCalls
 from penstock.internal_client.partitioner import partition_for
@@ -150,7 +151,9 @@ class _ReplayWriter:
 
     def _send(self, row: dict[str, Any]) -> None:
         key, value, source_partition = row["key"], row["value"], self._source[1]
-        headers = [(each["key"], each["value"]) for each in row["headers"] or ()]
+        headers = [
+            (each["key"], each["value"]) for each in row["headers"] or () if each["key"] not in NOT_COPIED
+        ]
         original_ms = int(row["timestamp"].timestamp() * 1000 + 0.5)
         options: dict[str, Any] = {}
         if self._target.oldest_ms is not None and original_ms >= self._target.oldest_ms:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from penstock.delay.headers import NOT_COPIED
 from penstock.queues.states import DeadReason, Reason
 from penstock.records.building import NewRecord
 from penstock.records.content import Headers
@@ -22,10 +23,6 @@ DEAD_REASON: Final = "penstock-dead-reason"
 DEAD_AT: Final = "penstock-dead-at"
 DEAD_ATTEMPTS: Final = "penstock-dead-attempts"
 _OWN: Final = ("__dlq.errors.", "penstock-dead-")
-_NOT_COPIED: Final = frozenset(
-    {"penstock-delay-ms", "penstock-deliver-at", "penstock-cancel", "penstock-ttl-ms", "penstock-expires-at"}
-)
-"""Headers with an effect of their own, which must not happen again in another topic."""
 _NAMES: Final = {
     DeadReason.REJECTED: "rejected",
     DeadReason.ATTEMPTS: "attempts",
@@ -85,4 +82,4 @@ def dead_letter(
 
 def is_copied_header(name: str) -> bool:
     """Whether a header of a record is copied to its dead letter, and back by a redrive."""
-    return not name.startswith(_OWN) and name not in _NOT_COPIED
+    return not name.startswith(_OWN) and name not in NOT_COPIED

@@ -2,7 +2,8 @@
 
 `penstock-ttl-ms` counts from the timestamp of the record, `penstock-expires-at` is a time in epoch milliseconds or in
 ISO 8601 with an offset. A message with both expires at the earlier time. A value that is not valid is ignored: any
-topic may have such headers. A plain Fetch returns expired records; HTTP and our `Consumer` leave them out.
+topic may have such headers. A plain Fetch returns expired records; views, HTTP, our `Consumer` and `penstock consume`
+leave them out.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from penstock.records.content import Headers
 TTL_MS: Final = "penstock-ttl-ms"
 EXPIRES_AT: Final = "penstock-expires-at"
 EXPIRING: Final = frozenset({TTL_MS, EXPIRES_AT})
+EXPIRING_BYTES: Final = tuple(name.encode() for name in sorted(EXPIRING))
+"""The header names as they are stored: a record without any of them has no lifetime."""
 _MAX_DIGITS = 18
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)

@@ -21,6 +21,8 @@ class Projection(NamedTuple):
     """Identity of the selector."""
     make: Callable[[int], Selector]
     """Makes the selector for a partition; ConfigError if that is not possible on this broker."""
+    hides_expired: bool = False
+    """True for views: a Fetch of any other topic returns expired records too."""
 
 
 class Projections:

@@ -120,7 +120,8 @@ class ProjectedFetchOperation(FetchOperation):
         if read.offset >= read.below:
             self._waits[projected] = MatchWait(read.offset, read.is_committed)
             return b"", (() if read.is_committed else None)
-        query = ProjectedQuery(read.offset, read.max_bytes, read.below, read.at_least_one)
+        now_ms = self._request.context.clock.now_ms() if projection.hides_expired else None
+        query = ProjectedQuery(read.offset, read.max_bytes, read.below, read.at_least_one, now_ms)
         self._cold_reads[index] = _ProjectedRead(projected, query, read.is_committed)
         return b"", (() if read.is_committed else None)
 

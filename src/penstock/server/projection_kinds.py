@@ -27,8 +27,8 @@ def _view(view: TopicImage, *, hides_delayed: bool) -> Projection:
     text = view.configs[VIEW_FILTER]
     if hides_delayed:
         identity = joint_identity(VISIBLE.identity, filter_identity(text))
-        return Projection(view.id, identity, partial(_visible_matches, text))
-    return Projection(view.id, filter_identity(text), partial(Filter, text))
+        return Projection(view.id, identity, partial(_visible_matches, text), hides_expired=True)
+    return Projection(view.id, filter_identity(text), partial(Filter, text), hides_expired=True)
 
 
 def _visible_matches(text: str, partition: int) -> Selector:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from datetime import timedelta
 from functools import cache
+from importlib import import_module
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeAlias, cast, get_args, get_origin
 
@@ -34,6 +35,12 @@ _IMPLICIT_DEFAULTS: dict[str, Any] = {
 }
 
 
+_EXTENDED: dict[tuple[Direction, int, int], tuple[str, str]] = {
+    ("response", 21, 2): ("penstock.wire.delete_records", "DeleteRecordsResult"),
+}
+"""Messages to which Penstock adds tagged fields: module and class."""
+
+
 @dataclass(frozen=True, slots=True)
 class SchemaField:
     name: str
@@ -50,6 +57,10 @@ class SchemaField:
 @cache
 def load_entity(direction: Direction, api_key: int, version: int) -> Entity:
     """Return the message class; ProtocolError where there is none."""
+    extended = _EXTENDED.get((direction, api_key, version))
+    if extended is not None:
+        module, name = extended
+        return cast(Entity, getattr(import_module(module), name))
     try:
         if direction == "request":
             return load_request_schema(api_key, version)

@@ -46,7 +46,7 @@ class PartitionSearch:
             # The first batch of a window is searched whole, so that the next window ends before it.
             since = self.start if offset == low else offset
             work = partial(scan, fetched, result.aborted_transactions, since, self.end, matcher, max_matches)
-            scanned = await records.in_pool(work)
+            scanned = await records.in_pool(partial(work, records.now_ms()))
             if offset == low and 0 <= scanned.first_offset < low:
                 first = scanned.first_offset
             found += scanned.matches

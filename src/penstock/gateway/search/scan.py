@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from penstock.errors import InvalidBatch
-from penstock.gateway.fetched_records import MAX_BATCH_BYTES, committed_batches
+from penstock.gateway.fetched_records import MAX_BATCH_BYTES, NEVER_EXPIRED_MS, committed_batches
 from penstock.gateway.search.matcher import Matcher
 from penstock.records.batch import HEADER_SIZE
 from penstock.records.compression import decompress
+from penstock.records.expiry import is_expired
 from penstock.records.iteration import Record, iterate
 from penstock.wire.fetch import AbortedTransaction
 
@@ -32,8 +33,11 @@ def scan(
     high: int,
     matcher: Matcher,
     max_matches: int,
+    now_ms: int = NEVER_EXPIRED_MS,
 ) -> Scanned:
-    """Return the matching committed records from offset `low` on and below `high`; the newest `max_matches` of them."""
+    """Return the matching committed records from offset `low` on and below `high` that have not expired at `now_ms`;
+    the newest `max_matches` of them.
+    """
     matches: list[Record] = []
     records, first_offset, next_offset = 0, -1, low
     try:
@@ -48,7 +52,13 @@ def scan(
                 body = bytes(decompress(header.codec, batch[HEADER_SIZE : header.size], MAX_BATCH_BYTES))
                 if matcher.may_match(body):
                     found = iterate(batch, header, max_decompressed_bytes=MAX_BATCH_BYTES)
-                    matches += (each for each in found if low <= each.offset < high and matcher.matches(each))
+                    matches += (
+                        each
+                        for each in found
+                        if low <= each.offset < high
+                        and not is_expired(each.timestamp, each.headers, now_ms)
+                        and matcher.matches(each)
+                    )
                     del matches[:-max_matches]
             next_offset = max(next_offset, header.next_offset)
     except InvalidBatch:

@@ -1,5 +1,8 @@
 """DeleteRecords: delete records below an offset. The response comes when neither a crash nor another in-sync
 leader can bring the records back.
+
+Records of delayed messages that are pending go too. Their number is a tagged field of the response in version 2, so the
+log of a topic with `delivery.delay` is read up to its high watermark first.
 """
 
 from __future__ import annotations
@@ -7,13 +10,15 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from penstock.cluster.internal_topics import refuse_internal
 from penstock.cluster.views import refuse_view
 from penstock.errors import BrokerError, ErrorCode, StorageError
 from penstock.model import Offset
 from penstock.replication.replica import Replica
+from penstock.replication.waiting import settled_by
 from penstock.server.cleaning import delete_segments
 from penstock.server.dispatch import Api, Fields, Request
 from penstock.server.handlers.administration import NO_TIME
@@ -24,6 +29,7 @@ UNKNOWN = -1
 
 
 async def handle(request: Request, message: Any) -> Fields:
+    await _read_delayed(request, message)
     outcomes = {
         (topic.name, asked.partition_index): _advance(
             request, topic.name, asked.partition_index, asked.offset
@@ -31,7 +37,7 @@ async def handle(request: Request, message: Any) -> Fields:
         for topic in message.topics
         for asked in topic.partitions
     }
-    moved = [outcome for outcome in outcomes.values() if isinstance(outcome, Replica)]
+    moved = [outcome.replica for outcome in outcomes.values() if isinstance(outcome, _Moved)]
     failure = await _make_durable(request, moved) if moved else None
     if failure is None:
         late = await _replicated(moved, message.timeout)
@@ -54,7 +60,30 @@ async def handle(request: Request, message: Any) -> Fields:
 API = Api(21, 0, 2, handle)
 
 
-def _advance(request: Request, topic: str, partition: int, offset: int) -> Replica | BrokerError:
+class _Moved(NamedTuple):
+    """A partition whose log start has moved."""
+
+    replica: Replica
+    removed_pending: int
+    """Number of pending messages that are deleted."""
+
+
+async def _read_delayed(request: Request, message: Any) -> None:
+    """Wait until the leaders of delay topics know their pending messages, but not longer than the request waits."""
+    waiting = []
+    for topic in message.topics:
+        for asked in topic.partitions:
+            with suppress(BrokerError):
+                delayed = request.context.replicas.get(topic.name, asked.partition_index).delayed
+                if delayed is not None:
+                    done, settle = settled_by()
+                    delayed.when_applied(partial(settle, None))
+                    waiting.append(done)
+    if waiting:
+        await asyncio.wait(waiting, timeout=max(0.0, message.timeout.total_seconds()))
+
+
+def _advance(request: Request, topic: str, partition: int, offset: int) -> _Moved | BrokerError:
     try:
         request.require(Operation.DELETE, ResourceType.TOPIC, topic)
         refuse_internal(topic)
@@ -79,11 +108,10 @@ def _advance(request: Request, topic: str, partition: int, offset: int) -> Repli
                 f"{topic} is archived up to offset {replica.removable_offset}; later records cannot be deleted",
             )
         replica.log.advance_log_start(Offset(offset))
-        if replica.delayed is not None:
-            replica.delayed.on_log_start()
+        removed = 0 if replica.delayed is None else replica.delayed.on_log_start()
     except BrokerError as error:
         return error
-    return replica
+    return _Moved(replica, removed)
 
 
 async def _make_durable(request: Request, moved: list[Replica]) -> BrokerError | None:
@@ -124,11 +152,14 @@ async def _replicated(moved: list[Replica], patience: timedelta) -> dict[Replica
     return late
 
 
-def _result(partition: int, outcome: Replica | BrokerError, failure: BrokerError | None) -> Fields:
-    error = failure if isinstance(outcome, Replica) else outcome
-    known = isinstance(outcome, Replica) and error is None
+def _result(partition: int, outcome: _Moved | BrokerError, failure: BrokerError | None) -> Fields:
+    error = failure if isinstance(outcome, _Moved) else outcome
+    if error is not None or not isinstance(outcome, _Moved):
+        code = ErrorCode.none if error is None else error.code
+        return {"partition_index": partition, "low_watermark": UNKNOWN, "error_code": code}
     return {
         "partition_index": partition,
-        "low_watermark": outcome.log.log_start_offset if known and isinstance(outcome, Replica) else UNKNOWN,
-        "error_code": error.code if error is not None else ErrorCode.none,
+        "low_watermark": outcome.replica.log.log_start_offset,
+        "error_code": ErrorCode.none,
+        "removed_pending": outcome.removed_pending,
     }

@@ -12,11 +12,10 @@ from typing import NamedTuple
 from penstock.delay.headers import is_hidden
 from penstock.errors import CorruptLog, InvalidBatch
 from penstock.model import Offset
-from penstock.records.batch import HEADER_SIZE, LOG_APPEND_TIME_FLAG, BatchHeader
+from penstock.records.batch import HEADER_SIZE
 from penstock.records.building import with_records
 from penstock.records.content import Headers
-from penstock.records.expiry import is_expired
-from penstock.records.iteration import record_timestamp, walk
+from penstock.records.iteration import walk
 from penstock.storage.damage import next_damage
 from penstock.storage.derived.file import EntriesDamaged
 from penstock.storage.derived.index import DerivedIndex, EntriesMissing
@@ -28,8 +27,6 @@ from penstock.storage.reading import floor_segment
 MAX_READ_BYTES = 64 * 1024 * 1024
 """Maximum bytes that one lookup reads. It returns fewer records than it may if they lie far apart in large batches."""
 _NONE = Offset(-1)
-_EXPIRING = OUR_HEADERS.encode()
-"""Part of the names of headers by which records expire."""
 
 
 class KeyQuery(NamedTuple):
@@ -142,13 +139,6 @@ def _is_delayed(content: bytes) -> bool:
     return is_hidden(headers)
 
 
-def _is_expired(header: BatchHeader, content: bytes, now_ms: int) -> bool:
-    [(time_delta, *_, headers)] = walk(content, 1)
-    has_append_time = header.attributes & LOG_APPEND_TIME_FLAG
-    time_ms = header.max_timestamp if has_append_time else record_timestamp(header, time_delta)
-    return is_expired(time_ms, headers, now_ms)
-
-
 class _Page:
     """The response of one lookup while it fills up."""
 
@@ -178,7 +168,7 @@ class _Page:
             found is None
             or found.key != self._query.key
             or (view.hides_delayed and _is_delayed(found.content))
-            or (_EXPIRING in found.content and _is_expired(batch.header, found.content, self._query.now_ms))
+            or batch.is_expired(found.content, self._query.now_ms)
         ):
             return True
         size = len(found.content) + HEADER_SIZE

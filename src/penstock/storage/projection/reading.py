@@ -33,6 +33,8 @@ class ProjectedQuery(NamedTuple):
     max_bytes: int
     below: Offset
     at_least_one: bool
+    now_ms: int | None = None
+    """Time at which expired records are left out; None if they are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +110,9 @@ def _fill(
                 continue
             if entries[0].offset >= limit:
                 break
-            batch = _read_batch(view, entries)
+            batch = _read_batch(view, entries, query.now_ms)
             response.known_end = max(response.known_end, entries[0].offset)
-            if not response.add(batch, is_match=entries[0].place != CONTROL_PLACE):
+            if batch is not None and not response.add(batch, is_match=entries[0].place != CONTROL_PLACE):
                 return
         response.known_end = min(end_offset, limit)
         if response.is_full:
@@ -133,8 +135,8 @@ class _Batch(NamedTuple):
     last_offset: int
 
 
-def _read_batch(view: LogView, entries: Sequence[Entry]) -> _Batch:
-    """The batch with the records of these entries."""
+def _read_batch(view: LogView, entries: Sequence[Entry], now_ms: int | None) -> _Batch | None:
+    """The batch with the records of these entries that have not expired; None if all of them have."""
     first = entries[0]
     stored = StoredBatch(view, first)
     header = stored.header
@@ -144,13 +146,21 @@ def _read_batch(view: LogView, entries: Sequence[Entry]) -> _Batch:
         content = read_range(first.segment.file, first.position, header.size, wait=True)
         if not crc_matches(memoryview(content), header):
             raise CorruptLog(f"{first.segment.log_file.path}: the batch at {first.position} is damaged")
-        return _Batch(content, header.base_offset, header.last_offset)
+        if first.place == CONTROL_PLACE or now_ms is None or not stored.may_expire(content):
+            return _Batch(content, header.base_offset, header.last_offset)
     found = [stored.find(entry) for entry in entries]
     if None in found:
         raise CorruptLog(f"{first.segment.log_file.path}: the batch at {first.position} has other records")
-    kept = [record.content for record in found if record is not None]
-    last_offset = entries[-1].offset
-    return _Batch(with_kept_records(header, kept, last_offset), header.base_offset, last_offset)
+    kept = [
+        (entry.offset, record.content)
+        for entry, record in zip(entries, found, strict=True)
+        if record is not None and not (now_ms is not None and stored.is_expired(record.content, now_ms))
+    ]
+    if not kept:
+        return None
+    last_offset = kept[-1][0]
+    shown = with_kept_records(header, [record for _, record in kept], last_offset)
+    return _Batch(shown, header.base_offset, last_offset)
 
 
 class _Response:
