@@ -119,6 +119,14 @@ class Gateway:
         metrics.add_counter(
             "penstock_push_events", "Messages sent to streams of topics.", lambda: self._push.events_sent
         )
+        metrics.add_gauge(
+            "penstock_queue_streams", "Open streams of queues.", lambda: self._push.queues.open_streams
+        )
+        metrics.add_counter(
+            "penstock_queue_stream_messages",
+            "Messages sent to streams of queues.",
+            lambda: self._push.queues.messages_sent,
+        )
 
     def drain(self) -> None:
         """End long polls and streams, so that a stop does not wait for them."""
@@ -129,7 +137,7 @@ class Gateway:
 
     async def close(self) -> None:
         self.application.stop()
-        self._push.close()
+        await self._push.close()
         if self._users is not None:
             self._users.accounts.close()
         await self._sampler.close()

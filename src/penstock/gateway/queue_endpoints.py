@@ -25,7 +25,7 @@ from penstock.internal_client.queues import NewQueue, QueueDetails, QueueSummary
 
 TAG = "Queues"
 QUEUE = path("queue", TOPIC_NAME, "The queue.")
-_LOCK = {"type": "number", "minimum": 0.001, "maximum": 43_200}
+LOCK = {"type": "number", "minimum": 0.001, "maximum": 43_200}
 _ATTEMPTS = {"type": "integer", "minimum": 2, "maximum": 100}
 _BACK_OFF = {
     "type": "string",
@@ -33,7 +33,7 @@ _BACK_OFF = {
     "description": "Delays such as `1s,10s,1m`, or `exponential:1s:10m`; empty for none.",
 }
 _SETTINGS = {
-    "lock_s": {**_LOCK, "description": "Time for which a received message is locked."},
+    "lock_s": {**LOCK, "description": "Time for which a received message is locked."},
     "max_attempts": {**_ATTEMPTS, "description": "Number of deliveries of a message."},
     "back_off": _BACK_OFF,
     "dead_letter": {

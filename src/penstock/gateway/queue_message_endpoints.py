@@ -18,7 +18,7 @@ from penstock.gateway.http.responses import json_response
 from penstock.gateway.http.shared_schemas import INTEGER, NUMBER, STRING, an_array, an_object
 from penstock.gateway.message_endpoints import answer_stored
 from penstock.gateway.message_forms import show_bytes
-from penstock.gateway.queue_endpoints import QUEUE, TAG, on_queue
+from penstock.gateway.queue_endpoints import LOCK, QUEUE, TAG, on_queue
 from penstock.internal_client.partitioner import partition_for
 from penstock.internal_client.queue_contents import decode_content, encode_content, option_headers
 from penstock.internal_client.queue_messages import QueueMessage, Settlement
@@ -87,7 +87,7 @@ async def receive(call: Call) -> Response:
     found = await call.context.backend.queue_messages.receive(
         queue, topic, body.get("max", 1), wait_ms, lock_ms
     )
-    return json_response({"messages": [_show_received(each) for each in found]})
+    return json_response({"messages": [show_received(each) for each in found]})
 
 
 async def settle(call: Call) -> Response:
@@ -98,18 +98,19 @@ async def settle(call: Call) -> Response:
     chosen: list[tuple[int, Settlement]] = []
     for place, each in enumerate(asked):
         try:
-            chosen.append((place, _settlement(each)))
+            chosen.append((place, read_settlement(each)))
         except ValueError as error:
             errors[place] = Problem(400, str(error), error="INVALID_RECORD_STATE")
     results = await call.context.backend.queue_messages.settle(queue, topic, [each for _, each in chosen])
     for (place, _), result in zip(chosen, results, strict=True):
         errors[place] = result
     return json_response(
-        {"results": [_result(each["receipt"], error) for each, error in zip(asked, errors, strict=True)]}
+        {"results": [show_result(each["receipt"], error) for each, error in zip(asked, errors, strict=True)]}
     )
 
 
-def _settlement(asked: dict[str, Any]) -> Settlement:
+def read_settlement(asked: dict[str, Any]) -> Settlement:
+    """Read a settlement that matches `SETTLEMENT`; ValueError where its receipt is none."""
     action = ACTIONS[asked["action"]]
     delay_ms = asked.get("delay_ms", GROUP_DELAY)
     if "lock_s" in asked and asked["action"] == "extend":
@@ -117,7 +118,7 @@ def _settlement(asked: dict[str, Any]) -> Settlement:
     return Settlement(parse_receipt(asked["receipt"]), action, delay_ms, asked.get("reason", ""))
 
 
-def _result(receipt: str, error: BrokerError | Problem | None) -> dict[str, Any]:
+def show_result(receipt: str, error: BrokerError | Problem | None) -> dict[str, Any]:
     if error is None:
         return {"receipt": receipt, "status": "ok"}
     problem = problem_of(error)
@@ -159,7 +160,7 @@ def show_message(message: QueueMessage) -> dict[str, Any]:
     }
 
 
-def _show_received(message: QueueMessage) -> dict[str, Any]:
+def show_received(message: QueueMessage) -> dict[str, Any]:
     return {**show_message(message), "receipt": message.receipt, "lock_s": message.lock_ms / 1000}
 
 
@@ -200,10 +201,10 @@ _MESSAGE_FIELDS: Final = {
 }
 _PLAIN_FIELDS: Final = ("attempt", "partition", "offset", "timestamp_ms", "headers")
 _MESSAGE = an_object(dict(_MESSAGE_FIELDS), required=_PLAIN_FIELDS)
-_RECEIVED = an_object(
+RECEIVED = an_object(
     {**_MESSAGE_FIELDS, "receipt": STRING, "lock_s": NUMBER}, required=(*_PLAIN_FIELDS, "receipt", "lock_s")
 )
-_RESULT = an_object(
+RESULT = an_object(
     {
         "receipt": STRING,
         "status": {"type": "string", "enum": ["ok", "error"]},
@@ -212,6 +213,23 @@ _RESULT = an_object(
         "retriable": {"type": "boolean"},
     },
     required=("receipt", "status"),
+)
+SETTLEMENTS: Final = an_array(
+    an_object(
+        {
+            "receipt": {"type": "string", "maxLength": 200},
+            "action": {"type": "string", "enum": list(ACTIONS)},
+            "delay_ms": {
+                **_DELAY,
+                "description": "Delay of a release; that of the queue's back-off unless given.",
+            },
+            "lock_s": {**LOCK, "description": "New lock time of an extension."},
+            "reason": {"type": "string", "maxLength": 1_000},
+        },
+        required=("receipt", "action"),
+    ),
+    minItems=1,
+    maxItems=MAX_MESSAGES,
 )
 _MAX = {"type": "integer", "minimum": 1, "maximum": MAX_MESSAGES}
 
@@ -242,7 +260,7 @@ ENDPOINTS = (
         receive,
         {
             200: DeclaredResponse(
-                "The messages; none after the wait.", an_object({"messages": an_array(_RECEIVED)})
+                "The messages; none after the wait.", an_object({"messages": an_array(RECEIVED)})
             )
         },
         parameters=(QUEUE,),
@@ -257,9 +275,7 @@ ENDPOINTS = (
                         "description": "Seconds to wait for the first message.",
                     },
                     "lock_s": {
-                        "type": "number",
-                        "minimum": 0.001,
-                        "maximum": 43_200,
+                        **LOCK,
                         "description": "Lock time in seconds; that of the queue unless given.",
                     },
                 },
@@ -278,36 +294,9 @@ ENDPOINTS = (
         TAG,
         "Accept, release, reject or extend received messages. Each settlement has a result of its own.",
         settle,
-        {200: DeclaredResponse("The results, in order.", an_object({"results": an_array(_RESULT)}))},
+        {200: DeclaredResponse("The results, in order.", an_object({"results": an_array(RESULT)}))},
         parameters=(QUEUE,),
-        bodies={
-            JSON: an_object(
-                {
-                    "settlements": an_array(
-                        an_object(
-                            {
-                                "receipt": {"type": "string", "maxLength": 200},
-                                "action": {"type": "string", "enum": list(ACTIONS)},
-                                "delay_ms": {
-                                    **_DELAY,
-                                    "description": "Delay of a release; that of the queue's back-off unless given.",
-                                },
-                                "lock_s": {
-                                    "type": "number",
-                                    "minimum": 0.001,
-                                    "maximum": 43_200,
-                                    "description": "New lock time of an extension.",
-                                },
-                                "reason": {"type": "string", "maxLength": 1_000},
-                            },
-                            required=("receipt", "action"),
-                        ),
-                        minItems=1,
-                        maxItems=MAX_MESSAGES,
-                    )
-                }
-            )
-        },
+        bodies={JSON: an_object({"settlements": SETTLEMENTS})},
         assumes_json=True,
         needs=(on_queue("READ"),),
     ),

@@ -46,7 +46,8 @@ from penstock.gateway.http.responses import json_response
 from penstock.gateway.http.routing import RouteTable
 from penstock.gateway.http.user_quota import charged, check_quota
 from penstock.gateway.http.users import needs_login, refusal, take_ticket
-from penstock.gateway.push.websocket import refuse as refuse_socket
+from penstock.gateway.push.handshake import WATCH
+from penstock.gateway.push.socket_messages import refuse as refuse_socket
 from penstock.net.acting import Actor, acting_for
 from penstock.observability.metrics import BrokerMetrics, Histogram
 from penstock.security.http_session import HttpLogin
@@ -325,6 +326,7 @@ class GatewayApplication:
         self._lasting.add(task)
         if self._watch is not None and login is not None:
             self._watch.add(task, login, client, ())
+            scope[WATCH] = partial(self._watch.require, task)
         try:
             await self._sockets(scope, receive, send)
         except asyncio.CancelledError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.errors import PenstockError
 from penstock.gateway.authorization import Authorize, Check, Learn
@@ -40,6 +40,11 @@ class LoginWatch:
         task.add_done_callback(self._forget)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def require(self, task: asyncio.Task[None], checks: Sequence[Check]) -> None:
+        """Cancel a task that was added also when one of these permissions is gone."""
+        known = self._lasting[task]
+        self._lasting[task] = replace(known, checks=(*known.checks, *checks))
 
     def has_ended(self, task: asyncio.Task[None]) -> bool:
         """Whether the watch has cancelled this task."""

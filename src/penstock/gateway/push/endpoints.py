@@ -18,7 +18,6 @@ from penstock.gateway.http.endpoint import (
     path,
     query,
 )
-from penstock.gateway.http.problems import Problem
 from penstock.gateway.http.shared_schemas import (
     GROUP_ID,
     OFFSET,
@@ -33,6 +32,7 @@ from penstock.gateway.http.shared_schemas import (
 from penstock.gateway.mailbox_layouts import TOPIC as MAILBOX
 from penstock.gateway.message_forms import MESSAGE
 from penstock.gateway.push.position import MAX_LENGTH
+from penstock.gateway.push.socket_endpoints import CLOSE_CODES, TAG, upgrade_required
 from penstock.gateway.push.sse import CONTENT_TYPE
 from penstock.gateway.push.websocket import MAX_CREDIT
 from penstock.gateway.view_endpoints import FILTER
@@ -42,7 +42,6 @@ WINDOW = 1_000
 MAX_WINDOW = 1_000_000
 STARTS = {"earliest": EARLIEST, "latest": LATEST}
 READS = (on_topic("READ"), on_group("READ"))
-_TAG = "Push"
 _POSITION = {"type": "string", "minLength": 1, "maxLength": MAX_LENGTH}
 
 _TOPIC = path("topic", TOPIC_NAME, "The topic.")
@@ -75,7 +74,7 @@ _WINDOW = query(
     "Last-Event-ID.",
 )
 _LAST_EVENT_ID = header("Last-Event-ID", {"type": "string", "maxLength": MAX_LENGTH}, "The last event seen.")
-_CLIENT_MESSAGE = an_object(
+CLIENT_MESSAGE = an_object(
     {
         "credit": {
             "type": "integer",
@@ -126,7 +125,7 @@ def push_endpoints(handlers: Handlers) -> Sequence[Endpoint]:
             "GET",
             "/v1/topics/{topic}/events",
             "readTopicEvents",
-            _TAG,
+            TAG,
             "Messages as server-sent events.",
             handlers.events,
             {200: _STREAM},
@@ -138,7 +137,7 @@ def push_endpoints(handlers: Handlers) -> Sequence[Endpoint]:
             "POST",
             "/v1/groups/{group}/topics/{topic}/acknowledgements",
             "acknowledgeEvents",
-            _TAG,
+            TAG,
             "Acknowledge events of a group, up to and including one.",
             handlers.acknowledge,
             {200: _ACKNOWLEDGED},
@@ -150,7 +149,7 @@ def push_endpoints(handlers: Handlers) -> Sequence[Endpoint]:
             "GET",
             "/receive/events",
             "receiveEvents",
-            _TAG,
+            TAG,
             "A user's messages as server-sent events.",
             handlers.mailbox_events,
             {200: _STREAM},
@@ -162,12 +161,8 @@ def push_endpoints(handlers: Handlers) -> Sequence[Endpoint]:
 
 
 async def _refuse_without_upgrade(call: Call) -> Response:
-    raise Problem(
-        426,
-        "this path is a WebSocket: connect with ws://, or read the same messages as server-sent events at "
-        f"/v1/topics/{call.parameters['topic']}/events",
-        error="INVALID_REQUEST",
-        headers={"upgrade": "websocket"},
+    raise upgrade_required(
+        f"read the same messages as server-sent events at /v1/topics/{call.parameters['topic']}/events"
     )
 
 
@@ -175,19 +170,13 @@ SOCKET_ENDPOINT = Endpoint(
     "GET",
     "/v1/topics/{topic}/stream",
     "streamTopic",
-    _TAG,
+    TAG,
     "Messages over a WebSocket. The gateway sends as many messages as the client has given credit for, and none before "
     "the first credit.",
     _refuse_without_upgrade,
-    {
-        101: DeclaredResponse(
-            "The connection is a WebSocket. A connection that the gateway closes has code 1001 (the gateway stops), "
-            "1008 (too many control frames), 1011 (an internal error), 1013 (others need the connection; come "
-            "later) or 4000 + the status of a problem."
-        )
-    },
+    {101: DeclaredResponse(CLOSE_CODES)},
     (_TOPIC, *_WHERE),
-    socket_messages={"client": _CLIENT_MESSAGE, "gateway": _GATEWAY_MESSAGE},
+    socket_messages={"client": CLIENT_MESSAGE, "gateway": _GATEWAY_MESSAGE},
     needs=READS,
 )
 """The WebSocket handshake, with parameters and permissions like a request. A plain GET gets 426 Upgrade

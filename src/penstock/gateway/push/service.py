@@ -1,5 +1,5 @@
 """Push: topics as server-sent events and over WebSockets, for single readers and for members of consumer
-groups.
+groups; queues and mailboxes over WebSockets.
 
 A gateway has one `PushService`, whose endpoints and sockets are served with the others. It opens streams and
 keeps them; reading, sending and acknowledging events is in the other modules of this package.
@@ -8,33 +8,42 @@ keeps them; reading, sending and acknowledging events is in the other modules of
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from itertools import count
 from typing import Any
 
 from starlette.responses import Response
 from starlette.routing import BaseRoute, WebSocketRoute
-from starlette.types import Receive, Scope, Send
+from starlette.types import Send
 
 from penstock.filters.shared_names import shared_view_name
-from penstock.gateway.authorization import checks_of, require_all
 from penstock.gateway.endpoint_context import EndpointContext
 from penstock.gateway.http.endpoint import Call, Endpoint
-from penstock.gateway.http.problems import Problem, problem_of
-from penstock.gateway.http.request_parts import collect_headers, read_parameters
+from penstock.gateway.http.problems import Problem
 from penstock.gateway.http.responses import json_response
-from penstock.gateway.push.endpoints import MAX_WINDOW, SOCKET_ENDPOINT, STARTS, push_endpoints
+from penstock.gateway.push.endpoints import (
+    CLIENT_MESSAGE,
+    MAX_WINDOW,
+    SOCKET_ENDPOINT,
+    STARTS,
+    push_endpoints,
+)
 from penstock.gateway.push.feed import Feeds
 from penstock.gateway.push.group_stream import GroupStream
+from penstock.gateway.push.handshake import Handshake, Session, SocketEndpoint
 from penstock.gateway.push.json_message import render_mail, render_message
+from penstock.gateway.push.mailbox_push import open_mailbox
 from penstock.gateway.push.open_streams import OpenStreams
 from penstock.gateway.push.position import ForeignPosition, Positions, decode_positions
+from penstock.gateway.push.queue_push import QueuePush
 from penstock.gateway.push.remote_acknowledgement import acknowledge_elsewhere
+from penstock.gateway.push.socket_endpoints import MAILBOX_SOCKET, QUEUE_SOCKET, SOCKET_ENDPOINTS
+from penstock.gateway.push.socket_messages import invalid
 from penstock.gateway.push.sources import GroupSource, MailboxSource, SingleSource
 from penstock.gateway.push.sse import EventSource, EventStream
 from penstock.gateway.push.stream import PushStream
-from penstock.gateway.push.websocket import SocketStream, refuse
+from penstock.gateway.push.websocket import SocketStream
 from penstock.gateway.records import Limits
 from penstock.internal_client.group_membership import GroupMembership
 from penstock.internal_client.records import EARLIEST, LATEST
@@ -57,6 +66,7 @@ class PushService:
         self._coordinator = GroupMembership(context.backend.routes)
         self._streams = OpenStreams(context.backend.topics)
         self._groups: dict[tuple[str, str], set[GroupStream]] = {}
+        self.queues = QueuePush(context)
 
     @property
     def open_streams(self) -> int:
@@ -66,15 +76,29 @@ class PushService:
     def events_sent(self) -> int:
         return self._feeds.events_taken
 
-    def close(self) -> None:
+    async def close(self) -> None:
+        await self.queues.close()
         self._streams.close()
         self._feeds.close()
 
     def endpoints(self) -> Sequence[Endpoint]:
-        return push_endpoints(self)
+        return (*push_endpoints(self), *SOCKET_ENDPOINTS)
 
     def sockets(self) -> Sequence[BaseRoute]:
-        return (WebSocketRoute(SOCKET_ENDPOINT.path, _Socket(self)),)
+        opened: tuple[tuple[Endpoint, Callable[[Handshake], Awaitable[Session]]], ...] = (
+            (SOCKET_ENDPOINT, self._open_socket),
+            (QUEUE_SOCKET, self.queues.open),
+            (MAILBOX_SOCKET, open_mailbox),
+        )
+        return [
+            WebSocketRoute(
+                endpoint.path, SocketEndpoint(endpoint, self._context, self._next_id, open_session)
+            )
+            for endpoint, open_session in opened
+        ]
+
+    def _next_id(self) -> str:
+        return f"{self._id_prefix}-s{next(self._numbers):x}"
 
     # --- endpoints
 
@@ -98,35 +122,18 @@ class PushService:
         positions = _read_positions(topic, call.body["id"])
         return json_response({"partitions": sorted(await self._acknowledge(group, topic, positions))})
 
-    async def serve_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request_id = f"{self._id_prefix}-s{next(self._numbers):x}"
-        await receive()
-        try:
-            parameters = read_parameters(
-                SOCKET_ENDPOINT,
-                scope["path_params"],
-                scope["query_string"],
-                collect_headers(scope["headers"]),
-            )
-            host = scope["client"][0] if scope["client"] else ""
-            await self._context.learn(host, checks_of(SOCKET_ENDPOINT.needs, parameters, None))
-            context = self._context
-            require_all(context.authorize, host, SOCKET_ENDPOINT.needs, parameters, None, context.shows)
-            source, group_stream = await self._open(parameters | {"window": MAX_WINDOW}, request_id)
-        except Exception as error:
-            problem = problem_of(error)
-            if problem is None:
-                raise
-            await refuse(problem, request_id, send)
-            return
-        await send({"type": "websocket.accept"})
+    async def _open_socket(self, handshake: Handshake) -> SocketStream:
+        parameters = {**handshake.parameters, "window": MAX_WINDOW}
+        source, group_stream = await self._open(parameters, handshake.request_id)
 
-        def acknowledge(event_id: str) -> None:
+        async def acknowledge(asked: dict[str, Any], send: Send) -> None:
+            if "ack" not in asked:
+                return
             if group_stream is None:
-                raise _invalid("only streams of a group can be acknowledged")
-            group_stream.acknowledge(_read_positions(group_stream.stream.topic, event_id))
+                raise invalid("only streams of a group can be acknowledged")
+            group_stream.acknowledge(_read_positions(group_stream.stream.topic, asked["ack"]))
 
-        await SocketStream(source, acknowledge, request_id).serve(receive, send)
+        return SocketStream(source, CLIENT_MESSAGE, acknowledge, handshake.request_id)
 
     async def _acknowledge(self, group: str, topic: TopicRoute, positions: Positions) -> set[int]:
         """Acknowledge positions of a group; return the partitions whose committed offset is at least that
@@ -141,7 +148,7 @@ class PushService:
             if left:
                 ends = await self._context.backend.records.offsets(topic.name, sorted(left), LATEST)
                 if any(offset > ends[partition] for partition, offset in left.items()):
-                    raise _invalid("the id is not that of a stored message")
+                    raise invalid("the id is not that of a stored message")
                 taken |= await acknowledge_elsewhere(self._coordinator, group, topic, left)
         return taken
 
@@ -171,7 +178,7 @@ class PushService:
         self, topic: TopicRoute, parameters: Mapping[str, Any], seen: Positions, request_id: str
     ) -> tuple[EventSource, GroupStream]:
         if "partition" in parameters or "offset" in parameters:
-            raise _invalid(
+            raise invalid(
                 "partition and offset cannot be given with a group, which assigns partitions and keeps offsets"
             )
         backend, group = self._context.backend, parameters["group"]
@@ -213,9 +220,9 @@ class PushService:
                 )
             partitions = range(partition, partition + 1)
         elif "offset" in parameters:
-            raise _invalid("an offset needs a partition")
+            raise invalid("an offset needs a partition")
         if len(partitions) > MAX_PARTITIONS:
-            raise _invalid(f"more than {MAX_PARTITIONS} partitions: read them one by one, or as a group")
+            raise invalid(f"more than {MAX_PARTITIONS} partitions: read them one by one, or as a group")
         if "offset" in parameters and not seen:
             return {parameters["partition"]: parameters["offset"]}
         # A partition that was added after the event was sent is read from its start.
@@ -226,22 +233,8 @@ class PushService:
         return {partition: begin[partition] for partition in partitions}
 
 
-class _Socket:
-    """The push service as an ASGI application for WebSockets."""
-
-    def __init__(self, push: PushService) -> None:
-        self._push = push
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._push.serve_socket(scope, receive, send)
-
-
 def _read_positions(topic: TopicRoute, text: str) -> Positions:
     try:
         return decode_positions(topic.id, text)
     except ForeignPosition:
-        raise _invalid("this is not the id of an event of this topic; leave it out to start over") from None
-
-
-def _invalid(detail: str) -> Problem:
-    return Problem(400, detail, error="INVALID_REQUEST")
+        raise invalid("this is not the id of an event of this topic; leave it out to start over") from None
