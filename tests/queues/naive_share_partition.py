@@ -84,6 +84,7 @@ class NaiveSharePartition:
         taking = _Taking(self, max_records, mode == AcquireMode.RECORD_LIMIT)
         for span in spans:
             is_first = True
+            taking.hidden |= set(range(span.first, span.last + 1)) if span.is_hidden else set()
             for offset in range(max(span.first, self.start), span.last + 1):
                 is_new = offset not in self.records
                 if is_new:
@@ -249,6 +250,8 @@ class _Taking:
     def __init__(self, owner: NaiveSharePartition, max_records: int, is_exact: bool) -> None:
         self.taken: list[int] = []
         self.starts: set[int] = set()
+        self.hidden: set[int] = set()
+        """Offsets without a record for the group."""
         self.is_exact = is_exact
         self.is_done = False
         self._owner = owner
@@ -266,7 +269,7 @@ class _Taking:
             or (self._company is not None and (not careful or len(self.taken) >= self._company))
             or len(self.taken) >= self._room
             or (self.is_exact and len(self.taken) >= self._max_records)
-            or (self.is_exact and bool(self.taken) and not self._owner.follows(self.taken, offset, count))
+            or (self.is_exact and bool(self.taken) and not self._follows(offset, count))
         )
         if self.is_done:
             return False
@@ -278,3 +281,8 @@ class _Taking:
         self.taken.append(offset)
         self.is_done = self._company is not None and len(self.taken) >= self._company
         return True
+
+    def _follows(self, offset: int, count: int) -> bool:
+        """Whether only hidden offsets lie between the last record that was taken and this one, of the same count."""
+        between = set(range(self.taken[-1] + 1, offset))
+        return between <= self.hidden and self._owner.records[self.taken[-1]].count == count

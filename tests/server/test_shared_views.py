@@ -13,10 +13,11 @@ from penstock.server.inspection import used_views
 from penstock.server.shared_views import UNUSED_ROUNDS, SharedViews
 from support.group_wire import OFFSET_DELETE, SETTINGS, committed, fetched
 from support.harness import Harness, serve
+from support.share_wire import ShareMember
 
 VIEW = "orders.view-1"
 FILTER = 'key == "k"'
-INCREMENTAL_ALTER_CONFIGS, FETCH = 44, 1
+INCREMENTAL_ALTER_CONFIGS, FETCH, DELETE_GROUPS = 44, 1, 42
 
 
 async def begin(broker: Harness) -> SharedViews:
@@ -129,5 +130,20 @@ def test_nothing_is_removed_before_all_offsets_are_loaded(tmp_path: Path) -> Non
         with patch.object(SharedViews, "_ask", return_value=answer):
             await pass_rounds(views)
         assert is_there(broker)
+
+    play(tmp_path, scenario)
+
+
+def test_view_with_the_state_of_a_share_group_stays(tmp_path: Path) -> None:
+    async def scenario(broker: Harness) -> None:
+        views = await begin(broker)
+        member = ShareMember(broker)
+        await member.join(VIEW)
+        await member.heartbeat(member_epoch=-1)
+        await pass_rounds(views)
+        assert is_there(broker)
+        await broker.ask(DELETE_GROUPS, 2, {"groups_names": ["g"]})
+        await pass_rounds(views)
+        assert not is_there(broker)
 
     play(tmp_path, scenario)

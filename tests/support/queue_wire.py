@@ -52,7 +52,8 @@ class QueueClient:
     async def ask(
         self, max_records: int = 10, wait_ms: int = 0, lock_ms: int = -1, kind: int = 0
     ) -> QueueReceiveResponse:
-        topic = self.broker.context.image.topics[self.topic]
+        image = self.broker.context.image
+        topic = image.shown(image.topics[self.topic])
         partitions = tuple(range(len(topic.partitions)))
         request = QueueReceiveRequest(
             self.group, topic.id, partitions, max_records, 1_000_000, wait_ms, lock_ms, kind

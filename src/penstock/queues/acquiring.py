@@ -44,9 +44,13 @@ class Acquisition:
         self._company_left: int | None = None
         """Number of records that the present small group may still have; None for a group of any size."""
         self._batch_begins = False
+        self._next = -1
+        """Offset behind the last record that was taken and the hidden span that follows it."""
 
     def begin(self, span: Span) -> None:
         self._batch_begins = True
+        if span.is_hidden and span.first == self._next:
+            self._next = span.last + 1
 
     def is_full(self) -> bool:
         """Whether no further span is needed."""
@@ -59,7 +63,7 @@ class Acquisition:
 
     def take(self, first: int, last: int, delivery_count: int, range_size: int) -> int:
         """Take records from `first` on that were delivered this often; returns their number."""
-        if self._is_exact and self.taken and not self._continues(first, delivery_count + 1):
+        if self._is_exact and self.taken and not self._follows(first, delivery_count + 1):
             self.is_complete = True
             return 0
         count = min(last - first + 1, self._room)
@@ -92,11 +96,16 @@ class Acquisition:
             return 1
         return max(1, range_size >> (delivery_count - careful_from + 1))
 
+    def _follows(self, first: int, delivery_count: int) -> bool:
+        """Whether no record lies between these records and the taken ones, and the count is the same."""
+        return self._next == first and self.taken[-1].delivery_count == delivery_count
+
     def _continues(self, first: int, delivery_count: int) -> bool:
         before = self.taken[-1]
         return before.last_offset + 1 == first and before.delivery_count == delivery_count
 
     def _add(self, first: int, last: int, delivery_count: int) -> None:
+        self._next = last + 1
         self._count += last - first + 1
         self._room -= last - first + 1
         if self.taken and self._continues(first, delivery_count):

@@ -8,9 +8,7 @@ leader closes, and the state is loaded again if this broker still leads. Loop th
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Sequence
-from itertools import islice
 
 from penstock.errors import BrokerError, CorruptLog, ErrorCode, StorageError, WouldBlock
 from penstock.model import ShareKey
@@ -18,9 +16,10 @@ from penstock.observability.logs import Logger
 from penstock.queues.dead_letter_writer import DeadLetterWriter
 from penstock.queues.leader_context import LeaderContext
 from penstock.queues.leader_context import WaitingFetch as WaitingFetch
-from penstock.queues.log_spans import LogSpans, ReadAhead
+from penstock.queues.projected_source import make_source
+from penstock.queues.record_source import Part
 from penstock.queues.share_partition import REJECTED, SharePartition
-from penstock.queues.share_reading import Fetched, Shown, Wanted, peek, size_from, touch
+from penstock.queues.share_reading import Fetched, Shown, Wanted, peek
 from penstock.queues.start_offset import find_start_offset
 from penstock.queues.state_client import RETRIABLE, ShareStateClient
 from penstock.queues.state_verifier import StateVerifier
@@ -33,15 +32,19 @@ from penstock.queues.states import (
     StateUpdate,
     shift_times,
 )
-from penstock.records.log_slice import LogSlice
+from penstock.queues.waiting_fetches import WaitingFetches
+from penstock.replication.projections import Projection
 from penstock.replication.replica import Replica
 
-_SERVED_PER_TURN = 32
+_STORE_SECONDS = 1.0
+"""Time in seconds after which settled offsets without a record are stored, if no acknowledgement is stored before."""
 NO_START_OFFSET = -1
 
 
 class ShareLeader:
-    def __init__(self, key: ShareKey, replica: Replica, context: LeaderContext) -> None:
+    def __init__(
+        self, key: ShareKey, replica: Replica, context: LeaderContext, projection: Projection | None = None
+    ) -> None:
         self.key = key
         self.replica = replica
         self.leader_epoch = replica.partition.leader_epoch
@@ -50,10 +53,12 @@ class ShareLeader:
         self.error: BrokerError | None = None
         """Reason why this share-partition is closed."""
         self._context = context
+        self.states: ShareStateClient = context.states
+        self.logger: Logger = context.logger
         self.settings = context.settings_of(key.group_id)
-        self._waiting: OrderedDict[WaitingFetch, None] = OrderedDict()
-        self._is_waking = False
-        self._ahead: ReadAhead | None = None
+        self._waiting = WaitingFetches(self, replica.data_waiters, self._on_data)
+        self._source = make_source(replica, projection, context.threads, self.wake)
+        self._store_timer: asyncio.TimerHandle | None = None
         self._writer: StateWriter | None = None
         self.letters = DeadLetterWriter(self, context)
         self._loading: asyncio.Task[None] | None = asyncio.get_running_loop().create_task(self._load())
@@ -120,6 +125,9 @@ class ShareLeader:
         if self._verifier is not None:
             self._verifier.close()
         self.letters.close()
+        self._source.close()
+        if self._store_timer is not None:
+            self._store_timer.cancel()
         if self._writer is not None:
             self._writer.close(BrokerError(ErrorCode.not_leader_or_follower, str(error)))
         self._context.closed(self)
@@ -158,18 +166,17 @@ class ShareLeader:
             self.letters.wake()
             self.wake()
 
+    def read_through(self, projection: Projection | None) -> None:
+        """Read through this projection from now on; None for the log as it is stored."""
+        if self._source.identity != (b"" if projection is None else projection.identity):
+            self._source.close()
+            self._source = make_source(self.replica, projection, self._context.threads, self.wake)
+            self.wake()
+
     @property
     def _is_stalled(self) -> bool:
         """Whether the last write has failed: nothing is acquired until one succeeds."""
         return self._writer is not None and self._writer.is_stalled
-
-    @property
-    def states(self) -> ShareStateClient:
-        return self._context.states
-
-    @property
-    def logger(self) -> Logger:
-        return self._context.logger
 
     @property
     def write_timeout_ms(self) -> int:
@@ -200,13 +207,27 @@ class ShareLeader:
         return log.last_stable_offset if self.settings.is_committed else log.high_watermark
 
     def has_work(self) -> bool:
-        """Whether a fetch would find records."""
+        """Whether a fetch may find records; False while records are read that it has to wait for."""
         partition = self.partition
         return (
             partition is not None
             and not self._is_stalled
+            and not self._source.is_reading
             and partition.next_span(self.read_limit) is not None
         )
+
+    def has_records(self) -> bool:
+        """Whether a fetch would find records now; WouldBlock if that is not known. Hidden offsets are settled."""
+        partition = self.partition
+        if partition is None or not self._source.identity:
+            return self.has_work()
+        look = Wanted("", 0, 0, AcquireMode.RECORD_LIMIT, 1)
+        while not self._is_stalled and partition.next_span(self.read_limit) is not None:
+            before = partition.progress
+            self._acquire_once(partition, look, -1, self.now_ms())
+            if before == partition.progress:
+                return True
+        return False
 
     def acquire(self, wanted: Wanted, now_ms: int) -> Fetched:
         """Acquire records for a member; WouldBlock if batch headers are not in memory."""
@@ -218,7 +239,7 @@ class ShareLeader:
         left_records, left_bytes, sent = wanted.max_records, wanted.max_bytes, -1
         self._expire(partition, now_ms)
         while left_records > 0 and left_bytes > 0:
-            before = partition.start_offset, partition.end_offset, partition.available
+            before = partition.progress
             try:
                 found = self._acquire_once(partition, wanted, sent, now_ms)
             except (WouldBlock, BrokerError):
@@ -235,8 +256,7 @@ class ShareLeader:
             fetched.records.extend(found.records)
             left_bytes -= sum(map(len, found.records))
             sent = found.sent
-            is_same = before == (partition.start_offset, partition.end_offset, partition.available)
-            if is_same or partition.has_small_group:
+            if before == partition.progress or partition.has_small_group:
                 break
             wanted = wanted._replace(
                 max_records=left_records,
@@ -256,8 +276,8 @@ class ShareLeader:
         if span is None:
             return None
         try:
-            limits, is_committed = (wanted.max_bytes, below), self.settings.is_committed
-            spans = LogSpans(self.replica.log, *span, *limits, self._ahead, is_committed=is_committed)
+            is_committed = self.settings.is_committed
+            spans = self._source.spans(*span, wanted.max_bytes, below, is_committed=is_committed)
             acquired = partition.acquire(
                 wanted.member,
                 spans,
@@ -270,30 +290,38 @@ class ShareLeader:
             )
         except (CorruptLog, StorageError) as error:
             raise BrokerError(ErrorCode.corrupt_message, str(error)) from error
-        self._ahead = spans.ahead(partition.end_offset) or self._ahead
-        return Fetched(acquired, *spans.slices(acquired, sent))
+        self._source.used(spans, partition.end_offset)
+        if self._store_timer is None and partition.has_changes:
+            self._store_timer = asyncio.get_running_loop().call_later(_STORE_SECONDS, self._store_hidden)
+        parts, sent = spans.slices(acquired, sent)
+        return Fetched(acquired, list(parts), sent)
 
-    def peek(self, max_records: int, max_bytes: int) -> tuple[list[Shown], list[LogSlice]]:
+    def _store_hidden(self) -> None:
+        """Store offsets that were settled because they have no record for this group."""
+        self._store_timer = None
+        if self.partition is not None and self.partition.has_changes:
+            self.store(None)
+
+    def peek(self, max_records: int, max_bytes: int) -> tuple[list[Shown], list[Part]]:
         """Show the first records that are not settled, without acquiring them; WouldBlock if not in memory."""
         if self.partition is None:
             return [], []
+        self.partition.on_log_start(self.replica.log.log_start_offset)
+        self.has_records()  # settles hidden offsets
         limits = self.read_limit, max_records, max_bytes
-        return peek(self.replica.log, self.partition, *limits, is_committed=self.settings.is_committed)
+        return peek(self._source, self.partition, *limits, is_committed=self.settings.is_committed)
 
     async def warm(self) -> None:
-        """Read what the next acquisition looks at into memory."""
-        partition = self.partition
-        span = None if partition is None else partition.next_span(self.read_limit)
-        if span is not None:
-            await self._context.threads.run("read", lambda: touch(self.replica.log, span[0]))
+        """Read what the next acquisition looks at into memory, or what the last look did not find there."""
+        if self.partition is not None:
+            span = self.partition.next_span(self.read_limit) or (self.partition.start_offset,)
+            await self._source.warm(span[0], self.read_limit)
 
     def available_bytes(self, at_most: int) -> int:
         """Number of bytes that a fetch would find, up to a limit; for fetches with a minimum."""
         partition = self.partition
         span = None if partition is None else partition.next_span(self.read_limit)
-        if span is None:
-            return 0
-        return size_from(self.replica.log, span[0], self.read_limit, at_most)
+        return 0 if span is None else self._source.available_bytes(span[0], self.read_limit, at_most)
 
     # --- acknowledging
 
@@ -354,13 +382,10 @@ class ShareLeader:
 
     def wait(self, fetch: WaitingFetch) -> None:
         """Serve a fetch when there are records, after the fetches that wait longer."""
-        self._waiting[fetch] = None
-        self.replica.data_waiters.add(self._on_data)
+        self._waiting.add(fetch)
 
     def stop_waiting(self, fetch: WaitingFetch) -> None:
-        self._waiting.pop(fetch, None)
-        if not self._waiting:
-            self.replica.data_waiters.discard(self._on_data)
+        self._waiting.discard(fetch)
 
     def _on_data(self) -> None:
         if self.error is None and not self.is_leading:
@@ -370,20 +395,4 @@ class ShareLeader:
 
     def wake(self) -> None:
         """Serve waiting fetches soon, as many as there is work for."""
-        if self._waiting and not self._is_waking:
-            self._is_waking = True
-            asyncio.get_running_loop().call_soon(self._serve_waiting)
-
-    def _serve_waiting(self) -> None:
-        self._is_waking = False
-        waiting = len(self._waiting)
-        for fetch in tuple(self._waiting) if self.error else tuple(islice(self._waiting, _SERVED_PER_TURN)):
-            if self.error is not None:
-                self._waiting.pop(fetch, None)
-            elif not self.has_work():
-                break
-            fetch.serve()
-        if self._waiting and self.error is None:
-            self.replica.data_waiters.add(self._on_data)
-            if len(self._waiting) < waiting and self.has_work():
-                self.wake()
+        self._waiting.wake()

@@ -47,6 +47,11 @@ class SharePartition(RecordStates):
         """Whether another record may be locked."""
         return self.acquired < self.settings.max_locks and self.archiving < self.settings.max_archiving
 
+    @property
+    def progress(self) -> tuple[int, int, int]:
+        """Numbers of which one changes when an acquisition takes records, or settles offsets without a record."""
+        return self.start_offset, self.end_offset, self.available
+
     def next_span(self, below: int) -> tuple[int, int] | None:
         """First and last offset of the records that are acquired next, all below `below`; None if there are none."""
         if not self.has_room:

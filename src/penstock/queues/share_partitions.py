@@ -20,6 +20,7 @@ from penstock.queues.leader_context import LetterSink
 from penstock.queues.share_leader import ShareLeader
 from penstock.queues.share_settings import GroupShareSettings, share_settings
 from penstock.queues.state_client import ShareStateClient
+from penstock.replication.projections import Projection
 from penstock.replication.replica import Replica
 from penstock.state_log.timers import Timers
 from penstock.threads import Threads
@@ -70,14 +71,18 @@ class SharePartitions:
         """Share-partition that is served here, if there is one."""
         return self._leaders.get(key)
 
-    def get(self, key: ShareKey, replica: Replica) -> ShareLeader:
-        """Share-partition of a partition that this broker leads; it may still be loading."""
+    def get(self, key: ShareKey, replica: Replica, projection: Projection | None = None) -> ShareLeader:
+        """Share-partition of a partition that this broker leads; it may still be loading.
+
+        `projection` is the one through which the topic is read.
+        """
         known = self._leaders.get(key)
         if known is not None:
             if known.is_leading and known.replica is replica:
+                known.read_through(projection)
                 return known
             known.close(BrokerError(ErrorCode.not_leader_or_follower))
-        leader = self._leaders[key] = ShareLeader(key, replica, self)
+        leader = self._leaders[key] = ShareLeader(key, replica, self, projection)
         return leader
 
     def stop(self) -> None:
@@ -92,14 +97,17 @@ class SharePartitions:
             for leader in self.all:
                 leader.follow_settings()
         for leader in self.all:
-            topic = leader.replica.name.topic
-            if topic in change.topics and not self._leads(leader):
+            names = leader.replica.name.topic, before.topic_names.get(leader.key.topic_id)
+            if not change.topics.isdisjoint(names) and not self._leads(leader):
                 leader.close(BrokerError(ErrorCode.not_leader_or_follower))
 
     def _leads(self, leader: ShareLeader) -> bool:
-        name = leader.replica.name
-        topic = self._metadata.image.topic(name.topic)
-        if topic is None or topic.id != leader.key.topic_id or name.partition >= len(topic.partitions):
+        image, name = self._metadata.image, leader.replica.name
+        read = image.topic_by_id(leader.key.topic_id)
+        topic = image.topic(name.topic)
+        if read is None or topic is None or name.topic != (read.view_of or read.name):
+            return False
+        if topic.id != leader.replica.topic_id or name.partition >= len(topic.partitions):
             return False
         return topic.partitions[name.partition].leader_epoch == leader.leader_epoch
 

@@ -1,17 +1,15 @@
-"""Reads of a share-partition's log that acquire nothing: looking at the next records, and reading them into memory."""
+"""Limits and results of a fetch from a share-partition, and a look at its next records that acquires nothing."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from penstock.model import Offset
-from penstock.queues.log_spans import LogSpans
+from penstock.errors import WouldBlock
+from penstock.queues.acquiring import Span
+from penstock.queues.record_source import Part, RecordSource
 from penstock.queues.share_partition import SharePartition
 from penstock.queues.states import Acquired, AcquireMode
-from penstock.records.log_slice import LogSlice
-from penstock.storage.log import Log
-
-_WARM_BYTES = 1 << 20
 
 
 class Wanted(NamedTuple):
@@ -30,7 +28,7 @@ class Wanted(NamedTuple):
 
 class Fetched(NamedTuple):
     acquired: list[Acquired]
-    records: list[LogSlice]
+    records: list[Part]
     sent: int = -1
     """Last offset of the batches in `records`."""
 
@@ -45,30 +43,43 @@ class Shown(NamedTuple):
 
 
 def peek(
-    log: Log, partition: SharePartition, below: int, max_records: int, max_bytes: int, *, is_committed: bool
-) -> tuple[list[Shown], list[LogSlice]]:
-    """The first records that are not settled, and the batches that have them; WouldBlock if not in memory."""
-    partition.on_log_start(log.log_start_offset)
-    ranges: list[Shown] = []
-    slices: list[LogSlice] = []
-    sent = -1
-    for first, last, count, state in partition.unsettled(below, max_records):
-        spans = LogSpans(log, first, last, max_bytes, below, is_committed=is_committed)
-        shown = [Acquired(each.first, each.last, count) for each in spans if not each.is_hidden]
-        found, sent = spans.slices(shown, sent)
-        ranges += [Shown(*each, state) for each in shown]
-        slices += found
-        max_bytes -= sum(map(len, found))
-        if max_bytes <= 0:
+    source: RecordSource,
+    partition: SharePartition,
+    below: int,
+    max_records: int,
+    max_bytes: int,
+    *,
+    is_committed: bool,
+) -> tuple[list[Shown], list[Part]]:
+    """The first records that are not settled, and the batches that have them; WouldBlock if none is in memory."""
+    found: list[Shown] = []
+    parts: list[Part] = []
+    sent, left = -1, max_records
+    # A projection shows few of the offsets.
+    for first, last, count, state in partition.unsettled(below, below if source.identity else max_records):
+        if left <= 0 or max_bytes <= 0:
             break
-    return ranges, slices
+        try:
+            spans = source.spans(first, last, max_bytes, below, is_committed=is_committed)
+            shown = [Acquired(*each, count) for each in _records(spans, left)]
+        except WouldBlock:
+            if not found:
+                raise
+            break
+        batches, sent = spans.slices(shown, sent)
+        found += [Shown(*each, state) for each in shown]
+        parts += batches
+        left -= sum(each.last_offset - each.first_offset + 1 for each in shown)
+        max_bytes -= sum(map(len, batches))
+    return found, parts
 
 
-def touch(log: Log, offset: int) -> None:
-    """Read records into memory, in a thread."""
-    log.read(Offset(offset), _WARM_BYTES, below=log.high_watermark, at_least_one=True, wait=True).read()
-
-
-def size_from(log: Log, offset: int, below: int, at_most: int) -> int:
-    """Number of bytes of the batches from an offset on, up to a limit but at least one batch."""
-    return len(log.read(Offset(offset), at_most, below=Offset(below), at_least_one=True))
+def _records(spans: Iterable[Span], at_most: int) -> Iterator[tuple[int, int]]:
+    """First and last offsets of the first records of spans that are not hidden."""
+    for span in spans:
+        if not span.is_hidden:
+            last = min(span.last, span.first + at_most - 1)
+            yield span.first, last
+            at_most -= last - span.first + 1
+            if at_most <= 0:
+                return

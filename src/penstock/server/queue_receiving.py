@@ -20,6 +20,7 @@ from penstock.queues.share_reading import Wanted
 from penstock.queues.states import AcquireMode
 from penstock.server.dispatch import Request
 from penstock.server.share_acknowledging import ShareTargets
+from penstock.server.share_cold_reads import ReadingTime, warm, warm_for_others
 from penstock.wire.queue_receive import (
     TOKEN_BYTES,
     QueueReceiveRequest,
@@ -66,6 +67,7 @@ class QueueReceiving:
         self._wait_ms = max(0, min(asked.max_wait_ms, config[FETCH_MAX_WAIT_MS]))
         topic_id = TopicId(asked.topic_id)
         self._keys = [ShareKey(asked.group_id, topic_id, each) for each in dict.fromkeys(asked.partitions)]
+        self._reading_time = ReadingTime(self._wait_ms)
         self._waits_for: list[ShareLeader] = []
         self._found: list[ReceivedPartition] = []
         self._is_reading = self._is_ended = False
@@ -97,16 +99,25 @@ class QueueReceiving:
             self._pause(self._loaded())
             return
         left_records, left_bytes = self._asked.max_records, self._max_bytes
+        cold: list[ShareLeader] = []
         for key, leader in leaders:
-            if self._asked.kind == ReceiveKind.WAIT:
-                if leader.has_work():
-                    self._is_ended = True
-                continue
             if left_records <= 0 or left_bytes <= 0:
                 break
-            found = self._take(key, leader, left_records, left_bytes)
+            found = ReceivedPartition(key.partition)
+            try:
+                self._take(leader, found, left_records, left_bytes)
+            except WouldBlock:
+                cold.append(leader)
+            except BrokerError as error:
+                self._fail(key, error)
+            if found.ranges:
+                self._found.append(found)
             left_records -= sum(each.last_offset - each.first_offset + 1 for each in found.ranges)
             left_bytes -= sum(map(len, found.records))
+        if cold and (self._found or self._is_ended):
+            warm_for_others(cold)
+        elif cold and self._reading_time.is_left():
+            self._pause(warm(cold))
 
     def _find_leaders(self) -> list[tuple[ShareKey, ShareLeader]]:
         leaders = []
@@ -124,36 +135,27 @@ class QueueReceiving:
                 self._fail(key, error)
         return leaders
 
-    def _take(
-        self, key: ShareKey, leader: ShareLeader, max_records: int, max_bytes: int
-    ) -> ReceivedPartition:
-        result = ReceivedPartition(key.partition)
-        try:
-            if self._asked.kind == ReceiveKind.PEEK:
-                ranges, records = leader.peek(max_records, max_bytes)
-                result.ranges, result.records = [ReceivedRange(*each) for each in ranges], records
-            else:
-                lock_ms = None if self._asked.lock_ms < 0 else self._asked.lock_ms
-                wanted = Wanted(
-                    self._member,
-                    max_records,
-                    max_records,
-                    AcquireMode.RECORD_LIMIT,
-                    max_bytes,
-                    bool(self._found),
-                    lock_ms,
-                )
-                fetched = leader.acquire(wanted, monotonic_ms(self._request.context.clock))
-                result.ranges = [ReceivedRange(*each) for each in fetched.acquired]
-                result.records = fetched.records
-        except WouldBlock:
-            if not self._found and not self._is_reading:
-                self._pause(leader.warm())
-        except BrokerError as error:
-            self._fail(key, error)
-        if result.ranges:
-            self._found.append(result)
-        return result
+    def _take(self, leader: ShareLeader, result: ReceivedPartition, max_records: int, max_bytes: int) -> None:
+        """Take or show records of one partition; WouldBlock if they are not in memory."""
+        if self._asked.kind == ReceiveKind.WAIT:
+            self._is_ended |= leader.has_records()
+            return
+        if self._asked.kind == ReceiveKind.PEEK:
+            ranges, records = leader.peek(max_records, max_bytes)
+            result.ranges, result.records = [ReceivedRange(*each) for each in ranges], records
+            return
+        wanted = Wanted(
+            self._member,
+            max_records,
+            max_records,
+            AcquireMode.RECORD_LIMIT,
+            max_bytes,
+            bool(self._found),
+            None if self._asked.lock_ms < 0 else self._asked.lock_ms,
+        )
+        fetched = leader.acquire(wanted, monotonic_ms(self._request.context.clock))
+        result.ranges = [ReceivedRange(*each) for each in fetched.acquired]
+        result.records = fetched.records
 
     def _fail(self, key: ShareKey, error: BrokerError) -> None:
         self._found.append(ReceivedPartition(key.partition, error.code, str(error)[:500]))

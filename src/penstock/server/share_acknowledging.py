@@ -15,6 +15,7 @@ from penstock.queues import acknowledging
 from penstock.queues.share_leader import ShareLeader
 from penstock.queues.states import Acknowledgement, AcknowledgeType
 from penstock.server.dispatch import Request
+from penstock.server.projection_kinds import projection_of
 from penstock.server.security import Operation, ResourceType
 from penstock.server.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSession
 from penstock.wire.leader_hints import NodeEndpoint
@@ -80,13 +81,9 @@ class ShareTargets:
         if topic is None:
             raise BrokerError(ErrorCode.unknown_topic_id, "there is no topic with this id")
         self._request.require(Operation.READ, ResourceType.TOPIC, topic.name)
-        if topic.is_delayed:
-            raise BrokerError(
-                ErrorCode.invalid_topic_exception,
-                f"{topic.name} has delivery.delay: share groups do not read topics with delayed messages",
-            )
-        replica = context.replicas.get(topic.name, key.partition)
-        return context.share.partitions.get(key, replica)
+        replica = context.replicas.get(topic.view_of or topic.name, key.partition)
+        projection = projection_of(context.image, topic.name)
+        return context.share.partitions.get(key, replica, projection)
 
     def fail(self, result: ShareResult, error: BrokerError) -> None:
         """Set the error of a fetch, with the present leader if the partition has moved."""
@@ -98,7 +95,8 @@ class ShareTargets:
             return
         image = self._request.context.image
         topic = image.topic_by_id(TopicId(result.topic_id))
-        state = None if topic is None else image.partition(TopicPartition(topic.name, result.partition))
+        name = None if topic is None else topic.view_of or topic.name
+        state = None if name is None else image.partition(TopicPartition(name, result.partition))
         if state is not None:
             result.leader_id, result.leader_epoch = state.leader, state.leader_epoch
             self._moved.add(state.leader)

@@ -41,6 +41,7 @@ async def share_offset(request: Request, key: ShareKey, topic: str) -> ShareOffs
 
 async def _end_offset(request: Request, topic: str, partition: int) -> int:
     context = request.context
+    topic = context.source_of(topic)
     known = context.image.topic(topic)
     if known is None or not 0 <= partition < len(known.partitions):
         raise BrokerError(ErrorCode.unknown_topic_or_partition)

@@ -134,7 +134,7 @@ class ShareResult:
     acknowledge_error_message: str | None = None
     leader_id: int = 0
     leader_epoch: int = 0
-    records: Sequence[LogSlice] = ()
+    records: Sequence[LogSlice | memoryview] = ()
     acquired: Sequence[tuple[int, int, int]] = ()
 
 

@@ -183,9 +183,9 @@ class ShareState:
             if topic is None:
                 continue
             known = self.topics.initialized.get(topic.id)
-            partitions = frozenset(range(len(topic.partitions))) - (
-                known.partitions if known else frozenset()
-            )
+            assert self.image is not None
+            partitions = frozenset(range(len(self.image.shown(topic).partitions)))
+            partitions -= known.partitions if known else frozenset()
             if partitions:
                 missing[topic.id] = ShareTopic(name, partitions)
         return missing

@@ -39,8 +39,9 @@ API = Api(91, 0, 0, handle)
 
 def _place(request: Request, name: str, asked: Any) -> Place:
     request.require(Operation.READ, ResourceType.TOPIC, name)
-    topic = request.context.image.topic(name)
-    if topic is None or not 0 <= asked.partition_index < len(topic.partitions):
+    image = request.context.image
+    topic = image.topic(name)
+    if topic is None or not 0 <= asked.partition_index < len(image.shown(topic).partitions):
         raise BrokerError(ErrorCode.unknown_topic_or_partition, f"there is no {name}-{asked.partition_index}")
     if asked.start_offset < 0:
         raise BrokerError(ErrorCode.invalid_request, f"{asked.start_offset} is not an offset")

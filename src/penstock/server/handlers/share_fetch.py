@@ -25,6 +25,7 @@ from penstock.server.share_acknowledging import (
     lock_ms_of,
     open_session,
 )
+from penstock.server.share_cold_reads import ReadingTime, warm, warm_for_others
 from penstock.server.share_sessions import FINAL_EPOCH, ShareSession
 from penstock.wire.share_fetch import ShareRequest, ShareResult, decode_share_fetch, encode_share_fetch
 
@@ -86,6 +87,7 @@ class ShareFetchOperation:
         "_is_reading",
         "_later",
         "_max_bytes",
+        "_reading_time",
         "_request",
         "_results",
         "_session",
@@ -105,6 +107,7 @@ class ShareFetchOperation:
         self._results: dict[ShareKey, ShareResult] = {}
         self._max_bytes = max(0, min(asked.max_bytes, config[FETCH_MAX_BYTES]))
         self._wait_ms = min(asked.max_wait_ms, config[FETCH_MAX_WAIT_MS])
+        self._reading_time = ReadingTime(self._wait_ms)
         self._waits_for: list[ShareLeader] = []
         self._later: PendingResponse | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -161,6 +164,7 @@ class ShareFetchOperation:
         if self._asked.min_bytes > 1 and not is_final and not self._has_enough():
             return
         left_records, left_bytes = self._asked.max_records, self._max_bytes
+        cold: list[ShareLeader] = []
         for key, leader in leaders:
             if left_records <= 0 or left_bytes <= 0:
                 break
@@ -172,9 +176,11 @@ class ShareFetchOperation:
                 left_bytes,
                 self._has_data,
             )
-            count, size = self._acquire(key, leader, wanted)
+            count, size = self._acquire(key, leader, wanted, cold)
             left_records -= count
             left_bytes -= size
+        if cold:
+            self._read(cold)
 
     def _find_leaders(self) -> list[tuple[ShareKey, ShareLeader]]:
         leaders = []
@@ -197,13 +203,14 @@ class ShareFetchOperation:
             return True
         return total >= self._asked.min_bytes
 
-    def _acquire(self, key: ShareKey, leader: ShareLeader, wanted: Wanted) -> tuple[int, int]:
+    def _acquire(
+        self, key: ShareKey, leader: ShareLeader, wanted: Wanted, cold: list[ShareLeader]
+    ) -> tuple[int, int]:
         """Acquire records of one partition; returns their number and size in bytes."""
         try:
             fetched = leader.acquire(wanted, monotonic_ms(self._request.context.clock))
         except WouldBlock:
-            if not self._is_reading:
-                self._read(leader)
+            cold.append(leader)
             return 0, 0
         except BrokerError as error:
             self._fail(key, error)
@@ -223,18 +230,20 @@ class ShareFetchOperation:
     def _result(self, key: ShareKey) -> ShareResult:
         return self._results.setdefault(key, ShareResult(key.topic_id, key.partition))
 
-    def _read(self, leader: ShareLeader) -> None:
-        """Read batch headers in a pool; then the attempt is repeated."""
-        self._is_reading = True
-        reading = asyncio.ensure_future(leader.warm())
-        reading.add_done_callback(self._on_read)
+    def _read(self, cold: list[ShareLeader]) -> None:
+        """Read the next records into memory; the attempt is repeated then, if it has found nothing."""
+        if self._has_data:
+            warm_for_others(cold)
+        elif self._reading_time.is_left():
+            self._is_reading = True
+            asyncio.ensure_future(warm(cold)).add_done_callback(self._on_read)
 
     def _on_read(self, done: asyncio.Future[None]) -> None:
         self._is_reading = False
         if not done.cancelled() and done.exception() is not None:
             self._is_ended = True
         if self._later is None or not self._later.is_done:
-            self._attempt(is_final=False)
+            self._attempt(is_final=self._wait_ms <= 0)
             self._continue()
 
     # --- waiting

@@ -24,13 +24,14 @@ def handle(request: Request, frame: memoryview, position: int) -> Answer:
         request.require(Operation.DESCRIBE, ResourceType.GROUP, group_id)
     except BrokerError as error:
         return [encode_share_status_response(correlation_id, (), error.code)]
-    now_ms = request.context.share.partitions.timers.now_ms()
+    now_ms, names = request.context.share.partitions.timers.now_ms(), request.context.image.topic_names
     found = [
-        _status(leader, now_ms)
+        _status(leader, topic, now_ms)
         for leader in request.context.share.partitions.all
         if leader.key.group_id == group_id
         and leader.partition is not None
-        and request.shows(Operation.DESCRIBE, ResourceType.TOPIC, leader.replica.name.topic)
+        and (topic := names.get(leader.key.topic_id)) is not None
+        and request.shows(Operation.DESCRIBE, ResourceType.TOPIC, topic)
     ]
     return [encode_share_status_response(correlation_id, found)]
 
@@ -38,14 +39,14 @@ def handle(request: Request, frame: memoryview, position: int) -> Answer:
 API = Api(SHARE_STATUS, 0, 0, handle_raw=handle)
 
 
-def _status(leader: ShareLeader, now_ms: int) -> ShareStatus:
-    partition, name = leader.partition, leader.replica.name
+def _status(leader: ShareLeader, topic: str, now_ms: int) -> ShareStatus:
+    partition = leader.partition
     assert partition is not None
     deadline_ms = partition.oldest_deadline_ms()
     age_ms = NO_LOCK if deadline_ms is None else max(0, now_ms - (deadline_ms - leader.lock_ms))
     return ShareStatus(
-        name.topic,
-        name.partition,
+        topic,
+        leader.key.partition,
         partition.start_offset,
         partition.acquired,
         partition.available,

@@ -1,4 +1,4 @@
-"""Shared views that are in use as far as this broker knows: read here, or with committed offsets in its groups."""
+"""Shared views that are in use as far as this broker knows: read here, or with offsets of its groups."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from penstock.groups.share.group import ShareGroup
 from penstock.model import TopicId
 from penstock.server.context import BrokerContext
 from penstock.server.inspection.question import Arguments, Question
@@ -47,6 +48,9 @@ async def _committed(context: BrokerContext, shared: Mapping[str, TopicId]) -> s
         for group in tuple(shard.groups.values()) if shared else ():
             if not group.is_empty:
                 found |= {name for name in shared if group.reads(name)}
+            if isinstance(group, ShareGroup):
+                states = group.remembered.topics.initialized
+                found |= {name for name, topic_id in shared.items() if topic_id in states}
     return found
 
 
