@@ -96,7 +96,8 @@ def test_tiered_storage_is_refused_and_the_archive_is_named(name: str, text: str
 def test_every_topic_option_has_a_broker_default_of_the_same_type_and_value() -> None:
     """Options that are set when a topic is created, and for that topic alone, have none."""
     own = {name for name, option in TOPIC_OPTIONS.items() if option.synonym is None}
-    assert own == {"delivery.delay", "delivery.delay.default.ms", "message.ttl.ms"}
+    retry = {"retry.group", "retry.max.attempts", "retry.backoff.ms", "retry.dead.letter.topic"}
+    assert own == {"delivery.delay", "delivery.delay.default.ms", "message.ttl.ms"} | retry
     for option in TOPIC_OPTIONS.values():
         if option.synonym is None:
             continue

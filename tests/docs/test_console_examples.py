@@ -44,6 +44,7 @@ def run(example: Example, broker: BrokerProcess) -> str:
         "docs/views.md",
         "docs/delay.md",
         "docs/message-queues.md",
+        "docs/retries.md",
         "docs/transactions.md",
         "docs/http.md",
     ],
@@ -70,6 +71,7 @@ def test_the_examples_of_a_document_do_what_it_says(document: str, start_broker:
         "docs/http.md",
         "docs/views.md",
         "docs/message-queues.md",
+        "docs/retries.md",
     ],
 )
 def test_the_python_of_a_document_does_what_it_says(

@@ -46,6 +46,7 @@ class AsyncConsumer:
     resume = in_thread(Consumer.resume)
     position = in_thread(Consumer.position)
     committed = in_thread(Consumer.committed)
+    retry = in_thread(Consumer.retry)
 
     @property
     def subject(self) -> Consumer:

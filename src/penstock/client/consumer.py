@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Self, Unpack
+from typing import TYPE_CHECKING, Self, Unpack
 
 import confluent_kafka as kafka
 
@@ -21,6 +21,9 @@ from penstock.client.partitions import named, unnamed
 from penstock.client.reader import REQUEST_S, MessageReader
 from penstock.model import TopicPartition
 
+if TYPE_CHECKING:
+    from penstock.client.retries import Retries
+
 WAIT_S = 0.2
 """Longest single wait, so that Ctrl-C is handled in time."""
 
@@ -30,6 +33,8 @@ class Consumer:
         self._idle_timeout_s = options.get("idle_timeout_s")
         self._group = options.get("group")
         self.reader = MessageReader(topics, options)
+        self._options = options
+        self._retries: Retries | None = None
         self._closed = False
 
     def __iter__(self) -> Self:
@@ -70,6 +75,21 @@ class Consumer:
         """Mark all messages handed over as done, commit them, and wait for the commit."""
         self._check_open()
         self.reader.commit()
+
+    def retry(self, message: Message, reason: str = "", *, delay_s: float | None = None) -> None:
+        """Have a message that could not be processed delivered to the group again, after the delay of its policy.
+
+        The message goes to the group's retry topic, after the last attempt to the dead-letter topic, and its offset
+        is committed in the same transaction. Messages of its partition that were handed over before count as done.
+        """
+        self._check_open()
+        if not self._group:
+            raise InvalidSetting("retry needs a consumer with a group, whose retry topic takes the message")
+        if self._retries is None:
+            from penstock.client.retries import Retries  # consumers without retries do not load it
+
+            self._retries = Retries(self._group, self._options, self.reader)
+        self._retries.retry(message, reason, delay_s)
 
     def assignment(self) -> list[TopicPartition]:
         """Return the partitions assigned to this consumer."""
@@ -131,6 +151,8 @@ class Consumer:
         """Leave the group. At least once, the messages handed over last count as done only after `commit`."""
         if not self._closed:
             self._closed = True
+            if self._retries is not None:
+                self._retries.close()
             self.reader.close()
 
     def __enter__(self) -> Self:

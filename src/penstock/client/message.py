@@ -17,7 +17,7 @@ from penstock.client.errors import NotDeserializable
 from penstock.client.serializers import Deserializer
 from penstock.model import TopicPartition
 from penstock.records.content import content_crc, content_size
-from penstock.records.expiry import is_expired
+from penstock.records.expiry import is_expired, read_number
 
 Source = TypeVar("Source")
 
@@ -64,6 +64,12 @@ class Message:
     @property
     def topic_partition(self) -> TopicPartition:
         return TopicPartition(self.topic, self.partition)
+
+    @property
+    def attempt(self) -> int:
+        """Number of this delivery: 1, and one more for each retry (`Consumer.retry`)."""
+        failed = read_number(self.header("penstock-retry-attempts"))
+        return 1 if failed is None else failed + 1
 
     def header(self, name: str) -> bytes | None:
         """Return the last header of that name; None if there is none."""

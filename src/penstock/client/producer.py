@@ -20,6 +20,8 @@ from penstock.client.sender import Headers, MessageSender
 from penstock.client.transactions import Transactions, abort_after
 
 if TYPE_CHECKING:
+    from confluent_kafka import TopicPartition
+
     from penstock.client.consumer import Consumer
 
 WAIT_S = 0.1
@@ -64,7 +66,11 @@ class Transaction:
         """
         offsets = consumer.reader.handed_offsets()
         if offsets:
-            self._transactions.add_offsets(offsets, consumer.reader.consumer.consumer_group_metadata())
+            self.commit_offsets(offsets, consumer.reader.consumer.consumer_group_metadata())
+
+    def commit_offsets(self, offsets: list[TopicPartition], group_metadata: Any) -> None:
+        """Commit these offsets of a consumer, given with its group metadata, as part of the transaction."""
+        self._transactions.add_offsets(offsets, group_metadata)
 
 
 class Producer:

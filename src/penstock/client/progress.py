@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -30,6 +30,12 @@ class Progress(Protocol):
 
     def commit(self) -> None: ...
 
+    def settle_commits(self) -> bool:
+        """Wait for commits that are under way; returns whether the messages in work are committed already."""
+
+    def committed(self, offsets: list[TopicPartition]) -> None:
+        """Note offsets that a transaction has committed, so that a later commit does not move the group back."""
+
 
 class AtLeastOnce:
     """Store the offsets of finished messages; librdkafka commits them at intervals and when the consumer
@@ -46,12 +52,15 @@ class AtLeastOnce:
 
     def finished(self, messages: Sequence[Message]) -> None:
         for message in messages:
-            try:
-                self._consumer.store_offsets(message=message)
-            except KafkaException as error:
-                # Another member owns the partition by now and will process the message again.
-                if error.args[0].code() != KafkaError._STATE:
-                    raise from_kafka(error, "cannot mark a message as done") from None
+            self._store(message=message)
+
+    def _store(self, **what: Any) -> None:
+        try:
+            self._consumer.store_offsets(**what)
+        except KafkaException as error:
+            # Another member owns the partition by now and will process the message again.
+            if error.args[0].code() != KafkaError._STATE:
+                raise from_kafka(error, "cannot mark a message as done") from None
 
     def released(self, unread: list[TopicPartition]) -> None:
         try:
@@ -67,6 +76,13 @@ class AtLeastOnce:
         except KafkaException as error:
             if error.args[0].code() != KafkaError._NO_OFFSET:
                 raise
+
+    def settle_commits(self) -> bool:
+        self.commit()
+        return False
+
+    def committed(self, offsets: list[TopicPartition]) -> None:
+        self._store(offsets=offsets)
 
 
 class AtMostOnce:
@@ -92,6 +108,12 @@ class AtMostOnce:
 
     def commit(self) -> None:
         """Do nothing: all messages handed over are already committed."""
+
+    def settle_commits(self) -> bool:
+        return True
+
+    def committed(self, offsets: list[TopicPartition]) -> None:
+        pass
 
     def _commit(self, offsets: list[TopicPartition]) -> None:
         if offsets:
@@ -120,6 +142,12 @@ class CommitInTransactions:
             "transaction.commit_progress(consumer)"
         )
 
+    def settle_commits(self) -> bool:
+        return False
+
+    def committed(self, offsets: list[TopicPartition]) -> None:
+        pass
+
 
 class NeverCommit:
     """Commit nothing: a consumer without a group has no committed offsets."""
@@ -136,6 +164,12 @@ class NeverCommit:
         pass
 
     def commit(self) -> None:
+        pass
+
+    def settle_commits(self) -> bool:
+        return True
+
+    def committed(self, offsets: list[TopicPartition]) -> None:
         pass
 
 

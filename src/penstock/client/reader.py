@@ -8,7 +8,6 @@ waits. Rebalances happen inside `fill`, so never while the caller works on a mes
 from __future__ import annotations
 
 import logging
-import sys
 import time
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
@@ -31,9 +30,11 @@ from penstock.client.errors import (
     from_kafka,
     translated,
 )
+from penstock.client.joining import finish_joining, has_member_epoch
 from penstock.client.message import Message, take_live
-from penstock.client.partitions import named
+from penstock.client.partitions import named, wait_for_fetch
 from penstock.client.progress import progress_of
+from penstock.client.retry_topic import find_retry_topic, from_start
 from penstock.client.serializers import deserializer
 from penstock.client.shared_views import topics_to_read
 
@@ -45,11 +46,6 @@ progress.
 """
 LOOK_FOR_TOPIC_EVERY_S = 1.0
 """Interval at which a consumer without a group looks for topics that do not exist yet."""
-JOIN_PATIENCE_S = 3.0
-"""How long `close` waits for the coordinator to respond to the first request of this member."""
-JOIN_STEP_S = 0.02
-SETTLE_PATIENCE_S = 2.0
-SETTLE_STEP_S = 0.005
 
 Place = tuple[str, int]
 _MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
@@ -60,8 +56,6 @@ _NO_LONGER_OURS = (
     KafkaError.STALE_MEMBER_EPOCH,
     KafkaError._STATE,
 )
-
-_METADATA_MARK = b"CGMDv2:"
 
 logger = logging.getLogger("penstock.client")
 
@@ -100,6 +94,8 @@ class MessageReader:
         self._was_assigned = False
         self._progress = progress_of(self.consumer, options.get("group"), delivery_of(options))
         self._group = options.get("group")
+        self.retry_topic = find_retry_topic(self.consumer, self._group, config)
+        """Retry topic of the group, which the consumer reads too; None if there is none."""
         self._begin(topics)
 
     def _begin(self, topics: Sequence[str]) -> None:
@@ -111,9 +107,20 @@ class MessageReader:
         for topic in topics:
             if not topic.startswith("^"):
                 self._partitions_of(topic)
+        self._subscribed = list(topics)
+        self._subscribe()
+
+    def _subscribe(self) -> None:
+        also = [self.retry_topic] if self.retry_topic and self.retry_topic not in self._subscribed else []
         self.consumer.subscribe(
-            list(topics), on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost
+            self._subscribed + also, on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost
         )
+
+    def read_retries(self, topic: str) -> None:
+        """Read the retry topic of the group from now on."""
+        if self.retry_topic is None:
+            self.retry_topic = topic
+            self._subscribe()
 
     @property
     def ready(self) -> bool:
@@ -153,6 +160,20 @@ class MessageReader:
         """Return the offset after the messages in work, for each partition."""
         ends = {(message.topic(), message.partition()): message.offset() + 1 for message in self._handed}
         return [TopicPartition(*place, offset) for place, offset in ends.items()]
+
+    def is_in_work(self, place: Place, offset: int) -> bool:
+        return any(
+            each.offset() == offset and (each.topic(), each.partition()) == place for each in self._handed
+        )
+
+    def settle_commits(self) -> bool:
+        """Wait for commits that are under way; return whether the messages in work are committed already."""
+        with translated("offsets were not committed"):
+            return self._progress.settle_commits()
+
+    def committed(self, offsets: list[TopicPartition]) -> None:
+        """Note offsets that a transaction has committed."""
+        self._progress.committed(offsets)
 
     def rewind(self) -> None:
         """Read the messages in work again, for partitions that are still assigned."""
@@ -224,18 +245,8 @@ class MessageReader:
         """Leave the group; finished messages are committed first. Messages in work do not count as finished."""
         self._handed = []
         if self._group:
-            self._finish_joining()
+            finish_joining(self.consumer, self._has_joined)
         self.consumer.close()
-
-    def _finish_joining(self) -> None:
-        """Wait until this member has joined its group, up to a limit.
-
-        librdkafka does not leave a group while its join request is in flight: the member would keep its
-        partitions until its session expires.
-        """
-        deadline = time.monotonic() + JOIN_PATIENCE_S
-        while not self._has_joined() and time.monotonic() < deadline:
-            self.consumer.poll(JOIN_STEP_S)
 
     def _has_joined(self) -> bool:
         return self._was_assigned or (self._is_new_protocol and has_member_epoch(self.consumer))
@@ -323,25 +334,16 @@ class MessageReader:
         if not any(_place(each) == _place(target) for each in self.consumer.assignment()):
             raise InvalidSetting(f"{target.topic}-{target.partition} is not assigned to this consumer")
         with translated(f"cannot seek in {target.topic}"):
-            self._settle(target)
+            wait_for_fetch(self.consumer, target)
             if target.offset == OFFSET_END:
                 _, end = self.consumer.get_watermark_offsets(target, timeout=REQUEST_S)
                 target = TopicPartition(*_place(target), end)
             self.consumer.seek(target)
 
-    def _settle(self, partition: TopicPartition) -> None:
-        """Wait until librdkafka has fetched from the partition. A paused partition never does, so the wait
-        has a limit.
-        """
-        deadline = time.monotonic() + SETTLE_PATIENCE_S
-        while time.monotonic() < deadline:
-            _, end = self.consumer.get_watermark_offsets(partition, cached=True)
-            if end >= 0:
-                return
-            time.sleep(SETTLE_STEP_S)
-
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._was_assigned = True
+        if self.retry_topic is not None and self._start == OFFSET_END:
+            from_start(consumer, self.retry_topic, partitions)
         if self._cooperative:
             consumer.incremental_assign(partitions)
         else:
@@ -373,17 +375,6 @@ class MessageReader:
         self._ready = deque(_outside(self._ready, places))
         self._fresh = _outside(self._fresh, places)
         return [TopicPartition(*place, offset) for place, offset in first.items()]
-
-
-def has_member_epoch(consumer: Consumer) -> bool:
-    """Return whether the coordinator has responded to the consumer's join request (KIP-848).
-
-    librdkafka shows the member epoch only in the group metadata for transactions: a format mark, then the
-    epoch in four bytes, -1 before the response. An unknown format counts as joined.
-    """
-    metadata = consumer.consumer_group_metadata()
-    mark, epoch = metadata[:7], metadata[7:11]
-    return bool(mark != _METADATA_MARK or int.from_bytes(epoch, sys.byteorder, signed=True) >= 0)
 
 
 def _outside(messages: Iterable[KafkaMessage], places: Collection[Place]) -> list[KafkaMessage]:

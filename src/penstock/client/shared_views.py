@@ -27,7 +27,7 @@ def topics_to_read(topics: Sequence[str], options: ConsumerOptions) -> Sequence[
         options.get("bootstrap"),
         options.get("connect_timeout_s", CONNECT_TIMEOUT_S),
         REQUEST_TIMEOUT_S,
-        _own_connection(options),
+        own_connection(options),
     )
     return [_share(Topics(cluster), topic, text.strip()) for topic in topics]
 
@@ -46,7 +46,7 @@ def _share(topics: Topics, topic: str, text: str) -> str:
     return name
 
 
-def _own_connection(options: ConsumerOptions) -> dict[str, object]:
+def own_connection(options: ConsumerOptions) -> dict[str, object]:
     """Settings of the connection; an admin client refuses those of consumers."""
     prefixes = ("security.", "sasl.", "ssl.", "enable.ssl", "socket.", "client.id", "https.")
     return {name: value for name, value in options.get("config", {}).items() if name.startswith(prefixes)}

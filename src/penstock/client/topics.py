@@ -97,6 +97,10 @@ class Topics:
             ),
         )
 
+    def configs(self, name: str) -> dict[str, str]:
+        """Return the effective settings of a topic."""
+        return {entry.name: entry.value for entry in _settings(self._cluster, name)}
+
     def alter(self, name: str, *, set: Mapping[str, str] | None = None, unset: Iterable[str] = ()) -> None:
         """Change some settings and reset others to the broker's default."""
         changes = [

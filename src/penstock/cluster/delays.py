@@ -16,6 +16,7 @@ from penstock.config import (
     DELIVERY_DELAY_DEFAULT_MS,
     DELIVERY_DELAY_MAX_MS,
     MESSAGE_TIMESTAMP_TYPE,
+    RETRY_GROUP,
     BrokerConfig,
     CleanupPolicy,
     MessageTimestampType,
@@ -31,6 +32,8 @@ def with_delay(configs: dict[str, str], settings: TopicConfig) -> dict[str, str]
     if not settings[DELIVERY_DELAY]:
         if settings[DELIVERY_DELAY_DEFAULT_MS] >= 0:
             raise _invalid(f"{DELIVERY_DELAY_DEFAULT_MS.name} needs {DELIVERY_DELAY.name}=true")
+        if settings[RETRY_GROUP]:
+            raise _invalid(f"{RETRY_GROUP.name} needs {DELIVERY_DELAY.name}=true")
         return {name: value for name, value in configs.items() if name != DELIVERY_DELAY.name}
     if MESSAGE_TIMESTAMP_TYPE.name in configs and settings[MESSAGE_TIMESTAMP_TYPE] is not _APPEND_TIME:
         raise _invalid(

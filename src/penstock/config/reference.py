@@ -62,7 +62,7 @@ def _default(option: Option[Any]) -> str:
 
 def _readable(option: Option[Any]) -> str:
     """Readable value such as 14 days or 1 GiB, if the number is a whole multiple of a unit."""
-    if option.name.endswith(".ms"):
+    if option.name.endswith(".ms") and isinstance(option.default, int):
         return _in_units(option.default, _UNITS_MS, plural="s")
     if option.name.endswith((".bytes", ".size")):
         return _in_units(option.default, _UNITS_BYTES, plural="")

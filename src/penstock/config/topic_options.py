@@ -19,6 +19,10 @@ from penstock.config.partition_lists import (
     ReplicaList,
     Replicas,
 )
+from penstock.config.retry_options import RETRY_BACKOFF_MS as RETRY_BACKOFF_MS
+from penstock.config.retry_options import RETRY_DEAD_LETTER_TOPIC as RETRY_DEAD_LETTER_TOPIC
+from penstock.config.retry_options import RETRY_GROUP as RETRY_GROUP
+from penstock.config.retry_options import RETRY_MAX_ATTEMPTS as RETRY_MAX_ATTEMPTS
 from penstock.config.topic_declarations import TOPIC_DEFAULTS as TOPIC_DEFAULTS
 from penstock.config.topic_declarations import TOPICS as TOPICS
 from penstock.config.topic_declarations import topic

@@ -20,6 +20,7 @@ from penstock.delay.headers import (
     is_hidden,
     read_delay_headers,
 )
+from penstock.delay.retrying import RetryRules
 from penstock.errors import ErrorCode, InvalidBatch
 from penstock.records.batch import HEADER_SIZE, BatchHeader, read_header
 from penstock.records.building import rebuild_batch
@@ -46,10 +47,12 @@ class DelayRules:
     """Lifetime of records without one; -1 if they do not expire."""
     has_delays: bool = True
     """False in a topic without `delivery.delay`, whose records may have any headers."""
+    retry: RetryRules | None = None
+    """Rules of a retry topic; None for other topics."""
 
     @property
     def adds_headers(self) -> bool:
-        return self.default_ms >= 0 or self.ttl_ms >= 0
+        return self.default_ms >= 0 or self.ttl_ms >= 0 or self.retry is not None
 
     def must_read(self, batch: memoryview, header: BatchHeader) -> bool:
         """True if the records of a batch have to be read."""
@@ -77,6 +80,10 @@ def check_delays(batch: memoryview, header: BatchHeader, rules: DelayRules, now_
     body = bytes(decompress(header.codec, batch[HEADER_SIZE:], rules.max_decompressed_bytes))
     if not rules.adds_headers and _PREFIX not in body:
         return CheckedBatch(batch, header, ())
+    if rules.retry is not None:
+        batch = counted(batch, header, rules, rules.retry)
+        header = read_header(batch)
+        body = bytes(decompress(header.codec, batch[HEADER_SIZE:], rules.max_decompressed_bytes))
     cancels: list[int] = []
     for index, layout in enumerate(layouts(body, header.record_count)):
         if layout[3] != index:
@@ -107,6 +114,20 @@ def _check_record(headers: Headers, rules: DelayRules, now_ms: int) -> DelayHead
     if found.delay is not None and found.delay.due_ms(now_ms) - now_ms > rules.max_ms:
         raise InvalidDelay(f"the delay is longer than delivery.delay.max.ms ({rules.max_ms} ms)")
     return found
+
+
+def counted(batch: memoryview, header: BatchHeader, rules: DelayRules, retry: RetryRules) -> memoryview:
+    """The batch with one attempt more, and a delay, in each record. Timestamps, producer and codec stay."""
+    records = []
+    for index, record in enumerate(
+        iterate(batch, header, max_decompressed_bytes=rules.max_decompressed_bytes)
+    ):
+        try:
+            headers = retry.counted(record.headers, (record.key or b"") + (record.value or b""), index)
+        except InvalidDelay as error:
+            raise InvalidBatch(ErrorCode.invalid_record, str(error), (index,)) from None
+        records.append(record._replace(headers=headers))
+    return memoryview(rebuild_batch(header, records))
 
 
 def with_defaults(batch: memoryview, header: BatchHeader, rules: DelayRules) -> memoryview:

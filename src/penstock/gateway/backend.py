@@ -28,6 +28,7 @@ from penstock.internal_client.queues import QueueCalls
 from penstock.internal_client.quotas import QuotaCalls
 from penstock.internal_client.reassignments import ReassignmentCalls
 from penstock.internal_client.records import RecordCalls
+from penstock.internal_client.retry_policies import RetryPolicyCalls
 from penstock.internal_client.share_groups import ShareGroupCalls
 from penstock.internal_client.topics import TopicCalls
 from penstock.internal_client.transactions import TransactionCalls
@@ -65,6 +66,7 @@ class Backend:
         self._deliveries = cluster.routes()
         self.queue_messages = QueueMessages(self._deliveries)
         self.dead_letters = DeadLetterCalls(self._administration)
+        self.retry_policies = RetryPolicyCalls(self._administration)
         self.brokers = BrokerCalls(self._administration)
         self.reassignments = ReassignmentCalls(self._administration)
         self._inspections = cluster.routes()

@@ -20,6 +20,7 @@ from penstock.internal_client.queues import QueueCalls
 from penstock.internal_client.quotas import QuotaCalls
 from penstock.internal_client.reassignments import ReassignmentCalls
 from penstock.internal_client.records import RecordCalls
+from penstock.internal_client.retry_policies import RetryPolicyCalls
 from penstock.internal_client.routes import Routes
 from penstock.internal_client.share_groups import ShareGroupCalls
 from penstock.internal_client.topics import TopicCalls
@@ -43,6 +44,7 @@ class InternalClient:
         self.queues = QueueCalls(routes)
         self.queue_messages = QueueMessages(routes)
         self.dead_letters = DeadLetterCalls(routes)
+        self.retry_policies = RetryPolicyCalls(routes)
         self.transactions = TransactionCalls(routes)
         self.brokers = BrokerCalls(routes)
         self.reassignments = ReassignmentCalls(routes)

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from penstock.config import retry_options as retry
 from penstock.config import storage_options as storage
 from penstock.config import topic_options as topic
+from penstock.config.retry_backoff import RetryBackoff
 from penstock.config.settings import BrokerConfig, TopicConfig
 from penstock.config.topic_values import CleanupPolicy, MessageTimestampType
 from penstock.delay.checking import DelayRules
+from penstock.delay.retrying import RetryRules
 from penstock.storage.batch_scan import MAX_RELATIVE_OFFSET
 
 KEYED_SEGMENT_RECORDS = 1 << 18
@@ -39,6 +42,10 @@ class LogConfig:
     delivery_delay_default_ms: int = topic.DELIVERY_DELAY_DEFAULT_MS.default
     delivery_delay_max_ms: int = topic.DELIVERY_DELAY_MAX_MS.default
     message_ttl_ms: int = topic.MESSAGE_TTL_MS.default
+    retry_group: str = retry.RETRY_GROUP.default
+    retry_max_attempts: int = retry.RETRY_MAX_ATTEMPTS.default
+    retry_backoff: RetryBackoff = retry.RETRY_BACKOFF_MS.default
+    retry_dead_letter_topic: str = retry.RETRY_DEAD_LETTER_TOPIC.default
     max_decompressed_bytes: int = storage.MAX_DECOMPRESSED_BYTES.default
     max_producers: int = storage.MAX_PRODUCERS_PER_PARTITION.default
     producer_id_expiration_ms: int = storage.PRODUCER_ID_EXPIRATION_MS.default
@@ -72,6 +79,18 @@ class LogConfig:
             self.max_decompressed_bytes,
             self.message_ttl_ms,
             self.delivery_delay,
+            self._retry_rules,
+        )
+
+    @property
+    def _retry_rules(self) -> RetryRules | None:
+        if not self.retry_group:
+            return None
+        return RetryRules(
+            self.retry_max_attempts,
+            self.retry_backoff,
+            self.retry_dead_letter_topic,
+            self.delivery_delay_max_ms,
         )
 
     @property
@@ -100,6 +119,10 @@ class LogConfig:
             delivery_delay_default_ms=topic_config[topic.DELIVERY_DELAY_DEFAULT_MS],
             delivery_delay_max_ms=topic_config[topic.DELIVERY_DELAY_MAX_MS],
             message_ttl_ms=topic_config[topic.MESSAGE_TTL_MS],
+            retry_group=topic_config[retry.RETRY_GROUP],
+            retry_max_attempts=topic_config[retry.RETRY_MAX_ATTEMPTS],
+            retry_backoff=topic_config[retry.RETRY_BACKOFF_MS],
+            retry_dead_letter_topic=topic_config[retry.RETRY_DEAD_LETTER_TOPIC],
             max_decompressed_bytes=broker_config[storage.MAX_DECOMPRESSED_BYTES],
             max_producers=broker_config[storage.MAX_PRODUCERS_PER_PARTITION],
             producer_id_expiration_ms=broker_config[storage.PRODUCER_ID_EXPIRATION_MS],

@@ -1,0 +1,45 @@
+"""The retry topic of a consumer group, as a consumer reads it beside its other topics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+
+from penstock.client.delay import DelayTopics
+from penstock.client.errors import ClientError, InvalidSetting, translated
+from penstock.delay.retry_names import retry_topic
+
+REQUEST_S = 30.0
+
+
+def find_retry_topic(consumer: Consumer, group: str | None, config: Mapping[str, Any]) -> str | None:
+    """The retry topic of a group, if it exists. A topic of that name without delayed messages is another one."""
+    if not group:
+        return None
+    name = retry_topic(group)
+    with translated(f"cannot look up {name}"):
+        if not consumer.list_topics(name, timeout=REQUEST_S).topics[name].partitions:
+            return None
+    try:
+        DelayTopics(config).require(name)
+    except InvalidSetting:
+        return None
+    except ClientError as error:
+        if error.code not in ("TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED"):
+            raise
+        return None
+    return name
+
+
+def from_start(consumer: Consumer, topic: str, partitions: list[TopicPartition]) -> None:
+    """Let partitions of the retry topic without a committed offset begin at their start, whatever `start` says."""
+    own = [TopicPartition(each.topic, each.partition) for each in partitions if each.topic == topic]
+    if not own:
+        return
+    with translated(f"cannot look up the offsets of {topic}"):
+        committed = {each.partition: each.offset for each in consumer.committed(own, timeout=REQUEST_S)}
+    for each in partitions:
+        if each.topic == topic and committed[each.partition] < 0:
+            each.offset = OFFSET_BEGINNING
