@@ -15,6 +15,28 @@ from penstock.config.retry_options import RETRY_MAX_ATTEMPTS
 from penstock.delay.retry_policy import RetryPolicy, default_policy
 
 GroupArgument = Annotated[str, typer.Argument(help="The consumer group.")]
+AttemptsOption = Annotated[
+    int, typer.Option("--max-attempts", min=2, max=100, help="Deliveries, the first one included.")
+]
+BackOffOption = Annotated[
+    str | None,
+    typer.Option(
+        "--back-off",
+        metavar="DELAYS",
+        help="Delays before the next attempts: 1s,10s,1m, or exponential:1s:10m.",
+    ),
+]
+DeadLetterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--dead-letter",
+        metavar="TOPIC",
+        help="Topic after the last attempt, created unless it exists; by default GROUP.dead.",
+    ),
+]
+PartitionsOption = Annotated[
+    int | None, typer.Option("--partitions", "-p", min=1, help="Partitions of a new retry topic.")
+]
 
 app = typer.Typer(help="Set how a consumer group tries failed messages again.", no_args_is_help=True)
 
@@ -26,28 +48,10 @@ def register(root: typer.Typer) -> None:
 @app.command("set")
 def set_policy(
     group: GroupArgument,
-    max_attempts: Annotated[
-        int, typer.Option("--max-attempts", min=2, max=100, help="Deliveries, the first one included.")
-    ] = RETRY_MAX_ATTEMPTS.default,
-    back_off: Annotated[
-        str | None,
-        typer.Option(
-            "--back-off",
-            metavar="DELAYS",
-            help="Delays before the next attempts: 1s,10s,1m, or exponential:1s:10m.",
-        ),
-    ] = None,
-    dead_letter: Annotated[
-        str | None,
-        typer.Option(
-            "--dead-letter",
-            metavar="TOPIC",
-            help="Topic after the last attempt, created unless it exists; by default GROUP.dead.",
-        ),
-    ] = None,
-    partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", min=1, help="Partitions of a new retry topic.")
-    ] = None,
+    max_attempts: AttemptsOption = RETRY_MAX_ATTEMPTS.default,
+    back_off: BackOffOption = None,
+    dead_letter: DeadLetterOption = None,
+    partitions: PartitionsOption = None,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     json: JsonOption = False,
 ) -> None:

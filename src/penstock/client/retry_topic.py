@@ -9,7 +9,6 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from penstock.client.delay import DelayTopics
 from penstock.client.errors import ClientError, InvalidSetting, translated
-from penstock.delay.retry_names import retry_topic
 
 REQUEST_S = 30.0
 
@@ -18,6 +17,8 @@ def find_retry_topic(consumer: Consumer, group: str | None, config: Mapping[str,
     """The retry topic of a group, if it exists. A topic of that name without delayed messages is another one."""
     if not group:
         return None
+    from penstock.delay.retry_names import retry_topic  # the import of a client loads no part of the broker
+
     name = retry_topic(group)
     with translated(f"cannot look up {name}"):
         if not consumer.list_topics(name, timeout=REQUEST_S).topics[name].partitions:
