@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -23,8 +24,10 @@ from penstock.storage.log import Log
 from penstock.storage.log_config import LogConfig
 from penstock.storage.log_truncation import truncate_log
 from penstock.storage.log_view import LogView
+from penstock.storage.projection import reading
 from penstock.storage.projection.match_index import MatchIndex
 from penstock.storage.projection.reading import ProjectedQuery, ProjectedRecords, read_projected
+from penstock.storage.projection.rebuilt_batches import RebuiltBatches
 
 FILTER = 'headers.region == "eu"'
 
@@ -216,3 +219,36 @@ def test_a_damaged_batch_is_an_error_and_no_gap(log: Log) -> None:
     assert header.last_offset == 0
     with pytest.raises(CorruptLog):
         reader.read(1)
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+def test_a_further_reader_gets_rebuilt_batches_from_memory(tmp_path: Path, codec: Codec) -> None:
+    log = open_log(tmp_path)
+    for _ in range(5):
+        append(log, [False, True, False, True], codec)
+    reader = Reader(log)
+    first = reader.all()
+    with patch.object(reading, "StoredBatch", side_effect=AssertionError("the log was read")):
+        assert reader.all() == first
+        assert [record.offset for record in reader.all(6)] == expected(log, 6)
+
+
+def test_a_batch_read_from_its_middle_is_kept_only_when_it_is_whole(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append(log, [True, False, True, True])
+    reader = Reader(log)
+    reader.all()
+    reader.index.rebuilt.clear()
+    assert [record.offset for record in reader.all(2)] == [2, 3]
+    assert [record.offset for record in reader.all(0)] == [0, 2, 3]
+
+
+def test_the_memory_of_rebuilt_batches_is_bounded(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    for _ in range(200):
+        append(log, [False, True])
+    reader = Reader(log)
+    reader.index.rebuilt = rebuilt = RebuiltBatches(max_bytes=4_000)
+    assert [record.offset for record in reader.all()] == expected(log)
+    assert 3_000 < rebuilt.size_bytes <= 4_000
+    assert [record.offset for record in reader.all()] == expected(log)

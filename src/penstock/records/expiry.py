@@ -54,5 +54,10 @@ def is_expired(timestamp_ms: int, headers: Headers, now_ms: int) -> bool:
     return False
 
 
+def has_lifetime(content: bytes) -> bool:
+    """True if stored records may expire: the name of a header is found in their bytes."""
+    return any(name in content for name in EXPIRING_BYTES)
+
+
 def may_expire(headers: Headers) -> bool:
     return any(name in EXPIRING for name, _ in headers)

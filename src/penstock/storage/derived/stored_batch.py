@@ -12,7 +12,7 @@ from crc32c import crc32c
 
 from penstock.errors import CorruptLog, InvalidBatch
 from penstock.records.batch import HEADER_SIZE, LOG_APPEND_TIME_FLAG, read_header
-from penstock.records.expiry import EXPIRING_BYTES, is_expired
+from penstock.records.expiry import has_lifetime, is_expired
 from penstock.records.iteration import record_timestamp, walk
 from penstock.records.varints import decode_int
 from penstock.storage.batch_scan import read_range
@@ -78,7 +78,7 @@ class StoredBatch:
 
     def is_expired(self, content: bytes, now_ms: int) -> bool:
         """True if the lifetime of a record is over; `content` is the record as it is stored."""
-        if not any(name in content for name in EXPIRING_BYTES):
+        if not has_lifetime(content):
             return False
         [(time_delta, *_, headers)] = walk(content, 1)
         has_append_time = self.header.attributes & LOG_APPEND_TIME_FLAG
@@ -88,7 +88,7 @@ class StoredBatch:
     def may_expire(self, batch: bytes) -> bool:
         """True if a record of the batch may have a lifetime; `batch` is the whole batch as it is stored."""
         content = self._window if self.header.codec else batch
-        return any(name in content for name in EXPIRING_BYTES)
+        return has_lifetime(content)
 
     def _bytes_at(self, place: int, count: int) -> bytes:
         """Read up to `length` bytes of the records, fewer at their end."""

@@ -19,7 +19,9 @@ from crc32c import crc32c
 
 from penstock.errors import CorruptLog, InvalidBatch
 from penstock.records.batch import HEADER_SIZE, MAGIC, BatchHeader, crc_matches, read_header
-from penstock.records.selecting import Selector
+from penstock.records.building import with_kept_records
+from penstock.records.expiry import has_lifetime
+from penstock.records.selecting import Match, Selector
 from penstock.storage.batch_scan import MAX_RELATIVE_OFFSET, read_range
 from penstock.storage.derived.entries import PLACE, IndexKind, batch_body
 from penstock.storage.derived.file import EntriesDamaged, EntryFile
@@ -32,6 +34,7 @@ from penstock.storage.projection.match_run import (
     TakenEntries,
     take_stored,
 )
+from penstock.storage.projection.rebuilt_batches import RebuiltBatch, RebuiltBatches
 from penstock.storage.reading import floor_segment
 from penstock.storage.segment import MATCHES_SUFFIX, Segment
 
@@ -63,10 +66,12 @@ class MatchIndex:
         self.matched = 0
         self.failed = 0
         """Number of records on which the evaluation failed."""
+        self.rebuilt = RebuiltBatches()
         self._files = files
         self._selector = selector
         self._generation = -1
         self._max_decompressed_bytes = 0
+        self._segments: tuple[Segment, ...] = ()
         self._runs: dict[Segment, list[MatchRun]] = {}
         self._filed: dict[Segment, EntryFile] = {}
         self.outdated: set[Segment] = set()
@@ -153,6 +158,7 @@ class MatchIndex:
         """Forget what the log no longer has."""
         self._max_decompressed_bytes = view.max_decompressed_bytes
         if view.generation != self._generation:
+            self.rebuilt.clear()
             self._runs.clear()
             self._forget_files(set(self._filed))
             self._placed.clear()
@@ -163,11 +169,16 @@ class MatchIndex:
             self._filed[segment] = file
         while self.outdated:
             segment = self.outdated.pop()
+            self.rebuilt.forget({segment})
             self._runs.pop(segment, None)
             self._drop(segment)
-        for segment in self._runs.keys() - set(view.segments):
-            del self._runs[segment]
-        self._forget_files(self._filed.keys() - set(view.segments))
+        if view.segments is not self._segments:
+            present = set(view.segments)
+            for segment in self._runs.keys() - present:
+                del self._runs[segment]
+            self._forget_files(self._filed.keys() - present)
+            self.rebuilt.forget(set(self._segments) - present)
+            self._segments = view.segments
 
     def _stored(self, segment: Segment, offset: int) -> TakenEntries | None:
         """Entries in the file of a closed segment; None without a valid file."""
@@ -255,10 +266,25 @@ class MatchIndex:
             raise CorruptLog(
                 f"{segment.log_file.path}: the CRC of the batch at {run.position} does not match"
             )
-        entries = self._entries_of(
-            batch, header, segment.base_offset, run.position, self._max_decompressed_bytes
-        )
+        shift = header.base_offset - segment.base_offset
+        if header.is_control:
+            entries = [_control_entry(shift, run.position)]
+        else:
+            body, matches = self._select(batch, header, self._max_decompressed_bytes)
+            entries = _entries(batch, body, matches, shift, run.position)
+            if 0 < len(matches) < header.record_count:
+                kept = [bytes(body[match.start : match.end]) for match in matches]
+                self._keep(segment, run.position, header, kept, matches[-1].offset_delta)
         run.add(entries, header.next_offset, header.size)
+
+    def _keep(
+        self, segment: Segment, position: int, header: BatchHeader, records: list[bytes], last_delta: int
+    ) -> None:
+        """Keep a batch with some of its records for the readers."""
+        if not any(map(has_lifetime, records)):
+            last_offset = header.base_offset + last_delta
+            content = with_kept_records(header, records, last_offset)
+            self.rebuilt.add(segment, position, RebuiltBatch(content, header.base_offset, last_offset))
 
     def _entries_of(
         self,
@@ -270,27 +296,44 @@ class MatchIndex:
     ) -> list[bytes]:
         shift = header.base_offset - base_offset
         if header.is_control:
-            return [NO_SORT_KEY + PLACE.pack(shift, position, CONTROL_PLACE, 0)]
+            return [_control_entry(shift, position)]
+        body, matches = self._select(batch, header, max_decompressed_bytes)
+        return _entries(batch, body, matches, shift, position)
+
+    def _select(
+        self, batch: memoryview, header: BatchHeader, max_decompressed_bytes: int
+    ) -> tuple[bytes | memoryview, list[Match]]:
+        """The decompressed records of a batch, and those that readers are shown."""
         self.scanned += header.record_count
         try:
             body = batch_body(batch, header, max_decompressed_bytes)
         except InvalidBatch:
             self.failed += header.record_count  # no reader can be shown any of them
-            return []
+            return b"", []
         matches, failed = self._selector.select(body, header)
         self.failed += failed
-        if not matches:
-            return []
         deltas = [match.offset_delta for match in matches]
-        if deltas[0] < 0 or deltas[-1] > header.last_offset_delta or sorted(set(deltas)) != deltas:
+        if deltas and (
+            deltas[0] < 0 or deltas[-1] > header.last_offset_delta or sorted(set(deltas)) != deltas
+        ):
             self.failed += len(matches)  # a producer's own offsets, which clients would not accept
-            return []
+            return body, []
         self.matched += len(matches)
-        header_crc = crc32c(batch[:HEADER_SIZE])
-        return [
-            NO_SORT_KEY + PLACE.pack(shift + delta, position, start, crc32c(body[start:end], header_crc))
-            for start, end, delta in matches
-        ]
+        return body, matches
+
+
+def _control_entry(shift: int, position: int) -> bytes:
+    return NO_SORT_KEY + PLACE.pack(shift, position, CONTROL_PLACE, 0)
+
+
+def _entries(
+    batch: memoryview, body: bytes | memoryview, matches: list[Match], shift: int, position: int
+) -> list[bytes]:
+    header_crc = crc32c(batch[:HEADER_SIZE]) if matches else 0
+    return [
+        NO_SORT_KEY + PLACE.pack(shift + delta, position, start, crc32c(body[start:end], header_crc))
+        for start, end, delta in matches
+    ]
 
 
 def _check(header: BatchHeader, segment: Segment, run: MatchRun, stop: int) -> None:

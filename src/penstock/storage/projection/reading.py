@@ -17,6 +17,7 @@ from penstock.model import Offset
 from penstock.records.batch import crc_matches
 from penstock.records.building import with_kept_records
 from penstock.records.control import MAX_SKIPPED_OFFSETS, AbortedTransaction, build_skipped_range
+from penstock.records.expiry import has_lifetime
 from penstock.storage.batch_scan import read_range
 from penstock.storage.damage import next_damage
 from penstock.storage.derived.entries import RecordPlace
@@ -25,6 +26,7 @@ from penstock.storage.leader_epochs import LeaderEpochs
 from penstock.storage.log_view import LogView
 from penstock.storage.projection.match_index import MatchIndex
 from penstock.storage.projection.match_run import CONTROL_PLACE, ENTRY
+from penstock.storage.projection.rebuilt_batches import RebuiltBatch
 from penstock.storage.segment import Segment
 
 
@@ -110,7 +112,7 @@ def _fill(
                 continue
             if entries[0].offset >= limit:
                 break
-            batch = _read_batch(view, entries, query.now_ms)
+            batch = _read_batch(index, view, entries, query)
             response.known_end = max(response.known_end, entries[0].offset)
             if batch is not None and not response.add(batch, is_match=entries[0].place != CONTROL_PLACE):
                 return
@@ -129,15 +131,16 @@ def _batches(segment: Segment, stored: bytes) -> Iterator[list[Entry]]:
         ]
 
 
-class _Batch(NamedTuple):
-    content: bytes | bytearray
-    base_offset: int
-    last_offset: int
-
-
-def _read_batch(view: LogView, entries: Sequence[Entry], now_ms: int | None) -> _Batch | None:
-    """The batch with the records of these entries that have not expired; None if all of them have."""
-    first = entries[0]
+def _read_batch(
+    index: MatchIndex, view: LogView, entries: Sequence[Entry], query: ProjectedQuery
+) -> RebuiltBatch | None:
+    """The batch with the records of these entries that have not expired; None if all of them have. The entries are
+    all of the batch from the offset of the query on.
+    """
+    first, now_ms = entries[0], query.now_ms
+    known = index.rebuilt.get(first.segment, first.position)
+    if known is not None:
+        return known
     stored = StoredBatch(view, first)
     header = stored.header
     if first.place == CONTROL_PLACE or (
@@ -147,7 +150,7 @@ def _read_batch(view: LogView, entries: Sequence[Entry], now_ms: int | None) -> 
         if not crc_matches(memoryview(content), header):
             raise CorruptLog(f"{first.segment.log_file.path}: the batch at {first.position} is damaged")
         if first.place == CONTROL_PLACE or now_ms is None or not stored.may_expire(content):
-            return _Batch(content, header.base_offset, header.last_offset)
+            return RebuiltBatch(content, header.base_offset, header.last_offset)
     found = [stored.find(entry) for entry in entries]
     if None in found:
         raise CorruptLog(f"{first.segment.log_file.path}: the batch at {first.position} has other records")
@@ -159,8 +162,11 @@ def _read_batch(view: LogView, entries: Sequence[Entry], now_ms: int | None) -> 
     if not kept:
         return None
     last_offset = kept[-1][0]
-    shown = with_kept_records(header, [record for _, record in kept], last_offset)
-    return _Batch(shown, header.base_offset, last_offset)
+    shown = [record for _, record in kept]
+    batch = RebuiltBatch(with_kept_records(header, shown, last_offset), header.base_offset, last_offset)
+    if len(kept) == len(entries) and header.base_offset >= query.offset and not any(map(has_lifetime, shown)):
+        index.rebuilt.add(first.segment, first.position, batch)
+    return batch
 
 
 class _Response:
@@ -178,7 +184,7 @@ class _Response:
         self._query = query
         self._size = 0
 
-    def add(self, batch: _Batch, *, is_match: bool) -> bool:
+    def add(self, batch: RebuiltBatch, *, is_match: bool) -> bool:
         """Add a batch behind the range before it; False if there is no room."""
         if not (self._skip(batch.base_offset) and self._put(batch.content)):
             self.is_full = True
