@@ -16,6 +16,7 @@ READERS = [
     for name, source in (
         ("penstock.pipeline._decoder", "src/penstock/pipeline/_decoder.c"),
         ("penstock.records._walker", "src/penstock/records/_walker.c"),
+        ("penstock.delay._marks", "src/penstock/delay/_marks.c"),
     )
 ]
 

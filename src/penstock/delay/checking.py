@@ -20,6 +20,7 @@ from penstock.delay.headers import (
     is_hidden,
     read_delay_headers,
 )
+from penstock.delay.marking import checked_marks, find_marks, find_marks_in_python
 from penstock.delay.retrying import RetryRules
 from penstock.errors import ErrorCode, InvalidBatch
 from penstock.records.batch import HEADER_SIZE, BatchHeader, read_header
@@ -28,11 +29,11 @@ from penstock.records.compression import decompress
 from penstock.records.content import Headers
 from penstock.records.expiry import TTL_MS, may_expire
 from penstock.records.iteration import iterate
-from penstock.records.walking import layouts, read_headers
+from penstock.records.walking import read_headers
 
 _PREFIX = PREFIX.encode()
-_CANCEL = CANCEL.encode()
-_INLINE_BYTES = 16_384
+_INLINE_BYTES = 16_384 if find_marks is find_marks_in_python else 262_144
+"""Size of an uncompressed batch up to which its headers are read on the loop, in about ten microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +55,17 @@ class DelayRules:
     def adds_headers(self) -> bool:
         return self.default_ms >= 0 or self.ttl_ms >= 0 or self.retry is not None
 
-    def must_read(self, batch: memoryview, header: BatchHeader) -> bool:
-        """True if the records of a batch have to be read."""
-        return self.adds_headers or (self.has_delays and (bool(header.codec) or _PREFIX in bytes(batch)))
-
-    def is_short(self, batch: memoryview, header: BatchHeader) -> bool:
-        """True if the batch is checked sooner than a pool would get to it, cancels nothing and stays as it is."""
-        return (
-            not header.codec
-            and len(batch) <= _INLINE_BYTES
-            and not self.adds_headers
-            and _CANCEL not in bytes(batch)
-        )
+    def must_wait(self, batch: memoryview, header: BatchHeader, now_ms: int) -> bool:
+        """True if a batch has to be checked in a pool: it is compressed or long, cancels messages, or gets headers.
+        Any other batch is checked at once, sooner than a pool would get to it; InvalidBatch if it is not valid.
+        """
+        if self.adds_headers or not self.has_delays:
+            return self.adds_headers
+        if header.codec:
+            return True
+        if len(batch) > _INLINE_BYTES:
+            return _PREFIX in bytes(batch)
+        return bool(check_delays(batch, header, self, now_ms).cancels)
 
 
 class CheckedBatch(NamedTuple):
@@ -84,20 +84,21 @@ def check_delays(batch: memoryview, header: BatchHeader, rules: DelayRules, now_
         batch = counted(batch, header, rules, rules.retry)
         header = read_header(batch)
         body = bytes(decompress(header.codec, batch[HEADER_SIZE:], rules.max_decompressed_bytes))
+    marks, is_consecutive = checked_marks(body, header.record_count, rules.max_ms, now_ms + rules.max_ms)
+    if not is_consecutive:
+        raise InvalidBatch(ErrorCode.invalid_record, "the offsets inside the batch are not consecutive")
     cancels: list[int] = []
-    for index, layout in enumerate(layouts(body, header.record_count)):
-        if layout[3] != index:
-            raise InvalidBatch(ErrorCode.invalid_record, "the offsets inside the batch are not consecutive")
-        if not rules.has_delays:
-            continue
+    for mark in marks if rules.has_delays else ():
         try:
-            found = _check_record(read_headers(body, layout[8], layout[9]), rules, now_ms)
+            found = _check_record(read_headers(body, mark.headers_start, mark.header_count), rules, now_ms)
         except InvalidDelay as error:
-            raise InvalidBatch(ErrorCode.invalid_record, str(error), (index,)) from None
+            raise InvalidBatch(ErrorCode.invalid_record, str(error), (mark.offset_delta,)) from None
         if found.cancels is not None:
             if header.is_transactional:
                 raise InvalidBatch(
-                    ErrorCode.invalid_record, f"{CANCEL} is not possible in a transaction", (index,)
+                    ErrorCode.invalid_record,
+                    f"{CANCEL} is not possible in a transaction",
+                    (mark.offset_delta,),
                 )
             cancels.append(found.cancels)
     if rules.adds_headers:

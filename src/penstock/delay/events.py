@@ -9,12 +9,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from penstock.delay.headers import PREFIX, InvalidDelay, read_delay_headers
+from penstock.delay.marking import CANCEL, DELAY_MS, DELIVER_AT, DELIVERED, MARK, NONE, OTHER, packed_marks
 from penstock.errors import InvalidBatch
 from penstock.records.batch import HEADER_SIZE, LOG_APPEND_TIME_FLAG, BatchHeader
 from penstock.records.compression import decompress
 from penstock.records.control import read_marker
 from penstock.records.iteration import record_timestamp
-from penstock.records.walking import layouts, read_headers
+from penstock.records.walking import read_headers
 
 NO_PRODUCER = -1
 _PREFIX = PREFIX.encode()
@@ -65,22 +66,31 @@ def _read(body: bytes, header: BatchHeader) -> list[Event]:
     events: list[Event] = []
     has_append_time = header.attributes & LOG_APPEND_TIME_FLAG
     producer_id = header.producer_id if header.is_transactional else NO_PRODUCER
-    for start, end, time_delta, offset_delta, _, _, _, _, headers, count in layouts(
-        body, header.record_count
+    base_offset = header.base_offset
+    for delta, time_delta, kind, value, origin, _, headers, count in MARK.iter_unpack(
+        packed_marks(body, header.record_count)
     ):
-        if not count or body.find(_PREFIX, start, end) < 0:
-            continue
-        try:
-            found = read_delay_headers(read_headers(body, headers, count))
-        except InvalidDelay:
-            continue  # refused by every leader, so it is not in a log
-        if found.delay is not None:
-            offset = header.base_offset + offset_delta
-            stored_ms = header.max_timestamp if has_append_time else record_timestamp(header, time_delta)
-            message = offset if found.origin is None else found.origin
-            events.append(Delayed(offset, found.delay.due_ms(stored_ms), message, producer_id))
-        elif found.cancels is not None:
-            events.append(Settled(found.cancels))
-        elif found.origin is not None:
-            events.append(Settled(found.origin))
+        if kind == OTHER:
+            kind, value, origin = _read_other(body, headers, count)
+        if kind in (DELAY_MS, DELIVER_AT):
+            offset = base_offset + delta
+            if kind == DELAY_MS:
+                value += header.max_timestamp if has_append_time else record_timestamp(header, time_delta)
+            events.append(Delayed(offset, value, offset if origin < 0 else origin, producer_id))
+        elif kind == CANCEL:
+            events.append(Settled(value))
+        elif origin >= 0:
+            events.append(Settled(origin))
     return events
+
+
+def _read_other(body: bytes, headers_start: int, header_count: int) -> tuple[int, int, int]:
+    """Kind, value and origin of a record whose headers are not decimal numbers."""
+    try:
+        found = read_delay_headers(read_headers(body, headers_start, header_count))
+    except InvalidDelay:
+        return DELIVERED, NONE, NONE  # refused by every leader, so it is not in a log
+    origin = NONE if found.origin is None else found.origin
+    if found.delay is not None:
+        return (DELAY_MS if found.delay.is_relative else DELIVER_AT), found.delay.value_ms, origin
+    return (DELIVERED, NONE, origin) if found.cancels is None else (CANCEL, found.cancels, origin)

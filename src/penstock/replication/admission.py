@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol
 
-from penstock.delay.checking import DelayRules, check_delays
+from penstock.delay.checking import DelayRules
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import TopicPartition
 from penstock.records.batch import TRANSACTIONAL_FLAG, BatchHeader
@@ -156,7 +156,7 @@ class Admission:
         acks_all = acks == ACKS_ALL
         if acks_all and self._refuses_acks_all():
             raise not_enough_replicas()
-        may_delay = self.delays is not None and self._must_check_delays(self.delays, batch, header, now_ms)
+        may_delay = self.delays is not None and self.delays.must_wait(batch, header, now_ms)
         if transaction is not None and self._must_verify(transaction, header):
             assert callback is not None, "a transactional batch may be held"
             waiting = HeldAppend(batch, header, now_ms, callback, acks_all=acks_all, may_delay=may_delay)
@@ -171,17 +171,6 @@ class Admission:
             )
             return None
         return self._append(batch, header, now_ms)
-
-    def _must_check_delays(
-        self, rules: DelayRules, batch: memoryview, header: BatchHeader, now_ms: int
-    ) -> bool:
-        """True when the delays of a batch are checked in a pool. Those of a short batch are checked at once."""
-        if not rules.must_read(batch, header):
-            return False
-        if not rules.is_short(batch, header):
-            return True
-        check_delays(batch, header, rules, now_ms)
-        return False
 
     def _append_held(self, held: HeldAppend) -> AppendInfo:
         """Append a batch after its checks. Replicas may have left the in-sync set while it was held."""
