@@ -35,6 +35,8 @@ def test_queue_is_created_used_changed_and_deleted(cli: Any, topic_name: str) ->
         "max_attempts": 4,
         "back_off": "1s,10s",
         "dead_letter": "",
+        "of": "",
+        "filter": "",
     }
     assert topic_name in cli("list")
     cli("send", topic_name, "one", "two", "--key", "k")
@@ -62,6 +64,10 @@ def test_queue_is_created_used_changed_and_deleted(cli: Any, topic_name: str) ->
         (("create", "x", "--lock", "soon"), 2, "not a time"),
         (("create", "x", "--from-end"), 2, "--of"),
         (("create", "x", "--of", "missing-topic"), 1, "missing-topic"),
+        (("create", "x", "--filter", "size > 1"), 2, "--of"),
+        (("create", "x", "--route", "a.*"), 2, "--of"),
+        (("create", "x", "--of", "missing-topic", "--filter", " "), 2, "the filter is empty"),
+        (("create", "x", "--of", "missing-topic", "--filter", "size > 1"), 1, "missing-topic"),
         (("alter", "x"), 2, "--lock"),
         (("send", "missing-queue", "a"), 1, "there is no queue"),
         (("receive", "missing-queue"), 1, "there is no queue"),
@@ -70,6 +76,54 @@ def test_queue_is_created_used_changed_and_deleted(cli: Any, topic_name: str) ->
 )
 def test_wrong_input_is_reported(cli: Any, arguments: tuple[str, ...], code: int, text: str) -> None:
     assert text in cli(*arguments, code=code)
+
+
+def test_queues_with_filters_share_a_topic(cli: Any, topic_name: str) -> None:
+    large, routed = f"{topic_name}-large", f"{topic_name}-routed"
+    cli("create", topic_name, "--partitions", "1")
+    cli("create", large, "--of", topic_name, "--filter", "json.total > 10")
+    shown = json.loads(
+        cli("create", routed, "--of", topic_name, "--route", "invoice.*.eu", "--filter", "size > 0", "--json")
+    )
+    assert (shown["of"], shown["filter"]) == (topic_name, '(size > 0) && route("invoice.*.eu")')
+    cli("send", large, '{"total": 5}', '{"total": 50}', "--json-value")
+    with Queue(topic_name) as queue:
+        queue.send("eu", headers={"penstock-route": "invoice.paid.eu"})
+        queue.send("us", headers={"penstock-route": "invoice.paid.us"})
+    assert cli("receive", large, "--max", "9", "--wait", "20").splitlines() == ['{"total": 50}']
+    assert cli("peek", routed).splitlines() == ["eu"]
+    assert cli("receive", routed, "--max", "9", "--wait", "20").splitlines() == ["eu"]
+    assert len(cli("receive", topic_name, "--max", "9", "--wait", "20").splitlines()) == 4
+    described = json.loads(cli("describe", large, "--json"))
+    assert (described["filter"], described["topic"]) == ("json.total > 10", large)
+    assert "json.total > 10" in cli("describe", large)
+    assert "invoice.*.eu" in cli("list")
+    cli("alter", large, "--filter", "json.total < 10")
+    cli("send", large, '{"total": 7}', '{"total": 70}', "--json-value")
+    assert cli("receive", large, "--max", "9", "--wait", "20").splitlines() == ['{"total": 7}']
+    assert "without a filter" in cli("alter", topic_name, "--filter", "true", code=1)
+    for queue_name in (large, routed):
+        cli("delete", queue_name, "--yes")
+    assert "there is no queue" in cli("describe", large, code=1)
+
+
+def test_wrong_filter_leaves_nothing_behind(cli: Any, topic_name: str) -> None:
+    cli("create", topic_name)
+    part = f"{topic_name}-part"
+    assert "view.filter" in cli("create", part, "--of", topic_name, "--filter", "nothing > 1", code=1)
+    assert part not in cli("list")
+    cli("create", part)  # the name is free
+
+
+def test_queue_with_a_filter_needs_a_name_of_its_own(cli: Any, topic_name: str) -> None:
+    cli("create", topic_name)
+    text = cli("create", f"{topic_name}-2", "--of", topic_name, "--filter", "size > 1")
+    assert "created queue" in text
+    refused = cli("create", f"{topic_name}-2", "--of", topic_name, "--filter", "size > 2", code=1)
+    assert "already" in refused
+    cli("delete", topic_name, "--yes", "--keep-topic")
+    refused = cli("create", topic_name, "--of", topic_name, "--filter", "size > 2", code=1)
+    assert "a name that no topic has" in refused
 
 
 def test_dead_letters_are_listed_redriven_and_purged(

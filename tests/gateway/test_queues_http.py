@@ -50,6 +50,8 @@ def test_messages_are_received_and_settled(tmp_path: Path, brokers: int) -> None
             "max_attempts": 4,
             "back_off": "1s,10s",
             "dead_letter": "",
+            "of": "",
+            "filter": "",
         }
         await send(stage, {"id": 7}, "text", 3.5, key="alice")
         await send(stage, None)
@@ -330,5 +332,56 @@ def test_expired_message_is_not_delivered_and_becomes_a_dead_letter(tmp_path: Pa
             ("short", "expired"),
             ("past", "expired"),
         ]
+
+    on_stage(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("brokers", [1, 2])
+def test_queues_with_filters_receive_their_part(tmp_path: Path, brokers: int) -> None:
+    async def scenario(stage: Stage, brokers: Brokers) -> None:
+        await create(stage, partitions=3)
+        part = {"name": "eu", "of": "orders", "route": "invoice.*.eu"}
+        created = await ask(stage, "POST", "/v1/queues", part, 201)
+        assert (created["topic"], created["of"], created["filter"]) == (
+            "eu",
+            "orders",
+            'route("invoice.*.eu")',
+        )
+        routed = [("invoice.paid.eu", 1), ("invoice.paid.us", 2), ("invoice.eu", 3), ("invoice.new.eu", 4)]
+        for route, value in routed:
+            await send(stage, value, headers={"penstock-route": route})
+        found: list[Any] = []
+        while len(found) < 2:
+            found += await receive(stage, "/v1/queues/eu", max=10, wait=20)
+        assert sorted(each["value"] for each in found) == [1, 4]
+        for each in found:
+            assert (await settle(stage, each["receipt"], "accept", "/v1/queues/eu"))["status"] == "ok"
+        changed = await ask(stage, "PATCH", "/v1/queues/eu", {"filter": "size > 1000000"})
+        assert changed["filter"] == "size > 1000000"
+        assert await receive(stage, "/v1/queues/eu", max=10) == []
+        await ask(stage, "PATCH", QUEUE, {"filter": "true"}, 400)
+        await ask(stage, "DELETE", "/v1/queues/eu", status=204)
+
+    on_stage(tmp_path, scenario, brokers)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"filter": "size > 1"},
+        {"route": "a.*"},
+        {"of": "orders", "filter": " "},
+        {"of": "orders", "filter": "nothing == 1"},
+        {"of": "orders", "filter": "size"},
+        {"of": "orders", "filter": "x" * 5_000},
+        {"of": "orders", "filter": "size > 1", "partitions": 3},
+    ],
+)
+def test_wrong_filter_of_a_queue_is_refused(tmp_path: Path, body: dict[str, Any]) -> None:
+    async def scenario(stage: Stage, brokers: Brokers) -> None:
+        await create(stage)
+        refused = await ask(stage, "POST", "/v1/queues", {"name": "part", **body}, 400)
+        assert refused["detail"]
+        await ask(stage, "GET", "/v1/queues/part", status=404)
 
     on_stage(tmp_path, scenario)

@@ -21,6 +21,7 @@ from penstock.clock import SystemClock
 from penstock.config.retry_backoff import parse_delay_ms, parse_retry_backoff
 from penstock.internal_client.client import InternalClient
 from penstock.internal_client.queue_contents import decode_content
+from penstock.internal_client.queue_views import queue_filter
 from penstock.internal_client.queues import NewQueue, QueueDetails, QueueSummary
 
 QueueArgument = Annotated[str, typer.Argument(help="The name of the queue.")]
@@ -58,6 +59,20 @@ DeadLetterOption = Annotated[
 FromEndOption = Annotated[
     bool, typer.Option("--from-end", help="With --of: leave out the messages that the topic has now.")
 ]
+FilterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--filter", "-f", metavar="EXPR", help="Messages of the topic that the queue has, as of a view."
+    ),
+]
+RouteOption = Annotated[
+    str | None,
+    typer.Option(
+        "--route",
+        metavar="PATTERN",
+        help="Messages whose header penstock-route matches: * is a word, # any number of words.",
+    ),
+]
 MaxOption = Annotated[int, typer.Option("--max", "-n", min=1, max=1_000, help="Number of messages.")]
 
 app = typer.Typer(help="Create queues, send to them and receive from them.", no_args_is_help=True)
@@ -71,6 +86,8 @@ def register(root: typer.Typer) -> None:
 def create(
     queue: QueueArgument,
     of: OfOption = None,
+    filter_text: FilterOption = None,
+    route: RouteOption = None,
     partitions: PartitionsOption = None,
     replication_factor: ReplicationOption = None,
     lock: LockOption = None,
@@ -84,8 +101,15 @@ def create(
     """Create a queue, with a topic of its own or of an existing topic."""
     if of is None and from_end:
         raise Failure("--from-end needs --of: a new topic has no messages", code=ExitCode.USAGE)
+    chosen = _filter(filter_text, route)
+    if of is None and chosen:
+        raise Failure(
+            "--filter and --route need --of",
+            "Name the topic whose messages they choose.",
+            code=ExitCode.USAGE,
+        )
     settings = _settings(lock, max_attempts, back_off, dead_letter)
-    new = NewQueue(queue, of, partitions or -1, replication_factor or -1, settings, from_end)
+    new = NewQueue(queue, of, partitions or -1, replication_factor or -1, settings, from_end, chosen)
     created = ClusterClient(bootstrap).run(lambda client: client.queues.create(new), queue)
     if json:
         print_json(_shown(created))
@@ -103,15 +127,16 @@ def list_queues(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, json: JsonOption
         rows = [
             (
                 each.name,
-                each.topic,
+                each.sent_to,
                 f"{each.lock_ms / 1000:g} s",
                 each.max_attempts,
                 each.back_off or NONE,
                 each.dead_letter or NONE,
+                each.filter or NONE,
             )
             for each in found
         ]
-        print_table(["queue", "topic", "lock", "max attempts", "back-off", "dead letters"], rows)
+        print_table(["queue", "topic", "lock", "max attempts", "back-off", "dead letters", "filter"], rows)
     else:
         typer.echo("no queues; `penstock queue create NAME` creates one", err=True)
 
@@ -144,17 +169,19 @@ def alter(
     max_attempts: AttemptsOption = None,
     back_off: BackOffOption = None,
     dead_letter: DeadLetterOption = None,
+    filter_text: FilterOption = None,
+    route: RouteOption = None,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Change settings of a queue; consumers need not restart."""
-    settings = _settings(lock, max_attempts, back_off, dead_letter)
-    if not settings:
+    settings, chosen = _settings(lock, max_attempts, back_off, dead_letter), _filter(filter_text, route)
+    if not settings and not chosen:
         raise Failure(
             "no setting is given",
-            "Give --lock, --max-attempts, --back-off or --dead-letter.",
+            "Give --lock, --max-attempts, --back-off, --dead-letter, --filter or --route.",
             code=ExitCode.USAGE,
         )
-    ClusterClient(bootstrap).run(lambda client: client.queues.alter(queue, settings), queue)
+    ClusterClient(bootstrap).run(lambda client: client.queues.alter(queue, settings, chosen), queue)
     typer.echo(f"changed queue {queue}")
 
 
@@ -271,6 +298,13 @@ def _settings(
     return found
 
 
+def _filter(filter_text: str | None, route: str | None) -> str:
+    """The filter of a queue; empty without one."""
+    if filter_text is not None and not filter_text.strip():
+        raise Failure("the filter is empty", "Leave --filter out to read all messages.", code=ExitCode.USAGE)
+    return queue_filter(filter_text, route)
+
+
 def _parse_json(text: str) -> Any:
     try:
         return json_module.loads(text)
@@ -297,9 +331,11 @@ def _print_details(details: QueueDetails, age_ms: int | None) -> None:
     back_off = f", back-off {queue.back_off}" if queue.back_off else ""
     back_off += f", dead letters in {queue.dead_letter}" if queue.dead_letter else ""
     typer.echo(
-        f"{queue.name}  topic {queue.topic}, depth {details.depth:,}, in flight {details.in_flight:,}, "
+        f"{queue.name}  topic {queue.sent_to}, depth {details.depth:,}, in flight {details.in_flight:,}, "
         f"delayed {details.delayed:,}" + ("" if age_ms is None else f", oldest message {age_ms / 1000:.0f} s")
     )
+    if queue.filter:
+        typer.echo(f"filter {queue.filter}, in view {queue.topic}")
     typer.echo(f"lock {queue.lock_ms / 1000:g} s, at most {queue.max_attempts} attempts{back_off}\n")
     rows = [
         (

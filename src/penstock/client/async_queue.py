@@ -11,6 +11,7 @@ from penstock.client.queue_session import ACCEPT, EXTEND, REJECT, RELEASE, Queue
 from penstock.config.retry_backoff import parse_retry_backoff
 from penstock.internal_client.queue_contents import decode_content
 from penstock.internal_client.queue_messages import QueueMessage as Delivered
+from penstock.internal_client.queue_views import queue_filter
 
 MAX_LOCK_S = 3_600.0
 
@@ -135,6 +136,8 @@ class AsyncQueue:
         name: str,
         *,
         of: str | None = None,
+        filter: str | None = None,
+        route: str | None = None,
         partitions: int | None = None,
         lock_s: float | None = None,
         max_attempts: int | None = None,
@@ -142,11 +145,15 @@ class AsyncQueue:
         dead_letter: str | None = None,
         bootstrap: str | None = None,
     ) -> Self:
-        """Create a queue, with a topic of its own or of an existing topic, and open it."""
+        """Create a queue, with a topic of its own or of an existing topic, and open it.
+
+        `filter` and `route` choose messages of the existing topic: an expression as of a view, and a pattern for the
+        header `penstock-route`.
+        """
         settings = queue_settings(lock_s, max_attempts, back_off, dead_letter)
         queue = cls(name, bootstrap=bootstrap)
         try:
-            await queue._session.create(of, partitions, settings)
+            await queue._session.create(of, partitions, settings, queue_filter(filter, route))
         except BaseException:
             await queue.close()
             raise

@@ -24,6 +24,7 @@ from penstock.client.async_queue import (
 from penstock.client.errors import ClientError, InvalidSetting
 from penstock.client.queue_session import ACCEPT, EXTEND, REJECT, RELEASE, QueueSession, ReceiptExpired
 from penstock.internal_client.queue_messages import QueueMessage as Delivered
+from penstock.internal_client.queue_views import queue_filter
 
 __all__ = ("Queue", "QueueEmpty", "QueueMessage")
 WAIT_S = 1.0
@@ -100,6 +101,8 @@ class Queue:
         name: str,
         *,
         of: str | None = None,
+        filter: str | None = None,
+        route: str | None = None,
         partitions: int | None = None,
         lock_s: float | None = None,
         max_attempts: int | None = None,
@@ -108,11 +111,15 @@ class Queue:
         bootstrap: str | None = None,
         workers: int = 1,
     ) -> Self:
-        """Create a queue, with a topic of its own or of an existing topic, and open it."""
+        """Create a queue, with a topic of its own or of an existing topic, and open it.
+
+        `filter` and `route` choose messages of the existing topic: an expression as of a view, and a pattern for the
+        header `penstock-route`.
+        """
         settings = queue_settings(lock_s, max_attempts, back_off, dead_letter)
         queue = cls(name, bootstrap=bootstrap, workers=workers)
         try:
-            queue.call(queue.session.create(of, partitions, settings))
+            queue.call(queue.session.create(of, partitions, settings, queue_filter(filter, route)))
         except BaseException:
             queue.close()
             raise

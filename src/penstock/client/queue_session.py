@@ -86,18 +86,23 @@ class QueueSession:
     async def _topic(self) -> str:
         return (await self._client.queues.get_known(self.name)).topic
 
-    async def create(self, of: str | None, partitions: int | None, settings: Mapping[str, Any]) -> None:
+    async def create(
+        self, of: str | None, partitions: int | None, settings: Mapping[str, Any], filter_text: str = ""
+    ) -> None:
         """Create the queue; ClientError where it exists."""
+        if filter_text and of is None:
+            raise InvalidSetting("a queue with a filter or a route reads an existing topic: name it with of=")
         values = {name: str(value) for name, value in settings.items() if value is not None}
+        new = NewQueue(self.name, of, partitions or -1, settings=values, filter=filter_text)
         with translated(self.name):
-            await self._client.queues.create(NewQueue(self.name, of, partitions or -1, settings=values))
+            await self._client.queues.create(new)
 
     # --- sending
 
     async def send(self, value: Any, key: str | bytes | None, options: Mapping[str, Any]) -> tuple[int, int]:
         """Send one message; returns its partition and offset once it is stored."""
         with translated(self.name):
-            topic = await self._topic()
+            topic = (await self._client.queues.get_known(self.name)).sent_to
             if options.get("delay_ms"):
                 await self._require_delay(topic)
             partitions = len((await self._client.topics.get(topic)).partitions)

@@ -32,7 +32,7 @@ async def list_dead_letters(call: Call) -> Response:
 async def redrive(call: Call) -> Response:
     body = call.body or {}
     queue = await _queue(call, "READ")
-    target = body.get("to") or queue.topic
+    target = body.get("to") or queue.sent_to
     await call.require("WRITE", "TOPIC", target)
     await call.require("WRITE", "TOPIC", queue.dead_letter)
     calls = call.context.backend.dead_letters

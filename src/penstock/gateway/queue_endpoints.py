@@ -21,6 +21,7 @@ from penstock.gateway.http.shared_schemas import (
     an_object,
     nullable,
 )
+from penstock.internal_client.queue_views import queue_filter
 from penstock.internal_client.queues import NewQueue, QueueDetails, QueueSummary
 
 TAG = "Queues"
@@ -43,9 +44,25 @@ _SETTINGS = {
         "description": "Topic of dead letters, which is created unless it exists; empty for none.",
     },
 }
+_PART = {
+    "filter": {
+        "type": "string",
+        "maxLength": 4_096,
+        "pattern": "\\S",
+        "description": "Messages of the existing topic that the queue has: an expression as of a view.",
+    },
+    "route": {
+        "type": "string",
+        "maxLength": 1_000,
+        "pattern": "\\S",
+        "description": "Messages whose header `penstock-route` matches: `*` is a word, `#` any number of words.",
+    },
+}
 _SUMMARY_FIELDS = {
     "name": STRING,
-    "topic": STRING,
+    "topic": {**STRING, "description": "The topic that share consumers of the queue subscribe to."},
+    "of": {**STRING, "description": "The topic of which `topic` is a view; empty without a filter."},
+    "filter": STRING,
     "lock_s": NUMBER,
     "max_attempts": INTEGER,
     "back_off": STRING,
@@ -92,7 +109,13 @@ async def list_queues(call: Call) -> Response:
 
 
 async def create_queue(call: Call) -> Response:
-    body = call.body
+    body, chosen = call.body, queue_filter(call.body.get("filter"), call.body.get("route"))
+    if chosen and "of" not in body:
+        raise Problem(
+            400, "filter and route need `of`, the topic whose messages they choose", error="INVALID_REQUEST"
+        )
+    if chosen:
+        await call.require("CREATE", "TOPIC", body["name"])
     if "of" in body:
         await call.require("READ", "TOPIC", body["of"])
         if "partitions" in body or "replication_factor" in body:
@@ -108,6 +131,7 @@ async def create_queue(call: Call) -> Response:
         body.get("replication_factor", -1),
         {name: value for name, value in _settings(body).items() if value is not None},
         body.get("from") == "end",
+        chosen,
     )
     answer = json_response(_show(await call.context.backend.queues.create(new)), 201)
     answer.headers["location"] = f"/v1/queues/{new.name}"
@@ -123,7 +147,10 @@ async def describe_queue(call: Call) -> Response:
 
 
 async def alter_queue(call: Call) -> Response:
-    changed = await call.context.backend.queues.alter(call.parameters["queue"], _settings(call.body))
+    name, chosen = call.parameters["queue"], queue_filter(call.body.get("filter"), call.body.get("route"))
+    if chosen:
+        await call.require("ALTER_CONFIGS", "TOPIC", name)
+    changed = await call.context.backend.queues.alter(name, _settings(call.body), chosen)
     return json_response(_show(changed))
 
 
@@ -165,6 +192,8 @@ def _show(queue: QueueSummary) -> dict[str, Any]:
         "max_attempts": queue.max_attempts,
         "back_off": queue.back_off,
         "dead_letter": queue.dead_letter,
+        "of": queue.of,
+        "filter": queue.filter,
     }
 
 
@@ -218,6 +247,7 @@ ENDPOINTS = (
                     },
                     "partitions": {"type": "integer", "minimum": 1, "maximum": 100_000},
                     "replication_factor": {"type": "integer", "minimum": 1, "maximum": 32_767},
+                    **_PART,
                     **_SETTINGS,
                 },
                 required=("name",),
@@ -247,7 +277,13 @@ ENDPOINTS = (
         parameters=(QUEUE,),
         bodies={
             JSON: an_object(
-                {name: {**schema, "type": [schema["type"], "null"]} for name, schema in _SETTINGS.items()},
+                {
+                    **_PART,
+                    **{
+                        name: {**schema, "type": [schema["type"], "null"]}
+                        for name, schema in _SETTINGS.items()
+                    },
+                },
                 required=(),
             )
         },

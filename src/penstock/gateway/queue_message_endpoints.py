@@ -37,7 +37,7 @@ _turns = count()
 
 async def send(call: Call) -> Response:
     queue = call.parameters["queue"]
-    topic = (await call.context.backend.queues.get_known(queue)).topic
+    topic = (await call.context.backend.queues.get_known(queue)).sent_to
     await call.require("WRITE", "TOPIC", topic)
     messages, now_ms = call.body["messages"], call.context.clock.now_ms()
     if any("delay_ms" in message for message in messages):

@@ -55,9 +55,17 @@ class ConfigCalls:
         return (await self.describe(kind, [name]))[name]
 
     async def describe(
-        self, kind: ConfigResourceType, names: Sequence[str], options: Sequence[str] | None = None
+        self,
+        kind: ConfigResourceType,
+        names: Sequence[str],
+        options: Sequence[str] | None = None,
+        *,
+        skips_refused: bool = False,
     ) -> dict[str, Sequence[ConfigEntry]]:
-        """Return the settings of several topics or groups, or of one broker; all of them, or those in `options`."""
+        """Return the settings of several topics or groups, or of one broker; all of them, or those in `options`.
+
+        With `skips_refused`, names that do not exist or may not be described are left out.
+        """
         resources = [
             {"resource_type": kind, "resource_name": name, "configuration_keys": options} for name in names
         ]
@@ -71,6 +79,8 @@ class ConfigCalls:
             )
         found: dict[str, Sequence[ConfigEntry]] = {}
         for result in response.results:
+            if skips_refused and result.error_code:
+                continue
             check_error(result.error_code, result.error_message)
             entries = sorted(result.configs, key=lambda each: str(each.name))
             found[result.resource_name] = [_entry(each) for each in entries]

@@ -119,7 +119,7 @@ class DeadLetterCalls:
 
         `rate` limits the letters per second. A repetition continues where an interruption was.
         """
-        target = to or queue.topic
+        target = to or queue.sent_to
         if target == queue.dead_letter:
             raise BrokerError(ErrorCode.invalid_request, "a redrive to the dead-letter topic has no effect")
         await self._topics.get(target, fresh=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from penstock.config import (
@@ -25,6 +25,7 @@ from penstock.errors import BrokerError, ErrorCode
 from penstock.internal_client.api import ClientApi, check_error
 from penstock.internal_client.configs import Changes, ConfigCalls
 from penstock.internal_client.groups import GroupCalls
+from penstock.internal_client.queue_views import Part, QueueViews
 from penstock.internal_client.records import EARLIEST, LATEST, RecordCalls
 from penstock.internal_client.routes import Routes
 from penstock.internal_client.share_groups import ShareGroupCalls
@@ -54,6 +55,15 @@ class QueueSummary:
     back_off: str
     dead_letter: str = ""
     """Topic of the dead letters; empty for none."""
+    of: str = ""
+    """Topic of which `topic` is a view; empty if the queue reads all of `topic`."""
+    filter: str = ""
+    """Filter of the messages; empty for all."""
+
+    @property
+    def sent_to(self) -> str:
+        """Topic that messages of the queue are written to."""
+        return self.of or self.topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +107,13 @@ class NewQueue:
     """Values by the names of `SETTINGS`."""
     is_from_end: bool = False
     """Whether messages that an existing topic has now are left out."""
+    filter: str = ""
+    """Filter of the messages of an existing topic; empty for all."""
+
+    @property
+    def topic(self) -> str:
+        """Topic that the queue reads: its own, the existing one, or a view of it with the name of the queue."""
+        return self.of if self.of is not None and not self.filter else self.name
 
 
 class QueueCalls:
@@ -107,6 +124,7 @@ class QueueCalls:
         self._records = RecordCalls(routes)
         self._groups = GroupCalls(routes, self._records)
         self._share_groups = ShareGroupCalls(routes)
+        self._views = QueueViews(self._topics, self._configs)
         self._known: dict[str, tuple[float, QueueSummary]] = {}
         """Queues by name, each with the time at which it was read."""
 
@@ -122,7 +140,7 @@ class QueueCalls:
         found: list[QueueSummary] = []
         for start in range(0, len(names), _NAMES_PER_REQUEST):
             summaries = await self._summaries(names[start : start + _NAMES_PER_REQUEST])
-            found += [each for each in summaries if each.topic]
+            found += await self._with_filters([each for each in summaries if each.topic])
         return found
 
     async def get(self, name: str) -> QueueSummary:
@@ -133,7 +151,16 @@ class QueueCalls:
                 ErrorCode.group_id_not_found,
                 f"there is no queue {name[:80]!r}; `penstock queue create {name[:80]}` creates it",
             )
+        [found] = await self._with_filters([found])
         return found
+
+    async def _with_filters(self, queues: Sequence[QueueSummary]) -> list[QueueSummary]:
+        """The queues with the filters of the views that they read."""
+        parts = await self._views.parts(each.topic for each in queues)
+        return [
+            each if (part := parts.get(each.topic)) is None else replace(each, of=part.of, filter=part.filter)
+            for each in queues
+        ]
 
     async def get_known(self, name: str) -> QueueSummary:
         """Read one queue, or return it as it was a few seconds ago."""
@@ -183,16 +210,18 @@ class QueueCalls:
     async def create(self, queue: NewQueue) -> QueueSummary:
         """Create a queue. Each step can be repeated, so a creation that was interrupted is finished by another."""
         [known] = await self._summaries([queue.name])
-        topic = queue.of or queue.name
+        topic = queue.topic
         if known.topic:
             raise BrokerError(
                 ErrorCode.duplicate_resource,
                 f"there is a queue {queue.name!r} already, of topic {known.topic!r}",
             )
         dead_letter = queue.settings.get("dead_letter", "")
-        await self._check_dead_letter(topic, dead_letter)
+        await self._check_dead_letter(queue.of or topic, dead_letter)
         if queue.of is None:
             await self._create_topic(queue)
+        elif queue.filter:
+            await self._views.create(queue.name, Part(queue.of, queue.filter))
         await self._make_dead_letter_topic(topic, dead_letter)
         start = LATEST if queue.is_from_end else EARLIEST
         partitions = range(len((await self._topics.get(topic, fresh=True)).partitions))
@@ -228,7 +257,7 @@ class QueueCalls:
             return
         if dead_letter.startswith("__"):
             raise _wrong_dead_letter(dead_letter, "internal topics hold no dead letters")
-        leads_to = {each.topic: each.dead_letter for each in await self.all() if each.dead_letter}
+        leads_to = {each.sent_to: each.dead_letter for each in await self.all() if each.dead_letter}
         seen = {topic}
         place = dead_letter
         while place:
@@ -253,11 +282,15 @@ class QueueCalls:
             if error.code is not ErrorCode.topic_already_exists:
                 raise
 
-    async def alter(self, name: str, settings: Mapping[str, str | None]) -> QueueSummary:
-        """Change settings, given by the names of `SETTINGS`; None returns one to its default."""
-        topic, dead_letter = (await self.get(name)).topic, settings.get("dead_letter") or ""
-        await self._check_dead_letter(topic, dead_letter)
-        await self._make_dead_letter_topic(topic, dead_letter)
+    async def alter(
+        self, name: str, settings: Mapping[str, str | None], filter_text: str = ""
+    ) -> QueueSummary:
+        """Change settings, given by the names of `SETTINGS`, and the filter; None returns one to its default."""
+        queue, dead_letter = await self.get(name), settings.get("dead_letter") or ""
+        await self._check_dead_letter(queue.sent_to, dead_letter)
+        if filter_text:
+            await self._views.set_filter(name, queue.topic, filter_text)
+        await self._make_dead_letter_topic(queue.topic, dead_letter)
         self._known.pop(name, None)
         changes = {SETTINGS[setting]: value for setting, value in settings.items()}
         if changes:
