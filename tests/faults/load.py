@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from readers import Reader, forgotten
 from replicas import differences
@@ -149,7 +149,18 @@ def under_load(
 
 def create(cluster: ClusterProcesses, topic: NewTopic) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
-    admin.create_topics([topic], operation_timeout=10)[topic.topic].result(PATIENCE_S)
+
+    def is_created() -> bool:
+        try:
+            admin.create_topics([topic], operation_timeout=10)[topic.topic].result(PATIENCE_S)
+        except KafkaException as error:
+            # A broker of a new cluster may lose its session on a busy machine; it registers again.
+            if error.args[0].code() != KafkaError.INVALID_REPLICATION_FACTOR:
+                raise
+            return False
+        return True
+
+    cluster.until(is_created, "topic is created")
     cluster.until(
         lambda: all(topic.topic in cluster.metadata(number).topics for number in cluster.running),
         "topic is known",
