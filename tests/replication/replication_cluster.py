@@ -111,6 +111,7 @@ class Node:
             groups=cast(Any, None),
             transactions=cast(Any, None),
             share=cast(Any, SimpleNamespace(sessions=ShareSessions(cast(Any, None)))),
+            objects=cast(Any, None),
             verifier=cast(Any, None),
             marker_writer=cast(Any, None),
             hanging_transactions=cast(Any, None),

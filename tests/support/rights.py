@@ -195,6 +195,7 @@ PRIVATE: dict[int, str] = {
     32005: "READ on the group (tests/server/test_queue_delivery.py)",
     32006: "READ on the group (tests/server/test_queue_delivery.py)",
     32010: "the operation of the question on the cluster (tests/server/test_inspect.py)",
+    32011: "WRITE or DESCRIBE on the topic of a schedule (tests/server/test_schedules.py)",
 }
 """Rights of the APIs that Kafka does not have, with the tests that try them."""
 

@@ -15,6 +15,7 @@ from penstock.wire.apis import (
     FLEXIBLE_FROM,
     INSPECT,
     KNOWN_TRANSACTIONS,
+    OBJECT_CALL,
     QUEUE_RECEIVE,
     QUEUE_SETTLE,
     SHARE_STATE,
@@ -43,6 +44,7 @@ def test_api_table_matches_the_schemas() -> None:
         SHARE_STATE,
         QUEUE_RECEIVE,
         QUEUE_SETTLE,
+        OBJECT_CALL,
     }
     for key, version in VERSIONS:
         schema = load_request_schema(key, version)

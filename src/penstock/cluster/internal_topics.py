@@ -1,5 +1,5 @@
-"""Internal topics with the state of groups, transactions and share groups. Coordinators create and write them;
-clients only read.
+"""Internal topics with the state of groups, transactions, share groups and schedules. Coordinators create and write
+them; clients only read.
 
 Clients may not produce to them, and may not create, delete, truncate or extend them.
 """
@@ -26,7 +26,11 @@ from penstock.errors import BrokerError, ErrorCode
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 SHARE_STATE_TOPIC = "__share_group_state"
-INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC})
+SCHEDULES_TOPIC = "__schedules"
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC, SCHEDULES_TOPIC})
+
+OBJECTS_TOPIC_PARTITIONS = 6
+"""Number of partitions of the internal topic of a kind of named objects: each partition has one owner."""
 
 MIN_CLEANABLE_DIRTY_RATIO = "0.1"
 """Low ratio, because a coordinator reads everything that is not compacted when it loads: most records replace
@@ -88,6 +92,16 @@ def new_share_state_topic(config: BrokerConfig) -> CreatableTopic:
         config[SHARE_STATE_TOPIC_NUM_PARTITIONS],
         config[SHARE_STATE_TOPIC_REPLICATION_FACTOR],
         configs=settings,
+    )
+
+
+def new_objects_topic(name: str, config: BrokerConfig) -> CreatableTopic:
+    """Topic of a kind of named objects (`objects/kind.py`), as durable as the states of transactions."""
+    return CreatableTopic(
+        name,
+        OBJECTS_TOPIC_PARTITIONS,
+        config[TRANSACTION_STATE_LOG_REPLICATION_FACTOR],
+        configs=_settings(config[TRANSACTION_STATE_LOG_SEGMENT_BYTES], config[TRANSACTION_STATE_LOG_MIN_ISR]),
     )
 
 

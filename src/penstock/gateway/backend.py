@@ -29,6 +29,7 @@ from penstock.internal_client.quotas import QuotaCalls
 from penstock.internal_client.reassignments import ReassignmentCalls
 from penstock.internal_client.records import RecordCalls
 from penstock.internal_client.retry_policies import RetryPolicyCalls
+from penstock.internal_client.schedules import ScheduleCalls
 from penstock.internal_client.share_groups import ShareGroupCalls
 from penstock.internal_client.topics import TopicCalls
 from penstock.internal_client.transactions import TransactionCalls
@@ -62,6 +63,7 @@ class Backend:
         self.groups = GroupCalls(self._administration, RecordCalls(self._reads))
         self.share_groups = ShareGroupCalls(self._administration)
         self.transactions = TransactionCalls(self._administration)
+        self.schedules = ScheduleCalls(self._administration)
         self.queues = QueueCalls(self._administration)
         self._deliveries = cluster.routes()
         self.queue_messages = QueueMessages(self._deliveries)

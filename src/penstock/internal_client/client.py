@@ -22,6 +22,7 @@ from penstock.internal_client.reassignments import ReassignmentCalls
 from penstock.internal_client.records import RecordCalls
 from penstock.internal_client.retry_policies import RetryPolicyCalls
 from penstock.internal_client.routes import Routes
+from penstock.internal_client.schedules import ScheduleCalls
 from penstock.internal_client.share_groups import ShareGroupCalls
 from penstock.internal_client.topics import TopicCalls
 from penstock.internal_client.transactions import TransactionCalls
@@ -46,6 +47,7 @@ class InternalClient:
         self.dead_letters = DeadLetterCalls(routes)
         self.retry_policies = RetryPolicyCalls(routes)
         self.transactions = TransactionCalls(routes)
+        self.schedules = ScheduleCalls(routes)
         self.brokers = BrokerCalls(routes)
         self.reassignments = ReassignmentCalls(routes)
         self.users = UserCalls(routes)

@@ -25,6 +25,7 @@ from penstock.net.acting import own_context
 from penstock.net.broker_connection import BrokerConnection
 from penstock.net.network import Network
 from penstock.unreachable import Unreachable, reason_of
+from penstock.wire.object_call import SCHEDULE
 
 T = TypeVar("T")
 
@@ -40,6 +41,7 @@ _DESCRIBE_TOPICS = ClientApi(75, 0)
 class CoordinatorKind(IntEnum):
     GROUP = 0
     TRANSACTION = 1
+    SCHEDULE = SCHEDULE
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import Final, Protocol
 
-from penstock.errors import BrokerError, ErrorCode, PenstockError
+from penstock.errors import BrokerError, ErrorCode
 from penstock.model import Offset, ShareKey
 from penstock.queues.dead_letters import Origin, dead_letter
 from penstock.queues.leader_context import LeaderContext
@@ -22,23 +22,13 @@ from penstock.queues.states import Letters
 from penstock.records.building import NewRecord
 from penstock.records.iteration import Record, iterate, read_batches
 from penstock.replication.replica import Replica
+from penstock.state_log.intents import OTHER_HISTORY, carry_out
 from penstock.storage.log import Log
 
 MAX_LETTERS: Final = 500
 """Maximum number of dead letters in a batch."""
-MIN_PAUSE_SECONDS: Final = 0.1
-MAX_PAUSE_SECONDS: Final = 5.0
 _READ_BYTES: Final = 1 << 20
 _TOO_LARGE = (ErrorCode.message_too_large, ErrorCode.record_list_too_large)
-_OTHER_HISTORY = frozenset(
-    {
-        ErrorCode.out_of_order_sequence_number,
-        ErrorCode.unknown_producer_id,
-        ErrorCode.invalid_producer_epoch,
-        ErrorCode.producer_fenced,
-    }
-)
-"""Errors of a topic that knows another history of the producer: the batch is not in it."""
 
 
 class LetterOwner(Protocol):
@@ -68,6 +58,8 @@ class DeadLetterWriter:
         self._context = context
         self._sink = context.letters
         self._task: asyncio.Task[None] | None = None
+        self._writes_for: SharePartition | None = None
+        """State whose batch is written."""
 
     def wake(self) -> None:
         """Write what waits, unless that is in progress."""
@@ -80,19 +72,8 @@ class DeadLetterWriter:
             self._task.cancel()
 
     async def _run(self) -> None:
-        pause = MIN_PAUSE_SECONDS
         try:
-            while (partition := self._owner.partition) is not None:
-                try:
-                    if not await self._write_batch(partition):
-                        break
-                    pause, self.problem = MIN_PAUSE_SECONDS, ""
-                except (BrokerError, PenstockError, OSError, TimeoutError) as error:
-                    if await self._resolve(partition, error):
-                        continue
-                    self._report(error)
-                    await asyncio.sleep(pause)
-                    pause = min(2 * pause, MAX_PAUSE_SECONDS)
+            await carry_out(self._step, self._on_error)
         except Exception as error:  # noqa: BLE001 - the share-partition continues without dead letters
             self.problem = str(error)
             self._context.logger.error(
@@ -100,6 +81,20 @@ class DeadLetterWriter:
             )
         finally:
             self._task = None
+
+    async def _step(self) -> bool:
+        partition = self._writes_for = self._owner.partition
+        if partition is None or not await self._write_batch(partition):
+            return False
+        self.problem = ""
+        return True
+
+    async def _on_error(self, error: Exception) -> bool:
+        partition = self._writes_for  # the owner may have loaded its state again since
+        if partition is not None and await self._resolve(partition, error):
+            return True
+        self._report(error)
+        return False
 
     async def _write_batch(self, partition: SharePartition) -> bool:
         """Write one batch; returns whether there was one."""
@@ -162,7 +157,7 @@ class DeadLetterWriter:
         letters = partition.letters
         if not isinstance(error, BrokerError) or letters is None or not letters.ranges:
             return False
-        if error.code in _OTHER_HISTORY:
+        if error.code in OTHER_HISTORY:
             partition.renumber_letters(await self._sink.producer_id())
             return True
         if error.code in _TOO_LARGE and letters is self._unwritten and letters.records > 1:

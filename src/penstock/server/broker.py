@@ -70,9 +70,11 @@ from penstock.server.listening import BoundListeners, bind_listeners
 from penstock.server.long_polls import LongPolls
 from penstock.server.maintenance import Maintenance
 from penstock.server.marker_writing import MarkerWriter
+from penstock.server.objects.services import ObjectServices
 from penstock.server.producer_ids import ProducerIds
 from penstock.server.share_services import ShareServices
 from penstock.server.siblings import await_siblings, close_reports, exchange_reports
+from penstock.server.topic_writer import TopicWriter
 from penstock.state_log.shards import CoordinatorContext
 from penstock.storage.log_manager import LogManager
 from penstock.transactions.coordinator import TransactionCoordinator
@@ -170,18 +172,16 @@ class Broker:
 
     def _coordinate(self) -> None:
         metadata, clock, logger = self._metadata, self._environment.clock, self._logger
+        threads, administration = self._environment.threads, self._administration
         coordination = CoordinatorContext(
-            self._node_id,
-            metadata,
-            self._administration,
-            self._replicas,
-            clock,
-            self._environment.threads,
-            logger,
+            self._node_id, metadata, administration, self._replicas, clock, threads, logger
         )
-        self._share = ShareServices(coordination, self._make_links(), lambda: self._producer_ids)
-        self._groups = GroupCoordinator(coordination, self._share.states)
         self._producer_ids = ProducerIds(self._administration.allocate_producer_ids)
+        links = self._make_links()
+        writer = TopicWriter(coordination, links, self._producer_ids)
+        self._share = ShareServices(coordination, links, writer)
+        self._objects = ObjectServices(coordination, writer)
+        self._groups = GroupCoordinator(coordination, self._share.states)
         self._connection_numbers = ConnectionNumbers()
         self._marker_writer = MarkerWriter(self._replicas, clock)
         self._transactions = TransactionCoordinator(
@@ -190,6 +190,7 @@ class Broker:
             self._producer_ids.next,
             lambda: self._connection_numbers.newest,
         )
+        self._coordinators = (self._share, self._groups, self._transactions, self._objects)
         self._verifier = Verifier(self._node_id, self._transactions, self._make_links(), logger)
         self._hanging_transactions = HangingTransactions(
             self._node_id,
@@ -223,6 +224,7 @@ class Broker:
             groups=self._groups,
             transactions=self._transactions,
             share=self._share,
+            objects=self._objects,
             verifier=self._verifier,
             marker_writer=self._marker_writer,
             hanging_transactions=self._hanging_transactions,
@@ -275,8 +277,7 @@ class Broker:
         self._data_directory.report_problems()
         self._in_sync_writer.start()
         self._peers.start()
-        coordinators = (self._share, self._groups, self._transactions)
-        for part in (*coordinators, self._hanging_transactions, self._draining):
+        for part in (*self._coordinators, self._hanging_transactions, self._draining):
             part.start()
         await self._maintenance.start()
         self._show_metrics()
@@ -313,9 +314,8 @@ class Broker:
         await self._draining.stop()
         await self._hanging_transactions.stop()
         await self._verifier.close()
-        await self._transactions.stop()
-        await self._groups.stop()
-        await self._share.stop()
+        for coordinator in reversed(self._coordinators):
+            await coordinator.stop()
         self._acceptor.close()
         for replica in self._replicas:
             replica.fail_held_appends()
@@ -385,11 +385,10 @@ class Broker:
             self._context.config = self._metadata.config
         self._context.apply_policy()
         self._replicas.follow(change, self._context.config)
-        self._groups.on_image(change)
+        for coordinator in self._coordinators:
+            coordinator.on_image(change)
         self._context.lost_leaders.on_image(change)
         self._acceptor.on_users(change.before.users, change.after.users)
-        self._transactions.on_image(change)
-        self._share.on_image(change)
 
     def _health(self) -> Health:
         return report_health(self.state, self._replicas, self._logs, self._alarms)

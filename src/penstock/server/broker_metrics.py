@@ -21,6 +21,7 @@ def show_metrics(context: BrokerContext, acceptor: Acceptor, peers: Peers, in_sy
     ReplicationMetrics(context.node_id, metadata, replicas, in_sync).show(metrics)
     GroupMetrics(context.groups, replicas, context.config[METRICS_MAX_GROUPS]).show(metrics)
     context.share.show(metrics)
+    context.objects.show(metrics)
     metrics.add_counter(
         "penstock_throttled_requests",
         "Requests of clients over a quota.",

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from penstock.server.draining.draining import Draining
     from penstock.server.http_accounts import HttpAccounts
     from penstock.server.inspection.activity import Activity
+    from penstock.server.objects.services import ObjectServices
 
 
 @dataclass(slots=True)
@@ -64,6 +65,7 @@ class BrokerContext:
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     share: ShareServices
+    objects: ObjectServices
     verifier: Verifier
     marker_writer: MarkerWriter
     hanging_transactions: HangingTransactions

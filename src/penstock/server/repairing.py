@@ -12,6 +12,7 @@ the leader has all records that are removed.
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from penstock.cluster.image import RegisteredBroker
 from penstock.config import REPLICA_SOCKET_TIMEOUT_MS
@@ -24,6 +25,7 @@ from penstock.records.iteration import read_batches
 from penstock.replication.range_fetch import fetch_range, verify_range
 from penstock.replication.replica import Replica
 from penstock.server.context import BrokerContext
+from penstock.state_log.coordinator import Coordinator
 from penstock.storage.damage import DamagedRange
 from penstock.storage.repair import Patch, check_copy, extent_of, locate
 
@@ -108,11 +110,13 @@ class Repairing:
             replica.keyed.on_repaired(target.segment)
         for projected in replica.projections:
             projected.on_repaired(target.segment)
-        for coordinator in (
+        coordinators: tuple[Coordinator[Any], ...] = (
             self._context.groups,
             self._context.transactions,
             self._context.share.coordinator,
-        ):
+            *self._context.objects.coordinators,
+        )
+        for coordinator in coordinators:
             coordinator.on_repaired(replica)
         self.repaired_ranges += 1
         self._logger.info("damaged records repaired", partition=replica.name, damage=damaged)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from penstock.cluster.image import ImageChange
 from penstock.observability.metrics import BrokerMetrics
 from penstock.queues.coordinator import ShareCoordinator
@@ -11,16 +9,14 @@ from penstock.queues.queue_metrics import QueueMetrics
 from penstock.queues.share_partitions import SharePartitions
 from penstock.queues.state_client import ShareStateClient
 from penstock.server.dead_letter_sink import DeadLetterTopics
-from penstock.server.producer_ids import ProducerIds
 from penstock.server.share_sessions import ShareSessions
+from penstock.server.topic_writer import TopicWriter
 from penstock.state_log.shards import CoordinatorContext
 from penstock.transactions.links import BrokerLinks
 
 
 class ShareServices:
-    def __init__(
-        self, context: CoordinatorContext, links: BrokerLinks, producer_ids: Callable[[], ProducerIds]
-    ) -> None:
+    def __init__(self, context: CoordinatorContext, links: BrokerLinks, writer: TopicWriter) -> None:
         self.coordinator = ShareCoordinator(context)
         self.states = ShareStateClient(context.node_id, self.coordinator, links)
         self.partitions = SharePartitions(
@@ -29,9 +25,7 @@ class ShareServices:
             context.clock,
             context.threads,
             context.logger,
-            DeadLetterTopics(
-                context.node_id, context.metadata, context.replicas, context.clock, links, producer_ids
-            ),
+            DeadLetterTopics(writer),
         )
         self.sessions = ShareSessions(self.partitions)
 

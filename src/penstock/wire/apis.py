@@ -121,6 +121,7 @@ SHARE_STATE: Final = 32_004
 QUEUE_RECEIVE: Final = 32_005
 QUEUE_SETTLE: Final = 32_006
 INSPECT: Final = 32_010
+OBJECT_CALL: Final = 32_011
 # APIs between brokers and for the gateway: outside the keys that Kafka assigns, and not in ApiVersions.
 _PRIVATE: Final[dict[int, tuple[str, int]]] = {
     BROKER_HANDSHAKE: ("BrokerHandshake", NEVER),
@@ -131,6 +132,7 @@ _PRIVATE: Final[dict[int, tuple[str, int]]] = {
     QUEUE_RECEIVE: ("QueueReceive", NEVER),
     QUEUE_SETTLE: ("QueueSettle", NEVER),
     INSPECT: ("Inspect", NEVER),
+    OBJECT_CALL: ("ObjectCall", NEVER),
 }
 
 FLEXIBLE_FROM: Final = {key: version for key, (_, version) in (_APIS | _PRIVATE).items()}

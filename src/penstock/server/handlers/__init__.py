@@ -55,6 +55,7 @@ from penstock.server.handlers import (
     list_partition_reassignments,
     list_transactions,
     metadata,
+    object_call,
     offset_commit,
     offset_delete,
     offset_fetch,
@@ -162,5 +163,6 @@ def all_apis() -> list[Api]:
         queue_receive.API,
         queue_settle.API,
         inspect.API,
+        object_call.API,
     )
     return [*apis, api_versions(apis), *private]

@@ -1,4 +1,6 @@
-"""FindCoordinator: the broker that coordinates a group or a transactional id; from version 4 on, of several."""
+"""FindCoordinator: the broker that coordinates a group, a transactional id or a named object (`objects/kind.py`); from
+version 4 on, of several.
+"""
 
 from __future__ import annotations
 
@@ -49,6 +51,9 @@ async def _coordinator(request: Request, kind: int, key: str) -> Fields:
         elif kind == CoordinatorType.SHARE:
             _check_share_key(key)
             node_id = await request.context.share.coordinator.find(key)
+        elif kind in request.context.objects:
+            _check_any_topic(request)
+            node_id = await request.context.objects[kind].coordinator.find(key)
         else:
             raise BrokerError(ErrorCode.invalid_request, f"unknown coordinator type {kind}")
         broker = request.context.image.brokers.get(node_id)
@@ -64,6 +69,15 @@ async def _coordinator(request: Request, kind: int, key: str) -> Fields:
         "error_code": ErrorCode.none,
         "error_message": None,
     }
+
+
+def _check_any_topic(request: Request) -> None:
+    """Refuse clients that may describe no topic: they can neither see nor create an object."""
+    caller = request.caller
+    if not request.context.authorizer.has_right_on_any(
+        caller.principal, caller.host, Operation.DESCRIBE, ResourceType.TOPIC
+    ):
+        raise BrokerError(ErrorCode.topic_authorization_failed, f"{caller.principal} may describe no topic")
 
 
 def _check_share_key(key: str) -> None:

@@ -6,6 +6,7 @@ from penstock.server.inspection.account_questions import ACCOUNT_QUESTIONS
 from penstock.server.inspection.activity import ACTIVITY
 from penstock.server.inspection.decisions import AUTHORIZE
 from penstock.server.inspection.delayed_messages import DELAYED_MESSAGE, DELAYED_MESSAGES
+from penstock.server.inspection.find_batch import FIND_BATCH
 from penstock.server.inspection.log_lines import LOG_LINES
 from penstock.server.inspection.open_connections import CLOSE_CONNECTION, CONNECTIONS
 from penstock.server.inspection.partition_counts import (
@@ -30,6 +31,7 @@ QUESTIONS = {
         DELAYED_MESSAGES,
         DRAIN_PROGRESS,
         DRAIN_REPORT,
+        FIND_BATCH,
         LOG_LINES,
         PARTITION_PHASES,
         PARTITION_TIMES,

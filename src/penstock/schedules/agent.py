@@ -1,0 +1,233 @@
+"""The agent of a schedule: fires when the time has come, each time once.
+
+A firing is stored as an intent, committed, and then sent with its sequence until it is written. A partition forgets
+producers after `producer.id.expiration.ms`, so an intent that is older than half of that is looked up in the partition
+before it is sent. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple, Protocol
+
+from penstock.clock import Clock, monotonic_ms
+from penstock.errors import BrokerError, ErrorCode
+from penstock.objects.kind import Handle
+from penstock.observability.logs import Logger
+from penstock.schedules import schedule as states
+from penstock.schedules.alarm_clock import AlarmClock
+from penstock.schedules.message import firing_batch
+from penstock.schedules.schedule import Intent, Schedule, Target
+from penstock.state_log.intents import OTHER_HISTORY, carry_out
+
+
+class Place(NamedTuple):
+    """Partition that a firing goes to."""
+
+    topic_id: str
+    partition: int
+
+
+class LookedUp(NamedTuple):
+    high_watermark: int
+    is_found: bool
+    """Whether the batch is in the partition, below the high watermark."""
+
+
+class FiringSink(Protocol):
+    """Topics as schedules write them."""
+
+    def place(self, name: str, topic: str, key: bytes | None) -> Place:
+        """Choose the partition by the key, or by the schedule's name without a key; BrokerError without the topic."""
+
+    async def producer_id(self) -> int: ...
+
+    async def look_up(self, topic: str, partition: int, intent: Intent | None) -> LookedUp:
+        """Look for the batch of an intent in its partition, and return the high watermark."""
+
+    async def write(self, topic: str, partition: int, batch: bytearray) -> None:
+        """Write a batch; returns when it is committed. After an error that is no BrokerError it may be written."""
+
+    @property
+    def expiration_ms(self) -> int:
+        """Time in milliseconds after which a partition forgets a silent producer."""
+
+
+@dataclass(slots=True)
+class FiringCounts:
+    fired: int = 0
+    missed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AgentContext:
+    sink: FiringSink
+    clock: Clock
+    alarms: AlarmClock
+    logger: Logger
+    counts: FiringCounts
+
+
+class ScheduleAgent:
+    def __init__(self, handle: Handle[Schedule], context: AgentContext) -> None:
+        self.problem = ""
+        """Reason why the schedule cannot fire; empty if it can."""
+        self._handle = handle
+        self._context = context
+        self._sink = context.sink
+        self._task: asyncio.Task[None] | None = None
+        self._is_closed = False
+        self._looked_up: tuple[Intent, int] | None = None
+        """Intent that was looked up last, with the monotonic time in milliseconds."""
+        self._ring: Callable[[], None] = self.on_change
+
+    def start(self) -> None:
+        self.on_change()
+
+    def on_change(self) -> None:
+        """Fire if there is something to do, or set the alarm."""
+        if self._task is not None or self._is_closed:
+            return
+        wakes_ms = states.wakes_at(self._handle.state)
+        if wakes_ms is not None and wakes_ms <= self._context.clock.now_ms():
+            self._context.alarms.set(self._ring, None)
+            self._task = asyncio.get_running_loop().create_task(self._run())
+        else:
+            self._context.alarms.set(self._ring, wakes_ms)
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._context.alarms.set(self._ring, None)
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        try:
+            await carry_out(self._step, self._resolve)
+            self.problem = ""
+        except Exception as error:  # noqa: BLE001 - other schedules continue
+            self.problem = str(error)
+            self._context.logger.error("schedule stopped", error, schedule=self._handle.name)
+            return
+        finally:
+            self._task = None
+        self.on_change()
+
+    async def _step(self) -> bool:
+        """Complete the firing in flight, or begin the next one; returns False if nothing is due."""
+        # What is not committed is lost with this leader: it must not be sent.
+        await self._handle.committed()
+        schedule, now_ms = self._handle.state, self._context.clock.now_ms()
+        if schedule.intent is not None:
+            await self._complete(schedule, schedule.intent)
+            return True
+        if not schedule.runs:
+            due = states.due(schedule, now_ms)
+            if due is None:
+                return False
+            if due.fires_ms is None:
+                await self._update(lambda each: states.skip(each, self._context.clock.now_ms()))
+                return True
+        target = await self._target(schedule)
+        looked_up = await self._sink.look_up(schedule.definition.topic, target.partition, None)
+        await self._update(
+            lambda each: states.begin(each, target, looked_up.high_watermark, self._context.clock.now_ms())
+        )
+        return True
+
+    async def _complete(self, schedule: Schedule, intent: Intent) -> None:
+        name, definition = self._handle.name, schedule.definition
+        place = self._sink.place(name, definition.topic, definition.key)
+        if place.topic_id != intent.topic_id:
+            await self._retarget(schedule, intent)  # the topic was deleted, with what was written to it
+            return
+        if not (self._must_look_up(intent) and await self._is_written(schedule, intent)):
+            batch = firing_batch(name, definition, intent, self._context.clock.now_ms())
+            await self._sink.write(definition.topic, intent.partition, batch)
+        await self._finish(intent)
+
+    async def _finish(self, intent: Intent) -> None:
+        self.problem = ""
+        await self._update(partial(states.finish, intent=intent))
+        self._context.counts.fired += 1
+
+    async def _update(self, decide: Callable[[Schedule], Schedule]) -> None:
+        missed = self._handle.state.missed
+        await self._handle.update(decide)
+        self._context.counts.missed += self._handle.state.missed - missed
+
+    # --- the partition of a firing
+
+    async def _target(self, schedule: Schedule) -> Target:
+        """Partition and producer of the next firing. The producer stays the same while the partition does."""
+        definition, known = schedule.definition, schedule.target
+        place = self._sink.place(self._handle.name, definition.topic, definition.key)
+        if known is not None and (known.topic_id, known.partition) == place:
+            return known
+        return Target(place.topic_id, place.partition, await self._sink.producer_id())
+
+    async def _retarget(self, schedule: Schedule, intent: Intent) -> None:
+        definition = schedule.definition
+        place = self._sink.place(self._handle.name, definition.topic, definition.key)
+        target = Target(place.topic_id, place.partition, await self._sink.producer_id())
+        looked_up = await self._sink.look_up(definition.topic, target.partition, None)
+        await self._update(
+            partial(
+                states.retarget,
+                intent=intent,
+                target=target,
+                from_offset=looked_up.high_watermark,
+                now_ms=self._context.clock.now_ms(),
+            )
+        )
+
+    def _must_look_up(self, intent: Intent) -> bool:
+        """Whether the partition may have forgotten the producer since the firing was first sent."""
+        clock, known = self._context.clock, self._looked_up
+        if known is not None and known[0] == intent:
+            age_ms = monotonic_ms(clock) - known[1]
+        else:
+            age_ms = clock.now_ms() - intent.decided_ms
+        return not 0 <= age_ms < self._sink.expiration_ms // 2
+
+    async def _is_written(self, schedule: Schedule, intent: Intent) -> bool:
+        found = await self._sink.look_up(schedule.definition.topic, intent.partition, intent)
+        self._looked_up = (intent, monotonic_ms(self._context.clock))
+        return found.is_found
+
+    # --- errors
+
+    async def _resolve(self, error: Exception) -> bool:
+        """Change the firing so that it can be written after an error; returns whether it was changed."""
+        try:
+            if isinstance(error, BrokerError) and await self._renew(error):
+                return True
+        except (BrokerError, OSError, TimeoutError) as another:
+            error = another
+        if not self.problem:
+            self._context.logger.warning("schedule cannot fire", schedule=self._handle.name, error=str(error))
+        self.problem = str(error) or type(error).__name__
+        return False
+
+    async def _renew(self, error: BrokerError) -> bool:
+        """Give the firing another producer if the partition refuses the present one, or is being removed."""
+        if self._is_closed:
+            return False
+        schedule = self._handle.state
+        intent, definition = schedule.intent, schedule.definition
+        if intent is None:
+            return False
+        if error.code is ErrorCode.unknown_topic_or_partition:
+            place = self._sink.place(self._handle.name, definition.topic, definition.key)
+            if place.partition == intent.partition:
+                return False
+        elif error.code not in OTHER_HISTORY:
+            return False
+        if await self._is_written(schedule, intent):
+            await self._finish(intent)
+        else:
+            await self._retarget(schedule, intent)
+        return True

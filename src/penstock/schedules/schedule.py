@@ -1,0 +1,275 @@
+"""The state of a schedule as a value: its definition, its next time, and the firing in flight.
+
+A firing is decided first and stored as an `Intent` with the partition, the producer id and the sequence of its record.
+Only then is the record sent, and sent again with the same sequence until it is written, so the topic has it once. A
+schedule has one firing in flight. `next_ms` never decreases while the schedule is active, so a clock that is set back
+repeats no firing. Every function returns the next state. Pure; times are milliseconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+import msgspec
+
+from penstock.schedules.recurrence import Recurrence, parse_recurrence
+
+MAX_CATCH_UP: Final = 1_000
+"""Maximum number of missed times that `all` catches up on; earlier ones count as missed."""
+MAX_RUNS: Final = 100
+"""Maximum number of requested firings that wait."""
+REMEMBERED_RUNS: Final = 10
+MAX_TOLERANCE_MS: Final = 60_000
+"""With catch-up `none`, a firing is late by this much at most, or by a quarter of the time to the next one."""
+_MAX_SEQUENCE: Final = 0x7FFFFFFF
+
+
+class CatchUp(StrEnum):
+    """Times that pass while a schedule cannot fire."""
+
+    NONE = "none"
+    """All of them are left out."""
+    ONE = "one"
+    """The last of them is made up for."""
+    ALL = "all"
+    """Each of them is made up for."""
+
+
+class Definition(msgspec.Struct, frozen=True):
+    cron: str
+    timezone: str
+    topic: str
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    catch_up: CatchUp = CatchUp.ONE
+
+    @property
+    def size_bytes(self) -> int:
+        headers = sum(len(name) + len(value or b"") for name, value in self.headers)
+        return len(self.key or b"") + len(self.value or b"") + headers
+
+
+class Target(msgspec.Struct, frozen=True):
+    """Partition of a topic, and the producer that this schedule has there."""
+
+    topic_id: str
+    partition: int
+    producer_id: int
+    next_sequence: int = 0
+
+
+class Intent(msgspec.Struct, frozen=True):
+    """Firing that was decided and may have been sent."""
+
+    scheduled_for_ms: int
+    topic_id: str
+    partition: int
+    producer_id: int
+    sequence: int
+    from_offset: int
+    """High watermark of the partition when the firing was decided: its record cannot be below."""
+    decided_ms: int
+    is_requested: bool = False
+
+
+class Run(msgspec.Struct, frozen=True):
+    """Firing that a user has requested. The token recognises a repeated request."""
+
+    token: str
+    scheduled_for_ms: int
+
+
+class Schedule(msgspec.Struct, frozen=True):
+    definition: Definition
+    created_ms: int
+    token: str = ""
+    """Token of the request that created the schedule, to recognise a repeated request."""
+    is_paused: bool = False
+    next_ms: int | None = None
+    """Next time at which the schedule fires; None if there is none."""
+    intent: Intent | None = None
+    target: Target | None = None
+    runs: tuple[Run, ...] = ()
+    """Requested firings that wait, oldest first."""
+    past_runs: tuple[Run, ...] = ()
+    fired: int = 0
+    missed: int = 0
+    last_scheduled_for_ms: int | None = None
+
+    @property
+    def recurrence(self) -> Recurrence:
+        return parse_recurrence(self.definition.cron, self.definition.timezone, self.created_ms)
+
+
+class Due(NamedTuple):
+    """Times that have passed."""
+
+    fires_ms: int | None
+    """Time to fire for now; None if all of them are left out."""
+    next_ms: int | None
+    """Time that follows."""
+    missed: int
+
+
+def new_schedule(definition: Definition, now_ms: int, token: str = "") -> Schedule:
+    """Schedule with its first time; BrokerError if the expression or the time zone is wrong."""
+    recurrence = parse_recurrence(definition.cron, definition.timezone, now_ms)
+    return Schedule(definition, now_ms, token, next_ms=recurrence.after(now_ms))
+
+
+# --- requests
+
+
+def pause(schedule: Schedule) -> Schedule:
+    """Stop firing; a firing in flight is completed."""
+    return schedule if schedule.is_paused else msgspec.structs.replace(schedule, is_paused=True)
+
+
+def resume(schedule: Schedule, now_ms: int) -> Schedule:
+    """Fire again. Times that passed during the pause are neither fired for nor missed."""
+    if not schedule.is_paused:
+        return schedule
+    return msgspec.structs.replace(schedule, is_paused=False, next_ms=schedule.recurrence.after(now_ms))
+
+
+def request_run(schedule: Schedule, token: str, now_ms: int) -> Schedule:
+    """Add a firing for this moment, also while the schedule is paused. A token adds one firing."""
+    if find_run(schedule, token) is not None:
+        return schedule
+    last_ms = max((run.scheduled_for_ms for run in (*schedule.past_runs, *schedule.runs)), default=0)
+    run = Run(token, max(now_ms, last_ms + 1))
+    return msgspec.structs.replace(schedule, runs=(*schedule.runs, run))
+
+
+def find_run(schedule: Schedule, token: str) -> Run | None:
+    return next((run for run in (*schedule.runs, *schedule.past_runs) if run.token == token), None)
+
+
+# --- firing
+
+
+def wakes_at(schedule: Schedule) -> int | None:
+    """Time at which there is something to do; 0 for at once, None for never."""
+    if schedule.intent is not None or schedule.runs:
+        return 0
+    return None if schedule.is_paused else schedule.next_ms
+
+
+def due(schedule: Schedule, now_ms: int) -> Due | None:
+    """Decide about the times that have passed; None if none has."""
+    first_ms = schedule.next_ms
+    if schedule.is_paused or first_ms is None or first_ms > now_ms:
+        return None
+    recurrence, catch_up = schedule.recurrence, schedule.definition.catch_up
+    if catch_up is CatchUp.ALL:
+        fires_ms, missed = _within_catch_up(recurrence, first_ms, now_ms)
+        return Due(fires_ms, recurrence.after(fires_ms), missed)
+    last_ms = max(first_ms, recurrence.at_or_before(now_ms) or first_ms)
+    next_ms = recurrence.after(last_ms)
+    missed = _count(recurrence, first_ms, last_ms)
+    if catch_up is CatchUp.NONE and now_ms - last_ms > _tolerance_ms(last_ms, next_ms):
+        return Due(None, next_ms, missed + 1)
+    return Due(last_ms, next_ms, missed)
+
+
+def skip(schedule: Schedule, now_ms: int) -> Schedule:
+    """Leave out the times that have passed, where the catch-up says so."""
+    found = due(schedule, now_ms)
+    if found is None or found.fires_ms is not None:
+        return schedule
+    return msgspec.structs.replace(schedule, next_ms=found.next_ms, missed=schedule.missed + found.missed)
+
+
+def begin(schedule: Schedule, target: Target, from_offset: int, now_ms: int) -> Schedule:
+    """Decide the next firing, to be written to a target; the same state if none is due or one is in flight."""
+    if schedule.intent is not None:
+        return schedule
+    if schedule.runs:
+        run = schedule.runs[0]
+        intent = _intent(run.scheduled_for_ms, target, from_offset, now_ms, is_requested=True)
+        return msgspec.structs.replace(
+            schedule,
+            intent=intent,
+            target=_after(target),
+            runs=schedule.runs[1:],
+            past_runs=(*schedule.past_runs, run)[-REMEMBERED_RUNS:],
+        )
+    found = due(schedule, now_ms)
+    if found is None or found.fires_ms is None:
+        return schedule
+    return msgspec.structs.replace(
+        schedule,
+        intent=_intent(found.fires_ms, target, from_offset, now_ms),
+        target=_after(target),
+        next_ms=found.next_ms,
+        missed=schedule.missed + found.missed,
+    )
+
+
+def finish(schedule: Schedule, intent: Intent) -> Schedule:
+    """Record that a firing is written."""
+    if schedule.intent != intent:
+        return schedule
+    last_ms = schedule.last_scheduled_for_ms if intent.is_requested else intent.scheduled_for_ms
+    return msgspec.structs.replace(
+        schedule, intent=None, fired=schedule.fired + 1, last_scheduled_for_ms=last_ms
+    )
+
+
+def retarget(schedule: Schedule, intent: Intent, target: Target, from_offset: int, now_ms: int) -> Schedule:
+    """Give a firing that is certainly not written another producer, perhaps in another partition."""
+    if schedule.intent != intent:
+        return schedule
+    renewed = _intent(intent.scheduled_for_ms, target, from_offset, now_ms, is_requested=intent.is_requested)
+    return msgspec.structs.replace(schedule, intent=renewed, target=_after(target))
+
+
+def _intent(
+    scheduled_for_ms: int, target: Target, from_offset: int, now_ms: int, *, is_requested: bool = False
+) -> Intent:
+    return Intent(
+        scheduled_for_ms,
+        target.topic_id,
+        target.partition,
+        target.producer_id,
+        target.next_sequence,
+        from_offset,
+        now_ms,
+        is_requested,
+    )
+
+
+def _after(target: Target) -> Target:
+    return msgspec.structs.replace(target, next_sequence=(target.next_sequence + 1) & _MAX_SEQUENCE)
+
+
+def _within_catch_up(recurrence: Recurrence, first_ms: int, now_ms: int) -> tuple[int, int]:
+    """The first of the last `MAX_CATCH_UP` passed times, and the number of earlier ones, as far as they are counted."""
+    if now_ms - first_ms < MAX_CATCH_UP * 1_000:  # the shortest interval is one second
+        return first_ms, 0
+    time_ms = now_ms + 1
+    for _ in range(MAX_CATCH_UP):
+        earlier_ms = recurrence.at_or_before(time_ms - 1)
+        if earlier_ms is None or earlier_ms <= first_ms:
+            return first_ms, 0
+        time_ms = earlier_ms
+    return time_ms, _count(recurrence, first_ms, time_ms)
+
+
+def _count(recurrence: Recurrence, first_ms: int, end_ms: int) -> int:
+    """Number of times from the first to before the end, at most `MAX_CATCH_UP`."""
+    count, time_ms = 0, first_ms
+    while count < MAX_CATCH_UP and time_ms < end_ms:
+        count += 1
+        following = recurrence.after(time_ms)
+        if following is None:
+            break
+        time_ms = following
+    return count
+
+
+def _tolerance_ms(time_ms: int, next_ms: int | None) -> int:
+    gap_ms = MAX_TOLERANCE_MS if next_ms is None else (next_ms - time_ms) // 4
+    return min(MAX_TOLERANCE_MS, gap_ms)

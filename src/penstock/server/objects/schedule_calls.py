@@ -1,0 +1,164 @@
+"""Calls of clients about schedules, with their rights.
+
+WRITE on the topic of a schedule gives the right to create, pause, resume, run and delete it, DESCRIBE to see it. Key,
+value and headers of its messages are shown to users that may read or write the topic.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from penstock.errors import BrokerError, ErrorCode
+from penstock.objects.coordinator import ObjectCoordinator
+from penstock.objects.shard import ObjectShard
+from penstock.schedules import schedule as states
+from penstock.schedules.agent import ScheduleAgent
+from penstock.schedules.recurrence import next_times
+from penstock.schedules.schedule import Schedule
+from penstock.server.objects.schedule_checks import check_definition, check_name, read_definition
+from penstock.server.objects.served import Arguments, ServedKind
+from penstock.server.produce_rules import writable_topic
+from penstock.server.security import Operation, ResourceType
+
+if TYPE_CHECKING:
+    from penstock.server.dispatch import Request
+
+NEXT_TIMES: Final = 5
+_MAX_TOKEN_CHARACTERS: Final = 64
+
+
+async def _create(request: Request, name: str, arguments: Arguments) -> Any:
+    """Create a schedule. A repeated request with the same token succeeds."""
+    check_name(name)
+    definition = read_definition(arguments)
+    writable_topic(request.context, request.caller, definition.topic, None)
+    schedule = states.new_schedule(definition, request.context.clock.now_ms(), _token(arguments))
+    check_definition(request.context, name, definition)
+    shard = _shard(request, name)
+    known = shard.states.get(name)
+    if known is None or not schedule.token or known.token != schedule.token:
+        await shard.create(name, schedule)
+    return await _describe(request, name, arguments)
+
+
+async def _describe(request: Request, name: str, arguments: Arguments) -> Any:
+    shard = _shard(request, name)
+    _require(request, shard, name, Operation.DESCRIBE)
+    return _show(request, name, await shard.read(name), shard)
+
+
+async def _pause(request: Request, name: str, arguments: Arguments) -> Any:
+    shard = _shard(request, name)
+    _require(request, shard, name, Operation.WRITE)
+    await shard.update(name, states.pause)
+    return await _describe(request, name, arguments)
+
+
+async def _resume(request: Request, name: str, arguments: Arguments) -> Any:
+    shard = _shard(request, name)
+    _require(request, shard, name, Operation.WRITE)
+    now_ms = request.context.clock.now_ms()
+    await shard.update(name, lambda schedule: states.resume(schedule, now_ms))
+    return await _describe(request, name, arguments)
+
+
+async def _run(request: Request, name: str, arguments: Arguments) -> Any:
+    """Request a firing. A repeated request with the same token adds no second one."""
+    shard, token = _shard(request, name), _token(arguments)
+    _require(request, shard, name, Operation.WRITE)
+    now_ms = request.context.clock.now_ms()
+
+    def decide(schedule: Schedule) -> Schedule:
+        if len(schedule.runs) >= states.MAX_RUNS:
+            raise BrokerError(
+                ErrorCode.throttling_quota_exceeded,
+                f"{len(schedule.runs)} requested firings of schedule {name!r} wait already",
+            )
+        return states.request_run(schedule, token, now_ms)
+
+    run = states.find_run(await shard.update(name, decide), token)
+    return {"name": name, "scheduled_for_ms": now_ms if run is None else run.scheduled_for_ms}
+
+
+async def _delete(request: Request, name: str, arguments: Arguments) -> Any:
+    shard = _shard(request, name)
+    _require(request, shard, name, Operation.WRITE)
+    await shard.delete(name)
+    return {"name": name}
+
+
+def _shard(request: Request, name: str) -> ObjectShard[Schedule]:
+    return request.context.objects.schedules.shard_of(name)
+
+
+def _require(request: Request, shard: ObjectShard[Schedule], name: str, operation: Operation) -> None:
+    """Refuse a request for a schedule that the client may not see as if it did not exist."""
+    shard.check_open()
+    known = shard.states.get(name)
+    if known is None or not request.shows(Operation.DESCRIBE, ResourceType.TOPIC, known.definition.topic):
+        raise BrokerError(ErrorCode.resource_not_found, f"there is no schedule {name[:80]!r}")
+    request.require(operation, ResourceType.TOPIC, known.definition.topic)
+
+
+def _token(arguments: Arguments) -> str:
+    token = arguments.get("token", "")
+    if not isinstance(token, str) or len(token) > _MAX_TOKEN_CHARACTERS:
+        raise BrokerError(ErrorCode.invalid_request, "the token is no short text")
+    return token
+
+
+# --- answers
+
+
+def _entry(request: Request, name: str, schedule: Schedule) -> dict[str, Any] | None:
+    definition = schedule.definition
+    if not request.shows(Operation.DESCRIBE, ResourceType.TOPIC, definition.topic):
+        return None
+    return {
+        "name": name,
+        "cron": definition.cron,
+        "timezone": definition.timezone,
+        "topic": definition.topic,
+        "catch_up": definition.catch_up.value,
+        "paused": schedule.is_paused,
+        "next_ms": None if schedule.is_paused else schedule.next_ms,
+        "last_ms": schedule.last_scheduled_for_ms,
+        "fired": schedule.fired,
+        "missed": schedule.missed,
+    }
+
+
+def _show(request: Request, name: str, schedule: Schedule, shard: ObjectShard[Schedule]) -> dict[str, Any]:
+    definition, agent = schedule.definition, shard.agent_of(name)
+    now_ms = request.context.clock.now_ms()
+    shown: dict[str, Any] = {
+        **(_entry(request, name, schedule) or {}),
+        "created_ms": schedule.created_ms,
+        "next_times_ms": next_times(schedule.recurrence, now_ms, NEXT_TIMES),
+        "in_flight_ms": None if schedule.intent is None else schedule.intent.scheduled_for_ms,
+        "problem": agent.problem if isinstance(agent, ScheduleAgent) else "",
+    }
+    if any(
+        request.shows(operation, ResourceType.TOPIC, definition.topic)
+        for operation in (Operation.READ, Operation.WRITE)
+    ):
+        shown["message"] = {
+            "key": definition.key,
+            "value": definition.value,
+            "headers": [list(each) for each in definition.headers],
+        }
+    return msgspec.to_builtins(shown, builtin_types=(bytes,))  # type: ignore[no-any-return]
+
+
+def served_schedules(coordinator: ObjectCoordinator[Schedule]) -> ServedKind:
+    calls = {
+        "create": _create,
+        "describe": _describe,
+        "pause": _pause,
+        "resume": _resume,
+        "run": _run,
+        "delete": _delete,
+    }
+    return ServedKind(coordinator, calls, frozenset(calls) - {"describe"}, _entry)
