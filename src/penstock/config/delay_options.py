@@ -19,7 +19,7 @@ MESSAGE_TTL_MS: Option[int] = own(
     Integer(-1, LONG_MAX),
     -1,
     "Time after which a message is of no use (docs/delay.md). The leader writes it into records that do not say it "
-    "themselves, so a change applies to later records. Views, HTTP, the Python `Consumer` and "
+    "themselves, so a change applies to later records. Views, share groups, HTTP, the Python `Consumer` and "
     "`penstock consume` do not show expired messages, other Kafka clients see them. -1: no limit.",
 )
 DELIVERY_DELAY_DEFAULT_MS: Option[int] = own(

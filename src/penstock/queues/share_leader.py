@@ -16,6 +16,7 @@ from penstock.observability.logs import Logger
 from penstock.queues.dead_letter_writer import DeadLetterWriter
 from penstock.queues.leader_context import LeaderContext
 from penstock.queues.leader_context import WaitingFetch as WaitingFetch
+from penstock.queues.live_records import LiveRecords
 from penstock.queues.projected_source import make_source
 from penstock.queues.record_source import Part
 from penstock.queues.share_partition import REJECTED, SharePartition
@@ -61,6 +62,7 @@ class ShareLeader:
         self._store_timer: asyncio.TimerHandle | None = None
         self._writer: StateWriter | None = None
         self.letters = DeadLetterWriter(self, context)
+        self.live = LiveRecords(context.threads)
         self._loading: asyncio.Task[None] | None = asyncio.get_running_loop().create_task(self._load())
         self._verifier: StateVerifier | None = None
 

@@ -134,6 +134,17 @@ class SharePartition(RecordStates):
             self.redelivered += count
         self._deadlines.push(self._ranges, locked)
 
+    def take_back(self, member: str, acquired: Sequence[Acquired]) -> None:
+        """Undo an acquisition whose records are not delivered: they are available, and were not tried."""
+        for first, last, delivery_count in acquired:
+            for held in self._acquired_within(first, last):
+                assert held.member == member, "only the member that has acquired records gives them back"
+                self._unhold(held)
+                held.member, held.delivery_count = "", delivery_count - 1
+                if delivery_count > 1:
+                    self.redelivered -= len(held)
+                self._make_available(held)
+
     # --- acknowledging
 
     def acknowledge(

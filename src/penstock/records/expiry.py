@@ -2,8 +2,8 @@
 
 `penstock-ttl-ms` counts from the timestamp of the record, `penstock-expires-at` is a time in epoch milliseconds or in
 ISO 8601 with an offset. A message with both expires at the earlier time. A value that is not valid is ignored: any
-topic may have such headers. A plain Fetch returns expired records; views, HTTP, our `Consumer` and `penstock consume`
-leave them out.
+topic may have such headers. A plain Fetch returns expired records; share groups, views, HTTP, our `Consumer` and
+`penstock consume` leave them out.
 """
 
 from __future__ import annotations
@@ -42,16 +42,24 @@ def read_time(value: bytes | None) -> int | None:
 
 def is_expired(timestamp_ms: int, headers: Headers, now_ms: int) -> bool:
     """True if a record is of no use any more."""
+    time_ms = expires_at(timestamp_ms, headers)
+    return time_ms is not None and time_ms <= now_ms
+
+
+def expires_at(timestamp_ms: int, headers: Headers) -> int | None:
+    """Time at which a record expires, in epoch milliseconds; None if it does not."""
+    earliest: int | None = None
     for name, value in headers:
+        time_ms = None
         if name == TTL_MS:
             ttl_ms = read_number(value)
-            if ttl_ms is not None and timestamp_ms >= 0 and timestamp_ms + ttl_ms <= now_ms:
-                return True
+            if ttl_ms is not None and timestamp_ms >= 0:
+                time_ms = timestamp_ms + ttl_ms
         elif name == EXPIRES_AT:
             time_ms = read_time(value)
-            if time_ms is not None and time_ms <= now_ms:
-                return True
-    return False
+        if time_ms is not None and (earliest is None or time_ms < earliest):
+            earliest = time_ms
+    return earliest
 
 
 def has_lifetime(content: bytes) -> bool:

@@ -153,7 +153,8 @@ class QueueReceiving:
             bool(self._found),
             None if self._asked.lock_ms < 0 else self._asked.lock_ms,
         )
-        fetched = leader.acquire(wanted, monotonic_ms(self._request.context.clock))
+        clock = self._request.context.clock
+        fetched = leader.live.acquire(leader, wanted, monotonic_ms(clock), clock.now_ms())
         result.ranges = [ReceivedRange(*each) for each in fetched.acquired]
         result.records = fetched.records
 

@@ -34,7 +34,8 @@ class ReadingTime:
 
 async def warm(cold: Iterable[ShareLeader]) -> None:
     """Read the next records of share-partitions into memory."""
-    await asyncio.gather(*(leader.warm() for leader in cold))
+    leaders = tuple(cold)
+    await asyncio.gather(*(leader.warm() for leader in leaders), *(leader.live.warm() for leader in leaders))
 
 
 def warm_for_others(cold: Iterable[ShareLeader]) -> None:

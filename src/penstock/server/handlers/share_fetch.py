@@ -208,7 +208,8 @@ class ShareFetchOperation:
     ) -> tuple[int, int]:
         """Acquire records of one partition; returns their number and size in bytes."""
         try:
-            fetched = leader.acquire(wanted, monotonic_ms(self._request.context.clock))
+            clock = self._request.context.clock
+            fetched = leader.live.acquire(leader, wanted, monotonic_ms(clock), clock.now_ms())
         except WouldBlock:
             cold.append(leader)
             return 0, 0
