@@ -1,4 +1,4 @@
-"""Expiry in share groups: an expired record is delivered to nobody, and becomes a dead letter with the reason."""
+"""Expiry in share groups: expired records are not delivered, and become dead letters with the reason `expired`."""
 
 from __future__ import annotations
 
