@@ -24,6 +24,7 @@ _LATENCY_SECONDS: dict[Pool, tuple[float, float]] = {
     "read": (0.0001, 0.004),
     "background": (0.001, 0.05),
     "passwords": (0.002, 0.02),
+    "names": (0.001, 0.05),
 }
 
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from penstock.client.producer import Producer as Producer
     from penstock.client.queue import Queue as Queue
     from penstock.client.queue import QueueMessage as QueueMessage
+    from penstock.client.queue_session import NoReply as NoReply
     from penstock.client.queue_session import QueueUnknown as QueueUnknown
     from penstock.client.queue_session import ReceiptExpired as ReceiptExpired
     from penstock.model import TopicPartition as TopicPartition
@@ -68,6 +69,7 @@ _MODULES = {
     "Queue": "client.queue",
     "QueueEmpty": "client.async_queue",
     "QueueMessage": "client.queue",
+    "NoReply": "client.queue_session",
     "QueueUnknown": "client.queue_session",
     "ReceiptExpired": "client.queue_session",
     "TimedOut": "client.errors",

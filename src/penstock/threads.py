@@ -1,9 +1,9 @@
 """Thread pools: the only way for blocking work (fsyncs, cold reads, background rewrites) to leave the event
 loop.
 
-Four pools, so that a disk read never waits for an fsync, nor either of them for a compaction, nor any of them for
-checks of passwords, which clients can cause. They are implemented here because every acknowledgement that waits
-for an fsync passes through one: a job costs one queue and one call to the loop.
+Five pools, so that a disk read never waits for an fsync, nor either of them for a compaction, nor any of them for
+checks of passwords, which clients can cause, or for name servers. They are implemented here because every
+acknowledgement that waits for an fsync passes through one: a job costs one queue and one call to the loop.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from threading import Thread
 from typing import Any, Literal, Protocol, TypeVar
 
 T = TypeVar("T")
-Pool = Literal["flush", "read", "background", "passwords"]
+Pool = Literal["flush", "read", "background", "passwords", "names"]
 
-POOL_SIZES: dict[Pool, int] = {"flush": 8, "read": 4, "background": 2, "passwords": 2}
+POOL_SIZES: dict[Pool, int] = {"flush": 8, "read": 4, "background": 2, "passwords": 2, "names": 8}
 
 
 class Threads(Protocol):
@@ -41,8 +41,9 @@ class ThreadPools:
         return self._pools[pool].run(work)
 
     def close(self) -> None:
-        for pool in self._pools.values():
-            pool.close()
+        for name, pool in self._pools.items():
+            # A name server that does not respond must not delay the end of the process.
+            pool.close(waits=name != "names")
 
 
 class _ThreadPool:
@@ -67,12 +68,12 @@ class _ThreadPool:
         self._jobs.put((loop, future, work))
         return future
 
-    def close(self) -> None:
+    def close(self, *, waits: bool) -> None:
         """Finish all submitted jobs, then end the threads."""
         self._is_closed = True
         for _ in self._threads:
             self._jobs.put(None)
-        for thread in self._threads:
+        for thread in self._threads if waits else ():
             thread.join()
 
     def _start_thread(self) -> None:

@@ -14,6 +14,7 @@ from penstock.internal_client.queue_messages import QueueMessage as Delivered
 from penstock.internal_client.queue_views import queue_filter
 
 MAX_LOCK_S = 3_600.0
+MAX_TIMEOUT_S = 3_600.0
 
 
 class QueueEmpty(ClientError):
@@ -46,6 +47,11 @@ def check_seconds(name: str, seconds: float | None) -> float | None:
     if seconds is not None and not 0 <= seconds <= 365 * 86_400:
         raise InvalidSetting(f"{name}={seconds!r} is not between 0 and 365 days")
     return seconds
+
+
+def check_timeout(timeout_s: float) -> None:
+    if not 0 < timeout_s <= MAX_TIMEOUT_S:
+        raise InvalidSetting(f"timeout_s={timeout_s!r} is not above 0 and at most {MAX_TIMEOUT_S:g}")
 
 
 def send_options(
@@ -101,6 +107,13 @@ class AsyncQueueMessage(MessageFields):
     async def extend(self, seconds: float) -> None:
         """Lock the message for this long from now on."""
         await self._session.settle(self.receipt, EXTEND, check_seconds("seconds", seconds))
+
+    async def reply(self, value: Any) -> bool:
+        """Reply to a message that was sent with `request`; the message has still to be accepted.
+
+        The first reply counts: False if another one was stored before, by an earlier delivery.
+        """
+        return await self._session.reply(self.headers, value)
 
     async def _settle(self, action: int, delay_s: float | None = None, reason: str = "") -> None:
         await self._session.settle(self.receipt, action, delay_s, reason)
@@ -171,6 +184,22 @@ class AsyncQueue:
     ) -> tuple[int, int]:
         """Send a message; returns its partition and offset once it is stored durably."""
         return await self._session.send(value, key, send_options(delay_s, ttl_s, priority, headers))
+
+    async def request(
+        self,
+        value: Any,
+        timeout_s: float = 5,
+        *,
+        key: str | bytes | None = None,
+        headers: dict[str, Any] | None = None,
+    ) -> Any:
+        """Send a message and return the reply of its consumer; NoReply where none comes in time.
+
+        The message expires after `timeout_s`. Replies are stored in the topic `NAME-replies`, which is created
+        unless it exists.
+        """
+        check_timeout(timeout_s)
+        return await self._session.request(value, key, timeout_s, headers)
 
     async def receive(self, wait_s: float = 0) -> AsyncQueueMessage:
         """Receive a message; QueueEmpty where none comes within `wait_s`."""

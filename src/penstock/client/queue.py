@@ -18,6 +18,7 @@ from penstock.client.async_queue import (
     MessageFields,
     QueueEmpty,
     check_seconds,
+    check_timeout,
     queue_settings,
     send_options,
 )
@@ -54,6 +55,13 @@ class QueueMessage(MessageFields):
     def extend(self, seconds: float) -> None:
         """Lock the message for this long from now on."""
         self._queue.call(self._queue.session.settle(self.receipt, EXTEND, check_seconds("seconds", seconds)))
+
+    def reply(self, value: Any) -> bool:
+        """Reply to a message that was sent with `request`; the message has still to be accepted.
+
+        The first reply counts: False if another one was stored before, by an earlier delivery.
+        """
+        return self._queue.call(self._queue.session.reply(self.headers, value))
 
     def _settle(self, action: int, delay_s: float | None = None, reason: str = "") -> None:
         self._queue.call(self._queue.session.settle(self.receipt, action, delay_s, reason))
@@ -151,6 +159,22 @@ class Queue:
     ) -> tuple[int, int]:
         """Send a message; returns its partition and offset once it is stored durably."""
         return self.call(self.session.send(value, key, send_options(delay_s, ttl_s, priority, headers)))
+
+    def request(
+        self,
+        value: Any,
+        timeout_s: float = 5,
+        *,
+        key: str | bytes | None = None,
+        headers: dict[str, Any] | None = None,
+    ) -> Any:
+        """Send a message and return the reply of its consumer; NoReply where none comes in time.
+
+        The message expires after `timeout_s`. Replies are stored in the topic `NAME-replies`, which is created
+        unless it exists.
+        """
+        check_timeout(timeout_s)
+        return self.call(self.session.request(value, key, timeout_s, headers))
 
     def receive(self, wait_s: float = 0) -> QueueMessage:
         """Receive a message; QueueEmpty where none comes within `wait_s`."""

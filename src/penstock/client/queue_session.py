@@ -11,6 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any, Final
+from uuid import uuid4
 
 from penstock.client.bootstrap import DEFAULT_BOOTSTRAP, VARIABLE
 from penstock.client.errors import BrokerUnreachable, ClientError, InvalidSetting
@@ -19,13 +20,15 @@ from penstock.config.resources import ConfigResourceType
 from penstock.errors import BrokerError, ErrorCode
 from penstock.internal_client.client import InternalClient
 from penstock.internal_client.client_security import ClientSecurity
-from penstock.internal_client.errors import OutcomeUnknown
+from penstock.internal_client.keyed_reads import KeyedReads
 from penstock.internal_client.partitioner import partition_for
 from penstock.internal_client.producer import IdempotentProducer
-from penstock.internal_client.queue_contents import encode_content, option_headers
+from penstock.internal_client.queue_contents import decode_content, encode_content, option_headers
 from penstock.internal_client.queue_messages import QueueMessage, Settlement
+from penstock.internal_client.queue_settler import QueueSettler
 from penstock.internal_client.queues import NewQueue
 from penstock.internal_client.receipts import parse_receipt
+from penstock.internal_client.replies import REPLY_TO, ReplyCalls, parse_reply_place
 from penstock.records.building import NewRecord
 from penstock.unreachable import Unreachable
 from penstock.wire.queue_receive import GROUP_LOCK
@@ -34,6 +37,8 @@ from penstock.wire.queue_settle import GROUP_DELAY
 ACCEPT, RELEASE, REJECT, EXTEND = 1, 2, 3, 4
 _PATIENCE_S: Final = 30.0
 _CLOCK: Final = SystemClock()
+_REPLY_MS: Final = 20
+"""A request expires this long before its requester gives up: a later reply would not arrive in time."""
 _DELAY_CONFIG: Final = "delivery.delay"
 
 
@@ -43,6 +48,10 @@ class QueueUnknown(ClientError, LookupError):
 
 class ReceiptExpired(ClientError):
     """The message does not belong to this receiver any more: its lock has expired, or it was settled before."""
+
+
+class NoReply(ClientError, TimeoutError):
+    """No reply came in time. The request expires, unless a consumer has received it already."""
 
 
 class HeldLock:
@@ -68,18 +77,21 @@ class QueueSession:
             self._client = InternalClient.to(chosen, "penstock-queue", _PATIENCE_S, security=security)
         except ValueError as error:
             raise InvalidSetting(f"{error!s} is not HOST:PORT") from None
-        self._producer = IdempotentProducer(self._client.routes, _PATIENCE_S)
+        routes = self._client.routes
+        self._producer = IdempotentProducer(routes, _PATIENCE_S)
+        self._keyed_reads = KeyedReads(routes.network, routes, routes.client_id)
+        self._replies = ReplyCalls(self._client.topics, self._keyed_reads, self._producer)
         self._turns = count()
         self._held: dict[str, HeldLock] = {}
         self._extending: asyncio.Task[None] | None = None
-        self._unsent: list[tuple[Settlement, asyncio.Future[None]]] = []
-        self._settling: set[asyncio.Task[None]] = set()
+        self._settler = QueueSettler(self._settle_all)
         self._delayed_topics: set[str] = set()
 
     async def close(self) -> None:
         """Close all connections. Messages that are not settled are delivered again when their locks expire."""
         if self._extending is not None:
             self._extending.cancel()
+        self._keyed_reads.close()
         await self._producer.close()
         await self._client.__aexit__()
 
@@ -177,37 +189,46 @@ class QueueSession:
             delay_ms = max(1, delay_ms)
         else:
             self._held.pop(receipt, None)
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[None] = loop.create_future()
-        if not self._unsent:
-            loop.call_soon(self._flush)
-        self._unsent.append((Settlement(parse_receipt(receipt), action, delay_ms, reason), done))
         with translated(self.name):
-            await done
+            await self._settler.settle(Settlement(parse_receipt(receipt), action, delay_ms, reason))
 
-    def _flush(self) -> None:
-        unsent, self._unsent = self._unsent, []
-        task = asyncio.get_running_loop().create_task(self._settle_all(unsent))
-        self._settling.add(task)
-        task.add_done_callback(self._settling.discard)
+    async def _settle_all(self, settlements: Sequence[Settlement]) -> Sequence[BrokerError | None]:
+        return await self._client.queue_messages.settle(self.name, await self._topic(), settlements)
 
-    async def _settle_all(self, unsent: Sequence[tuple[Settlement, asyncio.Future[None]]]) -> None:
+    # --- requests and replies
+
+    async def request(
+        self, value: Any, key: str | bytes | None, timeout_s: float, headers: Mapping[str, Any] | None
+    ) -> Any:
+        """Send a request and wait for its reply; NoReply where none comes in time."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        with translated(self.name):
+            await self._topic()
+            place = await self._replies.place(self.name, uuid4().hex)
+        left_ms = round((deadline - loop.time()) * 1000) - _REPLY_MS
+        if left_ms <= 0:
+            raise NoReply(f"{self.name} took longer than {timeout_s:g} s; the request was not sent")
+        options = {"ttl_ms": left_ms, "headers": {**(headers or {}), REPLY_TO: str(place)}}
+        await self.send(value, key, options)
+        with translated(self.name):
+            found = await self._replies.wait(place, max(0.0, deadline - loop.time()))
+        if found is None:
+            raise NoReply(f"no reply of {self.name} within {timeout_s:g} s")
+        return decode_content(found.value, found.headers)
+
+    async def reply(self, headers: Mapping[str, bytes | None], value: Any) -> bool:
+        """Reply to a message; False if there was a reply before. ClientError for a message that wants none."""
+        asked = headers.get(REPLY_TO)
+        if asked is None:
+            raise ClientError(f"the message has no header {REPLY_TO}: it was not sent with request()")
+        content, content_type = encode_content(value)
         try:
-            results = await self._client.queue_messages.settle(
-                self.name, await self._topic(), [settlement for settlement, _ in unsent]
-            )
-        except (BrokerError, OSError, OutcomeUnknown) as error:
-            for _, done in unsent:
-                if not done.done():
-                    done.set_exception(error)
-            return
-        for (_, done), refusal in zip(unsent, results, strict=True):
-            if done.done():
-                continue
-            if refusal is None:
-                done.set_result(None)
-            else:
-                done.set_exception(refusal)
+            place = parse_reply_place(asked.decode(errors="replace"), self.name)
+        except ValueError as error:
+            raise ClientError(str(error)) from None
+        with translated(self.name):
+            return await self._replies.reply(place, content, content_type, _CLOCK.now_ms())
 
 
 def _as_bytes(value: str | bytes) -> bytes:

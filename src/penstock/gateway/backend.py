@@ -28,6 +28,7 @@ from penstock.internal_client.queues import QueueCalls
 from penstock.internal_client.quotas import QuotaCalls
 from penstock.internal_client.reassignments import ReassignmentCalls
 from penstock.internal_client.records import RecordCalls
+from penstock.internal_client.replies import ReplyCalls
 from penstock.internal_client.retry_policies import RetryPolicyCalls
 from penstock.internal_client.schedules import ScheduleCalls
 from penstock.internal_client.share_groups import ShareGroupCalls
@@ -73,6 +74,7 @@ class Backend:
         self.reassignments = ReassignmentCalls(self._administration)
         self._inspections = cluster.routes()
         self.inspection = InspectionCalls(self._inspections)
+        self.replies = ReplyCalls(self.topics, self._keyed_reads, self._producer)
         self.delayed = DelayedCalls(self.topics, self.inspection)
 
     async def close(self) -> None:

@@ -43,11 +43,8 @@ async def send(call: Call) -> Response:
     if any("delay_ms" in message for message in messages):
         await _require_delay(call, topic)
     partitions = (await call.context.backend.topics.get(topic)).active_count
-    records = [_record(message, place, now_ms) for place, message in enumerate(messages)]
-    places = [
-        next(_turns) % partitions if record.key is None else partition_for(record.key, partitions)
-        for record in records
-    ]
+    records = [new_record(message, f"/messages/{place}", now_ms) for place, message in enumerate(messages)]
+    places = [choose_partition(record, partitions) for record in records]
     outcomes = await call.context.backend.records.produce_many(topic, list(zip(places, records, strict=True)))
     return answer_stored(places, outcomes)
 
@@ -62,15 +59,20 @@ async def _require_delay(call: Call, topic: str) -> None:
         )
 
 
-def _record(message: dict[str, Any], place: int, now_ms: int) -> NewRecord:
+def choose_partition(record: NewRecord, partitions: int) -> int:
+    return next(_turns) % partitions if record.key is None else partition_for(record.key, partitions)
+
+
+def new_record(message: dict[str, Any], pointer: str, now_ms: int) -> NewRecord:
+    """Record of a message in the JSON form; a Problem that names the place by a JSON pointer."""
     try:
         value, content_type = encode_content(message.get("value"))
     except (TypeError, ValueError) as error:
         raise Problem(
             400,
-            f"/messages/{place}/value: {error}",
+            f"{pointer}/value: {error}",
             error="INVALID_RECORD",
-            pointer=f"/messages/{place}/value",
+            pointer=f"{pointer}/value",
         ) from None
     key = message.get("key")
     own = tuple((name, text.encode()) for name, text in message.get("headers", {}).items())

@@ -67,6 +67,8 @@ class Routes:
         request. After `response_seconds` without a response, a request for any broker is sent to the next
         one.
         """
+        self.network = network
+        self.client_id = client_id
         self.cluster_id = ""
         self.controller = BrokerId(-1)
         self.brokers: Mapping[BrokerId, BrokerRoute] = {}

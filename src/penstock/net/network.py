@@ -245,3 +245,9 @@ def _bind(family: int, address: tuple[Any, ...]) -> socket.socket:
 
 def format_address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def resolve_host(host: str, port: int) -> list[str]:
+    """Addresses of a host, in the order in which they should be tried. Blocks; OSError if there is none."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))

@@ -1,0 +1,59 @@
+"""Figures of webhook calls: of all webhooks of a broker for metrics, and of one webhook for its description."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from penstock.observability.metrics import BrokerMetrics, Histogram
+
+MAX_ERROR_CHARACTERS = 300
+
+
+@dataclass(slots=True)
+class CallCounts:
+    """Calls that this broker has made."""
+
+    successes: int = 0
+    failures: int = 0
+    latency: Histogram = field(default_factory=Histogram)
+
+    def observe(self, seconds: float, *, is_success: bool) -> None:
+        self.latency.observe(seconds)
+        if is_success:
+            self.successes += 1
+        else:
+            self.failures += 1
+
+    def show(self, metrics: BrokerMetrics) -> None:
+        metrics.add_counter(
+            "penstock_webhook_successes",
+            "Webhook calls of this broker with an answer 2xx.",
+            lambda: self.successes,
+        )
+        metrics.add_counter(
+            "penstock_webhook_failures",
+            "Webhook calls of this broker with another answer, or none.",
+            lambda: self.failures,
+        )
+
+
+@dataclass(slots=True)
+class WebhookFigures:
+    """Calls of one webhook since this broker owns it."""
+
+    successes: int = 0
+    failures: int = 0
+    last_status: int = 0
+    last_error: str = ""
+    last_call_ms: int = 0
+    last_latency_s: float = 0.0
+    problem: str = ""
+    """Reason why the queue cannot be read; empty if it can."""
+
+    def observe(self, status: int, seconds: float, reason: str, now_ms: int) -> None:
+        self.last_status, self.last_latency_s, self.last_call_ms = status, seconds, now_ms
+        if reason:
+            self.failures += 1
+            self.last_error = reason[:MAX_ERROR_CHARACTERS]
+        else:
+            self.successes += 1

@@ -1,0 +1,167 @@
+"""Calls of receivers over HTTP: names are resolved, addresses checked and pinned, connections kept for the next call.
+
+Each connection is made to an address that was checked, not to the name, so a name that resolves differently a moment
+later changes nothing. Redirects 307 and 308 are followed with the same checks. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, Protocol
+
+from penstock.net.network import resolve_host
+from penstock.threads import Threads
+from penstock.webhooks.http_connection import Answer, CallFailed, HttpConnection
+from penstock.webhooks.receiver_url import AddressRules, InvalidUrl, Receiver, redirected
+
+MAX_REDIRECTS: Final = 3
+MAX_IDLE: Final = 32
+"""Number of idle connections that are kept for a receiver."""
+IDLE_SECONDS: Final = 30.0
+_REDIRECTS: Final = (307, 308)
+_Place = tuple[str, str, int]
+
+
+class Caller(Protocol):
+    async def call(
+        self, receiver: Receiver, headers: Sequence[tuple[str, str]], body: bytes, timeout_s: float
+    ) -> Answer:
+        """Send a POST request; CallFailed without an answer in time."""
+        ...
+
+    async def check(self, receiver: Receiver) -> None:
+        """Raise CallFailed where the receiver's addresses are known and none of them is allowed."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class HttpCaller:
+    def __init__(self, rules: Callable[[], AddressRules], threads: Threads) -> None:
+        self._rules = rules
+        self._threads = threads
+        self._idle: dict[_Place, list[tuple[HttpConnection, asyncio.TimerHandle]]] = {}
+        self._resolving: dict[tuple[str, int], asyncio.Future[Sequence[str]]] = {}
+        self._tls: ssl.SSLContext | None = None
+
+    def close(self) -> None:
+        for connections in self._idle.values():
+            for connection, timer in connections:
+                timer.cancel()
+                connection.close()
+        self._idle.clear()
+
+    async def check(self, receiver: Receiver) -> None:
+        try:
+            await self._address(receiver)
+        except OSError:
+            return  # the name may be known later
+
+    async def call(
+        self, receiver: Receiver, headers: Sequence[tuple[str, str]], body: bytes, timeout_s: float
+    ) -> Answer:
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._follow(receiver, headers, body)
+        except TimeoutError:
+            raise CallFailed(f"no answer within {timeout_s:g} s") from None
+        except (OSError, ssl.SSLError) as error:
+            raise CallFailed(f"{receiver.authority}: {error}") from None
+
+    async def _follow(self, receiver: Receiver, headers: Sequence[tuple[str, str]], body: bytes) -> Answer:
+        for _ in range(MAX_REDIRECTS + 1):
+            answer = await self._post(receiver, headers, body)
+            if answer.status not in _REDIRECTS:
+                return answer
+            try:
+                receiver = redirected(receiver, answer.location)
+            except InvalidUrl as error:
+                raise CallFailed(f"redirect refused: {error}") from None
+        raise CallFailed(f"more than {MAX_REDIRECTS} redirects")
+
+    async def _post(self, receiver: Receiver, headers: Sequence[tuple[str, str]], body: bytes) -> Answer:
+        while (connection := self._take_idle(receiver)) is not None:
+            try:
+                return await connection.post(receiver.authority, receiver.target, headers, body)
+            except CallFailed:
+                if connection.has_received:
+                    raise
+                # The receiver closed the connection before it saw the request.
+        connection = await self._connect(receiver)
+        return await connection.post(receiver.authority, receiver.target, headers, body)
+
+    async def _connect(self, receiver: Receiver) -> HttpConnection:
+        address = await self._address(receiver)
+        tls = self._tls_context() if receiver.scheme == "https" else None
+        _, connection = await asyncio.get_running_loop().create_connection(
+            partial(HttpConnection, partial(self._keep, receiver[:3])),
+            address,
+            receiver.port,
+            ssl=tls,
+            server_hostname=receiver.host if tls else None,
+        )
+        return connection
+
+    async def _address(self, receiver: Receiver) -> str:
+        """An address of the receiver that webhooks may connect to."""
+        rules = self._rules()
+        addresses = await self._resolve(receiver.host, receiver.port)
+        address = rules.choose(addresses)
+        if address is None:
+            shown = ", ".join(addresses[:3])
+            raise CallFailed(
+                f"{receiver.host} has the address {shown}, which is private, local or reserved; "
+                "webhook.allow.private.addresses on the brokers allows networks"
+            )
+        return address
+
+    async def _resolve(self, host: str, port: int) -> Sequence[str]:
+        """Addresses of a name. A name whose servers do not respond occupies one thread, however many calls wait."""
+        key = host, port
+        pending = self._resolving.get(key)
+        if pending is None:
+            pending = self._threads.run("names", partial(resolve_host, host, port))
+            self._resolving[key] = pending
+            pending.add_done_callback(partial(self._on_resolved, key))
+        return await asyncio.shield(pending)
+
+    def _on_resolved(self, key: tuple[str, int], done: asyncio.Future[Sequence[str]]) -> None:
+        del self._resolving[key]
+        if not done.cancelled():
+            done.exception()
+
+    def _tls_context(self) -> ssl.SSLContext:
+        if self._tls is None:
+            self._tls = ssl.create_default_context()
+        return self._tls
+
+    # --- idle connections
+
+    def _keep(self, place: _Place, connection: HttpConnection) -> None:
+        idle = self._idle.setdefault(place, [])
+        if len(idle) >= MAX_IDLE:
+            connection.close()
+            return
+        timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._expire, place, connection)
+        idle.append((connection, timer))
+
+    def _take_idle(self, receiver: Receiver) -> HttpConnection | None:
+        idle = self._idle.get(receiver[:3], [])
+        while idle:
+            connection, timer = idle.pop()
+            timer.cancel()
+            if connection.is_open:
+                return connection
+        self._idle.pop(receiver[:3], None)
+        return None
+
+    def _expire(self, place: _Place, connection: HttpConnection) -> None:
+        connection.close()
+        left = [each for each in self._idle.get(place, []) if each[0] is not connection]
+        if left:
+            self._idle[place] = left
+        else:
+            self._idle.pop(place, None)

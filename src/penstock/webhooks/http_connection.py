@@ -1,0 +1,138 @@
+"""One HTTP/1.1 connection to a receiver: requests one after the other, and answers with bounds.
+
+The status is the answer: a call ends when the headers are complete. What follows is read for a moment, so that the
+connection can be used again, and not kept. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+import httptools
+
+MAX_HEAD_BYTES: Final = 64 * 1024
+"""Limit of the status line and the headers of an answer."""
+MAX_BODY_BYTES: Final = 64 * 1024
+"""A connection is closed after this many bytes of a body."""
+DRAIN_SECONDS: Final = 1.0
+"""Time for the body of an answer; then the connection is closed."""
+_FINAL_STATUS: Final = 200
+
+
+class CallFailed(Exception):
+    """A call without an answer; the text is the reason, for people."""
+
+
+class Answer(NamedTuple):
+    status: int
+    retry_after: str = ""
+    location: str = ""
+
+
+class HttpConnection(asyncio.Protocol):
+    def __init__(self, on_idle: Callable[[HttpConnection], None]) -> None:
+        """Create a connection; `on_idle` is called whenever it can take another request."""
+        self._on_idle = on_idle
+        self._transport: asyncio.Transport | None = None
+        self._parser = httptools.HttpResponseParser(self)
+        self._waiting: asyncio.Future[Answer] | None = None
+        self._draining: asyncio.TimerHandle | None = None
+        self._kept: dict[bytes, str] = {}
+        self._received = 0
+        self._is_answered = False
+        self.is_open = False
+
+    # --- requests
+
+    async def post(
+        self, authority: str, target: str, headers: Sequence[tuple[str, str]], body: bytes
+    ) -> Answer:
+        """Send a request and return its answer; CallFailed if the connection ends before. Cancelling closes it."""
+        if self._transport is None or not self.is_open:
+            raise CallFailed("the connection is closed")
+        self._waiting = asyncio.get_running_loop().create_future()
+        self._received, self._is_answered = 0, False
+        self._kept.clear()
+        lines = [f"POST {target} HTTP/1.1", f"host: {authority}", f"content-length: {len(body)}"]
+        lines += [f"{name}: {value}" for name, value in headers]
+        self._transport.write("\r\n".join((*lines, "", "")).encode("latin-1"))
+        self._transport.write(body)
+        try:
+            return await self._waiting
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            self._waiting = None
+
+    @property
+    def has_received(self) -> bool:
+        """Whether a byte of the answer to the last request has come."""
+        return self._received > 0
+
+    def close(self) -> None:
+        self.is_open = False
+        if self._draining is not None:
+            self._draining.cancel()
+        if self._transport is not None:
+            self._transport.abort()
+
+    # --- asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self.is_open = True
+
+    def data_received(self, data: bytes) -> None:
+        self._received += len(data)
+        if self._waiting is None and self._draining is None:
+            self.close()  # nothing was asked
+            return
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            self._fail(f"the answer is not HTTP: {error}")
+        if not self._is_answered and self._received > MAX_HEAD_BYTES:
+            self._fail(f"the headers of the answer are longer than {MAX_HEAD_BYTES} bytes")
+        elif self._draining is not None and self._received > MAX_HEAD_BYTES + MAX_BODY_BYTES:
+            self.close()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._fail(
+            f"the receiver closed the connection: {error}" if error else "the receiver closed the connection"
+        )
+
+    def _fail(self, reason: str) -> None:
+        self.close()
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_exception(CallFailed(reason))
+
+    # --- httptools
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if name.lower() in (b"retry-after", b"location"):
+            self._kept[name.lower()] = value.decode("latin-1")
+
+    def on_headers_complete(self) -> None:
+        status = self._parser.get_status_code()
+        if status < _FINAL_STATUS or self._is_answered:
+            return
+        self._is_answered = True
+        if self._waiting is not None and not self._waiting.done():
+            kept = self._kept
+            self._waiting.set_result(Answer(status, kept.get(b"retry-after", ""), kept.get(b"location", "")))
+        self._draining = asyncio.get_running_loop().call_later(DRAIN_SECONDS, self.close)
+
+    def on_message_complete(self) -> None:
+        if not self._is_answered:
+            return  # 100 Continue and the like
+        if self._draining is not None:
+            self._draining.cancel()
+            self._draining = None
+        if self._parser.should_keep_alive() and self.is_open:
+            self._on_idle(self)
+        else:
+            self.close()

@@ -1,0 +1,93 @@
+"""The state of a webhook: its definition, its sealed secrets, and whether it is paused. Pure.
+
+A state is a value; each change makes a new one.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from penstock.webhooks.request import RAW
+
+DEFAULT_CONCURRENCY: Final = 8
+MAX_CONCURRENCY: Final = 256
+DEFAULT_TIMEOUT_MS: Final = 10_000
+MIN_TIMEOUT_MS: Final = 10
+MAX_TIMEOUT_MS: Final = 300_000
+DEFAULT_OVERLAP_MS: Final = 24 * 3_600_000
+MAX_OVERLAP_MS: Final = 30 * 24 * 3_600_000
+
+
+class Definition(msgspec.Struct, frozen=True):
+    queue: str
+    url: str
+    topic: str = ""
+    """Topic of a queue that was created for the webhook and is deleted with it; empty for an existing queue."""
+    filter: str = ""
+    """Messages for which this CEL expression is not true are accepted without a call; empty for all messages."""
+    concurrency: int = DEFAULT_CONCURRENCY
+    timeout_ms: int = DEFAULT_TIMEOUT_MS
+    format: str = RAW
+
+
+class SealedSecret(msgspec.Struct, frozen=True):
+    sealed: bytes
+    until_ms: int | None = None
+    """Time after which the secret signs no calls any more; None for the present one."""
+
+
+class Webhook(msgspec.Struct, frozen=True):
+    definition: Definition
+    secrets: tuple[SealedSecret, ...]
+    """The present secret first, then the one before it."""
+    created_ms: int
+    token: str = ""
+    """Identifies the request that created the webhook."""
+    is_paused: bool = False
+    paused_reason: str = ""
+    term: int = 0
+    """Number of owners so far."""
+    owner: int = -1
+    """Broker that makes the calls in this term."""
+
+
+def new_webhook(definition: Definition, sealed: bytes, now_ms: int, token: str) -> Webhook:
+    return Webhook(definition, (SealedSecret(sealed),), now_ms, token)
+
+
+def take_over(webhook: Webhook, owner: int) -> Webhook:
+    """Begin the term of another owner. It makes calls only when this is committed."""
+    return msgspec.structs.replace(webhook, term=webhook.term + 1, owner=owner)
+
+
+def pause(webhook: Webhook, reason: str) -> Webhook:
+    if webhook.is_paused:
+        return webhook
+    return msgspec.structs.replace(webhook, is_paused=True, paused_reason=reason)
+
+
+def resume(webhook: Webhook) -> Webhook:
+    if not webhook.is_paused:
+        return webhook
+    return msgspec.structs.replace(webhook, is_paused=False, paused_reason="")
+
+
+def rotate(webhook: Webhook, sealed: bytes, until_ms: int) -> Webhook:
+    """Replace the secret; the present one signs calls too until the given time."""
+    previous = SealedSecret(webhook.secrets[0].sealed, until_ms)
+    return msgspec.structs.replace(webhook, secrets=(SealedSecret(sealed), previous))
+
+
+def secrets_in_force(webhook: Webhook, now_ms: int) -> tuple[bytes, ...]:
+    """Sealed secrets that sign a call at this time."""
+    return tuple(each.sealed for each in webhook.secrets if each.until_ms is None or each.until_ms > now_ms)
+
+
+def size_of(webhook: Webhook) -> int:
+    """Approximate size of a state in bytes."""
+    definition = webhook.definition
+    return (
+        500 + len(definition.url) + len(definition.filter) + sum(len(each.sealed) for each in webhook.secrets)
+    )
