@@ -95,7 +95,13 @@ class Harness:
     async def append(self, topic: str, *values: bytes, partition: int = 0, timestamp: int = 1_000) -> int:
         """Append one batch, wait until it is committed, and return its first offset."""
         records = [NewRecord(b"k", value, timestamp + place) for place, value in enumerate(values)]
-        batch = memoryview(build_batch(records, codec=Codec.NONE))
+        return await self.append_records(topic, records, partition)
+
+    async def append_records(
+        self, topic: str, records: list[NewRecord], partition: int = 0, codec: Codec = Codec.NONE
+    ) -> int:
+        """Append records as one batch, wait until it is committed, and return its first offset."""
+        batch = memoryview(build_batch(records, codec=codec))
         replica = self.context.replicas.get(topic, partition)
         info = replica.append_as_leader(batch, read_header(batch), self.context.clock.now_ms())
         committed = asyncio.Event()

@@ -14,7 +14,7 @@ from typing import Any, Final
 from penstock.config.group_options import GROUP_SETTINGS
 from penstock.config.options import Option, OptionGroup, table
 from penstock.config.retry_backoff import EXPECTED, NO_BACKOFF, RetryBackoff, parse_retry_backoff
-from penstock.config.types import INT_MAX, Boolean, Choice, Integer, MaybeText, Optional, Parsed
+from penstock.config.types import INT_MAX, Boolean, Choice, Fraction, Integer, MaybeText, Optional, Parsed
 
 _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.\d+)?S)?)?")
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -53,6 +53,11 @@ def parse_dead_letter_topic(text: str) -> str:
     if text and (_TOPIC_NAME.fullmatch(text) is None or text.startswith("__")):
         raise ValueError(text)
     return text
+
+
+class ShareOrder(StrEnum):
+    NONE = "none"
+    KEY = "key"
 
 
 class ShareIsolationLevel(StrEnum):
@@ -283,6 +288,28 @@ SHARE_RENEW_ACKNOWLEDGE_ENABLE: Option[bool] = GROUP_SETTINGS.option(
     Boolean(),
     True,
     "Whether members may renew the lock of records that they hold.",
+)
+
+SHARE_PRIORITY_ENABLE: Option[bool] = GROUP_SETTINGS.option(
+    "share.priority.enable",
+    Boolean(),
+    False,
+    "Whether records of a partition are delivered by priority: the highest available level first. The header "
+    "`penstock-priority` is the level, a digit from 0 to 9; without it a record is of level 0.",
+)
+SHARE_PRIORITY_SHARE: Option[float] = GROUP_SETTINGS.option(
+    "share.priority.share",
+    Fraction(at_most=0.5),
+    0.0,
+    "With `share.priority.enable`, the share of deliveries that is reserved for records below the highest available "
+    "level, the oldest first. 0: such records wait until no higher one is available.",
+)
+SHARE_ORDER: Option[ShareOrder] = GROUP_SETTINGS.option(
+    "share.order",
+    Choice(ShareOrder),
+    ShareOrder.NONE,
+    "Order of delivery. `key`: a record is delivered only when all earlier records of its key in the partition are "
+    "settled; records without a key have no order. `none`: records of a key may be in flight together.",
 )
 
 SHARE_BOUNDS: Final[tuple[tuple[Option[int], Option[int], Option[int]], ...]] = (

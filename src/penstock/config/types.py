@@ -67,7 +67,9 @@ class Integer:
 
 @dataclass(frozen=True, slots=True)
 class Fraction:
-    """Number from 0 to 1."""
+    """Number from 0 to 1, or to a lower limit."""
+
+    at_most: float = 1.0
 
     @property
     def kind(self) -> Kind:
@@ -75,11 +77,11 @@ class Fraction:
 
     @property
     def expected(self) -> str:
-        return "a number from 0 to 1"
+        return f"a number from 0 to {self.at_most:g}"
 
     def parse(self, text: str) -> float:
         value = float(text)
-        if not 0 <= value <= 1:
+        if not 0 <= value <= self.at_most:
             raise ValueError(text)
         return value
 

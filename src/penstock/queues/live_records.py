@@ -75,10 +75,10 @@ class LiveRecords:
     ) -> list[tuple[int, int]]:
         """Acquired records that have expired, in order, neighbours in one range; WouldBlock if some are not read."""
         found: list[tuple[int, int]] = []
-        for offset, time_ms in self._expirations(parts):
-            if time_ms > wall_ms or not any(
-                each.first_offset <= offset <= each.last_offset for each in acquired
-            ):
+        # With priorities a batch may be there twice, and batches in any order.
+        past = {offset for offset, time_ms in self._expirations(parts) if time_ms <= wall_ms}
+        for offset in sorted(past):
+            if not any(each.first_offset <= offset <= each.last_offset for each in acquired):
                 continue
             if found and found[-1][1] + 1 == offset:
                 found[-1] = (found[-1][0], offset)

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from penstock.queues.deadlines import RangeDeadlines
+from penstock.queues.delivery_order import DeliveryOrder, wanted_of
 from penstock.queues.free_ranges import FreeRanges
 from penstock.queues.ranges import Range, Ranges, describe, without
 from penstock.queues.states import (
@@ -28,6 +29,9 @@ from penstock.queues.states import (
 
 
 class RecordStates:
+    order: DeliveryOrder | None = None
+    """Order of delivery; None for the order of offsets."""
+
     def __init__(
         self,
         start_offset: int,
@@ -36,7 +40,6 @@ class RecordStates:
         letters: Letters | None = None,
     ) -> None:
         """`batches` and `letters`, the dead letters in progress, are stored. Offsets between batches are available."""
-        self.settings = settings
         self.start_offset = start_offset
         """Offset below which every record is settled or of no interest. Never decreases."""
         self.end_offset = start_offset
@@ -67,7 +70,17 @@ class RecordStates:
         self._told_letters = letters
         self._unsent: deque[tuple[int, int]] = deque()
         """Offset ranges that have begun to archive; a part of them may be settled since."""
+        self.follow_settings(settings)
         self._load(batches)
+
+    def follow_settings(self, settings: ShareSettings) -> None:
+        """Change the settings; another order of delivery begins anew at the start offset."""
+        self.settings = settings
+        wanted = wanted_of(settings)
+        if not any(wanted):
+            self.order = None
+        elif self.order is None or self.order.wanted != wanted:
+            self.order = DeliveryOrder(self, wanted)
 
     def _load(self, batches: Iterable[StateBatch]) -> None:
         for first, last, state, delivery_count, ready_ms, reason in sorted(batches):
@@ -105,6 +118,8 @@ class RecordStates:
         self.start_offset = log_start_offset
         self.end_offset = max(self.end_offset, log_start_offset)
         self._drop_settled_front()
+        if self.order is not None:
+            self.order.on_log_start(log_start_offset)
 
     # --- what to write
 
@@ -138,6 +153,26 @@ class RecordStates:
         if update.letters is not None:
             self._told_letters = None
 
+    # --- order of delivery
+
+    def find_available(self, first: int, last: int) -> tuple[int, int] | None:
+        """First available records of one delivery count between two offsets. Records never acquired are available."""
+        first = max(first, self.start_offset)
+        while first <= last:
+            if first >= self.end_offset:
+                return first, last
+            found = self._ranges.all[self._ranges.place(first)]
+            if found.state == AVAILABLE:
+                return first, min(found.last, last)
+            first = found.last + 1
+        return None
+
+    def is_unsettled(self, offset: int) -> bool:
+        """Whether a record at or above the start offset is of interest."""
+        if offset >= self.end_offset:
+            return True
+        return offset >= self.start_offset and not self._ranges.all[self._ranges.place(offset)].is_settled
+
     # --- ranges and counts
 
     def _split(self, offset: int) -> int:
@@ -156,6 +191,8 @@ class RecordStates:
             self._discount(each)
             count = max(count, each.delivery_count)
         self._dirty.append((first, last))
+        if self.order is not None:
+            self.order.on_settled(first, last)
         self.settled += last - first + 1
         self._ranges.replace(place, end, Range(first, last, state, count))
         self._ranges.absorb(place)

@@ -10,13 +10,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from penstock.errors import BrokerError, CorruptLog, ErrorCode, StorageError, WouldBlock
+from penstock.errors import BrokerError, CorruptLog, ErrorCode, StorageError
 from penstock.model import ShareKey
 from penstock.observability.logs import Logger
+from penstock.queues.acquire_loop import acquire_by_offset
 from penstock.queues.dead_letter_writer import DeadLetterWriter
 from penstock.queues.leader_context import LeaderContext
 from penstock.queues.leader_context import WaitingFetch as WaitingFetch
 from penstock.queues.live_records import LiveRecords
+from penstock.queues.ordered_acquiring import OrderedAcquiring
 from penstock.queues.projected_source import make_source
 from penstock.queues.record_source import Part
 from penstock.queues.share_partition import REJECTED, SharePartition
@@ -63,6 +65,7 @@ class ShareLeader:
         self._writer: StateWriter | None = None
         self.letters = DeadLetterWriter(self, context)
         self.live = LiveRecords(context.threads)
+        self._ordered = OrderedAcquiring(self, context.threads)
         self._loading: asyncio.Task[None] | None = asyncio.get_running_loop().create_task(self._load())
         self._verifier: StateVerifier | None = None
 
@@ -130,6 +133,7 @@ class ShareLeader:
         self._source.close()
         if self._store_timer is not None:
             self._store_timer.cancel()
+        self._ordered.close()
         if self._writer is not None:
             self._writer.close(BrokerError(ErrorCode.not_leader_or_follower, str(error)))
         self._context.closed(self)
@@ -164,7 +168,7 @@ class ShareLeader:
         """Apply changed settings of the group."""
         self.settings = self._context.settings_of(self.key.group_id)
         if self.partition is not None:
-            self.partition.settings = self.settings.partition
+            self.partition.follow_settings(self.settings.partition)
             self.letters.wake()
             self.wake()
 
@@ -215,64 +219,43 @@ class ShareLeader:
             partition is not None
             and not self._is_stalled
             and not self._source.is_reading
+            and self._ordered.is_ready(partition)
             and partition.next_span(self.read_limit) is not None
         )
 
     def has_records(self) -> bool:
         """Whether a fetch would find records now; WouldBlock if that is not known. Hidden offsets are settled."""
         partition = self.partition
-        if partition is None or not self._source.identity:
+        if partition is None or not self._source.identity or not self._ordered.is_ready(partition):
             return self.has_work()
         look = Wanted("", 0, 0, AcquireMode.RECORD_LIMIT, 1)
         while not self._is_stalled and partition.next_span(self.read_limit) is not None:
             before = partition.progress
-            self._acquire_once(partition, look, -1, self.now_ms())
+            self.acquire_once(partition, look, -1, self.now_ms())
             if before == partition.progress:
                 return True
         return False
 
     def acquire(self, wanted: Wanted, now_ms: int) -> Fetched:
         """Acquire records for a member; WouldBlock if batch headers are not in memory."""
-        fetched = Fetched([], [])
         partition = self.partition
         if partition is None or self._is_stalled:
-            return fetched
+            return Fetched([], [])
         partition.on_log_start(self.replica.log.log_start_offset)
-        left_records, left_bytes, sent = wanted.max_records, wanted.max_bytes, -1
         self._expire(partition, now_ms)
-        while left_records > 0 and left_bytes > 0:
-            before = partition.progress
-            try:
-                found = self._acquire_once(partition, wanted, sent, now_ms)
-            except (WouldBlock, BrokerError):
-                if not fetched.acquired:
-                    raise
-                break  # the records that are locked already are delivered
-            if found is None:
-                break
-            if found.acquired and wanted.mode == AcquireMode.RECORD_LIMIT:
-                fetched = found
-                break
-            fetched.acquired.extend(found.acquired)
-            left_records -= sum(each.last_offset - each.first_offset + 1 for each in found.acquired)
-            fetched.records.extend(found.records)
-            left_bytes -= sum(map(len, found.records))
-            sent = found.sent
-            if before == partition.progress or partition.has_small_group:
-                break
-            wanted = wanted._replace(
-                max_records=left_records,
-                max_bytes=left_bytes,
-                has_others=wanted.has_others or bool(fetched.acquired),
-            )
+        if partition.order is None:
+            fetched = acquire_by_offset(self, partition, wanted, now_ms)
+        else:
+            fetched = self._ordered.acquire(partition, wanted, now_ms)
         if fetched.acquired:
             self._context.timers.schedule(self.key, partition.next_deadline_ms)
         self.letters.wake()
         return fetched
 
-    def _acquire_once(
+    def acquire_once(
         self, partition: SharePartition, wanted: Wanted, sent: int, now_ms: int
     ) -> Fetched | None:
+        """Acquire from the next span; None if there is none."""
         below = self.read_limit
         span = partition.next_span(below)
         if span is None:
@@ -378,6 +361,8 @@ class ShareLeader:
         """Write the changes; `stored` is called when all decisions up to now are durable."""
         assert self._writer is not None
         self._writer.store(stored)
+        if self.partition is not None:
+            self._ordered.free_keys_when(self.partition, self._writer.store)
         self.letters.wake()
 
     # --- waiting fetches

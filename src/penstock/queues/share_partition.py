@@ -56,6 +56,9 @@ class SharePartition(RecordStates):
         """First and last offset of the records that are acquired next, all below `below`; None if there are none."""
         if not self.has_room:
             return None
+        if self.order is not None:
+            allows_new = len(self._ranges) < self.settings.max_ranges
+            return self.order.next_span(below, self.settings.lower_share, allows_new=allows_new)
         free = self._free.lowest(self._ranges)
         if free is not None:
             return (free.first, min(free.last, below - 1)) if free.first < below else None
@@ -92,6 +95,9 @@ class SharePartition(RecordStates):
         for first, last, delivery_count in acquisition.taken:
             self._lock(member, first, last, delivery_count, deadline_ms)
         self.has_small_group = acquisition.is_small_group
+        if self.order is not None:
+            count = sum(each.last_offset - each.first_offset + 1 for each in acquisition.taken)
+            self.order.on_taken(count, self.settings.lower_share)
         return acquisition.taken
 
     def _acquire_in_flight(self, span: Span, acquisition: Acquisition) -> None:
@@ -111,10 +117,15 @@ class SharePartition(RecordStates):
 
     def _acquire_new(self, span: Span, acquisition: Acquisition) -> None:
         first = max(span.first, self.end_offset)
+        if self.order is not None and first > self.end_offset:
+            # Records of lower levels, or blocked by their key, are passed over; they stay available.
+            self._extend(Range(self.end_offset, first - 1, AVAILABLE, 0))
         assert first == self.end_offset, f"span {span} leaves out offsets from {self.end_offset} on"
         if span.is_hidden:
             self._extend(Range(first, span.last, ARCHIVED, 0))
             self._dirty.append((first, span.last))
+            if self.order is not None:
+                self.order.on_settled(first, span.last)
         else:
             count = acquisition.take(first, span.last, 0, 0)
             if count:
@@ -363,6 +374,8 @@ class SharePartition(RecordStates):
     def _make_available(self, found: Range) -> None:
         found.state, found.deadline_ms = AVAILABLE, 0
         self.available += len(found)
+        if self.order is not None:
+            self.order.on_available(found.first, found.last)
         self._free.push(self._ranges, self._ranges.all[self._ranges.absorb(self._ranges.place(found.first))])
 
     def unsettled(self, below: int, max_records: int) -> list[tuple[int, int, int, int]]:

@@ -24,6 +24,8 @@ class Wanted(NamedTuple):
     """Whether the fetch has records of other partitions."""
     lock_ms: int | None = None
     """Lock time; None for that of the group."""
+    is_one_level: bool = True
+    """Whether records of one priority level are wanted, which is the order of a response then."""
 
 
 class Fetched(NamedTuple):

@@ -10,7 +10,10 @@ from penstock.config import (
     SHARE_AUTO_OFFSET_RESET,
     SHARE_DELIVERY_COUNT_LIMIT,
     SHARE_ISOLATION_LEVEL,
+    SHARE_ORDER,
     SHARE_PARTITION_MAX_RECORD_LOCKS,
+    SHARE_PRIORITY_ENABLE,
+    SHARE_PRIORITY_SHARE,
     SHARE_RECORD_LOCK_DURATION_MS,
     SHARE_RENEW_ACKNOWLEDGE_ENABLE,
     SHARE_RETRY_BACKOFF_MS,
@@ -19,6 +22,7 @@ from penstock.config import (
     GroupConfig,
     ShareIsolationLevel,
     ShareOffsetReset,
+    ShareOrder,
 )
 from penstock.queues.states import ShareSettings
 
@@ -51,6 +55,9 @@ def share_settings(broker: BrokerConfig, group: GroupConfig) -> GroupShareSettin
             may_renew=group[SHARE_RENEW_ACKNOWLEDGE_ENABLE],
             backoff=group[SHARE_RETRY_BACKOFF_MS],
             has_dead_letters=bool(group[DEAD_LETTER_TOPIC_NAME]),
+            has_priorities=group[SHARE_PRIORITY_ENABLE],
+            lower_share=group[SHARE_PRIORITY_SHARE],
+            is_ordered=group[SHARE_ORDER] is ShareOrder.KEY,
         ),
         group[SHARE_AUTO_OFFSET_RESET],
         group[SHARE_ISOLATION_LEVEL] is ShareIsolationLevel.READ_COMMITTED,

@@ -156,3 +156,9 @@ class ShareSettings:
     """Whether records that are rejected or exhaust their attempts get a dead letter."""
     max_archiving: int = 100_000
     """Limit of the records that wait for their dead letter; at the limit new records wait."""
+    has_priorities: bool = False
+    """Whether records of higher levels are delivered first."""
+    lower_share: float = 0.0
+    """Share of the deliveries that levels below the highest one get."""
+    is_ordered: bool = False
+    """Whether a record is delivered only when all earlier ones of its key are settled."""

@@ -152,6 +152,7 @@ class QueueReceiving:
             max_bytes,
             bool(self._found),
             None if self._asked.lock_ms < 0 else self._asked.lock_ms,
+            is_one_level=False,
         )
         clock = self._request.context.clock
         fetched = leader.live.acquire(leader, wanted, monotonic_ms(clock), clock.now_ms())
