@@ -97,7 +97,10 @@ def test_every_topic_option_has_a_broker_default_of_the_same_type_and_value() ->
     """Options that are set when a topic is created, and for that topic alone, have none."""
     own = {name for name, option in TOPIC_OPTIONS.items() if option.synonym is None}
     retry = {"retry.group", "retry.max.attempts", "retry.backoff.ms", "retry.dead.letter.topic"}
-    assert own == {"delivery.delay", "delivery.delay.default.ms", "message.ttl.ms"} | retry
+    assert (
+        own
+        == {"delivery.delay", "delivery.delay.default.ms", "message.ttl.ms", "retention.acknowledged"} | retry
+    )
     for option in TOPIC_OPTIONS.values():
         if option.synonym is None:
             continue

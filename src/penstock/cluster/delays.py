@@ -16,6 +16,7 @@ from penstock.config import (
     DELIVERY_DELAY_DEFAULT_MS,
     DELIVERY_DELAY_MAX_MS,
     MESSAGE_TIMESTAMP_TYPE,
+    RETENTION_ACKNOWLEDGED,
     RETRY_GROUP,
     BrokerConfig,
     CleanupPolicy,
@@ -29,6 +30,11 @@ _APPEND_TIME = MessageTimestampType.LOG_APPEND_TIME
 
 def with_delay(configs: dict[str, str], settings: TopicConfig) -> dict[str, str]:
     """Configs of a new topic, with those that delayed messages need; BrokerError if they contradict each other."""
+    if settings[RETENTION_ACKNOWLEDGED] and CleanupPolicy.COMPACT in settings[CLEANUP_POLICY]:
+        raise _invalid(
+            f"{RETENTION_ACKNOWLEDGED.name} needs {CLEANUP_POLICY.name}={CleanupPolicy.DELETE}: a compacted topic "
+            "keeps the last record of each key"
+        )
     if not settings[DELIVERY_DELAY]:
         if settings[DELIVERY_DELAY_DEFAULT_MS] >= 0:
             raise _invalid(f"{DELIVERY_DELAY_DEFAULT_MS.name} needs {DELIVERY_DELAY.name}=true")

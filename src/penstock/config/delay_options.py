@@ -22,6 +22,13 @@ MESSAGE_TTL_MS: Option[int] = own(
     "themselves, so a change applies to later records. Views, share groups, HTTP, the Python `Consumer` and "
     "`penstock consume` do not show expired messages, other Kafka clients see them. -1: no limit.",
 )
+RETENTION_ACKNOWLEDGED: Option[bool] = own(
+    "retention.acknowledged",
+    Boolean(),
+    False,
+    "Whether records are deleted as soon as every queue and group of the topic has settled them, and not before, "
+    "instead of by age and size (docs/message-queues.md). Without any queue or group nothing is deleted.",
+)
 DELIVERY_DELAY_DEFAULT_MS: Option[int] = own(
     "delivery.delay.default.ms",
     Integer(-1, LONG_MAX),

@@ -9,6 +9,7 @@ from penstock.config.delay_options import DELIVERY_DELAY as DELIVERY_DELAY
 from penstock.config.delay_options import DELIVERY_DELAY_DEFAULT_MS as DELIVERY_DELAY_DEFAULT_MS
 from penstock.config.delay_options import DELIVERY_DELAY_MAX_MS as DELIVERY_DELAY_MAX_MS
 from penstock.config.delay_options import MESSAGE_TTL_MS as MESSAGE_TTL_MS
+from penstock.config.delay_options import RETENTION_ACKNOWLEDGED as RETENTION_ACKNOWLEDGED
 from penstock.config.key_layouts import NO_LAYOUTS, KeyLayouts, Layouts
 from penstock.config.options import Option, table
 from penstock.config.partition_lists import (

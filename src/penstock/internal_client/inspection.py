@@ -78,6 +78,14 @@ class InspectionCalls:
         """Return the progress of the partitions that go and that a broker leads, and groups that it coordinates."""
         return await self.ask(node_id, "drain_progress", {"topic": topic})
 
+    async def retention_reasons(self, topic: str) -> dict[int, str]:
+        """Return what deletion waits for in the partitions of a topic with `retention.acknowledged`."""
+        found: dict[int, str] = {}
+        for node_id in await self.broker_ids():
+            answer = await self.ask(node_id, "retention_reasons", {"topic": topic})
+            found |= {int(partition): reason for partition, reason in answer["reasons"].items()}
+        return dict(sorted(found.items()))
+
     async def authorize(self, user: str | None, host: str, checks: Sequence[str]) -> list[bool]:
         """Ask a broker for decisions about a user; None is a client without a user. `checks` is operation, resource
         type and resource name of each decision, one after the other.

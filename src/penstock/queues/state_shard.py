@@ -66,6 +66,11 @@ class ShareStateShard(Shard[StateRecord]):
             if state.start_offset >= 0:
                 yield key, state.start_offset
 
+    def all_start_offsets(self) -> Iterator[tuple[ShareKey, int]]:
+        """Start offsets of all share-partitions; -1 for one that has none yet."""
+        for key, state in self._states.items():
+            yield key, state.start_offset
+
     # --- requests
 
     async def initialize(self, key: ShareKey, state_epoch: int, start_offset: int) -> None:

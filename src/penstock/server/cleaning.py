@@ -49,7 +49,9 @@ class Cleaning:
                     await self._compact(replica)
 
     async def _retain(self, replica: Replica) -> None:
-        if replica.log.config.delivery_delay:
+        if replica.log.config.retention_acknowledged:
+            start_offset = replica.log.log_start_offset  # `AcknowledgedRetention` moves it, at the leader
+        elif replica.log.config.delivery_delay:
             start_offset = await start_without_pending(self._context, replica)
         else:
             start_offset = await self._retained_from(replica, replica.log.high_watermark)
@@ -62,12 +64,7 @@ class Cleaning:
                 due_offset=start_offset,
             )
             start_offset = await self._retained_from(replica, replica.removable_offset)
-        if start_offset > replica.log.log_start_offset:
-            replica.log.advance_log_start(start_offset)
-        if replica.log.jobs.can_delete():
-            kept_offset = replica.log.log_start_offset
-            await self._context.write_checkpoints()
-            await delete_segments(self._context, replica, kept_offset)
+        await free_records(self._context, replica, start_offset)
 
     async def _retained_from(self, replica: Replica, limit: Offset) -> Offset:
         decide = partial(retained_from, replica.log, self._context.clock.now_ms(), limit)
@@ -117,6 +114,16 @@ class Cleaning:
             raise
         log.jobs.finish_swap(cleaned.replaced, cleaned.segment())
         return True
+
+
+async def free_records(context: BrokerContext, replica: Replica, start_offset: Offset) -> None:
+    """Move the log start up to an offset, and delete the segments below it."""
+    if start_offset > replica.log.log_start_offset:
+        replica.log.advance_log_start(start_offset)
+    if replica.log.jobs.can_delete():
+        kept_offset = replica.log.log_start_offset
+        await context.write_checkpoints()
+        await delete_segments(context, replica, kept_offset)
 
 
 async def delete_segments(context: BrokerContext, replica: Replica, kept_offset: Offset) -> None:

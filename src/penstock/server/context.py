@@ -42,6 +42,7 @@ from penstock.transactions.verification import Verifier
 
 if TYPE_CHECKING:
     from penstock.server.acceptor import WatchedConnection
+    from penstock.server.acknowledged.retention import AcknowledgedRetention
     from penstock.server.dispatch import Session
     from penstock.server.draining.draining import Draining
     from penstock.server.http_accounts import HttpAccounts
@@ -92,6 +93,7 @@ class BrokerContext:
     http_accounts: HttpAccounts | None = None
     """Accounts of HTTP clients, from the start of the broker on."""
     draining: Draining | None = None
+    acknowledged: AcknowledgedRetention | None = None
     """Set by the broker, which makes it from this context."""
     activity: Activity | None = None
     """Journals for gateways, made when the first gateway asks."""

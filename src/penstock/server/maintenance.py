@@ -24,6 +24,8 @@ from penstock.errors import StorageError
 from penstock.observability.logs import Logger
 from penstock.observability.metrics import BrokerMetrics
 from penstock.replication.replica import Replica
+from penstock.server.acknowledged.retention import ROUND_SECONDS as ACKNOWLEDGED_SECONDS
+from penstock.server.acknowledged.retention import AcknowledgedRetention
 from penstock.server.cleaning import Cleaning
 from penstock.server.context import BrokerContext
 from penstock.server.projection_files import ProjectionFiles
@@ -56,6 +58,7 @@ class Maintenance:
         self._on_failed_log = on_failed_log
         self._stopping = asyncio.Event()
         self._cleaning = Cleaning(context, logger, self._stopping)
+        self._acknowledged = AcknowledgedRetention(context, logger)
         self._scrubbing = Scrubbing(context, logger, self._stopping)
         self._repairing = Repairing(context, logger)
         self._shared_views = SharedViews(context, logger)
@@ -73,6 +76,7 @@ class Maintenance:
         self._every(lambda _: ROUND_SECONDS, self._shared_views.run)
         self._every(_seconds(LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS), self._checkpoint_logs)
         self._every(_seconds(LOG_RETENTION_CHECK_INTERVAL_MS), self._cleaning.retain)
+        self._every(lambda _: ACKNOWLEDGED_SECONDS, self._acknowledged.run)
         self._every(_seconds(LOG_CLEANER_BACKOFF_MS), self._compact)
         self._every(lambda _: self._scrubbing.look_seconds(), self._scrubbing.run_if_due)
         self._every(lambda _: REPAIR_SECONDS, self._scrubbing.scrub_suspects)

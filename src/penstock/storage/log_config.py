@@ -42,6 +42,7 @@ class LogConfig:
     delivery_delay_default_ms: int = topic.DELIVERY_DELAY_DEFAULT_MS.default
     delivery_delay_max_ms: int = topic.DELIVERY_DELAY_MAX_MS.default
     message_ttl_ms: int = topic.MESSAGE_TTL_MS.default
+    retention_acknowledged: bool = topic.RETENTION_ACKNOWLEDGED.default
     retry_group: str = retry.RETRY_GROUP.default
     retry_max_attempts: int = retry.RETRY_MAX_ATTEMPTS.default
     retry_backoff: RetryBackoff = retry.RETRY_BACKOFF_MS.default
@@ -119,6 +120,7 @@ class LogConfig:
             delivery_delay_default_ms=topic_config[topic.DELIVERY_DELAY_DEFAULT_MS],
             delivery_delay_max_ms=topic_config[topic.DELIVERY_DELAY_MAX_MS],
             message_ttl_ms=topic_config[topic.MESSAGE_TTL_MS],
+            retention_acknowledged=topic_config[topic.RETENTION_ACKNOWLEDGED],
             retry_group=topic_config[retry.RETRY_GROUP],
             retry_max_attempts=topic_config[retry.RETRY_MAX_ATTEMPTS],
             retry_backoff=topic_config[retry.RETRY_BACKOFF_MS],

@@ -207,6 +207,19 @@ class Draining:
             self._logger.error_rarely("broker not asked about draining partitions", error, broker=broker_id)
             return None
 
+    async def ask_others(self, question: str) -> list[Any]:
+        """Ask all other brokers a question; the answer of one that does not respond is None."""
+
+        async def ask(broker_id: BrokerId) -> Any:
+            try:
+                return await self._links.send(broker_id, lambda each: ask_broker(each, question, {}))
+            except (OSError, PenstockError, TimeoutError) as error:
+                self._logger.error_rarely("broker not asked", error, broker=broker_id, question=question)
+                return None
+
+        others = [each for each in self._context.image.brokers if each != self._context.node_id]
+        return list(await asyncio.gather(*map(ask, others)))
+
     async def report(self, *, with_groups: bool) -> dict[str, Any]:
         """Answer to the question of another broker."""
         return await make_report(self._context, self.clients.own, with_groups=with_groups)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from penstock.server.inspection.account_questions import ACCOUNT_QUESTIONS
+from penstock.server.inspection.acknowledged_retention import RETENTION_REASONS, SETTLED_POSITIONS
 from penstock.server.inspection.activity import ACTIVITY
 from penstock.server.inspection.decisions import AUTHORIZE
 from penstock.server.inspection.delayed_messages import DELAYED_MESSAGE, DELAYED_MESSAGES
@@ -36,6 +37,8 @@ QUESTIONS = {
         PARTITION_PHASES,
         PARTITION_TIMES,
         REFUSALS,
+        RETENTION_REASONS,
+        SETTLED_POSITIONS,
         USED_VIEWS,
         SET_PARTITION_COUNT,
         *ACCOUNT_QUESTIONS,

@@ -1,0 +1,58 @@
+"""Decision about a topic with `retention.acknowledged`: the new log start of a partition, or what blocks it. Pure.
+
+A record may be deleted when every queue and group of the topic, and of its views, has settled it. A group whose
+position is unknown blocks deletion, and so does a coordinator that has not answered. Without any queue or group nothing
+is deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Final, NamedTuple
+
+UNKNOWN: Final = -1
+"""Position of a group that reads a topic and has not committed an offset of the partition."""
+NO_READERS: Final = "no queue or group reads the topic"
+NOT_ANSWERED: Final = "not all group coordinators have answered"
+
+
+class Position(NamedTuple):
+    """Offset below which a group has settled all records of a partition."""
+
+    group_id: str
+    offset: int
+
+
+class Verdict(NamedTuple):
+    start_offset: int
+    """Offset below which all records may be deleted; the present log start if none may."""
+    reason: str = ""
+    """Reason why nothing is deleted, or which groups hold the next records."""
+
+
+def decide(
+    positions: Sequence[Position] | None, queues: Collection[str], log_start_offset: int, limit: int
+) -> Verdict:
+    """Decide from the positions in a partition, None if some are not known, and the names of the topic's queues.
+
+    `limit` is the offset that bounds deletion: last stable offset, archived offset, first pending message.
+    """
+    if positions is None:
+        return Verdict(log_start_offset, NOT_ANSWERED)
+    known = {each.group_id for each in positions}
+    missing = sorted(set(queues) - known)
+    unknown = sorted({each.group_id for each in positions if each.offset < 0} | set(missing))
+    if unknown:
+        return Verdict(log_start_offset, f"the position of group {_names(unknown)} is unknown")
+    if not positions:
+        return Verdict(log_start_offset, NO_READERS)
+    lowest = min(each.offset for each in positions)
+    start_offset = max(log_start_offset, min(lowest, limit))
+    holding = sorted({each.group_id for each in positions if each.offset == lowest})
+    reason = f"group {_names(holding)} has settled records up to offset {lowest}" if lowest < limit else ""
+    return Verdict(start_offset, reason)
+
+
+def _names(groups: Sequence[str]) -> str:
+    shown = ", ".join(groups[:5])
+    return shown if len(groups) <= 5 else f"{shown} and {len(groups) - 5} more"
