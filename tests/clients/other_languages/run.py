@@ -75,6 +75,20 @@ CLIENTS = (
         ("./client",),
     ),
     Foreign(
+        "Go, share groups by franz-go",
+        "go_shares",
+        ("go",),
+        (("go", "build", "-o", "client", "."),),
+        ("./client",),
+    ),
+    Foreign(
+        "Kafka's tools for share groups",
+        "kafka_shares",
+        ("java", "mvn"),
+        (("mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=jars"),),
+        (sys.executable, "shares.py"),
+    ),
+    Foreign(
         "JavaScript, kafkajs, views",
         "javascript",
         ("node", "npm"),
