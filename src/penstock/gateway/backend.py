@@ -34,6 +34,7 @@ from penstock.internal_client.schedules import ScheduleCalls
 from penstock.internal_client.share_groups import ShareGroupCalls
 from penstock.internal_client.topics import TopicCalls
 from penstock.internal_client.transactions import TransactionCalls
+from penstock.internal_client.users import UserCalls
 from penstock.internal_client.views import ViewCalls
 from penstock.observability.alarms import Alarms
 from penstock.threads import Threads
@@ -59,6 +60,7 @@ class Backend:
         self.topics = TopicCalls(self._administration)
         self.acls = AclCalls(self._administration)
         self.quotas = QuotaCalls(self._administration)
+        self.users = UserCalls(self._administration)
         self.configs = ConfigCalls(self._administration)
         self.views = ViewCalls(self.topics, self.configs)
         self.groups = GroupCalls(self._administration, RecordCalls(self._reads))

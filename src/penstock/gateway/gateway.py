@@ -27,6 +27,7 @@ from penstock.gateway import (
     session_endpoints,
     topic_endpoints,
     topic_listing,
+    user_endpoints,
     view_endpoints,
 )
 from penstock.gateway.backend import Backend
@@ -47,6 +48,7 @@ SETTLE_SECONDS = 2.0
 RESOURCES = (
     *acl_endpoints.ENDPOINTS,
     *quota_endpoints.ENDPOINTS,
+    *user_endpoints.ENDPOINTS,
     *mailbox_endpoints.ENDPOINTS,
     *message_endpoints.ENDPOINTS,
     *delayed_endpoints.ENDPOINTS,

@@ -15,6 +15,8 @@ from penstock.security.scram import MIN_ITERATIONS, SALT_BYTES, ScramMechanism, 
 
 _DESCRIBE_USER_SCRAM_CREDENTIALS = ClientApi(50, 0)
 _ALTER_USER_SCRAM_CREDENTIALS = ClientApi(51, 0)
+Credential = Mapping[str, str | int | bytes]
+"""Upsertion of AlterUserScramCredentials."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,17 @@ class UserDescription:
     """Iterations by mechanism."""
     is_disabled: bool = False
     tokens: tuple[TokenDescription, ...] = ()
+
+
+def new_credentials(name: str, password: str) -> list[Credential]:
+    """Credentials of a user for all mechanisms, with new salts. Takes some 20 ms, so not on an event loop."""
+    credentials: list[Credential] = []
+    for mechanism in ScramMechanism:
+        salt = ssl.RAND_bytes(SALT_BYTES)
+        salted = salted_password(mechanism, password, salt, MIN_ITERATIONS)
+        described = {"name": name, "mechanism": mechanism.code, "iterations": MIN_ITERATIONS}
+        credentials.append({**described, "salt": salt, "salted_password": salted})
+    return credentials
 
 
 class UserCalls:
@@ -72,19 +85,11 @@ class UserCalls:
 
     async def set_password(self, name: str, password: str) -> None:
         """Create a user or change its password, for all mechanisms. The password stays in this process."""
-        upsertions = []
-        for mechanism in ScramMechanism:
-            salt = ssl.RAND_bytes(SALT_BYTES)
-            upsertions.append(
-                {
-                    "name": name,
-                    "mechanism": mechanism.code,
-                    "iterations": MIN_ITERATIONS,
-                    "salt": salt,
-                    "salted_password": salted_password(mechanism, password, salt, MIN_ITERATIONS),
-                }
-            )
-        await self._alter({"deletions": (), "upsertions": upsertions})
+        await self.put_credentials(new_credentials(name, password))
+
+    async def put_credentials(self, credentials: Sequence[Credential]) -> None:
+        """Create a user or replace its credentials by those of `new_credentials`."""
+        await self._alter({"deletions": (), "upsertions": credentials})
 
     async def delete(self, user: UserDescription) -> None:
         codes = {str(mechanism): mechanism.code for mechanism in ScramMechanism}
