@@ -46,15 +46,6 @@ def test_users_and_tokens_over_http(tmp_path: Path) -> None:
         assert [each["name"] for each in (await ask("GET", "/v1/users"))[1]["users"]] == ["alice", "root"]
         assert await status("GET", "/v1/session", by=basic("alice", "first")) == 200
 
-        for method, path, body in (
-            ("GET", "/v1/users", None),
-            ("POST", "/v1/users", {"name": "bob", "password": "x"}),
-            ("PATCH", "/v1/users/root", {"password": "x"}),
-            ("DELETE", "/v1/users/root", None),
-            ("POST", "/v1/users/root/tokens", {}),
-        ):
-            assert await status(method, path, body, by=basic("alice", "first")) == 403, path
-
         assert (await ask("PATCH", "/v1/users/alice", {"password": "second"}))[0] == 200
         assert await status("GET", "/v1/session", by=basic("alice", "first")) == 401
         assert await status("GET", "/v1/session", by=basic("alice", "second")) == 200

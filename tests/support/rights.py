@@ -192,12 +192,12 @@ PRIVATE: dict[int, str] = {
     32002: "brokers only (tests/server/test_hanging_transactions.py)",
     32003: "DESCRIBE on the group (tests/server/test_share_groups.py)",
     32004: "brokers only",
-    32005: "READ on the group (tests/server/test_queue_delivery.py)",
-    32006: "READ on the group (tests/server/test_queue_delivery.py)",
+    32005: "READ on the group and the topic (tests/server/test_queue_delivery.py)",
+    32006: "READ on the group and the topic (tests/server/test_queue_delivery.py)",
     32010: "the operation of the question on the cluster (tests/server/test_inspect.py)",
     32011: "WRITE or DESCRIBE on the topic of a schedule (tests/server/test_schedules.py)",
 }
-"""Rights of the APIs that Kafka does not have, with the tests that try them."""
+"""Rights of the APIs that Kafka does not have, with their tests; `security/test_private_rights.py` tries them."""
 
 _NAMES = {
     "group_id": GROUP,

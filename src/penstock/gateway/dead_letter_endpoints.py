@@ -15,6 +15,7 @@ from penstock.gateway.queue_endpoints import QUEUE, TAG, on_queue
 from penstock.internal_client.dead_letters import DeadLetter, Selection
 from penstock.internal_client.queue_contents import decode_content
 from penstock.internal_client.queues import QueueSummary
+from penstock.net.acting import own_requests
 
 MAX_LETTERS: Final = 10_000
 _SINCE = {"type": "integer", "minimum": 0, "maximum": LONG_MAX}
@@ -40,14 +41,17 @@ async def redrive(call: Call) -> Response:
     if body.get("dry_run", False):
         chosen = await calls.find(queue, selection)
         return json_response({"redriven": 0, "selected": len(chosen), "to": target})
-    done = await calls.redrive(queue, selection, to=target, rate=body.get("rate"))
+    with own_requests():  # the transactional id is the gateway's own
+        done = await calls.redrive(queue, selection, to=target, rate=body.get("rate"))
     return json_response({"redriven": done, "selected": done, "to": target})
 
 
 async def purge(call: Call) -> Response:
     queue = await _queue(call, "READ")
     await call.require("WRITE", "TOPIC", queue.dead_letter)
-    return json_response({"purged": await call.context.backend.dead_letters.purge(queue)})
+    with own_requests():
+        purged = await call.context.backend.dead_letters.purge(queue)
+    return json_response({"purged": purged})
 
 
 async def _queue(call: Call, operation: str) -> QueueSummary:

@@ -23,6 +23,7 @@ from penstock.gateway.http.shared_schemas import (
 )
 from penstock.internal_client.queue_views import queue_filter
 from penstock.internal_client.queues import NewQueue, QueueDetails, QueueSummary
+from penstock.net.acting import own_requests
 
 TAG = "Queues"
 QUEUE = path("queue", TOPIC_NAME, "The queue.")
@@ -122,6 +123,7 @@ async def create_queue(call: Call) -> Response:
             raise Problem(400, "a queue of an existing topic has its partitions", error="INVALID_REQUEST")
     else:
         await call.require("CREATE", "TOPIC", body["name"])
+        await call.require("READ", "TOPIC", body["name"])
     if body.get("dead_letter"):
         await call.require("WRITE", "TOPIC", body["dead_letter"])
     new = NewQueue(
@@ -141,7 +143,8 @@ async def create_queue(call: Call) -> Response:
 async def describe_queue(call: Call) -> Response:
     backend, name = call.context.backend, call.parameters["queue"]
     details = await backend.queues.describe(name)
-    oldest = await backend.queue_messages.peek(name, details.summary.topic, 1)
+    with own_requests():  # shows the age of a message, and not the message
+        oldest = await backend.queue_messages.peek(name, details.summary.topic, 1)
     age_ms = max(0, call.context.clock.now_ms() - oldest[0].record.timestamp) if oldest else None
     return json_response({**_describe(details), "oldest_age_ms": age_ms})
 
@@ -253,7 +256,10 @@ ENDPOINTS = (
                 required=("name",),
             )
         },
-        needs=(RequiredPermission("READ", "GROUP", field="name"),),
+        needs=(
+            RequiredPermission("READ", "GROUP", field="name"),
+            RequiredPermission("ALTER_CONFIGS", "GROUP", field="name"),
+        ),
     ),
     Endpoint(
         "GET",

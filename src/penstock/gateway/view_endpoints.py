@@ -19,6 +19,7 @@ from penstock.gateway.key_reading import FoundMessages
 from penstock.gateway.message_forms import MESSAGE, show_record
 from penstock.gateway.newest_reading import MAX_NEWEST, read_newest
 from penstock.internal_client.views import View, ViewCalls
+from penstock.net.acting import own_requests
 from penstock.records.building import NewRecord
 
 TAG = "Views"
@@ -59,7 +60,8 @@ async def alter_view(call: Call) -> Response:
 
 
 async def delete_view(call: Call) -> Response:
-    view = await _existing(call)
+    with own_requests():
+        view = await _existing(call)
     await call.context.backend.topics.delete(view.name)
     return Response(status_code=204)
 

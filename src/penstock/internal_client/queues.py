@@ -30,6 +30,7 @@ from penstock.internal_client.records import EARLIEST, LATEST, RecordCalls
 from penstock.internal_client.routes import Routes
 from penstock.internal_client.share_groups import ShareGroupCalls
 from penstock.internal_client.topics import NewTopic, TopicCalls
+from penstock.net.acting import own_requests
 from penstock.wire.share_status import ShareStatus
 
 _LIST_CONFIG_RESOURCES = ClientApi(74, 1)
@@ -130,11 +131,12 @@ class QueueCalls:
 
     async def all(self) -> list[QueueSummary]:
         """Read every queue, sorted by name."""
-        response = await self._routes.at_any(
-            lambda connection: _LIST_CONFIG_RESOURCES.call(
-                connection, {"resource_types": [ConfigResourceType.GROUP]}
+        with own_requests():  # the gateway shows a client the queues that it may describe
+            response = await self._routes.at_any(
+                lambda connection: _LIST_CONFIG_RESOURCES.call(
+                    connection, {"resource_types": [ConfigResourceType.GROUP]}
+                )
             )
-        )
         check_error(response.error_code)
         names = sorted(each.resource_name for each in response.config_resources)
         found: list[QueueSummary] = []
@@ -174,7 +176,8 @@ class QueueCalls:
 
     async def _summaries(self, names: Sequence[str]) -> list[QueueSummary]:
         options = [SHARE_QUEUE_TOPIC.name, *SETTINGS.values()]
-        described = await self._configs.describe(ConfigResourceType.GROUP, names, options)
+        with own_requests():  # the gateway checks the right of its client on the queue
+            described = await self._configs.describe(ConfigResourceType.GROUP, names, options)
         found = []
         for name in names:
             values = {each.name: each.value or "" for each in described[name]}
@@ -329,7 +332,8 @@ class QueueCalls:
             SHARE_AUTO_OFFSET_RESET.name: None,
             SHARE_ISOLATION_LEVEL.name: None,
         }
-        await self._configs.alter(ConfigResourceType.GROUP, name, removed, may_repeat=True)
+        with own_requests():  # the right to delete the group is enough
+            await self._configs.alter(ConfigResourceType.GROUP, name, removed, may_repeat=True)
 
 
 def _wrong_dead_letter(dead_letter: str, reason: str) -> BrokerError:

@@ -43,7 +43,7 @@ def new_credentials(name: str, password: str) -> list[Credential]:
     for mechanism in ScramMechanism:
         salt = ssl.RAND_bytes(SALT_BYTES)
         salted = salted_password(mechanism, password, salt, MIN_ITERATIONS)
-        described = {"name": name, "mechanism": mechanism.code, "iterations": MIN_ITERATIONS}
+        described: Credential = {"name": name, "mechanism": mechanism.code, "iterations": MIN_ITERATIONS}
         credentials.append({**described, "salt": salt, "salted_password": salted})
     return credentials
 
