@@ -17,7 +17,7 @@ SEEDS ?= 1000
 SELECTION = --draw-by-commit
 EXAMPLES = --hypothesis-profile fixed
 
-.PHONY: help setup run compile pure test test-all test-compiled compare-builds test-fast lint format bench test-cluster clients faults pipeline-crashes kill-cycles queue-cycles rolling-restarts copy-cycles job-cycles spark-cluster simulate mutants fuzz screenshots lock clean
+.PHONY: help setup run compile pure test test-all test-compiled compare-builds test-fast lint format bench test-cluster clients faults pipeline-crashes kill-cycles queue-cycles rolling-restarts copy-cycles job-cycles spark-cluster simulate mutants authorizer-oracle fuzz screenshots vulnerabilities bill-of-materials lock clean
 .DEFAULT_GOAL := help
 
 help:  ## Show these verbs
@@ -127,7 +127,10 @@ simulate: $(VENV)/.dev  ## Run brokers and whole clusters in virtual time, from 
 
 mutants: $(VENV)/.dev  ## Plant known bugs one by one; the simulation, or a scenario, must catch each
 	$(PROGRAM) tests/simulation/mutants.py $(ARGS)
-	$(BIN)/python -m pytest -k is_noticed tests/simulation tests/cluster tests/server tests/storage/test_follower_segments.py tests/replication/test_refused_truncation.py tests/queues tests/replication/test_projected_log.py tests/storage/test_planted_projections.py
+	$(BIN)/python -m pytest -k is_noticed tests/simulation tests/cluster tests/server tests/security/test_planted_security_bugs.py tests/storage/test_follower_segments.py tests/replication/test_refused_truncation.py tests/queues tests/replication/test_projected_log.py tests/storage/test_planted_projections.py
+
+authorizer-oracle: $(VENV)/.dev  ## Compare DECISIONS (10000) about access with Kafka's authorizer, from SEED (1); needs Java and Maven
+	$(PROGRAM) tests/security/authorizer_oracle.py $(or $(SEED),1) $(or $(DECISIONS),10000)
 
 fuzz: $(VENV)/.dev  ## Fuzz every parser, FUZZ_SECONDS each (60)
 	FUZZ_SECONDS=$(or $(FUZZ_SECONDS),60) $(BIN)/python -m pytest -n 2 --timeout=0 tests/fuzz $(ARGS)
