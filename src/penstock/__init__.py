@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from penstock.client.queue_session import NoReply as NoReply
     from penstock.client.queue_session import QueueUnknown as QueueUnknown
     from penstock.client.queue_session import ReceiptExpired as ReceiptExpired
+    from penstock.client.schedules import ScheduleUnknown as ScheduleUnknown
     from penstock.model import TopicPartition as TopicPartition
 
 __version__ = "0.1.0"
@@ -72,6 +73,7 @@ _MODULES = {
     "NoReply": "client.queue_session",
     "QueueUnknown": "client.queue_session",
     "ReceiptExpired": "client.queue_session",
+    "ScheduleUnknown": "client.schedules",
     "TimedOut": "client.errors",
     "TopicPartition": "model",
     "TopicUnknown": "client.errors",

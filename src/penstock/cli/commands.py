@@ -20,6 +20,7 @@ COMMANDS = {
     "retry-policy": "penstock.cli.retry_policy",
     "produce": "penstock.cli.produce",
     "delayed": "penstock.cli.delayed",
+    "schedule": "penstock.cli.schedule",
     "consume": "penstock.cli.consume",
     "group": "penstock.cli.group",
     "transaction": "penstock.cli.transaction",

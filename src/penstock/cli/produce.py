@@ -19,7 +19,7 @@ from penstock.cli.input import InputFormat, read_records
 from penstock.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption, TopicArgument
 from penstock.cli.output import print_json, show_bytes
 from penstock.cli.progress import reading_progress
-from penstock.cli.record import Headers, OutgoingRecord
+from penstock.cli.record import Headers, OutgoingRecord, parse_headers
 from penstock.cli.sender import RecordSender, Sent
 from penstock.cli.times import parse_duration_ms
 from penstock.config import DELIVERY_DELAY
@@ -113,7 +113,7 @@ def produce(
         form=form,
         key_separator=None if key_separator is None else _unescape(key_separator),
         key=None if key is None else key.encode(),
-        headers=_parse_headers(header or []) + delay_headers,
+        headers=parse_headers(header or []) + delay_headers,
         empty_is_null=tombstones,
     )
     cluster = ClusterClient(bootstrap)
@@ -164,18 +164,6 @@ def _open(name: str, stack: ExitStack) -> BinaryIO:
             f"cannot read {name}: {error.strerror}",
             "Nothing was sent. Name a readable file, or - for standard input.",
         ) from None
-
-
-def _parse_headers(headers: list[str]) -> Headers:
-    parsed = []
-    for header in headers:
-        name, separator, value = header.partition("=")
-        if not separator:
-            raise Failure(
-                f"--header {header!r} is not NAME=VALUE", "Write --header trace=42.", code=ExitCode.USAGE
-            )
-        parsed.append((name, value.encode()))
-    return tuple(parsed)
 
 
 def _parse_delay(delay: str | None, deliver_at: str | None) -> Headers:

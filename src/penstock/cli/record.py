@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.cli.failures import Failure
+from penstock.cli.failures import ExitCode, Failure
 from penstock.records.content import content_crc, content_size
 
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -39,6 +39,19 @@ class IncomingRecord:
     key: bytes | None
     value: bytes | None
     headers: Headers
+
+
+def parse_headers(headers: list[str]) -> Headers:
+    """Headers of the option --header; Failure if one is not NAME=VALUE."""
+    parsed = []
+    for header in headers:
+        name, separator, value = header.partition("=")
+        if not separator:
+            raise Failure(
+                f"--header {header!r} is not NAME=VALUE", "Write --header trace=42.", code=ExitCode.USAGE
+            )
+        parsed.append((name, value.encode()))
+    return tuple(parsed)
 
 
 def to_json(record: IncomingRecord) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Administration: topics and consumer groups."""
+"""Administration: topics, consumer groups and schedules."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from penstock.client.bootstrap import CONNECT_TIMEOUT_S
 from penstock.client.cluster import REQUEST_TIMEOUT_S, Cluster
 from penstock.client.groups import Groups
 from penstock.client.option_names import check_names
+from penstock.client.schedules import Schedules
 from penstock.client.topics import Topics
 
 
@@ -41,6 +42,7 @@ class Admin:
         )
         self.topics = Topics(cluster)
         self.groups = Groups(cluster)
+        self.schedules = Schedules(bootstrap, options.get("request_timeout_s", REQUEST_TIMEOUT_S))
 
     def __enter__(self) -> Self:
         return self

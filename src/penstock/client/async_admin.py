@@ -11,6 +11,7 @@ from typing import Any, Generic, Self, TypeVar, Unpack
 from penstock.client.admin import Admin, AdminOptions, check_admin_names
 from penstock.client.groups import Groups
 from penstock.client.in_thread import in_thread
+from penstock.client.schedules import Schedules
 from penstock.client.topics import Topics
 
 S = TypeVar("S")
@@ -20,7 +21,7 @@ class _Twin(Generic[S]):
     def __init__(self, subject: S) -> None:
         self.subject = subject
 
-    async def run(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    async def run_in_thread(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         return await asyncio.to_thread(call, *args, **kwargs)
 
 
@@ -41,11 +42,22 @@ class AsyncGroups(_Twin[Groups]):
     delete = in_thread(Groups.delete)
 
 
+class AsyncSchedules(_Twin[Schedules]):
+    create = in_thread(Schedules.create)
+    list = in_thread(Schedules.list)
+    describe = in_thread(Schedules.describe)
+    pause = in_thread(Schedules.pause)
+    resume = in_thread(Schedules.resume)
+    run = in_thread(Schedules.run)
+    delete = in_thread(Schedules.delete)
+
+
 class AsyncAdmin:
     """Administration for asyncio; use it with `async with`."""
 
     topics: AsyncTopics
     groups: AsyncGroups
+    schedules: AsyncSchedules
 
     def __init__(self, bootstrap: str | None = None, **options: Unpack[AdminOptions]) -> None:
         check_admin_names(options)
@@ -55,6 +67,7 @@ class AsyncAdmin:
         admin = await asyncio.to_thread(self._make)
         self.topics = AsyncTopics(admin.topics)
         self.groups = AsyncGroups(admin.groups)
+        self.schedules = AsyncSchedules(admin.schedules)
         return self
 
     async def __aexit__(

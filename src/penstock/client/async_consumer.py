@@ -54,7 +54,7 @@ class AsyncConsumer:
             raise ClientError("the consumer is not open; use it with `async with`")
         return self._consumer
 
-    async def run(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    async def run_in_thread(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._thread, partial(call, *args, **kwargs))
 
     def __aiter__(self) -> Self:
@@ -100,12 +100,12 @@ class AsyncConsumer:
 
     async def start(self) -> None:
         """Connect; `async with` calls this."""
-        self._consumer = await self.run(partial(Consumer, *self._topics, **self._options))
+        self._consumer = await self.run_in_thread(partial(Consumer, *self._topics, **self._options))
 
     async def close(self) -> None:
         """Leave the group. At least once, the messages handed over last count as done only after `commit`."""
         if self._consumer is not None:
-            await self.run(self._consumer.close)
+            await self.run_in_thread(self._consumer.close)
         self._thread.shutdown(wait=False)
 
     async def __aenter__(self) -> Self:
@@ -120,7 +120,7 @@ class AsyncConsumer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._consumer is not None:
-            await self.run(self._consumer.__exit__, kind, error, trace)
+            await self.run_in_thread(self._consumer.__exit__, kind, error, trace)
         self._thread.shutdown(wait=False)
 
     async def _filled(self) -> None:

@@ -12,9 +12,9 @@ Subject = TypeVar("Subject", covariant=True)
 
 
 class HasSubject(Protocol[Subject]):
-    """An async counterpart: `run` calls a method of its synchronous `subject` in a thread."""
+    """An async counterpart: `run_in_thread` calls a method of its synchronous `subject` in a thread."""
 
-    async def run(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any: ...
+    async def run_in_thread(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any: ...
 
     @property
     def subject(self) -> Subject: ...
@@ -24,7 +24,7 @@ def in_thread(
     method: Callable[Concatenate[S, P], T],
 ) -> Callable[Concatenate[HasSubject[S], P], Coroutine[Any, Any, T]]:
     async def call(self: HasSubject[S], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        result: T = await self.run(method, self.subject, *args, **kwargs)
+        result: T = await self.run_in_thread(method, self.subject, *args, **kwargs)
         return result
 
     call.__doc__ = method.__doc__

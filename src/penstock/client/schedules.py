@@ -1,0 +1,181 @@
+"""Administration of schedules: `Admin().schedules`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from penstock.client.bootstrap import DEFAULT_BOOTSTRAP, VARIABLE
+from penstock.client.errors import (
+    BrokerUnreachable,
+    ClientError,
+    InvalidSetting,
+    MessageTooLarge,
+    TimedOut,
+    TopicUnknown,
+)
+from penstock.errors import BrokerError, ErrorCode
+from penstock.unreachable import Unreachable
+
+if TYPE_CHECKING:
+    from penstock.internal_client.schedules import ScheduleCalls, ScheduleDetails, ScheduleSummary
+
+T = TypeVar("T")
+Headers = Mapping[str, str | bytes] | Sequence[tuple[str, str | bytes | None]]
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class ScheduleUnknown(ClientError, LookupError):
+    """The schedule does not exist."""
+
+
+_ERRORS: Final[dict[ErrorCode, type[ClientError]]] = {
+    ErrorCode.resource_not_found: ScheduleUnknown,
+    ErrorCode.unknown_topic_or_partition: TopicUnknown,
+    ErrorCode.invalid_request: InvalidSetting,
+    ErrorCode.invalid_topic_exception: InvalidSetting,
+    ErrorCode.invalid_record: InvalidSetting,
+    ErrorCode.message_too_large: MessageTooLarge,
+    ErrorCode.request_timed_out: TimedOut,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleListing:
+    name: str
+    cron: str
+    timezone: str
+    topic: str
+    catch_up: str
+    paused: bool
+    next: datetime | None
+    """Next time at which the schedule fires; None while it is paused."""
+    last: datetime | None
+    """Last time for which the schedule has fired."""
+    fired: int
+    missed: int
+    """Number of times that passed without a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule(ScheduleListing):
+    created: datetime
+    next_times: tuple[datetime, ...]
+    """The next five times."""
+    problem: str
+    """Reason why the schedule cannot fire; empty if it can."""
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+class Schedules:
+    def __init__(self, bootstrap: str | None, timeout_s: float) -> None:
+        self._bootstrap = bootstrap or os.environ.get(VARIABLE) or DEFAULT_BOOTSTRAP
+        self._timeout_s = timeout_s
+
+    def create(
+        self,
+        name: str,
+        *,
+        cron: str,
+        topic: str,
+        timezone: str = "UTC",
+        key: str | bytes | None = None,
+        value: str | bytes | None = None,
+        headers: Headers = (),
+        catch_up: str = "one",
+    ) -> Schedule:
+        """Create a schedule that sends a message to a topic again and again.
+
+        `cron` has five fields, or six with seconds first, or is `@daily` or a relative, or `@every 90s`. `catch_up`
+        says which missed times are made up for: `none`, `one` (the last) or `all`.
+        """
+        from penstock.internal_client.schedules import NewSchedule
+
+        pairs = headers.items() if isinstance(headers, Mapping) else headers
+        content = tuple((header, _bytes(each)) for header, each in pairs)
+        new = NewSchedule(name, cron, topic, timezone, _bytes(key), _bytes(value), content, catch_up)
+        return _shown(self._run(lambda calls: calls.create(new)))
+
+    def list(self) -> list[ScheduleListing]:
+        """List the schedules by name."""
+        return [ScheduleListing(**_listing(each)) for each in self._run(lambda calls: calls.all())]
+
+    def describe(self, name: str) -> Schedule:
+        """Describe a schedule; ScheduleUnknown if there is none."""
+        return _shown(self._run(lambda calls: calls.describe(name)))
+
+    def pause(self, name: str) -> Schedule:
+        """Stop a schedule until it is resumed."""
+        return _shown(self._run(lambda calls: calls.pause(name)))
+
+    def resume(self, name: str) -> Schedule:
+        """Let a paused schedule fire again. Times of the pause are not made up for."""
+        return _shown(self._run(lambda calls: calls.resume(name)))
+
+    def run(self, name: str) -> datetime:
+        """Send the message now, besides the regular times; returns the time in the header of the message."""
+        return _time(self._run(lambda calls: calls.run(name)))
+
+    def delete(self, name: str) -> None:
+        """Delete a schedule. Its messages stay in the topic."""
+        self._run(lambda calls: calls.delete(name))
+
+    def _run(self, work: Callable[[ScheduleCalls], Awaitable[T]]) -> T:
+        from penstock.internal_client.client import InternalClient, run
+        from penstock.internal_client.client_security import ClientSecurity
+
+        try:
+            security = ClientSecurity.from_environment(os.environ)
+            client = InternalClient.to(self._bootstrap, "penstock-admin", self._timeout_s, security=security)
+        except ValueError as error:
+            raise InvalidSetting(f"{error!s} is not HOST:PORT") from None
+        try:
+            return run(client, lambda each: work(each.schedules))
+        except Unreachable as error:
+            raise BrokerUnreachable(str(error)) from None
+        except BrokerError as error:
+            kind = _ERRORS.get(error.code, ClientError)
+            raise kind(f"{error} ({error.code.name.upper()})", error.code.name.upper()) from None
+        except OSError as error:
+            raise TimedOut(f"the cluster did not respond: {error}") from None
+
+
+def _bytes(content: str | bytes | None) -> bytes | None:
+    return content.encode() if isinstance(content, str) else content
+
+
+def _time(time_ms: int) -> datetime:
+    return _EPOCH + timedelta(milliseconds=time_ms)
+
+
+def _listing(summary: ScheduleSummary) -> dict[str, Any]:
+    return {
+        "name": summary.name,
+        "cron": summary.cron,
+        "timezone": summary.timezone,
+        "topic": summary.topic,
+        "catch_up": summary.catch_up,
+        "paused": summary.paused,
+        "next": None if summary.next_ms is None else _time(summary.next_ms),
+        "last": None if summary.last_ms is None else _time(summary.last_ms),
+        "fired": summary.fired,
+        "missed": summary.missed,
+    }
+
+
+def _shown(details: ScheduleDetails) -> Schedule:
+    message = details.message
+    return Schedule(
+        **_listing(details.summary),
+        created=_time(details.created_ms),
+        next_times=tuple(map(_time, details.next_times_ms)),
+        problem=details.problem,
+        key=None if message is None else message.key,
+        value=None if message is None else message.value,
+        headers=() if message is None else tuple(message.headers),
+    )
