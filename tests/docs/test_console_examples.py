@@ -45,6 +45,7 @@ def run(example: Example, broker: BrokerProcess) -> str:
         "docs/delay.md",
         "docs/message-queues.md",
         "docs/retries.md",
+        "docs/schedules.md",
         "docs/transactions.md",
         "docs/http.md",
     ],
@@ -72,6 +73,7 @@ def test_the_examples_of_a_document_do_what_it_says(document: str, start_broker:
         "docs/views.md",
         "docs/message-queues.md",
         "docs/retries.md",
+        "docs/schedules.md",
     ],
 )
 def test_the_python_of_a_document_does_what_it_says(

@@ -127,10 +127,14 @@ def describe(
         print_json(shown)
         return
     rows: list[tuple[str, Any]] = [
-        (label.replace("_", " "), shown.get(label))
-        for label in ("name", "cron", "timezone", "topic", "catch_up", "paused", "created", "last", "fired")
+        ("name", name),
+        ("cron", shown["cron"]),
+        ("time zone", shown["timezone"]),
+        ("topic", shown["topic"]),
+        ("catch-up", shown["catch_up"]),
+        ("paused", "yes" if shown["paused"] else "no"),
+        *((label, shown[label]) for label in ("created", "last", "fired", "missed", "problem")),
     ]
-    rows += [("missed", shown["missed"]), ("problem", shown["problem"])]
     rows += [
         (label, shown[label]) for label in ("key", "key_base64", "value", "value_base64") if label in shown
     ]
