@@ -19,6 +19,8 @@ const { PER_SECOND, Tail } = await load("tail.js");
 const { parseEvent, url } = await load("api.js");
 const { parseSearch } = await load("pages/topic_messages.js");
 const { resetBody } = await load("pages/group_reset.js");
+const { lineOf } = await load("pages/queue_text.js");
+const { queueSettings, settingOptions } = await load("pages/queues.js");
 
 test("store calls listeners once for several changes", () => {
   const work = [];
@@ -196,4 +198,17 @@ test("events and targets are read and written as the gateway does", () => {
   assert.equal(parseEvent("event: problem\ndata: {}").name, "problem");
   assert.equal(parseEvent(":").data, undefined);
   assert.equal(url(["v1", "groups", "a/b"], { x: "", y: 1 }), "/v1/groups/a%2Fb?y=1");
+});
+
+test("forms of queues send the settings that were given, and the command has the same", () => {
+  assert.deepEqual(queueSettings({ lock_s: "30", max_attempts: "", back_off: "1s,10s", dead_letter: "" }), { lock_s: 30, back_off: "1s,10s" });
+  assert.deepEqual(settingOptions({ lock_s: 30, dead_letter: "dead" }), ["--lock", "30s", "--dead-letter", "dead"]);
+});
+
+test("values of queues are one bounded line of text", () => {
+  assert.equal(lineOf({ value: { id: 7 } }, "value"), '{"id":7}');
+  assert.equal(lineOf({ value: "a\n  b" }, "value"), "a b");
+  assert.equal(lineOf({ key: null }, "key"), "–");
+  assert.equal(lineOf({ value_base64: "AAAA" }, "value"), "binary, 3 bytes");
+  assert.ok(lineOf({ value: "x".repeat(10_000) }, "value").length <= 201);
 });

@@ -54,9 +54,28 @@ def broker(
             http.post(
                 "/v1/groups/billing/reset", json={"topic": "orders", "to": "earliest"}
             ).raise_for_status()
+            make_queue(http)
         yield process
     finally:
         process.kill()
+
+
+def make_queue(http: httpx.Client) -> None:
+    """A queue with a waiting message and a dead letter, and a topic with a delayed message."""
+    jobs = {"name": "jobs", "partitions": 1, "dead_letter": "jobs-dead"}
+    http.post("/v1/queues", json=jobs).raise_for_status()
+    http.post("/v1/queues/jobs/messages", json={"messages": [{"value": "broken"}]}).raise_for_status()
+    received = http.post("/v1/queues/jobs/receive", json={"max": 1, "wait": 20}).raise_for_status().json()
+    rejected = [
+        {"receipt": each["receipt"], "action": "reject", "reason": "no total"}
+        for each in received["messages"]
+    ]
+    http.post("/v1/queues/jobs/settlements", json={"settlements": rejected}).raise_for_status()
+    http.post("/v1/queues/jobs/messages", json={"messages": [{"value": HOSTILE}]}).raise_for_status()
+    delays = {"name": "reminders", "configs": {"delivery.delay": "true"}}
+    http.post("/v1/topics", json=delays).raise_for_status()
+    late = {"messages": [{"value": "later", "delay_ms": 3_600_000}]}
+    http.post("/v1/topics/reminders/messages", json=late).raise_for_status()
 
 
 @pytest.fixture
@@ -157,6 +176,49 @@ def test_setting_is_changed_and_a_wrong_value_explained(page: Any) -> None:
     page.get_by_text("set here").first.wait_for()
 
 
+def test_dead_letter_is_redriven_to_its_queue(page: Any) -> None:
+    page.goto(page.base + "#/queues")
+    page.get_by_role("link", name="jobs", exact=True).first.click()
+    page.get_by_text("onerror=alert(1)").wait_for()
+    page.get_by_role("link", name="Dead letters").click()
+    page.get_by_text("broken").wait_for()
+    page.get_by_role("button", name="Redrive").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("button", name="Count them first").click()
+    dialog.get_by_text("1 messages would be sent to jobs.").wait_for()
+    dialog.get_by_role("button", name="Redrive").click()
+    dialog.wait_for(state="detached")
+    page.get_by_text("There are no dead letters.").wait_for()
+    page.get_by_role("link", name="Messages", exact=True).click()
+    page.get_by_text("broken").wait_for()
+
+
+def test_view_is_created_after_its_filter_was_tried(page: Any) -> None:
+    page.goto(page.base + "#/views")
+    page.get_by_role("button", name="Create view").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Name").fill("orders.late")
+    dialog.get_by_label("Topic").fill("orders")
+    dialog.get_by_label("Filter").fill("json.id >=")
+    dialog.get_by_role("button", name="Try the filter").click()
+    dialog.get_by_text("line 1, column").wait_for()
+    page.watch.allowed = (*page.watch.allowed, "400 (Bad Request)")
+    page.watch.complaints.clear()
+    dialog.get_by_label("Filter").fill("json.id >= 490.0")
+    dialog.get_by_role("button", name="Try the filter").click()
+    dialog.get_by_text("messages match").wait_for()
+    dialog.get_by_role("button", name="Create", exact=True).click()
+    page.get_by_role("heading", name="orders.late").wait_for()
+
+
+def test_delayed_message_is_cancelled(page: Any) -> None:
+    page.goto(page.base + "#/topics/reminders?tab=delayed")
+    page.get_by_text("1 messages are not due yet.").wait_for()
+    page.get_by_role("button", name="Cancel").click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel the message").click()
+    page.get_by_text("No message waits.").wait_for()
+
+
 def test_hostile_content_is_shown_as_text(page: Any) -> None:
     page.goto(page.base + "#/topics/payments")
     page.get_by_text("<img src=x").first.wait_for()
@@ -185,6 +247,12 @@ def test_pages_fit_and_are_accessible(browser: Any, broker: BrokerProcess, width
         "/",
         "/topics",
         "/topics/orders",
+        "/topics/reminders?tab=delayed",
+        "/views",
+        "/queues",
+        "/queues/jobs",
+        "/queues/jobs?tab=dead-letters",
+        "/queues/jobs?tab=settings",
         "/groups",
         "/groups/billing",
         "/brokers",

@@ -16,7 +16,7 @@ from penstock.gateway.console.assets import Asset, Assets
 from penstock.gateway.http.endpoint import SYSTEM, Call, DeclaredResponse, Endpoint, Parameter, header, path
 from penstock.gateway.http.problems import Problem
 from penstock.gateway.http.responses import json_response
-from penstock.gateway.http.shared_schemas import STRING, an_array, an_object
+from penstock.gateway.http.shared_schemas import BOOLEAN, STRING, an_array, an_object
 
 CONTENT_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -32,7 +32,7 @@ _PROTECTION = {
 _FOR_EVER = "public, max-age=31536000, immutable"
 _NAME = {"type": "string", "minLength": 1, "maxLength": 100}
 _ENCODING = header("Accept-Encoding", {"type": "string", "maxLength": 1_000}, "gzip compresses the response.")
-_SETTINGS = an_object({"version": STRING, "hidden": an_array(STRING)})
+_SETTINGS = an_object({"version": STRING, "hidden": an_array(STRING), "login": BOOLEAN})
 _FILE = {200: DeclaredResponse("The file.", STRING, "text/javascript")}
 
 
@@ -54,7 +54,8 @@ class ConsoleHandlers:
         return _respond(asset, asked, {"cache-control": _FOR_EVER, **_PROTECTION})
 
     async def show_settings(self, call: Call) -> Response:
-        return json_response({"version": version("penstock"), "hidden": self._hidden})
+        login = call.context.users is not None
+        return json_response({"version": version("penstock"), "hidden": self._hidden, "login": login})
 
 
 def _respond(asset: Asset, asked: Mapping[str, str], headers: Mapping[str, str]) -> Response:
@@ -79,7 +80,7 @@ def console_endpoints(config: BrokerConfig) -> Sequence[Endpoint]:
             "/console/settings",
             "consoleSettings",
             SYSTEM,
-            "The version, and the patterns of topics whose values the console hides.",
+            "The version, the patterns of topics whose values the console hides, and whether clients log in.",
             handlers.show_settings,
             {200: DeclaredResponse("The settings.", _SETTINGS)},
         ),

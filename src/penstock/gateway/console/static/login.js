@@ -9,14 +9,10 @@ function use(found) {
   session.csrf = found.csrf;
 }
 
-// Find the user of this browser, and ask for a password if there is none. Does nothing where clients do not log in.
+// Find the user of this browser, and ask for a password if there is none.
 export async function enter() {
   session.renew = renew;
-  try {
-    use(await get("/v1/session"));
-  } catch (error) {
-    if (error.status !== 404) throw error;
-  }
+  use(await get("/v1/session"));
 }
 
 export async function leave() {

@@ -103,8 +103,9 @@ installKeys({ pages, focusSearch: () => root.querySelector("input[type=search]")
 async function start() {
   for (;;) {
     try {
-      setHidden((await get("/console/settings")).hidden);
-      await enter();
+      const settings = await get("/console/settings");
+      setHidden(settings.hidden);
+      if (settings.login) await enter();
       break;
     } catch {
       render(h("p", { class: "notice warn", role: "status" }, "The gateway does not answer. The console opens as soon as it does."), root);

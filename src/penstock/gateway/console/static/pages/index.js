@@ -7,8 +7,11 @@ import { group } from "./group.js";
 import { groups } from "./groups.js";
 import { message } from "./message.js";
 import { overview } from "./overview.js";
+import { queue } from "./queue.js";
+import { queues } from "./queues.js";
 import { topic } from "./topic.js";
 import { topics } from "./topics.js";
 import { transactions } from "./transactions.js";
+import { views } from "./views.js";
 
-export const pages = [overview, topics, topic, message, groups, group, brokers, broker, connections, transactions, about];
+export const pages = [overview, topics, topic, message, views, queues, queue, groups, group, brokers, broker, connections, transactions, about];

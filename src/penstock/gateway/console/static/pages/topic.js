@@ -7,10 +7,11 @@ import { byteRate, bytes, count, rate } from "../format.js";
 import { h } from "../render.js";
 import { table, tableState } from "../table.js";
 import { button, card, empty, field, groupLink, input, link, loading, state as badgeOf, tabs, when } from "../widgets.js";
+import { delayedTab } from "./topic_delayed.js";
 import { messagesTab } from "./topic_messages.js";
 import { settingsTab } from "./topic_settings.js";
 
-const TABS = [["messages", "Messages"], ["partitions", "Partitions"], ["groups", "Groups"], ["settings", "Settings"], ["figures", "Figures"]];
+const TABS = [["messages", "Messages"], ["partitions", "Partitions"], ["groups", "Groups"], ["delayed", "Delayed"], ["settings", "Settings"], ["figures", "Figures"]];
 
 export const topic = {
   path: "/topics/:topic",
@@ -19,7 +20,7 @@ export const topic = {
     const name = context.params.topic;
     const state = { name, figures: null, described: null, groups: null, history: null, partitions: tableState(), readers: tableState() };
     const tab = TABS.some(([each]) => each === context.query.tab) ? context.query.tab : "messages";
-    const inner = { messages: messagesTab, settings: settingsTab }[tab]?.(context, name);
+    const inner = { messages: messagesTab, delayed: delayedTab, settings: settingsTab }[tab]?.(context, name);
     const load = async () => {
       state.described = await get(url(["v1", "topics", name]), context.signal);
     };
