@@ -28,7 +28,7 @@ from penstock.threads import ThreadPools
 
 SECRET = "the password is in /etc/secret.py"
 LISTS = {"listTopics", "listGroups", "listTransactions", "listQueues"}
-LOOKS_UP = {"sendToQueue"}
+LOOKS_UP = {"sendToQueue", "requestFromQueue"}
 """Endpoints that ask for rights on a topic which they look up first."""
 SESSIONS = "Sessions"
 
