@@ -71,16 +71,21 @@ def one_record_batch(value: bytes, timestamp_ms: int) -> bytes:
     return record_batch([value], timestamp_ms)
 
 
-def record_batch(values: Sequence[bytes], timestamp_ms: int) -> bytes:
-    """A record batch (magic 2) of records without keys."""
-    records = b"".join(_record(delta, value) for delta, value in enumerate(values))
+def record_batch(
+    values: Sequence[bytes], timestamp_ms: int, headers: Sequence[tuple[bytes, bytes]] = ()
+) -> bytes:
+    """A record batch (magic 2) of records without keys, all with the same headers."""
+    tail_of_each = _varint(len(headers)) + b"".join(
+        _varint(len(name)) + name + _varint(len(value)) + value for name, value in headers
+    )
+    records = b"".join(_record(delta, value, tail_of_each) for delta, value in enumerate(values))
     last = len(values) - 1
     tail = struct.pack(">hiqqqhii", 0, last, timestamp_ms, timestamp_ms, -1, -1, -1, len(values)) + records
     return struct.pack(">qiibI", 0, 9 + len(tail), -1, 2, crc32c(tail)) + tail
 
 
-def _record(delta: int, value: bytes) -> bytes:
-    record = b"\x00\x00" + _varint(delta) + _varint(-1) + _varint(len(value)) + value + _varint(0)
+def _record(delta: int, value: bytes, headers: bytes) -> bytes:
+    record = b"\x00\x00" + _varint(delta) + _varint(-1) + _varint(len(value)) + value + headers
     return _varint(len(record)) + record
 
 

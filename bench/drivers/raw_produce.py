@@ -82,11 +82,13 @@ async def drive_pipelines(
     size: int,
     in_flight: int,
     records: int = 1,
+    delay_ms: int = -1,
 ) -> Figures:
-    """Send `count` requests, each with a batch of `records` values of `size` bytes."""
+    """Send `count` requests, each with a batch of `records` values of `size` bytes, delayed unless `delay_ms` is -1."""
     host, port = bootstrap.split(":")
     values = random.Random(1)
-    batch = record_batch([values.randbytes(size) for _ in range(records)], int(time.time() * 1_000))
+    headers = [(b"penstock-delay-ms", b"%d" % delay_ms)] if delay_ms >= 0 else []
+    batch = record_batch([values.randbytes(size) for _ in range(records)], int(time.time() * 1_000), headers)
     await wait_for_leaders(bootstrap, topic, partitions, batch)
     pipelines = []
     for number in range(connections):

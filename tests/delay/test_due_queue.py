@@ -6,7 +6,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from penstock.delay.due_queue import DueMessage, DueQueue
+from penstock.delay.due_blocks import DueMessage
+from penstock.delay.due_queue import DueQueue
 
 YEAR_MS = 31_536_000_000
 DUES = st.integers(0, 40) | st.integers(0, 2 * YEAR_MS)

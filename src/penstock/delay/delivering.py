@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from penstock.delay.due_queue import DueMessage
+from penstock.delay.due_blocks import DueMessage
 from penstock.delay.headers import (
     DELIVER_AT,
     ORIGIN_OFFSET,

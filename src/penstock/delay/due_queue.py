@@ -1,9 +1,9 @@
 """Delayed messages of a partition in the order of their due times, in about eight bytes each.
 
-New messages are in a heap. When the heap is large its messages become *blocks*: arrays that are sorted by due time,
-with due times and message ids relative to the block in four bytes each, and a bitmap of the ids that are still there.
-Removing a message clears its bit. A block covers a limited range of ids, so that its bitmap is small, and is made again
-when most of its messages are gone. Not a set: a message is added once. Loop thread only.
+New messages are in a heap. When the heap is large its messages become *blocks* (`due_blocks`): arrays that are sorted
+by due time, with due times and message ids relative to the block in four bytes each, and a bitmap of the ids that are
+left. Removing a message clears its bit. A block covers a limited range of ids, so that its bitmap is small, and is made
+again when most of its messages are gone. Not a set: a message is added once. Loop thread only.
 """
 
 from __future__ import annotations
@@ -13,98 +13,14 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush, merge, nsmallest
 from itertools import islice
-from typing import NamedTuple
+
+from penstock.delay.due_blocks import Block, DueMessage, Run
+from penstock.delay.marking import clear_bits
 
 HEAP_MESSAGES = 1 << 12
 """Number of messages in the heap from which on they become blocks, which takes about 5 ms."""
 BLOCK_IDS = 1 << 16
 """Range of ids that a block lies in."""
-_MAX_SPAN_MS = 2**32 - 1
-
-
-class DueMessage(NamedTuple):
-    due_ms: int
-    message: int
-    """Offset at which the message was first stored."""
-
-
-class _Run:
-    """Messages of a block whose due times are within 49 days, sorted by due time and id."""
-
-    __slots__ = ("dues", "first_due", "ids", "place")
-
-    def __init__(self, first_id: int, messages: list[DueMessage]) -> None:
-        self.first_due = messages[0].due_ms
-        self.dues = array("I", (each.due_ms - self.first_due for each in messages))
-        self.ids = array("I", (each.message - first_id for each in messages))
-        self.place = 0
-        """Place of the first message that may still be there."""
-
-
-class _Block:
-    __slots__ = ("bits", "count", "first_id", "runs", "size")
-
-    def __init__(self, messages: list[DueMessage]) -> None:
-        """`messages` are sorted by due time."""
-        self.first_id = min(each.message for each in messages)
-        self.size = max(each.message for each in messages) - self.first_id + 1
-        self.bits = bytearray((self.size + 7) >> 3)
-        self.count = len(messages)
-        for _, message in messages:
-            relative = message - self.first_id
-            self.bits[relative >> 3] |= 1 << (relative & 7)
-        self.runs = [_Run(self.first_id, some) for some in _spans(messages)]
-
-    def __contains__(self, message: int) -> bool:
-        relative = message - self.first_id
-        return 0 <= relative < self.size and bool(self.bits[relative >> 3] >> (relative & 7) & 1)
-
-    def remove(self, message: int) -> None:
-        relative = message - self.first_id
-        self.bits[relative >> 3] &= ~(1 << (relative & 7))
-        self.count -= 1
-
-    def first_of(self, run: _Run) -> DueMessage | None:
-        """The first message of a run that is still there."""
-        bits, ids, place, end = self.bits, run.ids, run.place, len(run.ids)
-        while place < end and not bits[ids[place] >> 3] >> (ids[place] & 7) & 1:
-            place += 1
-        run.place = place
-        return None if place == end else self._at(run, place)
-
-    def messages(self, run: _Run, after: DueMessage | None) -> Iterator[DueMessage]:
-        """Messages of a run behind another one, in order."""
-        place = run.place
-        if after is not None:
-            place = max(place, bisect_left(run.dues, after.due_ms - run.first_due))
-        for here in range(place, len(run.ids)):
-            each = self._at(run, here)
-            if each.message in self and (after is None or each > after):
-                yield each
-
-    def _at(self, run: _Run, place: int) -> DueMessage:
-        return DueMessage(run.first_due + run.dues[place], self.first_id + run.ids[place])
-
-    def due_of(self, message: int) -> int | None:
-        relative = message - self.first_id
-        for run in self.runs:
-            if relative in run.ids:
-                return run.first_due + run.dues[run.ids.index(relative)]
-        return None
-
-    def __iter__(self) -> Iterator[DueMessage]:
-        for run in self.runs:
-            yield from self.messages(run, None)
-
-
-def _spans(messages: list[DueMessage]) -> Iterator[list[DueMessage]]:
-    """Parts of sorted messages whose due times fit into four bytes each."""
-    start = 0
-    for place, each in enumerate(messages):
-        if each.due_ms - messages[start].due_ms > _MAX_SPAN_MS:
-            yield messages[start:place]
-            start = place
-    yield messages[start:]
 
 
 class DueQueue:
@@ -114,9 +30,9 @@ class DueQueue:
         self._heap: list[DueMessage] = []
         self._new: dict[int, int] = {}
         """Due times by id of the messages in the heap; the heap has removed ones too."""
-        self._blocks: dict[int, list[_Block]] = {}
+        self._blocks: dict[int, list[Block]] = {}
         """Blocks by the range that their ids are in."""
-        self._heads: list[tuple[DueMessage, int, _Block, _Run]] = []
+        self._heads: list[tuple[DueMessage, int, Block, Run]] = []
         """First message of each run, a heap."""
         self._numbers = 0
         self._in_blocks = 0
@@ -148,7 +64,7 @@ class DueQueue:
         self._new[message] = due_ms
         heappush(self._heap, DueMessage(due_ms, message))
         if len(self._new) >= self._heap_messages:
-            self._freeze()
+            self.freeze()
         elif len(self._heap) > 2 * self._heap_messages:
             self._heap = [DueMessage(due_ms, message) for message, due_ms in self._new.items()]
             heapify(self._heap)
@@ -164,6 +80,25 @@ class DueQueue:
         self._in_blocks -= 1
         self._tidy(block)
         return True
+
+    def discard_sorted(self, messages: array[int]) -> None:
+        """Remove those of many messages that are there; they are sorted."""
+        for message in tuple(self._new):
+            place = bisect_left(messages, message)
+            if place < len(messages) and messages[place] == message:
+                del self._new[message]
+        ids = memoryview(messages).cast("B")
+        start = 0
+        while start < len(messages):
+            part = messages[start] // self._block_ids
+            end = bisect_left(messages, (part + 1) * self._block_ids, start)
+            for block in tuple(self._blocks.get(part, ())):
+                cleared = clear_bits(block.bits, block.first_id, ids[8 * start : 8 * end])
+                block.count -= cleared
+                self._in_blocks -= cleared
+                if cleared:
+                    self._tidy(block)
+            start = end
 
     def due_of(self, message: int) -> int | None:
         """Due time of a message; None if it is not there."""
@@ -214,7 +149,7 @@ class DueQueue:
 
     # --- blocks
 
-    def _block_of(self, message: int) -> _Block | None:
+    def _block_of(self, message: int) -> Block | None:
         for block in self._blocks.get(message // self._block_ids, ()):
             if message in block:
                 return block
@@ -230,13 +165,13 @@ class DueQueue:
             self._push_head(block, run)
         return None
 
-    def _push_head(self, block: _Block, run: _Run) -> None:
+    def _push_head(self, block: Block, run: Run) -> None:
         first = block.first_of(run)
         if first is not None:
             self._numbers += 1
             heappush(self._heads, (first, self._numbers, block, run))
 
-    def _freeze(self) -> None:
+    def freeze(self) -> None:
         """Make blocks of the messages in the heap."""
         messages = [DueMessage(due_ms, message) for message, due_ms in self._new.items()]
         self._heap.clear()
@@ -245,15 +180,19 @@ class DueQueue:
         for each in messages:
             parts.setdefault(each.message // self._block_ids, []).append(each)
         for some in parts.values():
-            self._add_block(_Block(sorted(some)))
+            self.add_block(Block.of(sorted(some)))
 
-    def _add_block(self, block: _Block) -> None:
+    def blocks(self) -> Iterator[Block]:
+        return (block for blocks in self._blocks.values() for block in blocks)
+
+    def add_block(self, block: Block) -> None:
+        """Add messages that are not there; their ids lie in one range of `BLOCK_IDS`."""
         self._blocks.setdefault(block.first_id // self._block_ids, []).append(block)
         self._in_blocks += block.count
         for run in block.runs:
             self._push_head(block, run)
 
-    def _tidy(self, block: _Block) -> None:
+    def _tidy(self, block: Block) -> None:
         """Free the memory of messages that are gone."""
         if block.count == 0:
             self._drop(block)
@@ -261,9 +200,9 @@ class DueQueue:
             left = sorted(block)
             self._in_blocks -= block.count
             self._drop(block)
-            self._add_block(_Block(left))
+            self.add_block(Block.of(left))
 
-    def _drop(self, block: _Block) -> None:
+    def _drop(self, block: Block) -> None:
         blocks = self._blocks[block.first_id // self._block_ids]
         blocks.remove(block)
         if not blocks:

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from penstock.delay.due_queue import DueMessage, DueQueue
+from penstock.delay.due_blocks import DueMessage
+from penstock.delay.due_queue import DueQueue
 from penstock.delay.events import NO_PRODUCER, Delayed, Ended, Event, Settled
+from penstock.delay.segment_events import SegmentEvents
 
 
 class PendingMessages:
@@ -43,6 +45,22 @@ class PendingMessages:
                 self._remove(event.message)
             else:
                 self._end(event)
+
+    def apply_segment(self, found: SegmentEvents) -> None:
+        """Apply the events of a segment of which none was applied before."""
+        for producer_id, is_commit in found.ends.items():
+            self._end(Ended(producer_id, is_commit))
+        for block in found.queue.blocks():
+            self.queue.add_block(block)
+        for copy in found.copies.values():
+            self._add(copy)
+        for producer_id, records in found.open.items():
+            self._open.setdefault(producer_id, []).extend(records)
+        if self._moved or self.in_flight:
+            for message in found.settled:
+                self._moved.pop(message, None)
+                self.in_flight.pop(message, None)
+        self.queue.discard_sorted(found.settled)
 
     def _add(self, event: Delayed) -> None:
         message = event.message

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from penstock.clock import Clock
 from penstock.delay.delivering import Delivery, Stored, copies, deliveries
-from penstock.delay.due_queue import DueMessage
+from penstock.delay.due_blocks import DueMessage
 from penstock.delay.pending import PendingMessages
 from penstock.errors import BrokerError, CorruptLog, ErrorCode, StorageError
 from penstock.model import Offset
@@ -26,7 +26,14 @@ from penstock.replication.delay_counts import DelayCounts
 from penstock.replication.leading_replica import LeadingReplica
 from penstock.replication.waiting import settled_by
 from penstock.storage.damage import next_damage
-from penstock.storage.delayed_records import ReadMessages, Scanned, Wanted, read_messages, scan
+from penstock.storage.delayed_records import (
+    NotCommitted,
+    ReadMessages,
+    Scanned,
+    Wanted,
+    read_messages,
+    scan_next,
+)
 from penstock.storage.log import AppendInfo
 from penstock.threads import Threads
 
@@ -65,6 +72,10 @@ class DelayedLog:
         """Offset up to which the log has to be read before the next delivery; None if nothing is due."""
         self._scans_from = 0.0
         """Time of the loop from which on the log is read again after damage."""
+        self._scans_at = Offset(0)
+        """High watermark from which on the log is read: the file of the next segment covers records up to there."""
+        self._has_applied = False
+        """True after the first events were applied."""
         self._delivers_from = 0.0
         """Time of the loop from which on messages are delivered again after an append that failed."""
         self._timer: asyncio.TimerHandle | None = None
@@ -125,7 +136,10 @@ class DelayedLog:
         try:
             for message in messages:
                 if not self.pending.is_cancellable(message):
-                    raise _not_pending(message)
+                    raise BrokerError(
+                        ErrorCode.invalid_record,
+                        f"the message {message} is not pending: it is unknown, or was delivered or cancelled before",
+                    )
                 taken.append(self.pending.begin_cancel(message))
             info = append()
         except BrokerError:
@@ -150,7 +164,7 @@ class DelayedLog:
         if may_deliver and self._delivers_after is not None and self.applied_offset >= self._delivers_after:
             self._delivers_after = None
             self._start_delivery(self.pending.take_due(self._clock.now_ms(), MAX_DUE))
-        elif self.applied_offset < self._log.high_watermark and now >= self._scans_from:
+        elif self._may_scan and now >= self._scans_from:
             self._start_scan()
         else:
             self._sleep()
@@ -183,7 +197,7 @@ class DelayedLog:
             due_at = max(now + (first.due_ms - self._clock.now_ms()) / 1000, self._delivers_from)
             # A message that is due and cannot be delivered now is tried again after a pause.
             times.append(due_at if due_at > now else now + PAUSE_S)
-        if self.applied_offset < self._log.high_watermark:
+        if self._may_scan:
             times.append(self._scans_from)
         if times:
             self._timer = loop.call_at(min(max(now, min(times)), now + MAX_SLEEP_S), self._on_timer)
@@ -199,15 +213,28 @@ class DelayedLog:
 
     # --- reading events
 
-    def _start_scan(self) -> None:
-        offset = max(self.applied_offset, self._log.log_start_offset)
-        self._start(partial(scan, self._log, offset, self._log.high_watermark), self._on_scanned)
+    @property
+    def _may_scan(self) -> bool:
+        return self.applied_offset < self._log.high_watermark >= self._scans_at
 
-    def _on_scanned(self, scanned: Scanned | None, error: BaseException | None) -> None:
-        if scanned is not None:
+    def _start_scan(self) -> None:
+        log, applied = self._log, self.applied_offset if self._has_applied else None
+        offset = max(self.applied_offset, log.log_start_offset)
+        work = partial(scan_next, log, offset, applied, log.high_watermark, self._epoch_start)
+        self._start(work, self._on_scanned)
+
+    def _on_scanned(self, scanned: Scanned | NotCommitted | None, error: BaseException | None) -> None:
+        if isinstance(scanned, NotCommitted):
+            self._scans_at = scanned.end_offset
+        elif scanned is not None:
+            self._has_applied = True
+            if scanned.filed is not None:
+                self.pending.apply_segment(scanned.filed)
             self.pending.apply(scanned.events)
             self.applied_offset = scanned.end_offset
-            if self._log.log_start_offset > 0:
+            if scanned.filed is not None:
+                self.on_log_start()
+            elif self._log.log_start_offset > 0:
                 self._drop_deleted(scanned)
         elif self._log.log_start_offset > self.applied_offset:
             self.applied_offset = self._log.log_start_offset
@@ -371,10 +398,3 @@ class DelayedLog:
         if not self._is_stopped:
             self.pending.give_back(messages)
             self._run()
-
-
-def _not_pending(message: int) -> BrokerError:
-    return BrokerError(
-        ErrorCode.invalid_record,
-        f"the message {message} is not pending: it is unknown, or was delivered or cancelled before",
-    )

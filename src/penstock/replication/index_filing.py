@@ -1,20 +1,43 @@
-"""Files of derived indexes, put beside the closed segments of a log. Loop thread only."""
+"""Files of derived indexes, put beside the segments of a log. Loop thread only."""
 
 from __future__ import annotations
 
-from penstock.storage.derived.file import EntryFile
-from penstock.storage.derived.index import EntryFileJob
+from typing import Protocol, TypeVar
+
 from penstock.storage.log import Log
+from penstock.storage.segment import Segment
 from penstock.threads import Threads
 
+T_co = TypeVar("T_co", covariant=True)
 
-async def place_file(log: Log, threads: Threads, job: EntryFileJob) -> EntryFile | None:
+
+class FileJob(Protocol[T_co]):
+    """Making of a file; all three methods wait for the disk."""
+
+    @property
+    def segment(self) -> Segment: ...
+
+    def write(self) -> bool:
+        """Write the file under a temporary name; False if the job was given up."""
+
+    def place(self) -> T_co: ...
+
+    def discard(self) -> None: ...
+
+
+async def place_file(
+    log: Log, threads: Threads, job: FileJob[T_co], *, may_be_active: bool = False
+) -> T_co | None:
     """Write a file and put it in place; None if the job was given up or the log has changed meanwhile. OSError when the
     disk has no space.
     """
     generation = log.generation
     is_written = await threads.run("background", job.write)
-    if not is_written or log.generation != generation or not log.jobs.begin_filing(job.segment):
+    if (
+        not is_written
+        or log.generation != generation
+        or not log.jobs.begin_filing(job.segment, may_be_active=may_be_active)
+    ):
         await threads.run("background", job.discard)
         return None
     try:

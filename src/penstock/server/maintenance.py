@@ -28,6 +28,7 @@ from penstock.server.acknowledged.retention import ROUND_SECONDS as ACKNOWLEDGED
 from penstock.server.acknowledged.retention import AcknowledgedRetention
 from penstock.server.cleaning import Cleaning
 from penstock.server.context import BrokerContext
+from penstock.server.delay_filing import DelayFiling
 from penstock.server.projection_files import ProjectionFiles
 from penstock.server.repairing import REPAIR_SECONDS, Repairing
 from penstock.server.scrubbing import Scrubbing
@@ -63,6 +64,7 @@ class Maintenance:
         self._repairing = Repairing(context, logger)
         self._shared_views = SharedViews(context, logger)
         self._projection_files = ProjectionFiles(context, logger, self._goes_on)
+        self._delay_filing = DelayFiling(context, logger, self._goes_on)
         self._is_outdated = False
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -73,6 +75,7 @@ class Maintenance:
         self._every(lambda _: _BIG_LOGS_SECONDS, self._checkpoint_big_logs)
         self._every(lambda _: _KEYS_SECONDS, self._index_keys)
         self._every(lambda _: _KEYS_SECONDS, self._projection_files.maintain)
+        self._every(lambda _: _KEYS_SECONDS, self._delay_filing.file_delays)
         self._every(lambda _: ROUND_SECONDS, self._shared_views.run)
         self._every(_seconds(LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS), self._checkpoint_logs)
         self._every(_seconds(LOG_RETENTION_CHECK_INTERVAL_MS), self._cleaning.retain)

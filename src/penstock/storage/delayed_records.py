@@ -10,15 +10,19 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from penstock.delay.delivering import Stored
-from penstock.delay.due_queue import DueMessage
+from penstock.delay.due_blocks import DueMessage
 from penstock.delay.events import Event, events_of
+from penstock.delay.segment_events import SegmentEvents
 from penstock.errors import BrokerError, CorruptLog, StorageError
 from penstock.model import Offset
 from penstock.records.batch import HEADER_SIZE, LOG_APPEND_TIME_FLAG, BatchHeader, crc_matches
 from penstock.records.compression import Codec, decompress
 from penstock.records.iteration import Record, read_batches, record_timestamp
 from penstock.records.walking import layouts, read_headers
+from penstock.storage.delay_files import read_delay_file
 from penstock.storage.log import Log
+from penstock.storage.reading import floor_segment
+from penstock.storage.segment import DELAYS_SUFFIX
 
 _SCAN_BYTES = 256 * 1024
 _WINDOW = 64
@@ -29,6 +33,34 @@ class Scanned(NamedTuple):
     events: list[Event]
     end_offset: Offset
     """Offset below which the log was read."""
+    filed: SegmentEvents | None = None
+    """Events of a segment from its file, before the others."""
+
+
+class NotCommitted(NamedTuple):
+    """The file of the next segment covers records that are not committed yet."""
+
+    end_offset: Offset
+    """Offset up to which they have to be."""
+
+
+def scan_next(
+    log: Log, offset: Offset, applied: Offset | None, below: Offset, epoch_start: Offset
+) -> Scanned | NotCommitted:
+    """Events of the segment at an offset from its file, if it has one and none of its records was applied; else `scan`.
+
+    `applied` is the offset below which records were applied, None before the first. All records before `epoch_start`
+    are committed sooner or later, or the leader is replaced.
+    """
+    segments = log.segments
+    segment = segments[max(0, floor_segment(segments, offset))]
+    if DELAYS_SUFFIX in segment.derived and (applied is None or applied <= segment.base_offset):
+        filed = read_delay_file(log.files.disk, segment)
+        if filed is not None and offset <= filed.covered.end_offset <= below:
+            return Scanned([], filed.covered.end_offset, filed.events)
+        if filed is not None and below < filed.covered.end_offset <= epoch_start:
+            return NotCommitted(filed.covered.end_offset)
+    return scan(log, offset, below)
 
 
 def scan(log: Log, offset: Offset, below: Offset) -> Scanned:

@@ -240,11 +240,12 @@ class LogJobs:
         self._release(replaced)
         self._log.fail(error)
 
-    # --- putting a file of keys beside a segment
+    # --- putting a derived file beside a segment
 
-    def begin_filing(self, segment: Segment) -> bool:
-        """True if a file of keys may be put beside a closed segment now."""
-        if self._job is not None or self._log.failed or segment not in self._log.segments[:-1]:
+    def begin_filing(self, segment: Segment, *, may_be_active: bool = False) -> bool:
+        """True if a derived file may be put beside a segment now, which has to be closed unless `may_be_active`."""
+        segments = self._log.segments if may_be_active else self._log.segments[:-1]
+        if self._job is not None or self._log.failed or segment not in segments:
             return False
         self._job = segment
         return True

@@ -32,7 +32,8 @@ LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 KEYS_SUFFIX = ".keys"
 MATCHES_SUFFIX = ".matches"
-DERIVED_SUFFIXES = (KEYS_SUFFIX, MATCHES_SUFFIX)
+DELAYS_SUFFIX = ".delays"
+DERIVED_SUFFIXES = (KEYS_SUFFIX, MATCHES_SUFFIX, DELAYS_SUFFIX)
 """Suffixes of the files of derived indexes (`derived`). There may be another word before them: `<base>.<word>.matches`.
 """
 NO_TIMESTAMP = -1

@@ -1,0 +1,144 @@
+"""Blocks of delayed messages: sorted by due time, in about eight bytes each, and the form in which files have them.
+
+    block     first id 8 | range of ids 4 | runs 4 | runs | bitmap of the ids that are still there
+    run       first due time 8 | messages 4 | due times 4 each, from the first | ids 4 each, from the first id
+
+Numbers have the byte order of the machine: a file has a mark by which another order is noticed. Pure.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator
+from struct import Struct
+from typing import NamedTuple
+
+_MAX_SPAN_MS = 2**32 - 1
+_BLOCK = Struct("=qII")
+_RUN = Struct("=qI")
+
+
+class DueMessage(NamedTuple):
+    due_ms: int
+    message: int
+    """Offset at which the message was first stored."""
+
+
+class Run:
+    """Messages of a block whose due times are within 49 days, sorted by due time and id."""
+
+    __slots__ = ("dues", "first_due", "ids", "place")
+
+    def __init__(self, first_due: int, dues: array[int], ids: array[int]) -> None:
+        self.first_due = first_due
+        self.dues = dues
+        self.ids = ids
+        self.place = 0
+        """Place of the first message that may still be there."""
+
+
+class Block:
+    __slots__ = ("bits", "count", "first_id", "runs", "size")
+
+    def __init__(self, first_id: int, size: int, runs: list[Run], bits: bytearray) -> None:
+        self.first_id = first_id
+        self.size = size
+        """Range of the ids."""
+        self.runs = runs
+        self.bits = bits
+        self.count = int.from_bytes(bits, "little").bit_count()
+        """Number of messages that are still there."""
+
+    @classmethod
+    def of(cls, messages: list[DueMessage]) -> Block:
+        """The block of messages that are sorted by due time."""
+        first_id = min(each.message for each in messages)
+        size = max(each.message for each in messages) - first_id + 1
+        bits = bytearray((size + 7) >> 3)
+        for _, message in messages:
+            relative = message - first_id
+            bits[relative >> 3] |= 1 << (relative & 7)
+        return cls(first_id, size, [_run(first_id, some) for some in _spans(messages)], bits)
+
+    def __contains__(self, message: int) -> bool:
+        relative = message - self.first_id
+        return 0 <= relative < self.size and bool(self.bits[relative >> 3] >> (relative & 7) & 1)
+
+    def remove(self, message: int) -> None:
+        relative = message - self.first_id
+        self.bits[relative >> 3] &= ~(1 << (relative & 7))
+        self.count -= 1
+
+    def first_of(self, run: Run) -> DueMessage | None:
+        """The first message of a run that is still there."""
+        bits, ids, place, end = self.bits, run.ids, run.place, len(run.ids)
+        while place < end and not bits[ids[place] >> 3] >> (ids[place] & 7) & 1:
+            place += 1
+        run.place = place
+        return None if place == end else self._at(run, place)
+
+    def messages(self, run: Run, after: DueMessage | None) -> Iterator[DueMessage]:
+        """Messages of a run behind another one, in order."""
+        place = run.place
+        if after is not None:
+            place = max(place, bisect_left(run.dues, after.due_ms - run.first_due))
+        for here in range(place, len(run.ids)):
+            each = self._at(run, here)
+            if each.message in self and (after is None or each > after):
+                yield each
+
+    def _at(self, run: Run, place: int) -> DueMessage:
+        return DueMessage(run.first_due + run.dues[place], self.first_id + run.ids[place])
+
+    def due_of(self, message: int) -> int | None:
+        relative = message - self.first_id
+        for run in self.runs:
+            if relative in run.ids:
+                return run.first_due + run.dues[run.ids.index(relative)]
+        return None
+
+    def __iter__(self) -> Iterator[DueMessage]:
+        for run in self.runs:
+            yield from self.messages(run, None)
+
+    # --- files
+
+    def pack(self) -> bytes:
+        parts = [_BLOCK.pack(self.first_id, self.size, len(self.runs))]
+        for run in self.runs:
+            parts += (_RUN.pack(run.first_due, len(run.ids)), run.dues.tobytes(), run.ids.tobytes())
+        return b"".join((*parts, self.bits))
+
+    @classmethod
+    def unpack(cls, content: memoryview, position: int) -> tuple[Block, int]:
+        """The block at a position, and the position behind it; the content is known to be undamaged."""
+        first_id, size, runs_left = _BLOCK.unpack_from(content, position)
+        position += _BLOCK.size
+        runs: list[Run] = []
+        for _ in range(runs_left):
+            first_due, count = _RUN.unpack_from(content, position)
+            position += _RUN.size
+            dues, ids = array("I"), array("I")
+            dues.frombytes(content[position : position + 4 * count])
+            ids.frombytes(content[position + 4 * count : position + 8 * count])
+            position += 8 * count
+            runs.append(Run(first_due, dues, ids))
+        end = position + ((size + 7) >> 3)
+        return cls(first_id, size, runs, bytearray(content[position:end])), end
+
+
+def _run(first_id: int, messages: list[DueMessage]) -> Run:
+    first_due = messages[0].due_ms
+    dues = array("I", (each.due_ms - first_due for each in messages))
+    return Run(first_due, dues, array("I", (each.message - first_id for each in messages)))
+
+
+def _spans(messages: list[DueMessage]) -> Iterator[list[DueMessage]]:
+    """Parts of sorted messages whose due times fit into four bytes each."""
+    start = 0
+    for place, each in enumerate(messages):
+        if each.due_ms - messages[start].due_ms > _MAX_SPAN_MS:
+            yield messages[start:place]
+            start = place
+    yield messages[start:]

@@ -1,0 +1,106 @@
+"""Events of a segment in the form of its file: a new leader applies them at once, without reading the segment.
+
+A message that is settled is never delayed again, so the order of these events among each other does not matter. Only
+transactions have an order: `ends` are those that may belong to records of earlier segments, `open` are the records
+whose transaction does not end here. Pure.
+
+    head      blocks 4 | copies 4 | settled 4 | ends 4 | open 4
+    blocks    pending messages of this segment, see `due_blocks`
+    copies    message 8 | offset 8 | due time 8     messages of earlier segments that were stored again here
+    settled   message 8                             delivered or cancelled messages of earlier segments
+    ends      producer 8 | is commit 1              the first end of a transaction of each producer
+    open      producer 8 | message 8 | offset 8 | due time 8
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from struct import Struct
+
+from penstock.delay.due_blocks import Block
+from penstock.delay.due_queue import DueQueue
+from penstock.delay.events import NO_PRODUCER, Delayed, Ended, Event, Settled
+
+_HEAD = Struct("=5I")
+_COPY = Struct("=3q")
+_END = Struct("=q?")
+_OPEN = Struct("=4q")
+
+
+@dataclass(slots=True)
+class SegmentEvents:
+    queue: DueQueue = field(default_factory=DueQueue)
+    """Messages of this segment that are pending as far as it tells."""
+    copies: dict[int, Delayed] = field(default_factory=dict)
+    settled: array[int] = field(default_factory=lambda: array("q"))
+    """Messages of earlier segments that were settled here, in any order."""
+    ends: dict[int, bool] = field(default_factory=dict)
+    open: dict[int, list[Delayed]] = field(default_factory=dict)
+
+    def apply(self, events: Iterable[Event]) -> None:
+        """Add the next events of the segment."""
+        for event in events:
+            if isinstance(event, Delayed):
+                if event.producer_id == NO_PRODUCER:
+                    self._add(event)
+                else:
+                    self.open.setdefault(event.producer_id, []).append(event)
+            elif isinstance(event, Settled):
+                self._settle(event.message)
+            else:
+                self._end(event)
+
+    def _add(self, event: Delayed) -> None:
+        if event.offset == event.message:
+            self.queue.add(event.due_ms, event.message)
+        else:
+            self.copies[event.message] = event
+
+    def _settle(self, message: int) -> None:
+        is_copied = self.copies.pop(message, None) is not None
+        if not self.queue.discard(message) or is_copied:
+            self.settled.append(message)
+
+    def _end(self, event: Ended) -> None:
+        self.ends.setdefault(event.producer_id, event.is_commit)
+        for delayed in self.open.pop(event.producer_id, ()):
+            if event.is_commit:
+                self._add(delayed)
+
+    # --- files
+
+    def pack(self) -> bytes:
+        self.queue.freeze()
+        blocks = [block.pack() for block in self.queue.blocks()]
+        copies = [_COPY.pack(each.message, each.offset, each.due_ms) for each in self.copies.values()]
+        ends = [_END.pack(*each) for each in self.ends.items()]
+        left = [
+            _OPEN.pack(each.producer_id, each.message, each.offset, each.due_ms)
+            for events in self.open.values()
+            for each in events
+        ]
+        head = _HEAD.pack(len(blocks), len(copies), len(self.settled), len(ends), len(left))
+        return b"".join((head, *blocks, *copies, array("q", sorted(self.settled)), *ends, *left))
+
+    @classmethod
+    def unpack(cls, content: memoryview) -> SegmentEvents:
+        """The events in the content of a file, which is known to be undamaged."""
+        found = cls()
+        blocks, copies, settled, ends, left = _HEAD.unpack_from(content)
+        position = _HEAD.size
+        for _ in range(blocks):
+            block, position = Block.unpack(content, position)
+            found.queue.add_block(block)
+        end = position + copies * _COPY.size
+        for message, offset, due_ms in _COPY.iter_unpack(content[position:end]):
+            found.copies[message] = Delayed(offset, due_ms, message)
+        position, end = end, end + settled * 8
+        found.settled.frombytes(content[position:end])
+        position, end = end, end + ends * _END.size
+        found.ends.update(_END.iter_unpack(content[position:end]))
+        position, end = end, end + left * _OPEN.size
+        for producer_id, message, offset, due_ms in _OPEN.iter_unpack(content[position:end]):
+            found.open.setdefault(producer_id, []).append(Delayed(offset, due_ms, message, producer_id))
+        return found

@@ -1,0 +1,69 @@
+"""Files of delayed messages, written for the segments of delay topics on leaders and followers: the next leader needs
+them at once. Loop thread only; work that waits for the disk runs in a pool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from penstock.errors import StorageError
+from penstock.observability.logs import Logger
+from penstock.replication.index_filing import place_file
+from penstock.replication.replica import Replica
+from penstock.server.context import BrokerContext
+from penstock.storage.delay_files import DelayFileJob, read_covered
+from penstock.storage.segment import DELAYS_SUFFIX, Segment
+
+ACTIVE_BYTES = 32 << 20
+"""Size in bytes of new records in the active segment from which on its file is written again."""
+
+
+class DelayFiling:
+    def __init__(self, context: BrokerContext, logger: Logger, goes_on: Callable[[], bool]) -> None:
+        self._context = context
+        self._logger = logger
+        self._goes_on = goes_on
+        self._tried: dict[Segment, int] = {}
+        """Position up to which a segment was read for its file, also where the file ends before it at a damaged batch.
+        """
+
+    async def file_delays(self) -> None:
+        """Write the files that are missing or cover too little."""
+        known, self._tried = self._tried, {}
+        for replica in self._context.replicas:
+            if not replica.log.config.delivery_delay:
+                continue
+            self._tried.update(
+                (segment, known[segment]) for segment in replica.log.segments if segment in known
+            )
+            try:
+                for segment in _committed(replica):
+                    if replica.truncating is not None or not self._goes_on():
+                        break
+                    await self._file(replica, segment)
+            except (OSError, StorageError) as error:
+                self._logger.error_rarely("delays could not be filed", error, partition=replica.name)
+
+    async def _file(self, replica: Replica, segment: Segment) -> None:
+        log, threads = replica.log, self._context.threads
+        if DELAYS_SUFFIX not in segment.derived:
+            self._tried.pop(segment, None)
+        elif segment not in self._tried:
+            found = await threads.run("background", partial(read_covered, log.files.disk, segment))
+            self._tried[segment] = 0 if found is None else found.position
+        end = segment.size
+        if end - self._tried.get(segment, 0) < (ACTIVE_BYTES if segment is log.segments[-1] else 1):
+            return
+        limit = log.config.max_decompressed_bytes
+        job = DelayFileJob(log.files.disk, segment, end, log.high_watermark, limit, self._goes_on)
+        if await place_file(log, threads, job, may_be_active=True) is not None:
+            self._tried[segment] = end
+
+
+def _committed(replica: Replica) -> list[Segment]:
+    """Closed segments whose records are all committed, and the active segment, oldest first."""
+    log = replica.log
+    ends = [segment.base_offset for segment in log.segments[1:]]
+    closed = [segment for segment, end in zip(log.segments, ends, strict=False) if end <= log.high_watermark]
+    return [*closed, *log.segments[-1:]]
