@@ -20,32 +20,14 @@ from penstock.queues import state_shard
 from penstock.queues.record_states import RecordStates
 from penstock.queues.state_client import ShareStateClient
 from penstock.queues.state_writer import StateWriter, Stored
-from penstock.replication.replica import Replica
 from penstock.state_log.shard import Shard
 from support.eventually import eventually_async
 from support.harness import Harness
-from support.share_wire import ACCEPT, ShareMember, first_take, partition_of, run
+from support.share_wire import ACCEPT, ShareMember, commits_held_back, first_take, partition_of, run
 
-STATES = "__share_group_state"
 _TURNS = 50
 
 Bug = Callable[[], AbstractContextManager[Any]]
-
-
-@contextmanager
-def commits_held_back() -> Iterator[list[Callable[[BrokerError | None], None]]]:
-    """Hold back the commits of share states; yields the callbacks that wait for them."""
-    held: list[Callable[[BrokerError | None], None]] = []
-    real = Replica.when_committed
-
-    def hold(self: Replica, info: Any, callback: Callable[[BrokerError | None], None]) -> bool:
-        if self.name.topic != STATES:
-            return real(self, info, callback)
-        held.append(callback)
-        return False
-
-    with patch.object(Replica, "when_committed", hold):
-        yield held
 
 
 # --- Q2: an answer follows the commit

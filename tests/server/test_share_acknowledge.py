@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from penstock.errors import ErrorCode
+from penstock.errors import ErrorCode, ProtocolError
+from penstock.server.security import Operation, ResourceType
+from penstock.wire.share_fetch import (
+    SHARE_ACKNOWLEDGE,
+    SHARE_FETCH,
+    decode_share_acknowledge,
+    decode_share_fetch,
+)
+from support.eventually import eventually_async
 from support.harness import Harness
-from support.share_wire import ACCEPT, REJECT, RENEW, ShareMember, first_take, partition_of, run
+from support.share_wire import (
+    ACCEPT,
+    REJECT,
+    RELEASE,
+    RENEW,
+    ShareMember,
+    commits_held_back,
+    first_take,
+    partition_of,
+    run,
+)
 
 INVALID = [
     ("reversed", [(5, 4, [ACCEPT])]),
@@ -75,6 +95,79 @@ def test_records_of_others_and_settled_ones_are_refused_as_a_whole(tmp_path: Pat
     run(tmp_path, scenario, batches=2)
 
 
+def test_released_and_never_acquired_records_are_refused(tmp_path: Path) -> None:
+    async def scenario(broker: Harness, member: ShareMember) -> None:
+        assert await first_take(member, share_acquire_mode=1, max_records=4) == [(0, 3, 1)]
+        assert partition_of(await member.acknowledge("t", [(1, 2, [RELEASE])])).error_code == 0
+        answer = await member.acknowledge("t", [(1, 1, [ACCEPT])])
+        assert partition_of(answer).error_code == ErrorCode.invalid_record_state
+        answer = await member.acknowledge("t", [(3, 4, [ACCEPT])])
+        assert partition_of(answer).error_code == ErrorCode.invalid_request
+        assert await member.take("t", share_acquire_mode=1, max_records=4) == [(1, 2, 2)]
+
+    run(tmp_path, scenario)
+
+
+def test_record_whose_acknowledgement_is_being_stored_is_refused(tmp_path: Path) -> None:
+    async def scenario(broker: Harness, member: ShareMember) -> None:
+        assert await first_take(member) == [(0, 9, 1)]
+        with commits_held_back() as held:
+            first = asyncio.ensure_future(member.acknowledge("t", [(2, 4, [ACCEPT])]))
+            await eventually_async(lambda: bool(held))
+            member.epoch += 1  # the first request is not answered yet
+            answer = await member.acknowledge("t", [(4, 5, [RELEASE])])
+            assert partition_of(answer).error_code == ErrorCode.invalid_record_state
+            for callback in held:
+                callback(None)
+            assert partition_of(await first).error_code == 0
+        assert partition_of(await member.acknowledge("t", [(5, 5, [ACCEPT])])).error_code == 0
+
+    run(tmp_path, scenario)
+
+
+def test_session_epoch_1_follows_the_highest(tmp_path: Path) -> None:
+    async def scenario(broker: Harness, member: ShareMember) -> None:
+        assert await first_take(member) == [(0, 9, 1)]
+        [session] = broker.context.share.sessions._sessions.values()
+        session.epoch = member.epoch = 2**31 - 1
+        assert partition_of(await member.acknowledge("t", [(0, 0, [ACCEPT])])).error_code == 0
+        member.epoch = 1
+        assert partition_of(await member.acknowledge("t", [(1, 1, [ACCEPT])])).error_code == 0
+
+    run(tmp_path, scenario)
+
+
+def test_topic_without_the_right_to_read_is_refused_alone(tmp_path: Path) -> None:
+    async def scenario(broker: Harness, member: ShareMember) -> None:
+        assert await first_take(member) == [(0, 9, 1)]
+        broker.deny((Operation.READ, ResourceType.TOPIC, "t"))
+        fetched = partition_of(await member.fetch("t", [(0, 0, [ACCEPT])]))
+        assert fetched.error_code == ErrorCode.topic_authorization_failed
+        assert fetched.acknowledge_error_code == ErrorCode.topic_authorization_failed
+        answer = await member.acknowledge("t", [(0, 0, [ACCEPT])])
+        assert partition_of(answer).error_code == ErrorCode.topic_authorization_failed
+        broker.deny((Operation.READ, ResourceType.GROUP, "g"))
+        assert (await member.fetch("t")).error_code == ErrorCode.group_authorization_failed
+
+    run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("api", [SHARE_FETCH, SHARE_ACKNOWLEDGE])
+def test_nothing_is_allocated_for_claimed_lengths(api: int) -> None:
+    """A frame ends after the length of an array that claims two thousand million entries."""
+    decode = decode_share_fetch if api == SHARE_FETCH else decode_share_acknowledge
+    fixed = 5 * 4 + 2 if api == SHARE_FETCH else 1  # the numbers before the array of topics
+    huge = b"\xff\xff\xff\xff\x07"
+    for frame in (b"\x02g\x02m" + bytes(4 + fixed) + huge, b"\x02g" + huge, huge):
+        tracemalloc.start()
+        try:
+            with pytest.raises(ProtocolError):
+                decode(memoryview(frame), 0, 2)
+            assert tracemalloc.get_traced_memory()[1] < 100_000
+        finally:
+            tracemalloc.stop()
+
+
 def test_renewals_can_be_switched_off(tmp_path: Path) -> None:
     async def scenario(broker: Harness, member: ShareMember) -> None:
         assert await first_take(member) == [(0, 9, 1)]
@@ -103,9 +196,14 @@ def test_unknown_topics_and_partitions_have_errors_of_their_own(tmp_path: Path) 
         topics = member.topics("t", partition=7)
         answer = await member.fetch(None, topics=topics)
         assert partition_of(answer).error_code == ErrorCode.unknown_topic_or_partition
+        named = member.topics("t", [(0, 0, [ACCEPT])], partition=7)
+        answer = await member.acknowledge("t", [], topics=named)
+        assert partition_of(answer).error_code == ErrorCode.unknown_topic_or_partition
         other = ShareMember(broker, "m2")
-        topics[0]["topic_id"] = type(member.topic_id("t"))(int=5)
+        named[0]["topic_id"] = topics[0]["topic_id"] = type(member.topic_id("t"))(int=5)
         answer = await other.fetch(None, topics=topics)
+        assert partition_of(answer).error_code == ErrorCode.unknown_topic_id
+        answer = await other.acknowledge("t", [], topics=named)
         assert partition_of(answer).error_code == ErrorCode.unknown_topic_id
 
     run(tmp_path, scenario)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+from penstock.errors import BrokerError
+from penstock.replication.replica import Replica
 from penstock.server.dispatch import Session
 from penstock.server.security import ANONYMOUS
 from support.harness import Harness, serve
@@ -165,3 +169,19 @@ def run(tmp_path: Path, scenario: Scenario, records: int = 10, batches: int = 1,
 async def first_take(member: ShareMember, **fields: Any) -> list[tuple[int, int, int]]:
     """Take records, waiting for the share-partition to be loaded."""
     return await member.take("t", max_wait=2_000, **fields)
+
+
+@contextmanager
+def commits_held_back() -> Iterator[list[Callable[[BrokerError | None], None]]]:
+    """Hold back the commits of share states; yields the callbacks that wait for them."""
+    held: list[Callable[[BrokerError | None], None]] = []
+    real = Replica.when_committed
+
+    def hold(self: Replica, info: Any, callback: Callable[[BrokerError | None], None]) -> bool:
+        if self.name.topic != "__share_group_state":
+            return real(self, info, callback)
+        held.append(callback)
+        return False
+
+    with patch.object(Replica, "when_committed", hold):
+        yield held
