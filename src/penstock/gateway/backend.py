@@ -22,6 +22,7 @@ from penstock.internal_client.delayed import DelayedCalls
 from penstock.internal_client.groups import GroupCalls
 from penstock.internal_client.inspection import InspectionCalls
 from penstock.internal_client.keyed_reads import KeyedReads
+from penstock.internal_client.pipelines import PipelineCalls
 from penstock.internal_client.producer import IdempotentProducer
 from penstock.internal_client.queue_messages import QueueMessages
 from penstock.internal_client.queues import QueueCalls
@@ -77,6 +78,7 @@ class Backend:
         self._inspections = cluster.routes()
         self.inspection = InspectionCalls(self._inspections)
         self.replies = ReplyCalls(self.topics, self._keyed_reads, self._producer)
+        self.pipelines = PipelineCalls(self._administration)
         self.delayed = DelayedCalls(self.topics, self.inspection)
 
     async def close(self) -> None:

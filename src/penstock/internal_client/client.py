@@ -15,6 +15,7 @@ from penstock.internal_client.configs import ConfigCalls
 from penstock.internal_client.dead_letters import DeadLetterCalls
 from penstock.internal_client.groups import GroupCalls
 from penstock.internal_client.inspection import InspectionCalls
+from penstock.internal_client.pipelines import PipelineCalls
 from penstock.internal_client.queue_messages import QueueMessages
 from penstock.internal_client.queues import QueueCalls
 from penstock.internal_client.quotas import QuotaCalls
@@ -54,6 +55,7 @@ class InternalClient:
         self.acls = AclCalls(routes)
         self.quotas = QuotaCalls(routes)
         self.inspection = InspectionCalls(routes)
+        self.pipelines = PipelineCalls(routes)
 
     @classmethod
     def to(

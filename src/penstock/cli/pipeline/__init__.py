@@ -1,4 +1,4 @@
-"""`penstock pipeline`: archive, replay, compact, stats, query. Each command is in its own module."""
+"""`penstock pipeline`: declared pipelines, and single jobs (archive, replay, compact, stats, query)."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from importlib import import_module
 
 import typer
 
-COMMANDS = ("archive", "replay", "compact", "stats", "query")
+COMMANDS = ("declared", "archive", "replay", "compact", "stats", "query")
 
 
 def register(root: typer.Typer) -> None:
     app = typer.Typer(
-        help="Archive, replay, compact, measure and query topics with Spark, locally or on a Spark cluster.",
+        help="Declare pipelines, and archive, replay, compact, measure and query topics with Spark.",
         no_args_is_help=True,
     )
     for name in COMMANDS:
