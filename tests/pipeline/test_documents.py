@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 import shlex
 import subprocess
 import sys
@@ -11,6 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
+from archive_helpers import make, rows
+from declared_helpers import declared, messages, run_once, send
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from penstock.cli.main import run
@@ -48,6 +53,8 @@ def test_documented_examples(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PENSTOCK_BOOTSTRAP", broker.bootstrap)
     monkeypatch.setattr(PipelineSession, "open", lambda self: spark)
+    definitions = yaml_example()
+    (tmp_path / "pipelines.yaml").write_text(definitions)
     for example in examples(DOCUMENT):
         output = carry_out(example)
         assert example.matches(output), f"$ {example.command}\n{output}"
@@ -56,6 +63,29 @@ def test_documented_examples(
         with contextlib.redirect_stdout(said):
             exec(_here(program.code, broker.bootstrap, tmp_path), {"spark": spark})
         assert program.output is None or said.getvalue() == program.output
+
+
+def yaml_example() -> str:
+    [found] = re.findall(r"```yaml\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    return str(found)
+
+
+def test_declared_example(
+    spark: SparkSession, broker: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for topic in ("shop-orders", "orders-clean", "orders-bad"):
+        make(broker.bootstrap, topic)
+    orders = [{"id": number, "customer": "ann", "total": number} for number in range(20)]
+    send(broker.bootstrap, "shop-orders", [*orders, b"bad"])
+    documents = yaml.safe_load(yaml_example())["pipelines"]
+    for document in documents:
+        run_once(spark, broker.bootstrap, declared(**document), tmp_path)
+    assert len(rows(tmp_path / "archive-of-shop")) == 21
+    assert len(messages(broker.bootstrap, "orders-clean")) == 19
+    assert len(DeltaTable("clean").to_pyarrow_table()) == 19
+    [bad] = messages(broker.bootstrap, "orders-bad")
+    assert dict(bad.headers() or ())["penstock-error"].startswith(b"not valid JSON")
 
 
 def _here(code: str, bootstrap: str, directory: Path) -> str:

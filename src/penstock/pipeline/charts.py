@@ -1,11 +1,17 @@
-"""Charts of statistics: block characters for a terminal, or a PNG file."""
+"""Charts of statistics and tables: block characters for a terminal, or a PNG file."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+import pyarrow as pa
+
+from penstock.pipeline.table_store import Store, storage_options
+
+_MAX_CHARTS, _MAX_LINES = 6, 12
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 
 Row = dict[str, Any]
@@ -55,3 +61,57 @@ def _by_topic(rows: Sequence[Row]) -> dict[str, list[Row]]:
     for row in sorted(rows, key=lambda row: row["window_start"]):
         found.setdefault(row["topic"], []).append(row)
     return dict(sorted(found.items()))
+
+
+def draw_table(store: Store, path: str) -> None:
+    """Write a PNG file with a chart of each numeric column of a table, by its first time column or its row number.
+
+    The file is replaced in one step. A column of text becomes one line for each of its values, up to 12.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from deltalake import DeltaTable
+    from matplotlib import pyplot
+
+    rows = DeltaTable(store.uri, storage_options=storage_options(store)).to_pyarrow_table()
+    figure = _figure_of(rows)
+    written = f"{path}.new"
+    figure.savefig(written, format="png")
+    pyplot.close(figure)
+    os.replace(written, path)
+
+
+def _figure_of(rows: pa.Table) -> Any:
+    from matplotlib import pyplot
+
+    times = [each.name for each in rows.schema if pa.types.is_temporal(each.type)]
+    texts = [each.name for each in rows.schema if pa.types.is_string(each.type)]
+    numbers = [each.name for each in rows.schema if _is_number(each.type)][:_MAX_CHARTS]
+    found = (
+        sorted(rows.to_pylist(), key=lambda row: (row[times[0]] is None, row[times[0]]))
+        if times
+        else rows.to_pylist()
+    )
+    figure, axes = pyplot.subplots(
+        max(1, len(numbers)), sharex=True, squeeze=False, figsize=(10, 9), layout="constrained"
+    )
+    for axis, column in zip(axes[:, 0], numbers, strict=False):
+        lines: dict[Any, tuple[list[Any], list[Any]]] = {}
+        for place, row in enumerate(found):
+            line = row[texts[0]] if texts else column
+            if line in lines or len(lines) < _MAX_LINES:
+                shown = lines.setdefault(line, ([], []))
+                shown[0].append(row[times[0]] if times else place)
+                shown[1].append(row[column])
+        for line, (positions, values) in lines.items():
+            axis.plot(positions, values, label=str(line), marker=".")
+        axis.set_title(column, loc="left")
+        if texts and lines:
+            axis.legend()
+    figure.autofmt_xdate()
+    return figure
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))

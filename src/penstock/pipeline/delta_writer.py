@@ -27,7 +27,7 @@ from penstock.pipeline.archive.maintenance import KEEP_HOURS
 from penstock.pipeline.archive.table import not_shared
 from penstock.pipeline.table_store import Store, storage_options
 
-_RESULT = "name string, size_bytes long, rows long"
+RESULT = "name string, size_bytes long, rows long"
 
 
 class TableRefused(PenstockError):
@@ -40,9 +40,9 @@ def overwrite(frame: DataFrame, store: Store) -> int:
     _make_or_check(store, schema)
 
     def write(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return _write_file(store, schema, rows)
+        return write_file(store, schema, rows)
 
-    written = frame.mapInArrow(write, _RESULT).collect()
+    written = frame.mapInArrow(write, RESULT).collect()
     now_ms = SystemClock().now_ms()
     added: list[AddAction | RemoveAction] = [
         AddAction(each.name, each.size_bytes, {}, now_ms, True, json.dumps({"numRecords": each.rows}))
@@ -83,7 +83,7 @@ def _make_or_check(store: Store, schema: pa.Schema) -> None:
             raise TableRefused(f"the table at {store.uri} has other columns than {', '.join(schema.names)}")
 
 
-def _write_file(store: Store, schema: pa.Schema, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def write_file(store: Store, schema: pa.Schema, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Write one file in a task. No file is written if there are no rows."""
     name, count, size = f"{uuid.uuid4().hex}.parquet", 0, 0
     gathered: list[pa.RecordBatch] = []

@@ -10,9 +10,12 @@ from enum import Enum
 from typing import Any
 
 from penstock.config import parse_address
+from penstock.declared.problems import SchemaProblem
+from penstock.declared.value_schema import ValueSchema, parse_schema
 from penstock.errors import PenstockError
 from penstock.pipeline.columns import ALL, BASIC, CRC, CREATE_TIMESTAMP, SIZE
 
+VALUE_SCHEMA = "valueSchema"
 EARLIEST, LATEST = -2, -1
 """Special timestamps of Kafka's ListOffsets for the two ends of a partition."""
 
@@ -60,6 +63,9 @@ class SourceOptions:
     archive: str | None
     in_order: bool
     """Read each partition in one task, with rows in offset order."""
+    value_schema: ValueSchema | None = None
+    hides_value: bool = False
+    """The column `value` is read for the typed columns only, and not shown."""
 
 
 _KNOWN = {
@@ -86,6 +92,7 @@ _KNOWN = {
         "filterPushdown",
         "archive",
         "inOrder",
+        VALUE_SCHEMA,
     )
 }
 _WITHOUT_MEANING = frozenset(
@@ -118,7 +125,19 @@ def parse(given: Mapping[str, str]) -> SourceOptions:
         _flag(values, "filterPushdown", False),
         values.get("archive"),
         _flag(values, "inOrder", False),
+        *_typed(values),
     )
+
+
+def _typed(values: Mapping[str, str]) -> tuple[ValueSchema | None, bool]:
+    if VALUE_SCHEMA not in values:
+        return None, False
+    try:
+        schema = parse_schema(values[VALUE_SCHEMA])
+    except SchemaProblem as error:
+        raise OptionError(f"{VALUE_SCHEMA}: {error}") from None
+    names = [name.strip() for name in values.get("columns", "value").split(",")]
+    return schema, "value" not in names
 
 
 def bootstrap_of(values: Mapping[str, str]) -> str:
@@ -217,6 +236,8 @@ def _columns(values: Mapping[str, str], headers: bool) -> tuple[str, ...]:
         raise OptionError(f"columns: give some of {', '.join(known)}, each once")
     if CREATE_TIMESTAMP in names and "archive" in values:
         raise OptionError(f"columns: {CREATE_TIMESTAMP} is not archived")
+    if VALUE_SCHEMA in values and "value" not in names:
+        return (*names, "value")  # read, but not shown
     return names
 
 

@@ -18,11 +18,13 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from penstock.declared.value_schema import ERROR
 from penstock.pipeline.offsets import topics_of
 from penstock.pipeline.options import EARLIEST, LATEST, Bound, SourceOptions, parse
 from penstock.pipeline.planning import Plan
 from penstock.pipeline.range_reading import read_rows, warn
 from penstock.pipeline.ranges import OffsetRange, split
+from penstock.pipeline.typed.typed_rows import typed_rows
 
 TYPES = {
     "key": "binary",
@@ -45,7 +47,12 @@ class PenstockSource(DataSource):
         return "penstock"
 
     def schema(self) -> str:
-        return ", ".join(f"{name} {TYPES[name]}" for name in parse(self.options).columns)
+        options = parse(self.options)
+        names = options.columns[:-1] if options.hides_value else options.columns
+        columns = [f"{name} {TYPES[name]}" for name in names]
+        if options.value_schema is not None:
+            columns += [options.value_schema.ddl(), f"{ERROR} string"]
+        return ", ".join(columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from penstock.pipeline.filters import FilteringReader
@@ -102,4 +109,6 @@ class BatchReader(DataSourceReader):
         return plan.ranges(starts, ends, warn)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_rows(self.options, partition.range) if isinstance(partition, RangePartition) else iter(())
+        if not isinstance(partition, RangePartition):
+            return iter(())
+        return typed_rows(self.options, read_rows(self.options, partition.range))

@@ -24,6 +24,7 @@ from penstock.pipeline.positions import Position
 from penstock.pipeline.range_reading import read_rows, warn
 from penstock.pipeline.ranges import OffsetRange, split
 from penstock.pipeline.source import RangePartition
+from penstock.pipeline.typed.typed_rows import typed_rows
 
 T = TypeVar("T")
 
@@ -95,7 +96,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, RangePartition)
-        return read_rows(self.options, partition.range)
+        return typed_rows(self.options, read_rows(self.options, partition.range))
 
     def plan(self, read_before: Mapping[str, str] | None = None) -> Plan:
         """Plan for the topics of the subscription. Raises NoSuchTopic if a topic does not exist; with

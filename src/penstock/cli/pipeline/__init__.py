@@ -6,7 +6,7 @@ from importlib import import_module
 
 import typer
 
-COMMANDS = ("declared", "archive", "replay", "compact", "stats", "query")
+COMMANDS = ("declared", "serve", "archive", "replay", "compact", "stats", "query")
 
 
 def register(root: typer.Typer) -> None:

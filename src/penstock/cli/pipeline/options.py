@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from penstock.cli.failures import ExitCode, Failure
+
 TopicsOption = Annotated[
     str, typer.Option("--topics", "-t", metavar="NAME[,NAME]", help="The topics, separated by commas.")
 ]
@@ -26,3 +28,26 @@ EveryOption = Annotated[
     str,
     typer.Option("--every", metavar="TIME", help="Interval between checks for new records: 30s, 15m, 1h."),
 ]
+ConfOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--conf",
+        metavar="KEY=VALUE",
+        help="A setting of Spark, such as spark.executor.memory=4g; repeatable.",
+    ),
+]
+
+
+def parse_conf(given: list[str] | None) -> dict[str, str]:
+    """Settings of Spark from `--conf KEY=VALUE`."""
+    settings = {}
+    for each in given or ():
+        name, sign, value = each.partition("=")
+        if not sign or not name.startswith("spark."):
+            raise Failure(
+                f"--conf {each}: this is not a setting of Spark",
+                "Write --conf spark.NAME=VALUE.",
+                code=ExitCode.USAGE,
+            )
+        settings[name.strip()] = value
+    return settings

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING
 from penstock.cli.failures import Failure
 from penstock.errors import BrokerError, PenstockError
 from penstock.extras import how_to_install
+from penstock.pipeline.causes import cause_of as cause_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,9 +26,6 @@ LOCAL = "local[*,4]"
 _SETTINGS = {"spark.sql.execution.arrow.maxBytesPerBatch": "16m"}
 """Limit of an Arrow batch in bytes, so that batches of large rows fit in the memory of tasks."""
 _AGAIN = "Remove the cause, then run the command again."
-_PYTHON_ERROR = re.compile(r"^(?:[\w.]*\.)?(\w+)(?:: (.*))?$")
-_JAVA_ERROR = re.compile(r"^: (?:[\w.$]*[.$])?(\w+)(?:: (.*))?$", re.MULTILINE)
-_CONDITION = re.compile(r"^\[[A-Z0-9_.]+\] |\s*SQLSTATE: \w+.*")
 
 
 class PipelineSession:
@@ -104,32 +101,6 @@ def failure_of(error: Exception) -> Failure | None:
     if isinstance(error, OSError | PySparkException) or type(error).__module__.startswith("py4j"):
         return Failure(cause_of(error), _AGAIN)
     return None
-
-
-def cause_of(error: BaseException) -> str:
-    """Return the reason of an error without stack traces: of a failed task the last line of its traceback."""
-    text = str(error)
-    for line in reversed(_traceback_lines(text)):
-        if found := _PYTHON_ERROR.match(line):
-            return found[2] or found[1]
-    if text.startswith("An error occurred while calling") and (found := _JAVA_ERROR.search(text)):
-        return _CONDITION.sub("", found[2] or found[1]).strip()
-    first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
-    return _CONDITION.sub("", first).strip()
-
-
-def _traceback_lines(text: str) -> list[str]:
-    """Return the unindented lines after the last Python traceback, up to a Java trace or section mark."""
-    _, found, rest = text.rpartition("Traceback (most recent call last):")
-    if not found:
-        return []
-    lines: list[str] = []
-    for line in rest.splitlines()[1:]:
-        if line.startswith(("\tat ", "===")) or (lines and not line.strip()):
-            break
-        if line and not line[0].isspace():
-            lines.append(line)
-    return lines
 
 
 @contextmanager

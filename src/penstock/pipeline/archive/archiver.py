@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import SparkSession
 
 from penstock.clock import SystemClock
+from penstock.declared.value_schema import ValueSchema
 from penstock.errors import BrokerError, PenstockError
 from penstock.pipeline.archive.file_writer import SourcePartition, write_files
 from penstock.pipeline.archive.table import (
@@ -32,6 +33,8 @@ from penstock.pipeline.planning import limited
 from penstock.pipeline.ranges import OffsetRange, split
 from penstock.pipeline.read_settings import ReadSettings
 from penstock.pipeline.table_store import Store
+from penstock.pipeline.typed.arrow_types import value_fields
+from penstock.pipeline.typed.typed_rows import typed_by
 
 OFFSETS_A_ROUND = 20_000_000
 LEAST_OFFSETS_A_TASK = 100_000
@@ -57,6 +60,8 @@ class ArchiveJob:
     were planned before they were archived can still fetch them from the log.
     """
     offsets_a_round: int = OFFSETS_A_ROUND
+    schema: ValueSchema | None = None
+    """Values are also parsed into columns of the archive. A value that does not fit has a reason in `value_error`."""
 
     @property
     def read_settings(self) -> ReadSettings:
@@ -71,6 +76,8 @@ class ArchiveProgress:
     files: int = 0
     offsets: int = 0
     offsets_left: int = 0
+    bytes: int = 0
+    """Bytes of the new files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +101,8 @@ class Archiver:
         """
         topics = topics_of(self._job.options)
         view = self._job.table.view_or_create()
+        if self._job.schema is not None:
+            view = self._job.table.add_columns(view, value_fields(self._job.schema))
         partitions = [(topic.name, number) for topic in topics.values() for number in topic.partitions]
         targets = end_offsets_of(self._job.read_settings, partitions, LATEST)
         self._warn_of_lost_tails(topics, view, targets)
@@ -166,9 +175,9 @@ class Archiver:
         worthwhile = 1 + sum(map(len, ranges)) // LEAST_OFFSETS_A_TASK
         pieces = split(ranges, min(_TASKS_A_CORE * cores, worthwhile))
         slices = min(len(pieces), _TASKS_A_CORE * cores)
-        read_settings, store = self._job.read_settings, self._job.table.store
+        read_settings, store, schema = self._job.read_settings, self._job.table.store, self._job.schema
         work = context.parallelize(pieces, slices).map(
-            lambda piece: _write_range(read_settings, store, piece)
+            lambda piece: _write_range(read_settings, store, piece, schema)
         )
         return list(work.collect())
 
@@ -259,13 +268,16 @@ def _files_since(
                 yield file
 
 
-def _write_range(read_settings: ReadSettings, store: Store, wanted: OffsetRange) -> _RangeResult:
+def _write_range(
+    read_settings: ReadSettings, store: Store, wanted: OffsetRange, schema: ValueSchema | None
+) -> _RangeResult:
     """Write one range in a task. Deleted offsets are returned as a problem and do not fail the task: the
     driver plans again.
     """
     origin = SourcePartition(wanted.topic, wanted.topic_id, wanted.partition)
     try:
-        files = write_files(store, origin, read_range(read_settings, wanted, ALL))
+        rows, extra = typed_by(schema, read_range(read_settings, wanted, ALL))
+        files = write_files(store, origin, rows, extra)
     except OffsetsLost as error:
         return _RangeResult(wanted, problem=str(error))
     return _RangeResult(wanted, tuple(files))
@@ -281,4 +293,5 @@ def _advanced(
         done.files + len(files),
         done.offsets + offsets,
         sum(map(len, ranges)) - offsets,
+        done.bytes + sum(file.size_bytes for file in files),
     )

@@ -26,17 +26,23 @@ _NEEDED = (TOPIC_ID, "partition", "offset")
 
 
 def read_archived(
-    store: Store, files: Sequence[FileBounds], wanted: OffsetRange, columns: tuple[str, ...]
+    store: Store,
+    files: Sequence[FileBounds],
+    wanted: OffsetRange,
+    columns: tuple[str, ...],
+    extra: Sequence[pa.Field] = (),
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of a range. Files with overlapping offsets are merged by offset."""
+    """Rows of a range, with `extra` columns of the table behind the others. Files with overlapping offsets are merged
+    by offset.
+    """
     chosen = [
         file for file in files if file.may_hold(wanted.topic_id, wanted.partition, wanted.start, wanted.end)
     ]
     for cluster in clusters(chosen):
-        readers = [_read_file(store, file.name, wanted, columns) for file in cluster]
+        readers = [_read_file(store, file.name, wanted, columns, extra) for file in cluster]
         rows = readers[0] if len(readers) == 1 else _merge(readers)
         for batch in rows:
-            yield _with_columns(batch, wanted, columns)
+            yield _with_columns(batch, wanted, columns, extra)
 
 
 def clusters(files: Iterable[FileBounds]) -> list[list[FileBounds]]:
@@ -54,11 +60,12 @@ def clusters(files: Iterable[FileBounds]) -> list[list[FileBounds]]:
 
 
 def _read_file(
-    store: Store, name: str, wanted: OffsetRange, columns: tuple[str, ...]
+    store: Store, name: str, wanted: OffsetRange, columns: tuple[str, ...], extra: Sequence[pa.Field]
 ) -> Iterator[pa.RecordBatch]:
     wanted_columns = with_sources(columns)
     needed = [column for column in FILE_COLUMNS if column in wanted_columns or column in _NEEDED]
     with store.open(name) as source, pq.ParquetFile(source) as file:
+        needed += [field.name for field in extra if field.name in file.schema_arrow.names]
         groups = [place for place in range(file.num_row_groups) if _may_hold(file, place, wanted)]
         if not groups:
             return
@@ -125,11 +132,18 @@ def _merge(readers: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBat
             heads[first] = (following, following.column("offset").to_numpy())
 
 
-def _with_columns(batch: pa.RecordBatch, wanted: OffsetRange, columns: tuple[str, ...]) -> pa.RecordBatch:
+def _with_columns(
+    batch: pa.RecordBatch, wanted: OffsetRange, columns: tuple[str, ...], extra: Sequence[pa.Field]
+) -> pa.RecordBatch:
     def column(name: str) -> pa.Array:
         if name == "topic":
             return pa.repeat(pa.scalar(wanted.topic), batch.num_rows)
         return computed(name, column) if is_computed(name) else batch.column(name)
 
     arrays = [column(name) for name in columns]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema_of(columns))
+    for field in extra:
+        is_there = field.name in batch.schema.names
+        arrays.append(
+            batch.column(field.name).cast(field.type) if is_there else pa.nulls(batch.num_rows, field.type)
+        )
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([*schema_of(columns), *extra]))

@@ -7,7 +7,7 @@ task do not conflict. A vacuum deletes files that were never committed.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -40,10 +40,14 @@ class SourcePartition:
     partition: int
 
 
-def write_files(store: Store, origin: SourcePartition, rows: Iterable[pa.RecordBatch]) -> list[ArchivedFile]:
-    """Write rows that arrive in offset order. The returned files are on stable storage."""
+def write_files(
+    store: Store, origin: SourcePartition, rows: Iterable[pa.RecordBatch], extra: Sequence[pa.Field] = ()
+) -> list[ArchivedFile]:
+    """Write rows that arrive in offset order, with `extra` columns behind those of the record. The returned files are
+    on stable storage.
+    """
     with ExitStack() as stack:
-        writer = _DailyFiles(store, origin, stack)
+        writer = _DailyFiles(store, origin, stack, pa.schema([*FILE_SCHEMA, *extra]))
         for batch in rows:
             writer.take(batch)
         files = writer.finish()
@@ -52,8 +56,9 @@ def write_files(store: Store, origin: SourcePartition, rows: Iterable[pa.RecordB
 
 
 class _DailyFiles:
-    def __init__(self, store: Store, origin: SourcePartition, stack: ExitStack) -> None:
+    def __init__(self, store: Store, origin: SourcePartition, stack: ExitStack, schema: pa.Schema) -> None:
         self._store = store
+        self._schema = schema
         self._origin = origin
         self._stack = stack
         self._open: dict[date, _DailyFile] = {}
@@ -78,7 +83,9 @@ class _DailyFiles:
         for day, batches in self._gathered.items():
             if day not in self._open and len(self._open) >= MAX_OPEN_FILES:
                 self._close(next(iter(self._open)))
-            file = self._open.pop(day, None) or _DailyFile(self._store, self._origin, day, self._stack)
+            file = self._open.pop(day, None) or _DailyFile(
+                self._store, self._origin, day, self._stack, self._schema
+            )
             self._open[day] = file  # reinserted at the end: the least recently written file is closed first
             file.write(batches)
             if file.size_bytes >= FILE_BYTES:
@@ -91,8 +98,11 @@ class _DailyFiles:
 
 
 class _DailyFile:
-    def __init__(self, store: Store, origin: SourcePartition, day: date, stack: ExitStack) -> None:
+    def __init__(
+        self, store: Store, origin: SourcePartition, day: date, stack: ExitStack, schema: pa.Schema
+    ) -> None:
         self._origin = origin
+        self._schema = schema
         self._date = day
         name = f"{origin.partition:05}-{uuid.uuid4().hex}.parquet"
         self._name = f"topic={origin.topic}/{DATE}={day.isoformat()}/{name}"
@@ -101,7 +111,7 @@ class _DailyFile:
         self._writer = self._closing.enter_context(
             pq.ParquetWriter(
                 self._sink,
-                FILE_SCHEMA,
+                schema,
                 compression="zstd",
                 use_dictionary=_WITH_DICTIONARY,
                 write_statistics=_WITH_STATISTICS,
@@ -113,7 +123,9 @@ class _DailyFile:
         self.size_bytes = 0
 
     def write(self, batches: list[pa.RecordBatch]) -> None:
-        table = pa.Table.from_batches([_as_stored(batch, self._origin) for batch in batches], FILE_SCHEMA)
+        table = pa.Table.from_batches(
+            [_as_stored(batch, self._origin, self._schema) for batch in batches], self._schema
+        )
         self._writer.write_table(table)
         self._rows += table.num_rows
         self._offsets = _wider(self._offsets, [_numbers(batch, "offset") for batch in batches])
@@ -140,12 +152,12 @@ class _DailyFile:
         )
 
 
-def _as_stored(batch: pa.RecordBatch, origin: SourcePartition) -> pa.RecordBatch:
+def _as_stored(batch: pa.RecordBatch, origin: SourcePartition, schema: pa.Schema) -> pa.RecordBatch:
     arrays = [
         pa.repeat(pa.scalar(origin.topic_id), batch.num_rows) if name == TOPIC_ID else batch.column(name)
-        for name in FILE_SCHEMA.names
+        for name in schema.names
     ]
-    return pa.RecordBatch.from_arrays(arrays, schema=FILE_SCHEMA)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _by_date(batch: pa.RecordBatch) -> Iterator[tuple[date, pa.RecordBatch]]:

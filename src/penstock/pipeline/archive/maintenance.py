@@ -6,7 +6,7 @@ the next maintenance run tries again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 
@@ -72,11 +72,13 @@ def _merge_small(table: ArchiveTable, open_session: OpenSession, worthwhile: int
     merges = list(_worthwhile(view, worthwhile))
     if not merges:
         return 0
-    store = table.store
+    store, extra = table.store, list(view.extra)
     context = open_session().sparkContext
     slices = min(len(merges), 4 * context.defaultParallelism)
     written: list[ArchivedFile] = (
-        context.parallelize(merges, slices).flatMap(lambda merge: _write_merged(store, merge)).collect()
+        context.parallelize(merges, slices)
+        .flatMap(lambda merge: _write_merged(store, merge, extra))
+        .collect()
     )
     old = [file for merge in merges for file in merge.files]
     if sum(file.rows for file in written) != sum(file.rows or 0 for file in old):
@@ -132,12 +134,12 @@ def _worthwhile(view: ArchiveView, worthwhile: int) -> Iterator[_Merge]:
             files = files[taken:]
 
 
-def _write_merged(store: Store, merge: _Merge) -> list[ArchivedFile]:
+def _write_merged(store: Store, merge: _Merge, extra: Sequence[pa.Field]) -> list[ArchivedFile]:
     """Merge files in a task."""
     origin = merge.origin
     ends = [file.offsets for file in merge.files if file.offsets is not None]
     wanted = OffsetRange(
         origin.topic, origin.topic_id, origin.partition, min(ends)[0], max(high for _, high in ends) + 1
     )
-    rows: Iterator[pa.RecordBatch] = read_archived(store, merge.files, wanted, ALL)
-    return write_files(store, origin, rows)
+    rows: Iterator[pa.RecordBatch] = read_archived(store, merge.files, wanted, ALL, extra)
+    return write_files(store, origin, rows, extra)

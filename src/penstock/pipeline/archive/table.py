@@ -16,6 +16,8 @@ from typing import Any
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.schema import Field as DeltaField
+from deltalake.schema import Schema as DeltaSchema
 from deltalake.transaction import AddAction, RemoveAction, Transaction
 
 from penstock.clock import SystemClock
@@ -104,6 +106,12 @@ class ArchiveView:
         """End offset up to which a partition is archived; None if it was never archived."""
         return self._table.transaction_version(_application(topic_id, partition))
 
+    @property
+    def extra(self) -> pa.Schema:
+        """Columns beside those of the record: typed columns of values, and columns that others have added."""
+        found = pa.schema(self._table.schema())
+        return pa.schema([field for field in found if field.name not in SCHEMA.names])
+
     def files(self, topic: str) -> Sequence[FileBounds]:
         return self._by_topic().get(topic, [])
 
@@ -148,6 +156,35 @@ class ArchiveTable:
             except TableNotFoundError:
                 self._create()
         raise ArchiveError(f"cannot create a table at {self.store.uri}")
+
+    def add_columns(self, view: ArchiveView, columns: Sequence[pa.Field]) -> ArchiveView:
+        """Add columns that the table does not have. Returns the newest version. Raises ArchiveError if a column has
+        another type.
+        """
+        wanted = DeltaSchema.from_arrow(pa.schema(columns)).fields
+        for _ in range(_ATTEMPTS):
+            present = {field.name: field.type for field in view._table.schema().fields}
+            for field in wanted:
+                if field.name in present and present[field.name] != field.type:
+                    raise ArchiveError(
+                        f"the column {field.name!r} of {self.store.uri} has another type in the schema than in the "
+                        "archive: give the field another name, or archive to another place"
+                    )
+            new = [
+                DeltaField(each.name, each.type, nullable=True) for each in wanted if each.name not in present
+            ]
+            if not new:
+                return view
+            try:
+                view._table.alter.add_columns(new)
+            except DeltaError as error:
+                if not isinstance(error, CommitFailedError):
+                    raise ArchiveError(
+                        f"cannot add columns to {self.store.uri}: {_first_line(error)}"
+                    ) from error
+            self._sync_log(view.version + 1, self._open().version())
+            view = self.view()
+        raise ArchiveError(f"cannot add columns to {self.store.uri}: other writers change it all the time")
 
     def commit(
         self,
@@ -291,10 +328,10 @@ def not_shared(store: Store, problem: str) -> str:
 
 
 def _is_like(found: Mapping[str, pa.DataType], wanted: Mapping[str, pa.DataType]) -> bool:
-    """Compare column names and types. Nested types are not compared: deltalake names the elements of lists
-    itself.
+    """Compare names and types of the columns of the record; further columns are allowed. Nested types are not
+    compared: deltalake names the elements of lists itself.
     """
-    return found.keys() == wanted.keys() and all(
+    return found.keys() >= wanted.keys() and all(
         found[name] == kind for name, kind in wanted.items() if not pa.types.is_nested(kind)
     )
 

@@ -26,6 +26,7 @@ from penstock.pipeline.read_settings import ReadSettings
 from penstock.pipeline.source import BatchReader
 from penstock.pipeline.stream_reader import StreamReader
 from penstock.pipeline.table_store import Store
+from penstock.pipeline.typed.typed_rows import typed_rows
 
 _NONE = -1
 """Result of a lookup by time if all records are older."""
@@ -159,7 +160,9 @@ class TableReader(BatchReader):
         return parts
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_table(self.options, partition) if isinstance(partition, TablePartition) else iter(())
+        if not isinstance(partition, TablePartition):
+            return iter(())
+        return typed_rows(self.options, read_table(self.options, partition))
 
 
 class TableStreamReader(StreamReader):
@@ -174,7 +177,7 @@ class TableStreamReader(StreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, TablePartition)
-        return read_table(self.options, partition)
+        return typed_rows(self.options, read_table(self.options, partition))
 
 
 def read_table(options: SourceOptions, partition: TablePartition) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,261 @@
+"""One activation of a declared pipeline in a Spark session: its queries, or its archiver.
+
+`start` returns when the queries run; `wait` returns when a run to the current end is over, or raises the reason. Each
+pipeline has a session of its own on the shared Spark context, so that temporary views do not collide.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.streaming.query import StreamingQuery
+
+from penstock.clock import SystemClock
+from penstock.declared.definition import PipelineDefinition
+from penstock.errors import PenstockError
+from penstock.pipeline.archive.archiver import ArchiveJob, Archiver
+from penstock.pipeline.archive.maintenance import maintain
+from penstock.pipeline.archive.table import ArchiveTable
+from penstock.pipeline.offsets import topics_of
+from penstock.pipeline.options import parse
+from penstock.pipeline.positions import Position
+from penstock.pipeline.running.outputs import BatchOutputs
+from penstock.pipeline.running.transforming import (
+    check_outputs,
+    dead_letters,
+    good_rows,
+    is_per_batch,
+    source_rows,
+    transformed,
+)
+from penstock.pipeline.source import PenstockSource
+
+_CONTINUOUS_TRIGGER = "1 second"
+_ARCHIVE_PAUSE_SECONDS = 2.0
+_OBSERVED = "source"
+_WAIT_SECONDS = 1
+
+
+class RunFailed(PenstockError):
+    pass
+
+
+class RunCancelled(PenstockError):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class RunFigures:
+    rows: int = 0
+    """Rows written to the target since the start of the activation."""
+    bytes: int | None = None
+    """Bytes of keys and values that were read; of an archive, those of its new files."""
+    lag_records: int | None = None
+    lag_seconds: float | None = None
+    """Age of the newest record that was processed; 0 if there is no newer one."""
+    batch_ms: int | None = None
+    """Duration of the last batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlace:
+    """Where an activation runs: brokers, and the directory of its checkpoints."""
+
+    bootstrap: str
+    checkpoint: str
+
+
+class PipelineRun(Protocol):
+    def start(self, spark: SparkSession, *, once: bool) -> None: ...
+
+    def wait(self, is_cancelled: threading.Event) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def figures(self) -> RunFigures: ...
+
+
+def run_of(definition: PipelineDefinition, place: RunPlace, warn: Callable[[str], None]) -> PipelineRun:
+    if definition.target.archive is not None:
+        return ArchiveRun(definition, place, warn)
+    return StreamRun(definition, place)
+
+
+class StreamRun:
+    def __init__(self, definition: PipelineDefinition, place: RunPlace) -> None:
+        self._definition = definition
+        self._place = place
+        self._queries: list[StreamingQuery] = []
+        self._outputs = BatchOutputs(place.bootstrap, definition, self._checkpoint("rows"))
+        self._figures = RunFigures()
+        self._next_batch = 0
+        self._newest_ms: int | None = None
+
+    def start(self, spark: SparkSession, *, once: bool) -> None:
+        check_targets(self._place.bootstrap, self._definition)
+        session = spark.newSession()
+        # Spark looks for installed sources once in the life of its Java process: a lookup that times out then, on a
+        # busy machine, would last until the process ends.
+        session.dataSource.register(PenstockSource)
+        rows = _observed(source_rows(session, self._place.bootstrap, self._definition))
+        result = rows
+        if not is_per_batch(self._definition):
+            result = transformed(good_rows(rows), self._definition)
+            check_outputs(result, self._definition)
+        writer = (
+            result.writeStream.queryName(f"{self._definition.name}")
+            .option("checkpointLocation", self._checkpoint("rows"))
+            .foreachBatch(self._outputs.write)
+        )
+        self._queries.append(self._started(writer, once))
+        if self._definition.dead_letter is not None:
+            bad = dead_letters(
+                source_rows(session, self._place.bootstrap, self._definition), self._definition.name
+            )
+            self._queries.append(
+                self._started(
+                    bad.writeStream.queryName(f"{self._definition.name}-dead-letters")
+                    .format("penstock")
+                    .option("bootstrap", self._place.bootstrap)
+                    .option("topic", self._definition.dead_letter)
+                    .option("checkpointLocation", self._checkpoint("dead-letters")),
+                    once,
+                )
+            )
+
+    def wait(self, is_cancelled: threading.Event) -> None:
+        """Return when all queries have ended by themselves. Raises the reason of the first failure, RunCancelled when
+        the event is set.
+        """
+        while not is_cancelled.is_set():
+            active = [each for each in self._queries if each.isActive]
+            for each in self._queries:
+                if (problem := each.exception()) is not None:
+                    raise problem
+            if not active:
+                return
+            active[0].awaitTermination(_WAIT_SECONDS)
+        raise RunCancelled("stopped")
+
+    def stop(self) -> None:
+        for each in self._queries:
+            each.stop()
+
+    def figures(self) -> RunFigures:
+        for each in self._queries[:1]:
+            for progress in each.recentProgress:
+                self._count(progress)
+        return replace(self._figures, rows=self._outputs.rows)
+
+    def _count(self, progress: Any) -> None:
+        """Add the figures of a batch, unless they were added before."""
+        if progress["batchId"] < self._next_batch:
+            return
+        self._next_batch = progress["batchId"] + 1
+        observed = progress["observedMetrics"].get(_OBSERVED)
+        lag, newest = _lag(progress["sources"][0]), observed and observed["newest_ms"]
+        if newest:
+            self._newest_ms = newest
+        behind_ms = SystemClock().now_ms() - self._newest_ms if self._newest_ms else None
+        lag_seconds = 0.0 if lag == 0 else None if behind_ms is None else round(behind_ms / 1000, 1)
+        counted = (self._figures.bytes or 0) + ((observed and observed["bytes"]) or 0)
+        self._figures = RunFigures(0, counted, lag, lag_seconds, progress["batchDuration"])
+
+    def _started(self, writer: Any, once: bool) -> StreamingQuery:
+        trigger = {"availableNow": True} if once else {"processingTime": _CONTINUOUS_TRIGGER}
+        query: StreamingQuery = writer.trigger(**trigger).start()
+        return query
+
+    def _checkpoint(self, part: str) -> str:
+        return f"{self._place.checkpoint}/{part}"
+
+
+class ArchiveRun:
+    def __init__(self, definition: PipelineDefinition, place: RunPlace, warn: Callable[[str], None]) -> None:
+        source = definition.source
+        chosen = (
+            {"subscribePattern": source.pattern} if source.pattern else {"subscribe": ",".join(source.topics)}
+        )
+        options = parse({"bootstrap": place.bootstrap, **chosen})
+        self._table = ArchiveTable.at(definition.target.archive or "")
+        self._job = ArchiveJob(options, self._table, schema=definition.schema)
+        self._keep_ms = definition.target.keep_ms
+        self._warn = warn
+        self._spark: SparkSession | None = None
+        self._is_once = True
+        self._rows = self._bytes = 0
+        self._lag: int | None = None
+
+    def start(self, spark: SparkSession, *, once: bool) -> None:
+        self._spark, self._is_once = spark, once
+
+    def wait(self, is_cancelled: threading.Event) -> None:
+        spark = self._spark
+        assert spark is not None
+        while not is_cancelled.is_set():
+            before, bytes_before = self._rows, self._bytes
+            for done in Archiver(self._job, lambda: spark, self._warn).run():
+                self._rows, self._lag = before + done.rows, done.offsets_left
+                self._bytes = bytes_before + done.bytes
+                if is_cancelled.is_set():
+                    raise RunCancelled("stopped")
+            maintain(self._table, lambda: spark, self._expires_before())
+            if self._is_once:
+                return
+            is_cancelled.wait(_ARCHIVE_PAUSE_SECONDS)
+        raise RunCancelled("stopped")
+
+    def stop(self) -> None:
+        """Nothing to stop: a round is committed as a whole, or not at all."""
+
+    def figures(self) -> RunFigures:
+        return RunFigures(self._rows, self._bytes, self._lag, 0.0 if self._lag == 0 else None)
+
+    def _expires_before(self) -> Any:
+        if self._keep_ms is None:
+            return None
+        today = datetime.fromtimestamp(SystemClock().now_ms() / 1000, UTC).date()
+        return today - timedelta(milliseconds=self._keep_ms)
+
+
+def check_targets(bootstrap: str, definition: PipelineDefinition) -> None:
+    """Raise an error for topics that do not exist, before a query starts."""
+    if definition.source.topics and definition.source.archive is None:
+        topics_of(parse({"bootstrap": bootstrap, "subscribe": ",".join(definition.source.topics)}))
+    for topic in (definition.target.topic, definition.dead_letter):
+        if topic is not None:
+            topics_of(parse({"bootstrap": bootstrap, "subscribe": topic}))
+
+
+def checkpoint_of(root: str, name: str, identity: str) -> str:
+    """Directory of the checkpoints of a pipeline, below the directory of all."""
+    place = f"{name}-{identity}"
+    return f"{root.rstrip('/')}/{place}" if "://" in root else os.path.join(os.path.abspath(root), place)
+
+
+def _observed(rows: DataFrame) -> DataFrame:
+    """Count bytes and find the newest record, for the progress reports of the query."""
+    size = f.coalesce(f.octet_length("key"), f.lit(0)) + f.coalesce(f.octet_length("value"), f.lit(0))
+    newest = f.max(f.unix_millis("timestamp"))
+    return rows.observe(_OBSERVED, f.sum(size.cast("long")).alias("bytes"), newest.alias("newest_ms"))
+
+
+def _lag(source: Any) -> int | None:
+    """Offsets between the position of a query and the ends of its partitions, from a progress report of Spark."""
+    try:
+        end, latest = _position(source["endOffset"]), _position(source["latestOffset"])
+    except (KeyError, TypeError, ValueError):
+        return None
+    return sum(max(0, offset - end.offsets.get(partition, 0)) for partition, offset in latest.offsets.items())
+
+
+def _position(text: Any) -> Position:
+    return Position.decode(json.loads(text) if isinstance(text, str) else text)

@@ -1,0 +1,283 @@
+"""Supervisor: owns pipelines of the cluster, has a driver run them, and reports their states.
+
+A loop without threads of its own: take part in the group, take and release ownership, renew leases, send the driver its
+pipelines, store states and events.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.clock import SystemClock
+from penstock.errors import BrokerError
+from penstock.internal_client.pipelines import DEFINITIONS, StoredPipeline
+from penstock.internal_client.transactions import ProducerIdentity
+from penstock.pipeline.offsets import ClusterUnreachable, run
+from penstock.pipeline.supervisor.driver_process import DriverProcess
+from penstock.pipeline.supervisor.membership import Membership
+from penstock.pipeline.supervisor.ownership import LEASE_SECONDS, MARGIN_SECONDS, Ownership
+
+_POLL_SECONDS = 0.5
+_PROOF_SECONDS = 2.0
+_REPORT_SECONDS = 5.0
+_STOP_SECONDS = 60.0
+
+Echo = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorSettings:
+    bootstrap: str
+    checkpoints: str
+    """Directory of the checkpoints of all pipelines, which all supervisors share."""
+    master: str
+    conf: Mapping[str, str] = field(default_factory=dict)
+    only: str | None = None
+    """Run this pipeline once, and end."""
+
+
+@dataclass(slots=True)
+class _Owned:
+    pipeline: StoredPipeline
+    token: ProducerIdentity
+    ready_at: float
+    known: dict[str, Any]
+    """Last state, of the earlier owner or of this one."""
+    is_proved: bool = True
+
+
+class Supervisor:
+    def __init__(self, settings: SupervisorSettings, echo: Echo) -> None:
+        self._settings = settings
+        self._echo = echo
+        self._clock = SystemClock()
+        self._owned: dict[str, _Owned] = {}
+        self._ownership = Ownership(settings.bootstrap)
+        self._name = f"{socket.gethostname()}:{os.getpid()}"
+        self._driver = DriverProcess(
+            {
+                "bootstrap": settings.bootstrap,
+                "checkpoints": settings.checkpoints,
+                "master": settings.master,
+                "conf": dict(settings.conf),
+                "is_once": settings.only is not None,
+            },
+            os.path.join(_local(settings.checkpoints), f"driver-{os.getpid()}.log"),
+        )
+        partitions = run(settings.bootstrap, DEFINITIONS.ensure)
+        self._membership = Membership(settings.bootstrap, partitions, self._on_revoked)
+        self._stopping: set[str] = set()
+        self._events: list[tuple[str, dict[str, Any]]] = []
+        self._changed: set[str] = set()
+        self._proved_at = self._reported_at = 0.0
+        self.is_over = False
+        self.result: dict[str, Any] | None = None
+        """State after the only run, if the supervisor was to run a pipeline once."""
+
+    def states(self) -> dict[str, dict[str, Any]]:
+        """States of the owned pipelines, for metrics."""
+        return {name: dict(each.known) for name, each in self._owned.items()}
+
+    def step(self) -> None:
+        """One turn of the loop. Takes half a second, longer if brokers do not respond."""
+        self._membership.poll(_POLL_SECONDS)
+        wanted = self._wanted()
+        self._release_others(wanted)
+        for name, pipeline in wanted.items():
+            if name in self._owned:
+                self._owned[name].pipeline = pipeline
+            elif name not in self._stopping:
+                self._take(pipeline)
+        self._prove()
+        self._command(wanted)
+        self._hear()
+        self._store()
+
+    def stop(self) -> None:
+        """Stop all pipelines after their batches, release them and leave the group."""
+        deadline = self._clock.monotonic() + _STOP_SECONDS
+        self._release_others({})
+        while self._stopping and self._driver.is_alive and self._clock.monotonic() < deadline:
+            self._membership.poll(_POLL_SECONDS)
+            self._prove()
+            self._command({})
+            self._hear()
+        self._driver.kill()
+        for name in list(self._owned):
+            self._set_released(name)
+        self._store(now=True)
+        self._membership.close()
+
+    def _wanted(self) -> dict[str, StoredPipeline]:
+        found = {name: each for name, each in self._membership.pipelines().items() if not each.is_paused}
+        only = self._settings.only
+        return found if only is None else {name: each for name, each in found.items() if name == only}
+
+    def _take(self, pipeline: StoredPipeline) -> None:
+        try:
+            token, known = self._ownership.take(pipeline)
+        except (BrokerError, ClusterUnreachable) as error:
+            self._echo(f"{pipeline.name}: cannot become the owner, trying again: {error}")
+            return
+        needs_wait = bool(known) and not known.get("released")
+        wait = LEASE_SECONDS + MARGIN_SECONDS if needs_wait else 0.0
+        self._owned[pipeline.name] = _Owned(pipeline, token, self._clock.monotonic() + wait, dict(known))
+        self._note(pipeline.name, {"state": "taken over", "released": False, "owner": self._name})
+        self._log(pipeline.name, "owned", {"owner": self._name, "waits_seconds": wait})
+        self._store(now=True)
+
+    def _release_others(self, wanted: Mapping[str, StoredPipeline]) -> None:
+        """Let pipelines stop that are paused, deleted or no longer ours; release those that have stopped."""
+        for name, owned in list(self._owned.items()):
+            is_same = name in wanted and wanted[name].id == owned.pipeline.id
+            if not is_same:
+                self._stopping.add(name)
+            if name in self._stopping and not self._is_active(name):
+                self._set_released(name)
+
+    def _is_active(self, name: str) -> bool:
+        return self._driver.is_alive and self._owned[name].known.get("is_alive", False)
+
+    def _set_released(self, name: str) -> None:
+        self._note(name, {"state": "stopped", "released": True})
+        self._log(name, "released", {"owner": self._name})
+        self._store(now=True)
+        self._owned.pop(name, None)
+        self._stopping.discard(name)
+
+    def _on_revoked(self, names: set[str]) -> None:
+        """Another member gets these pipelines: stop them within their leases, or kill the driver."""
+        lost = names & self._owned.keys()
+        if not lost:
+            return
+        self._stopping |= lost
+        deadline = self._clock.monotonic() + LEASE_SECONDS
+        while any(map(self._is_active, lost)) and self._clock.monotonic() < deadline:
+            self._command(self._wanted())
+            self._hear()
+            self._clock_wait()
+        if any(map(self._is_active, lost)):
+            self._driver.kill()
+        for name in lost:
+            self._set_released(name)
+
+    def _clock_wait(self) -> None:
+        import threading
+
+        threading.Event().wait(_POLL_SECONDS)
+
+    def _prove(self) -> None:
+        """Prove ownership every few seconds. A pipeline that another supervisor has taken is stopped at once."""
+        now = self._clock.monotonic()
+        if now - self._proved_at < _PROOF_SECONDS or not self._owned:
+            return
+        self._proved_at = now
+        held = {name: (each.pipeline, each.token) for name, each in self._owned.items()}
+        valid = self._ownership.still_owned(held)
+        for name, each in self._owned.items():
+            each.is_proved = name in valid
+
+    def _command(self, wanted: Mapping[str, StoredPipeline]) -> None:
+        now = self._clock.monotonic()
+        ready = {
+            name: each
+            for name, each in self._owned.items()
+            if name in wanted and name not in self._stopping and each.is_proved and each.ready_at <= now
+        }
+        if ready or self._driver.pid is not None:
+            reason = self._driver.ensure() if ready or not self._driver.is_alive else None
+            if reason is not None:
+                self._on_driver_death(reason)
+        command = {
+            "pipelines": {name: self._order(each) for name, each in ready.items()},
+            "leases": [name for name, each in self._owned.items() if each.is_proved],
+            "lease_seconds": LEASE_SECONDS - _PROOF_SECONDS,
+        }
+        self._driver.send(command)
+
+    def _order(self, owned: _Owned) -> dict[str, Any]:
+        pipeline = owned.pipeline
+        return {
+            "name": pipeline.name,
+            "id": pipeline.id,
+            "revision": pipeline.revision,
+            "document": dict(pipeline.document),
+            "run_requests": pipeline.run_requests,
+            "known": owned.known,
+        }
+
+    def _on_driver_death(self, reason: str) -> None:
+        self._echo(reason)
+        for name, each in self._owned.items():
+            if each.known.pop("is_alive", False):
+                failures = int(each.known.get("failures", 0)) + 1
+                self._note(name, {"state": "failed", "error": reason, "failures": failures})
+                self._log(name, "driver died", {"reason": reason})
+
+    def _hear(self) -> None:
+        for report in self._driver.received():
+            if "states" in report:
+                self._take_states(report)
+            else:
+                self._on_event(report)
+
+    def _take_states(self, report: Mapping[str, Any]) -> None:
+        for name, owned in self._owned.items():
+            found = report["states"].get(name)
+            if found is None:
+                owned.known["is_alive"] = name in report["stopping"]
+                continue
+            if found["state"] != owned.known.get("state"):
+                self._changed.add(name)
+            owned.known = {**owned.known, **found}
+            if self._settings.only == name and found["state"] in ("done", "failed") and not found["is_alive"]:
+                self.is_over, self.result = True, dict(owned.known)
+
+    def _on_event(self, report: Mapping[str, Any]) -> None:
+        name = report["name"]
+        fields = {key: value for key, value in report.items() if key not in ("name", "event")}
+        self._events.append((name, {"event": report["event"], **fields}))
+        details = " ".join(f"{key}={value}" for key, value in fields.items() if key != "at_ms")
+        self._echo(f"{name}: {report['event']} {details}".rstrip())
+        if report["event"] in ("timed out", "driver ended") and name in self._owned:
+            self._note(name, {"state": "failed", "error": report.get("reason")})
+
+    def _note(self, name: str, changes: Mapping[str, Any]) -> None:
+        if name in self._owned:
+            self._owned[name].known |= changes
+            self._changed.add(name)
+
+    def _log(self, name: str, event: str, fields: Mapping[str, Any]) -> None:
+        self._events.append((name, {"event": event, "at_ms": self._clock.now_ms(), **fields}))
+        self._echo(f"{name}: {event}")
+
+    def _store(self, *, now: bool = False) -> None:
+        """Store states: changed ones at once, the figures of all every few seconds."""
+        is_due = now or self._changed or self._clock.monotonic() - self._reported_at >= _REPORT_SECONDS
+        if not is_due or not (self._owned or self._events):
+            return
+        statuses = {
+            name: {
+                **{key: value for key, value in each.known.items() if key not in ("is_alive", "revision")},
+                "id": each.pipeline.id,
+                "owner": self._name,
+                "at_ms": self._clock.now_ms(),
+            }
+            for name, each in self._owned.items()
+            if each.is_proved
+        }
+        events, self._events = self._events[:500], self._events[500:]
+        if self._ownership.report(statuses, events):
+            self._changed.clear()
+            self._reported_at = self._clock.monotonic()
+        else:
+            self._events = [*events, *self._events][-5_000:]
+
+
+def _local(checkpoints: str) -> str:
+    """Directory for the log of the driver."""
+    return "." if "://" in checkpoints else os.path.abspath(checkpoints)

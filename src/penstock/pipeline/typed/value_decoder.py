@@ -1,0 +1,159 @@
+"""Decoder of record values to typed columns, with the reason for each value that does not fit its schema.
+
+Whole batches of plain JSON are parsed by Arrow. If Arrow finds anything that it cannot parse, the batch is decoded row
+by row, which gives the same columns, and reasons for the bad rows.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+
+from penstock.declared.value_schema import AVRO, ValueSchema
+from penstock.declared.value_types import Array, Simple, Struct, ValueType
+from penstock.pipeline.typed.arrow_types import arrow_type, value_fields
+from penstock.pipeline.typed.conversion import BadValue, converter
+
+NO_VALUE = "the record has no value"
+MAX_REASON = 500
+_PREFIX_BYTES = 5
+_PARSED_BY_ARROW = frozenset({"string", "boolean", "int", "bigint", "float", "double"})
+
+
+class ValueDecoder:
+    def __init__(self, schema: ValueSchema) -> None:
+        self._schema = schema
+        self._fields = value_fields(schema)
+        self._convert = converter(Struct(schema.fields))
+        self._parse = _avro_parser(schema) if schema.encoding == AVRO else _json_parser(schema)
+        is_plain = schema.document is None and all(_is_plain(each.type) for each in schema.fields)
+        self._plain = (
+            pa.schema([pa.field(each.name, arrow_type(each.type)) for each in schema.fields])
+            if is_plain
+            else None
+        )
+
+    @property
+    def fields(self) -> list[pa.Field]:
+        return self._fields
+
+    def decode(self, values: pa.Array) -> list[pa.Array]:
+        """Columns of the values, and the reasons of bad ones, in the order of `fields`."""
+        found = self._decode_plain(values) if self._plain is not None and len(values) else None
+        return self._decode_rows(values.to_pylist()) if found is None else found
+
+    def _decode_plain(self, values: pa.Array) -> list[pa.Array] | None:
+        """Columns of values that Arrow can parse as lines; None if some need a closer look."""
+        if values.null_count or not pc.all(pc.starts_with(values, "{")).as_py():
+            return None
+        try:
+            values.cast(pa.string())  # checks that the values are UTF-8, which the parser does not
+        except pa.ArrowInvalid:
+            return None
+        lines = b"\n".join(values.to_pylist())
+        if lines.count(b"\n") != len(values) - 1 or b"\r" in lines:
+            return None
+        options = pj.ParseOptions(explicit_schema=self._plain, unexpected_field_behavior="ignore")
+        reading = pj.ReadOptions(use_threads=False, block_size=max(1 << 20, 4 * len(lines) + 1))
+        try:
+            table = pj.read_json(pa.py_buffer(lines), reading, options)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            return None
+        if table.num_rows != len(values):
+            return None
+        columns = [_whole(table.column(each.name), each.type) for each in self._plain or ()]
+        if any(
+            field.is_required and column.null_count
+            for field, column in zip(self._schema.fields, columns, strict=True)
+        ):
+            return None
+        return [*columns, pa.nulls(len(values), pa.string())]
+
+    def _decode_rows(self, values: Iterable[bytes | None]) -> list[pa.Array]:
+        rows: list[dict[str, Any]] = []
+        reasons: list[str | None] = []
+        for value in values:
+            try:
+                if value is None:
+                    raise BadValue(NO_VALUE)
+                rows.append(self._convert(self._parse(value)))
+                reasons.append(None)
+            except BadValue as error:
+                rows.append({})
+                reasons.append(str(error).removeprefix(".")[:MAX_REASON])
+        columns = [
+            pa.array([row.get(field.name) for row in rows], arrow_type(field.type))
+            for field in self._schema.fields
+        ]
+        return [*columns, pa.array(reasons, pa.string())]
+
+
+def _is_plain(kind: ValueType) -> bool:
+    """Whether Arrow parses the type as the conversion row by row does."""
+    if isinstance(kind, Array):
+        return _is_plain(kind.element)
+    if isinstance(kind, Struct):
+        return all(_is_plain(each.type) and not each.is_required for each in kind.fields)
+    return isinstance(kind, Simple) and kind.name in _PARSED_BY_ARROW
+
+
+def _whole(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
+    found = column.combine_chunks()
+    array = found if isinstance(found, pa.Array) else pa.concat_arrays(found.chunks)
+    return array.cast(kind)
+
+
+def _json_parser(schema: ValueSchema) -> Callable[[bytes], Any]:
+    document = schema.document
+    check = None
+    if document is not None:
+        import jsonschema_rs
+
+        check = jsonschema_rs.validator_for(json.dumps(document))
+    decoder = msgspec.json.Decoder()
+
+    def parse(value: bytes) -> Any:
+        try:
+            found = decoder.decode(value)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise BadValue(f"not valid JSON: {error}") from None
+        if check is not None:
+            for problem in check.iter_errors(found):
+                where = ".".join(map(str, problem.instance_path))
+                raise BadValue(f"{where}: {problem.message}" if where else problem.message)
+        return found
+
+    return parse
+
+
+def _avro_parser(schema: ValueSchema) -> Callable[[bytes], Any]:
+    import fastavro
+
+    parsed = fastavro.parse_schema(dict(schema.document or {}))
+
+    def read(value: bytes) -> Any:
+        source = io.BytesIO(value)
+        found = fastavro.schemaless_reader(source, parsed, None)
+        if source.tell() != len(value):
+            raise ValueError(f"{len(value) - source.tell()} bytes are left over")
+        return found
+
+    def parse(value: bytes) -> Any:
+        # Registries put a zero byte and a schema id of four bytes before the record.
+        forms = (value, value[_PREFIX_BYTES:]) if value[:1] == b"\0" else (value,)
+        problem = ""
+        for form in forms:
+            try:
+                return read(form)
+            except Exception as error:  # noqa: BLE001 - fastavro raises many kinds for malformed bytes
+                problem = problem or str(error) or type(error).__name__
+        raise BadValue(f"not valid Avro: {problem}")
+
+    return parse
