@@ -117,23 +117,25 @@ def test_pipelines_are_planned_applied_changed_paused_and_deleted(
 
 
 def test_pipelines_over_http(penstock_session_broker: BrokerProcess) -> None:
-    with httpx.Client(base_url=f"http://127.0.0.1:{penstock_session_broker.http_port}/v1/pipelines") as http:
+    with httpx.Client(base_url=f"http://127.0.0.1:{penstock_session_broker.http_port}") as http:
         document = {
             "source": {"topics": ["orders"]},
             "target": {"table": "/data/t"},
             "schedule": {"every": "1m"},
         }
-        assert http.put("/web", json=document).status_code == 201
-        assert http.put("/web", json=document).status_code == 200
-        refused = http.put("/web", json={**document, "schedule": {"every": "soon"}, "target": {}})
+        assert http.put("/v1/pipelines/web", json=document).status_code == 201
+        assert http.put("/v1/pipelines/web", json=document).status_code == 200
+        refused = http.put(
+            "/v1/pipelines/web", json={**document, "schedule": {"every": "soon"}, "target": {}}
+        )
         assert refused.status_code == 400
         assert "/schedule/every: 'soon' is not a duration" in refused.json()["detail"]
         assert "/target: give a topic" in refused.json()["detail"]
-        assert [each["name"] for each in http.get("").json()["pipelines"]] == ["web"]
-        assert http.post("/web/pause").json()["state"] == "paused"
-        assert http.post("/web/resume").json()["paused"] is False
-        assert http.post("/web/run").status_code == 202
-        assert http.get("/web").json()["definition"]["target"] == {"table": "/data/t"}
-        assert http.get("/web/logs").json() == {"events": []}
-        assert http.delete("/web").status_code == 204
-        assert http.get("/web").status_code == 404
+        assert [each["name"] for each in http.get("/v1/pipelines").json()["pipelines"]] == ["web"]
+        assert http.post("/v1/pipelines/web/pause").json()["state"] == "paused"
+        assert http.post("/v1/pipelines/web/resume").json()["paused"] is False
+        assert http.post("/v1/pipelines/web/run").status_code == 202
+        assert http.get("/v1/pipelines/web").json()["definition"]["target"] == {"table": "/data/t"}
+        assert http.get("/v1/pipelines/web/logs").json() == {"events": []}
+        assert http.delete("/v1/pipelines/web").status_code == 204
+        assert http.get("/v1/pipelines/web").status_code == 404

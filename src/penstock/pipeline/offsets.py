@@ -15,7 +15,7 @@ from penstock.internal_client.records import RecordCalls
 from penstock.internal_client.routes import Routes
 from penstock.internal_client.topic_routes import TopicRoute
 from penstock.pipeline.options import OptionError, SourceOptions, SubscriptionKind
-from penstock.pipeline.read_settings import ReadSettings, open_routes
+from penstock.pipeline.read_settings import RETRY_SECONDS, ReadSettings, open_routes
 
 T = TypeVar("T")
 
@@ -126,11 +126,11 @@ async def find_offset(routes: Routes, partition: TopicPartition, time_ms: int, r
         raise
 
 
-def run(bootstrap: str, ask: Callable[[Routes], Awaitable[T]]) -> T:
-    """Run requests to a cluster in an event loop of their own."""
+def run(bootstrap: str, ask: Callable[[Routes], Awaitable[T]], patience_seconds: float = RETRY_SECONDS) -> T:
+    """Run requests to a cluster in an event loop of their own, each with retries for `patience_seconds`."""
 
     async def body() -> T:
-        routes = open_routes(bootstrap)
+        routes = open_routes(bootstrap, patience_seconds)
         try:
             return await ask(routes)
         finally:

@@ -28,7 +28,7 @@ def librdkafka_settings(bootstrap: str) -> dict[str, Any]:
     return {"bootstrap.servers": bootstrap, **ClientSecurity.from_environment(os.environ).librdkafka()}
 
 
-def open_routes(bootstrap: str) -> Routes:
+def open_routes(bootstrap: str, patience_seconds: float = RETRY_SECONDS) -> Routes:
     """Open connections to a cluster. The caller closes them.
 
     TLS and the user come from the environment of this process, as for commands; Spark passes variables to executors
@@ -36,4 +36,4 @@ def open_routes(bootstrap: str) -> Routes:
     """
     addresses = [parse_address(text.strip()) for text in bootstrap.split(",")]
     network = ClientSecurity.from_environment(os.environ).network(TcpNetwork())
-    return Routes(network, addresses, CLIENT_ID, patience_seconds=RETRY_SECONDS)
+    return Routes(network, addresses, CLIENT_ID, patience_seconds=patience_seconds)

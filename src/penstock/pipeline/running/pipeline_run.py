@@ -67,7 +67,7 @@ class RunFigures:
 
 @dataclass(frozen=True, slots=True)
 class RunPlace:
-    """Where an activation runs: brokers, and the directory of its checkpoints."""
+    """Brokers and checkpoint directory of an activation."""
 
     bootstrap: str
     checkpoint: str

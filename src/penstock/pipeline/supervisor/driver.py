@@ -41,8 +41,10 @@ class Driver:
         threading.Thread(target=self._watch, name="watch", daemon=True).start()
         for line in lines:
             command = json.loads(line)
-            self._take(command["pipelines"])
-            self._lease(command["leases"], float(command["lease_seconds"]))
+            if "pipelines" in command:
+                self._take(command["pipelines"])
+            else:
+                self._lease(command["leases"], float(command["lease_seconds"]))
         kill_all()
 
     def _take(self, wanted: Mapping[str, Mapping[str, Any]]) -> None:
@@ -62,6 +64,7 @@ class Driver:
                 self._workers[name].request_runs(each["run_requests"])
             elif name not in stopping:
                 self._workers[name] = self._started(name, each)
+                self._lease([name], float(each["lease_seconds"]))
 
     def _lease(self, owned: Collection[str], seconds: float) -> None:
         """Extend the leases of pipelines that the supervisor owns. One that is not owned has its last lease to stop."""

@@ -31,6 +31,7 @@ class DriverProcess:
         self._started_ms = 0
         self._ended_ms = 0
         self._clock = SystemClock()
+        self._lock = threading.Lock()
 
     @property
     def is_alive(self) -> bool:
@@ -57,10 +58,11 @@ class DriverProcess:
         return reason
 
     def send(self, command: Mapping[str, Any]) -> None:
-        if self._process is not None and self._process.stdin is not None:
-            with suppress(BrokenPipeError, OSError):
-                self._process.stdin.write(json.dumps(command) + "\n")
-                self._process.stdin.flush()
+        process = self._process
+        if process is not None and process.stdin is not None:
+            with self._lock, suppress(BrokenPipeError, OSError):
+                process.stdin.write(json.dumps(command) + "\n")
+                process.stdin.flush()
 
     def received(self) -> list[dict[str, Any]]:
         """Reports since the last call."""

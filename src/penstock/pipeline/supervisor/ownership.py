@@ -16,8 +16,8 @@ from penstock.internal_client.routes import Routes
 from penstock.internal_client.transactions import ProducerIdentity, TransactionCalls
 from penstock.pipeline.offsets import ClusterUnreachable, run
 
-LEASE_SECONDS = 8.0
-MARGIN_SECONDS = 2.0
+LEASE_SECONDS = 15.0
+MARGIN_SECONDS = 3.0
 _TIMEOUT_MS = 60_000
 _RETRY_SECONDS = 5.0
 
@@ -34,7 +34,7 @@ class Ownership:
             known = (await PipelineCalls(routes).statuses()).get(pipeline.name, {})
             return token, known if known.get("id") == pipeline.id else {}
 
-        return run(self._bootstrap, ask)
+        return run(self._bootstrap, ask, _RETRY_SECONDS)
 
     def still_owned(self, owned: Mapping[str, tuple[StoredPipeline, ProducerIdentity]]) -> set[str]:
         """Names of the pipelines whose proof is valid now. Empty if no broker responds."""
@@ -52,7 +52,7 @@ class Ownership:
             return found
 
         try:
-            return run(self._bootstrap, ask) if owned else set()
+            return run(self._bootstrap, ask, _RETRY_SECONDS) if owned else set()
         except (ClusterUnreachable, BrokerError):
             return set()
 
@@ -67,7 +67,7 @@ class Ownership:
                 await calls.log(name, event)
 
         try:
-            run(self._bootstrap, ask)
+            run(self._bootstrap, ask, _RETRY_SECONDS)
         except (ClusterUnreachable, BrokerError, OSError):
             return False
         return True

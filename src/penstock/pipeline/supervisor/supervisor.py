@@ -1,13 +1,14 @@
 """Supervisor: owns pipelines of the cluster, has a driver run them, and reports their states.
 
-A loop without threads of its own: take part in the group, take and release ownership, renew leases, send the driver its
-pipelines, store states and events.
+A loop takes part in the group, takes and releases ownership, sends the driver its pipelines, and stores states and
+events. A thread renews the leases, whatever the loop waits for.
 """
 
 from __future__ import annotations
 
 import os
 import socket
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,7 +48,9 @@ class _Owned:
     ready_at: float
     known: dict[str, Any]
     """Last state, of the earlier owner or of this one."""
-    is_proved: bool = True
+    proved_at: float
+    """Monotonic time in seconds of the last proof that no other supervisor has taken the pipeline."""
+    is_lost: bool = False
 
 
 class Supervisor:
@@ -73,7 +76,9 @@ class Supervisor:
         self._stopping: set[str] = set()
         self._events: list[tuple[str, dict[str, Any]]] = []
         self._changed: set[str] = set()
-        self._proved_at = self._reported_at = 0.0
+        self._reported_at = 0.0
+        self._ended = threading.Event()
+        threading.Thread(target=self._keep, name="leases", daemon=True).start()
         self.is_over = False
         self.result: dict[str, Any] | None = None
         """State after the only run, if the supervisor was to run a pipeline once."""
@@ -92,7 +97,6 @@ class Supervisor:
                 self._owned[name].pipeline = pipeline
             elif name not in self._stopping:
                 self._take(pipeline)
-        self._prove()
         self._command(wanted)
         self._hear()
         self._store()
@@ -103,13 +107,13 @@ class Supervisor:
         self._release_others({})
         while self._stopping and self._driver.is_alive and self._clock.monotonic() < deadline:
             self._membership.poll(_POLL_SECONDS)
-            self._prove()
             self._command({})
             self._hear()
         self._driver.kill()
         for name in list(self._owned):
             self._set_released(name)
         self._store(now=True)
+        self._ended.set()
         self._membership.close()
 
     def _wanted(self) -> dict[str, StoredPipeline]:
@@ -118,6 +122,7 @@ class Supervisor:
         return found if only is None else {name: each for name, each in found.items() if name == only}
 
     def _take(self, pipeline: StoredPipeline) -> None:
+        now = self._clock.monotonic()
         try:
             token, known = self._ownership.take(pipeline)
         except (BrokerError, ClusterUnreachable) as error:
@@ -125,7 +130,7 @@ class Supervisor:
             return
         needs_wait = bool(known) and not known.get("released")
         wait = LEASE_SECONDS + MARGIN_SECONDS if needs_wait else 0.0
-        self._owned[pipeline.name] = _Owned(pipeline, token, self._clock.monotonic() + wait, dict(known))
+        self._owned[pipeline.name] = _Owned(pipeline, token, now + wait, dict(known), now)
         self._note(pipeline.name, {"state": "taken over", "released": False, "owner": self._name})
         self._log(pipeline.name, "owned", {"owner": self._name, "waits_seconds": wait})
         self._store(now=True)
@@ -159,47 +164,45 @@ class Supervisor:
         while any(map(self._is_active, lost)) and self._clock.monotonic() < deadline:
             self._command(self._wanted())
             self._hear()
-            self._clock_wait()
+            self._ended.wait(_POLL_SECONDS)
         if any(map(self._is_active, lost)):
             self._driver.kill()
         for name in lost:
             self._set_released(name)
 
-    def _clock_wait(self) -> None:
-        import threading
-
-        threading.Event().wait(_POLL_SECONDS)
-
-    def _prove(self) -> None:
-        """Prove ownership every few seconds. A pipeline that another supervisor has taken is stopped at once."""
-        now = self._clock.monotonic()
-        if now - self._proved_at < _PROOF_SECONDS or not self._owned:
-            return
-        self._proved_at = now
-        held = {name: (each.pipeline, each.token) for name, each in self._owned.items()}
-        valid = self._ownership.still_owned(held)
-        for name, each in self._owned.items():
-            each.is_proved = name in valid
+    def _keep(self) -> None:
+        """Renew the leases of the pipelines whose ownership is proved: a thread, so that nothing else delays it."""
+        while not self._ended.wait(_PROOF_SECONDS):
+            asked_at = self._clock.monotonic()
+            held = dict(self._owned)
+            valid = self._ownership.still_owned(
+                {name: (each.pipeline, each.token) for name, each in held.items()}
+            )
+            for name in valid:
+                held[name].proved_at = asked_at
+            for name in held.keys() - valid:
+                held[name].is_lost = self._clock.monotonic() - held[name].proved_at > LEASE_SECONDS
+            if valid:
+                left = LEASE_SECONDS - (self._clock.monotonic() - asked_at)
+                self._driver.send({"leases": sorted(valid), "lease_seconds": left})
 
     def _command(self, wanted: Mapping[str, StoredPipeline]) -> None:
         now = self._clock.monotonic()
         ready = {
             name: each
             for name, each in self._owned.items()
-            if name in wanted and name not in self._stopping and each.is_proved and each.ready_at <= now
+            if name in wanted
+            and name not in self._stopping
+            and not each.is_lost
+            and each.ready_at <= now < each.proved_at + LEASE_SECONDS
         }
         if ready or self._driver.pid is not None:
             reason = self._driver.ensure() if ready or not self._driver.is_alive else None
             if reason is not None:
                 self._on_driver_death(reason)
-        command = {
-            "pipelines": {name: self._order(each) for name, each in ready.items()},
-            "leases": [name for name, each in self._owned.items() if each.is_proved],
-            "lease_seconds": LEASE_SECONDS - _PROOF_SECONDS,
-        }
-        self._driver.send(command)
+        self._driver.send({"pipelines": {name: self._order(each, now) for name, each in ready.items()}})
 
-    def _order(self, owned: _Owned) -> dict[str, Any]:
+    def _order(self, owned: _Owned, now: float) -> dict[str, Any]:
         pipeline = owned.pipeline
         return {
             "name": pipeline.name,
@@ -208,6 +211,7 @@ class Supervisor:
             "document": dict(pipeline.document),
             "run_requests": pipeline.run_requests,
             "known": owned.known,
+            "lease_seconds": LEASE_SECONDS - (now - owned.proved_at),
         }
 
     def _on_driver_death(self, reason: str) -> None:
@@ -268,7 +272,7 @@ class Supervisor:
                 "at_ms": self._clock.now_ms(),
             }
             for name, each in self._owned.items()
-            if each.is_proved
+            if not each.is_lost
         }
         events, self._events = self._events[:500], self._events[500:]
         if self._ownership.report(statuses, events):
