@@ -115,6 +115,23 @@ class Store:
         found: list[FileInfo] = self._file_system().get_file_info(wanted)
         return found
 
+    def modified(self, name: str, before: float) -> bool:
+        """Whether a file was last written before a time in seconds since 1970."""
+        if self.is_local:
+            with suppress(FileNotFoundError):
+                return os.stat(self.path_of(name)).st_mtime < before
+            return False
+        [found] = self._file_system().get_file_info([name])
+        return found.is_file and (found.mtime is None or found.mtime.timestamp() < before)
+
+    def delete(self, name: str) -> None:
+        """Delete a file. A file that does not exist is no error."""
+        with suppress(FileNotFoundError):
+            if self.is_local:
+                os.unlink(self.path_of(name))
+            else:
+                self._file_system().delete_file(name)
+
     def is_occupied(self) -> bool:
         """Whether the local directory is not empty."""
         return self.is_local and os.path.exists(self.uri) and bool(os.listdir(self.uri))

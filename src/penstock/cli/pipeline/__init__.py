@@ -6,7 +6,7 @@ from importlib import import_module
 
 import typer
 
-COMMANDS = ("declared", "serve", "archive", "replay", "compact", "stats", "query")
+COMMANDS = ("declared", "serve", "archive", "replay", "compact", "stats", "query", "forget")
 
 
 def register(root: typer.Typer) -> None:

@@ -10,8 +10,15 @@ import typer
 
 from penstock.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
 from penstock.cli.output import print_json
-from penstock.cli.pipeline.options import EveryOption, MasterOption, OnceOption, TopicsOption
+from penstock.cli.pipeline.options import (
+    ConfOption,
+    EveryOption,
+    MasterOption,
+    OnceOption,
+    TopicPatternsOption,
+)
 from penstock.cli.pipeline.progress import progress_of
+from penstock.cli.pipeline.schema_option import read_schema, subscription_of
 from penstock.cli.pipeline.session import PipelineSession, failure_of, pipeline_session
 from penstock.cli.times import parse_duration_ms
 from penstock.clock import SystemClock
@@ -28,6 +35,14 @@ TruncateOption = Annotated[
 GraceOption = Annotated[
     str, typer.Option("--grace", metavar="TIME", help="Time that archived records stay in a truncated topic.")
 ]
+SchemaOption = Annotated[
+    str | None,
+    typer.Option(
+        "--schema",
+        metavar="SCHEMA|FILE",
+        help="Also parse values into columns: 'id bigint, total double', or a file with a JSON Schema or Avro schema.",
+    ),
+]
 KeepOption = Annotated[
     str | None,
     typer.Option(
@@ -41,27 +56,30 @@ def register(app: typer.Typer) -> None:
 
 
 def archive(
-    topics: TopicsOption,
+    topics: TopicPatternsOption,
     to: ToOption,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     master: MasterOption = None,
+    conf: ConfOption = None,
     once: OnceOption = False,
     every: EveryOption = "10s",
     truncate: TruncateOption = False,
     grace: GraceOption = "10m",
     keep: KeepOption = None,
+    schema: SchemaOption = None,
     json: JsonOption = False,
 ) -> None:
     """Archive topics to a Delta table, each record once; without --once archiving continues until Ctrl-C."""
     every_ms, grace_ms = parse_duration_ms(every), parse_duration_ms(grace)
     keep_ms = None if keep is None else parse_duration_ms(keep)
-    with pipeline_session("penstock archive", master) as session:
+    parsed = None if schema is None else read_schema(schema)
+    with pipeline_session("penstock archive", master, conf) as session:
         from penstock.pipeline.archive.archiver import ArchiveJob
         from penstock.pipeline.archive.table import ArchiveTable
         from penstock.pipeline.options import parse
 
-        options = parse({"bootstrap": bootstrap, "subscribe": topics})
-        job = ArchiveJob(options, ArchiveTable.at(to), truncate, grace_ms)
+        options = parse({"bootstrap": bootstrap, **subscription_of(topics)})
+        job = ArchiveJob(options, ArchiveTable.at(to), truncate, grace_ms, schema=parsed)
         if once:
             _report(_run(job, session, keep_ms), json)
             return

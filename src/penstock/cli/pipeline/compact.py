@@ -9,7 +9,7 @@ import typer
 from penstock.cli.failures import ExitCode, Failure
 from penstock.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
 from penstock.cli.output import print_json
-from penstock.cli.pipeline.options import ArchiveOption, MasterOption, TopicsOption
+from penstock.cli.pipeline.options import ArchiveOption, ConfOption, MasterOption, TopicsOption
 from penstock.cli.pipeline.progress import progress_of
 from penstock.cli.pipeline.session import pipeline_session
 
@@ -41,6 +41,7 @@ def compact(
     by: ByOption = "key",
     keep: KeepOption = "last",
     master: MasterOption = None,
+    conf: ConfOption = None,
     once: OnceOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -51,7 +52,7 @@ def compact(
     given = {"bootstrap": bootstrap, "subscribe": topics}
     if archive is not None:
         given["archive"] = archive
-    with pipeline_session("penstock compact", master) as session:
+    with pipeline_session("penstock compact", master, conf) as session:
         from penstock.pipeline.compact import CompactJob, Keep
         from penstock.pipeline.compact import compact as run
         from penstock.pipeline.options import parse

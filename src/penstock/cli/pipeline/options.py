@@ -11,6 +11,15 @@ from penstock.cli.failures import ExitCode, Failure
 TopicsOption = Annotated[
     str, typer.Option("--topics", "-t", metavar="NAME[,NAME]", help="The topics, separated by commas.")
 ]
+TopicPatternsOption = Annotated[
+    str,
+    typer.Option(
+        "--topics",
+        "-t",
+        metavar="NAME[,NAME]",
+        help="The topics, separated by commas, or a pattern (a regular expression such as 'orders-.*').",
+    ),
+]
 MasterOption = Annotated[
     str | None,
     typer.Option(

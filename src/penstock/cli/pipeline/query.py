@@ -8,7 +8,7 @@ import typer
 
 from penstock.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
 from penstock.cli.output import NONE, print_json, print_table
-from penstock.cli.pipeline.options import ArchiveOption, MasterOption
+from penstock.cli.pipeline.options import ArchiveOption, ConfOption, MasterOption
 from penstock.cli.pipeline.progress import progress_of
 from penstock.cli.pipeline.session import pipeline_session
 
@@ -32,12 +32,13 @@ def query(
     topics: TopicsOption = None,
     archive: ArchiveOption = None,
     master: MasterOption = None,
+    conf: ConfOption = None,
     limit: LimitOption = 100,
     json: JsonOption = False,
 ) -> None:
     """Run an SQL query: select key, count(*) from orders group by key. Names with a dash need `backticks`."""
     names = [name.strip() for name in topics.split(",") if name.strip()] if topics else []
-    with pipeline_session("penstock query", master) as session:
+    with pipeline_session("penstock query", master, conf) as session:
         from penstock.pipeline.query import query as run
 
         with progress_of(session, "running the query"):

@@ -10,7 +10,7 @@ import typer
 
 from penstock.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
 from penstock.cli.output import print_json
-from penstock.cli.pipeline.options import ArchiveOption, MasterOption, TopicsOption
+from penstock.cli.pipeline.options import ArchiveOption, ConfOption, MasterOption, TopicsOption
 from penstock.cli.pipeline.progress import progress_of
 from penstock.cli.pipeline.session import pipeline_session
 from penstock.cli.times import parse_time_ms
@@ -60,6 +60,7 @@ def replay(
     rate: RateOption = None,
     name: NameOption = None,
     master: MasterOption = None,
+    conf: ConfOption = None,
     once: OnceOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -70,7 +71,7 @@ def replay(
     given = {"bootstrap": bootstrap, "subscribe": topics, "startingOffsetsByTimestampStrategy": "latest"}
     if archive is not None:
         given["archive"] = archive
-    with pipeline_session("penstock replay", master) as session:
+    with pipeline_session("penstock replay", master, conf) as session:
         from penstock.pipeline.options import parse
         from penstock.pipeline.replay import ReplayJob, plan_of
         from penstock.pipeline.replay import replay as run

@@ -9,11 +9,12 @@ import logging
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from penstock.cli.failures import Failure
+from penstock.cli.pipeline.options import parse_conf
 from penstock.errors import BrokerError, PenstockError
 from penstock.extras import how_to_install
 from penstock.pipeline.causes import cause_of as cause_of
@@ -31,8 +32,9 @@ _AGAIN = "Remove the cause, then run the command again."
 class PipelineSession:
     """Spark session that the first call of `open` starts; later calls return the same session."""
 
-    def __init__(self, name: str, master: str | None) -> None:
+    def __init__(self, name: str, master: str | None, conf: Mapping[str, str] | None = None) -> None:
         self._name = name
+        self._conf = {**_SETTINGS, **(conf or {})}
         self._master = master or LOCAL
         self._session: SparkSession | None = None
 
@@ -49,7 +51,7 @@ class PipelineSession:
 
                         # This logger prints each invalid SQL statement with Java's stack trace.
                         logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
-                        self._session = open_session(self._name, self._master, _SETTINGS)
+                        self._session = open_session(self._name, self._master, self._conf)
                 except Exception as error:
                     raise Failure(
                         f"Spark did not start: {_last_error(output.fileno()) or cause_of(error)}",
@@ -64,9 +66,11 @@ class PipelineSession:
 
 
 @contextmanager
-def pipeline_session(name: str, master: str | None) -> Iterator[PipelineSession]:
-    """Provide a session; errors of Spark, its tasks and the pipeline become Failures."""
-    session = PipelineSession(name, master)
+def pipeline_session(
+    name: str, master: str | None, conf: list[str] | None = None
+) -> Iterator[PipelineSession]:
+    """Provide a session with the settings of `--conf`; errors of Spark, its tasks and the pipeline become Failures."""
+    session = PipelineSession(name, master, parse_conf(conf))
     try:
         import deltalake  # noqa: F401
         import pyspark  # noqa: F401

@@ -9,7 +9,7 @@ import typer
 
 from penstock.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
 from penstock.cli.output import print_json
-from penstock.cli.pipeline.options import MasterOption, OnceOption, TopicsOption
+from penstock.cli.pipeline.options import ConfOption, MasterOption, OnceOption, TopicsOption
 from penstock.cli.pipeline.progress import progress_of
 from penstock.cli.pipeline.session import pipeline_session
 from penstock.cli.times import parse_duration_ms
@@ -52,6 +52,7 @@ def stats(
     checkpoint: CheckpointOption = None,
     chart: ChartOption = None,
     master: MasterOption = None,
+    conf: ConfOption = None,
     once: OnceOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -60,7 +61,7 @@ def stats(
     A window is written when it has ended.
     """
     window_ms, delay_ms = parse_duration_ms(window), parse_duration_ms(delay)
-    with pipeline_session("penstock stats", master) as session:
+    with pipeline_session("penstock stats", master, conf) as session:
         from penstock.pipeline.offsets import topics_of
         from penstock.pipeline.options import parse
         from penstock.pipeline.stats import StatsJob, start

@@ -260,6 +260,14 @@ class ArchiveTable:
             retention_hours=keep_hours, dry_run=False, enforce_retention_duration=False, full=True
         )
 
+    def unreferenced(self, seconds: int) -> list[str]:
+        """Files that the newest version does not refer to, and that are at least this old if the store knows ages."""
+        found = self._load().vacuum(
+            retention_hours=0, dry_run=True, enforce_retention_duration=False, full=True
+        )
+        before = SystemClock().now_ms() / 1000 - seconds
+        return [name for name in found if self.store.modified(name, before)]
+
     def _write(self, view: ArchiveView, actions: list[Any], properties: CommitProperties) -> None:
         table = view._table
         try:
