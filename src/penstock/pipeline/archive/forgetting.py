@@ -45,7 +45,7 @@ class ForgettingFailed(PenstockError):
 
 @dataclass(slots=True)
 class TopicReport:
-    """What was removed of one topic."""
+    """Removed records of one topic."""
 
     topic: str
     records: int = 0
