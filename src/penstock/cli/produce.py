@@ -22,9 +22,10 @@ from penstock.cli.progress import reading_progress
 from penstock.cli.record import Headers, OutgoingRecord, parse_headers
 from penstock.cli.sender import RecordSender, Sent
 from penstock.cli.times import parse_duration_ms
-from penstock.config import DELIVERY_DELAY
+from penstock.clock import SystemClock
+from penstock.config import DELIVERY_DELAY, DELIVERY_DELAY_MAX_MS
 from penstock.config.resources import ConfigResourceType
-from penstock.delay.headers import DELAY_MS, DELIVER_AT, InvalidDelay, parse_time
+from penstock.delay.headers import DELAY_MS, DELIVER_AT, InvalidDelay, parse_time, read_delay_headers
 
 STDIN = "-"
 
@@ -118,7 +119,7 @@ def produce(
     )
     cluster = ClusterClient(bootstrap)
     if delay_headers:
-        _require_delays(cluster, topic)
+        _require_delays(cluster, topic, delay_headers)
     config = client_config(bootstrap) | _producer_config(acks, compression, idempotent, timeout)
     sender = RecordSender(topic, config, partial(full_disk, cluster))
     _send_all(files or [STDIN], read, sender, partition)
@@ -184,12 +185,21 @@ def _parse_delay(delay: str | None, deliver_at: str | None) -> Headers:
         ) from None
 
 
-def _require_delays(cluster: ClusterClient, topic: str) -> None:
+def _require_delays(cluster: ClusterClient, topic: str, headers: Headers) -> None:
+    """Failure if the topic has no delayed messages, or none that are delayed for so long."""
     entries = cluster.run(lambda client: client.configs.get(ConfigResourceType.TOPIC, topic), topic)
-    if not any(entry.name == DELIVERY_DELAY.name and entry.value == "true" for entry in entries):
+    settings = {entry.name: entry.value for entry in entries}
+    if settings.get(DELIVERY_DELAY.name) != "true":
         raise Failure(
             f"{topic} has no delayed messages",
             f"Create a topic with --set {DELIVERY_DELAY.name}=true.",
+        )
+    max_ms, now_ms = int(settings[DELIVERY_DELAY_MAX_MS.name] or 0), SystemClock().now_ms()
+    delay = read_delay_headers(headers).delay
+    if delay is not None and delay.due_ms(now_ms) - now_ms > max_ms:
+        raise Failure(
+            f"the delay is longer than {DELIVERY_DELAY_MAX_MS.name} of {topic} ({max_ms} ms)",
+            f"Send it later, or `penstock topic alter {topic} --set {DELIVERY_DELAY_MAX_MS.name}=MS`.",
         )
 
 

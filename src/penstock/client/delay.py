@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -13,6 +14,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 from penstock.client.errors import InvalidSetting, from_kafka
 
 DELIVERY_DELAY: Final = "delivery.delay"
+MAX_DELAY: Final = "delivery.delay.max.ms"
 DELAY_MS: Final = "penstock-delay-ms"
 DELIVER_AT: Final = "penstock-deliver-at"
 _PATIENCE_S = 30.0
@@ -45,14 +47,27 @@ class DelayTopics:
             for name, value in config.items()
             if name.split(".")[0] in ("bootstrap", "security", "sasl", "ssl", "client", "log_level")
         }
-        self._known: set[str] = set()
+        self._max_ms: dict[str, int] = {}
+        """Longest delay of the topics that are known."""
 
-    def knows(self, topic: str) -> bool:
-        return topic in self._known
+    def check(self, topic: str, header: tuple[str, bytes]) -> None:
+        """Ask a broker about the topic, the first time; InvalidSetting if it has no delayed messages, or none that are
+        delayed for so long.
+        """
+        name, value = header
+        delay_ms = int(value) if name == DELAY_MS else int(value) - time.time_ns() // 1_000_000
+        self.require(topic)
+        if delay_ms > self._max_ms[topic]:
+            del self._max_ms[topic]  # the setting may have changed
+            self.require(topic)
+        if delay_ms > self._max_ms[topic]:
+            raise InvalidSetting(
+                f"the delay is longer than {MAX_DELAY} of {topic} ({self._max_ms[topic]} ms)"
+            )
 
     def require(self, topic: str) -> None:
         """Ask a broker about the topic, the first time; InvalidSetting if it has no delayed messages."""
-        if topic in self._known:
+        if topic in self._max_ms:
             return
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
         admin = AdminClient(self._config)  # kept until the answer is there
@@ -66,4 +81,4 @@ class DelayTopics:
             raise InvalidSetting(
                 f"{topic} has no delayed messages: create a topic with {DELIVERY_DELAY}=true"
             )
-        self._known.add(topic)
+        self._max_ms[topic] = int(configs[MAX_DELAY].value)

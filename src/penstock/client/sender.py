@@ -95,7 +95,7 @@ class MessageSender:
         header = delay_header(delay_s, deliver_at)
         if header is None:
             return headers
-        self._delays.require(topic)
+        self._delays.check(topic, header)
         return [*_header_list(headers), header]
 
     def serve(self, timeout_s: float) -> None:

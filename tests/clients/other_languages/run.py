@@ -55,6 +55,7 @@ CLIENTS = (
     Foreign("Java, transactions", "java", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Transactions")),
     Foreign("Java, share groups", "java", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Shares")),
     Foreign("Java, views", "java", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Views")),
+    Foreign("Java, delayed messages", "java", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Delays")),
     Foreign("Java, administration tools", "java", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Tools")),
     Foreign("MirrorMaker 2", "mirror", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Mirror")),
     Foreign("Java, Kafka Streams", "java", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Streams")),
@@ -87,6 +88,20 @@ CLIENTS = (
         ("java", "mvn"),
         (("mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=jars"),),
         (sys.executable, "shares.py"),
+    ),
+    Foreign(
+        "Go, delayed messages by franz-go and sarama",
+        "go_delays",
+        ("go",),
+        (("go", "build", "-o", "client", "."),),
+        ("./client",),
+    ),
+    Foreign(
+        "JavaScript, kafkajs, delayed messages",
+        "javascript",
+        ("node", "npm"),
+        (("npm", "install", "--no-audit", "--no-fund", "--silent"),),
+        ("node", "delays.js"),
     ),
     Foreign(
         "JavaScript, kafkajs, views",

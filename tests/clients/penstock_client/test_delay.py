@@ -1,0 +1,82 @@
+"""Delays and lifetimes of messages that `Producer` sends, and `Consumer` reads."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from penstock import AsyncProducer, Consumer, Producer
+from penstock.client.errors import InvalidSetting
+from support.broker_process import MakeTopic
+
+PATIENCE_S = 30.0
+
+
+def read(bootstrap: str, topic: str, count: int) -> list[bytes]:
+    with Consumer(topic, bootstrap=bootstrap, idle_timeout_s=PATIENCE_S) as consumer:
+        return [next(consumer).value for _ in range(count)]
+
+
+def test_messages_come_in_the_order_of_their_due_times(bootstrap: str, make_topic: MakeTopic) -> None:
+    topic = make_topic(1, delivery_delay="true")
+    now = datetime.now(UTC)
+    with Producer(bootstrap=bootstrap) as producer:
+        producer.send(topic, "never", delay_s=86_400)
+        producer.send(topic, "last", deliver_at=now + timedelta(seconds=1.5))
+        producer.send(topic, "first", delay_s=0.2)
+        producer.send(topic, "past", deliver_at=int(time.time() * 1000) - 5_000)
+        producer.send(topic, "over", delay_s=0.1, headers={"penstock-ttl-ms": "0"})
+    assert read(bootstrap, topic, 3) == [b"past", b"first", b"last"]
+    assert datetime.now(UTC) >= now + timedelta(seconds=1.5)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"delay_s": 1, "deliver_at": 5}, "not both"),
+        ({"delay_s": -1}, "delay_s"),
+        ({"delay_s": float("nan")}, "delay_s"),
+        ({"deliver_at": datetime(2030, 1, 1)}, "time zone"),
+        ({"delay_s": 400 * 86_400}, "delivery.delay.max.ms"),
+        ({"deliver_at": datetime(2100, 1, 1, tzinfo=UTC)}, "delivery.delay.max.ms"),
+    ],
+)
+async def test_wrong_delays_are_refused(
+    bootstrap: str, make_topic: MakeTopic, options: dict[str, Any], problem: str
+) -> None:
+    topic = make_topic(1, delivery_delay="true")
+    with Producer(bootstrap=bootstrap) as producer, pytest.raises(InvalidSetting, match=problem):
+        producer.send(topic, "x", **options)
+    async with AsyncProducer(bootstrap=bootstrap) as producer:
+        with pytest.raises(InvalidSetting, match=problem):
+            await producer.send(topic, "x", **options)
+
+
+async def test_delays_are_refused_where_they_would_be_ignored(bootstrap: str, make_topic: MakeTopic) -> None:
+    topic = make_topic(1)
+    with (
+        Producer(bootstrap=bootstrap) as producer,
+        pytest.raises(InvalidSetting, match=r"delivery\.delay"),
+    ):
+        producer.send(topic, "x", delay_s=1)
+    async with AsyncProducer(bootstrap=bootstrap) as producer:
+        with pytest.raises(InvalidSetting, match=r"delivery\.delay"):
+            await producer.send(topic, "x", delay_s=1)
+
+
+def test_a_longer_maximum_is_noticed(bootstrap: str, make_topic: MakeTopic) -> None:
+    from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+
+    topic = make_topic(1, delivery_delay="true", delivery_delay_max_ms="1000")
+    with Producer(bootstrap=bootstrap) as producer:
+        producer.send(topic, "x", delay_s=1)
+        with pytest.raises(InvalidSetting, match="1000 ms"):
+            producer.send(topic, "x", delay_s=2)
+        entry = ConfigEntry("delivery.delay.max.ms", "5000", incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        admin.incremental_alter_configs([resource])[resource].result(PATIENCE_S)
+        producer.send(topic, "x", delay_s=2)
