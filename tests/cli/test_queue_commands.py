@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import pytest
@@ -37,6 +38,9 @@ def test_queue_is_created_used_changed_and_deleted(cli: Any, topic_name: str) ->
         "dead_letter": "",
         "of": "",
         "filter": "",
+        "order": "none",
+        "priorities": False,
+        "priority_share": 0.0,
     }
     assert topic_name in cli("list")
     cli("send", topic_name, "one", "two", "--key", "k")
@@ -56,6 +60,23 @@ def test_queue_is_created_used_changed_and_deleted(cli: Any, topic_name: str) ->
     assert "there is no queue" in cli("describe", topic_name, code=1)
 
 
+def test_queue_delivers_by_priority_and_key(cli: Any, topic_name: str) -> None:
+    cli("create", topic_name, "--partitions", "1", "--priorities", "--priority-share", "0.1")
+    cli("send", topic_name, "low")
+    cli("send", topic_name, "high", "--priority", "9")
+    assert cli("receive", topic_name, "--max", "2").splitlines() == ["high", "low"]
+    cli("alter", topic_name, "--order", "key", "--no-priorities")
+    described = json.loads(cli("describe", topic_name, "--json"))
+    assert (described["order"], described["priorities"], described["priority_share"]) == ("key", False, 0.1)
+    assert "order by key" in cli("describe", topic_name)
+    cli("send", topic_name, "first", "second", "--key", "k")
+    with Queue(topic_name, bootstrap=os.environ["PENSTOCK_BOOTSTRAP"]) as queue:
+        held = queue.receive(wait_s=30)
+        assert "no message" in cli("receive", topic_name, code=1)
+        held.accept()
+    assert cli("receive", topic_name, "--wait", "30").strip() == "second"
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "text"),
     [
@@ -69,6 +90,10 @@ def test_queue_is_created_used_changed_and_deleted(cli: Any, topic_name: str) ->
         (("create", "x", "--of", "missing-topic", "--filter", " "), 2, "the filter is empty"),
         (("create", "x", "--of", "missing-topic", "--filter", "size > 1"), 1, "missing-topic"),
         (("alter", "x"), 2, "--lock"),
+        (("create", "x", "--order", "fifo"), 2, "fifo"),
+        (("create", "x", "--priority-share", "0.6"), 2, "0.6"),
+        (("send", "x", "a", "--priority", "10"), 2, "10"),
+        (("send", "x", "a", "--priority", "high"), 2, "high"),
         (("send", "missing-queue", "a"), 1, "there is no queue"),
         (("receive", "missing-queue"), 1, "there is no queue"),
         (("send", "x", "{", "--json-value"), 2, "not JSON"),

@@ -52,6 +52,9 @@ def test_messages_are_received_and_settled(tmp_path: Path, brokers: int) -> None
             "dead_letter": "",
             "of": "",
             "filter": "",
+            "order": "none",
+            "priorities": False,
+            "priority_share": 0.0,
         }
         await send(stage, {"id": 7}, "text", 3.5, key="alice")
         await send(stage, None)

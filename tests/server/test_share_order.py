@@ -136,6 +136,36 @@ def test_waiting_fetch_gets_a_new_record_of_a_high_level(tmp_path: Path) -> None
     run(tmp_path, scenario, batches=0, **PRIORITY)
 
 
+def test_metrics_count_deliveries_by_priority_and_blocked_keys(tmp_path: Path) -> None:
+    async def scenario(broker: Harness, member: ShareMember) -> None:
+        records = [replace(each, key=b"a") for each in leveled(9, 9, 4)]
+        await broker.append_records("t", [*records, *leveled(0, 0)])
+        assert offsets(await first_take(member)) == [0]
+        read = {each.name: each.read() for each in broker.context.metrics.readings}
+        assert read["penstock_share_delivered_priority_9"] == 1
+        assert (read["penstock_share_blocked_keys"], read["penstock_share_blocked_records"]) == (1, 2)
+        assert offsets(await member.take("t")) == [3, 4]
+        await configure(broker, order="none")
+        read = {each.name: each.read() for each in broker.context.metrics.readings}
+        assert read["penstock_share_delivered_priority_0"] == 2
+        assert read["penstock_share_delivered_priority_9"] == 1
+        assert read["penstock_share_records_waiting"] == 0
+        assert read["penstock_share_blocked_keys"] == 0
+
+    run(tmp_path, scenario, batches=0, **PRIORITY, **BY_KEY)
+
+
+def test_expired_records_of_several_levels_are_left_out(tmp_path: Path) -> None:
+    async def scenario(broker: Harness, member: ShareMember) -> None:
+        gone = (("penstock-ttl-ms", b"1"),)
+        records = [replace(each, headers=each.headers + gone) for each in leveled(0, 9, 4)]
+        await broker.append_records("t", [*records, *leveled(4, 0, 9)])
+        queue = QueueClient(broker)
+        assert given_offsets(await queue.receive(10, wait_ms=2_000)) == [5, 3, 4]
+
+    run(tmp_path, scenario, batches=0, **PRIORITY)
+
+
 def test_share_of_deliveries_is_reserved_for_lower_levels(tmp_path: Path) -> None:
     async def scenario(broker: Harness, member: ShareMember) -> None:
         await broker.append_records("t", leveled(*[9] * 90, *[0, 5] * 10))

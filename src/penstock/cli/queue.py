@@ -15,6 +15,15 @@ from penstock.cli.cluster_client import ClusterClient
 from penstock.cli.failures import ExitCode, Failure
 from penstock.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption, YesOption
 from penstock.cli.output import NONE, confirm, print_json, print_table
+from penstock.cli.queue_order import (
+    OrderOption,
+    PrioritiesOption,
+    PriorityOption,
+    PriorityShareOption,
+    order_settings,
+    parse_priority,
+    show_order,
+)
 from penstock.client.errors import ClientError
 from penstock.client.queue import Queue, QueueEmpty, QueueMessage
 from penstock.clock import SystemClock
@@ -94,6 +103,9 @@ def create(
     max_attempts: AttemptsOption = None,
     back_off: BackOffOption = None,
     dead_letter: DeadLetterOption = None,
+    order: OrderOption = None,
+    priorities: PrioritiesOption = None,
+    priority_share: PriorityShareOption = None,
     from_end: FromEndOption = False,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     json: JsonOption = False,
@@ -109,6 +121,7 @@ def create(
             code=ExitCode.USAGE,
         )
     settings = _settings(lock, max_attempts, back_off, dead_letter)
+    settings |= order_settings(order, priorities, priority_share)
     new = NewQueue(queue, of, partitions or -1, replication_factor or -1, settings, from_end, chosen)
     created = ClusterClient(bootstrap).run(lambda client: client.queues.create(new), queue)
     if json:
@@ -169,16 +182,20 @@ def alter(
     max_attempts: AttemptsOption = None,
     back_off: BackOffOption = None,
     dead_letter: DeadLetterOption = None,
+    order: OrderOption = None,
+    priorities: PrioritiesOption = None,
+    priority_share: PriorityShareOption = None,
     filter_text: FilterOption = None,
     route: RouteOption = None,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Change settings of a queue; consumers need not restart."""
     settings, chosen = _settings(lock, max_attempts, back_off, dead_letter), _filter(filter_text, route)
+    settings |= order_settings(order, priorities, priority_share)
     if not settings and not chosen:
         raise Failure(
             "no setting is given",
-            "Give --lock, --max-attempts, --back-off, --dead-letter, --filter or --route.",
+            "Give --lock, --order or another one; `penstock queue alter --help` lists them.",
             code=ExitCode.USAGE,
         )
     ClusterClient(bootstrap).run(lambda client: client.queues.alter(queue, settings, chosen), queue)
@@ -233,6 +250,7 @@ def send(
         list[str] | None, typer.Argument(help="The messages; lines of standard input unless given.")
     ] = None,
     key: Annotated[str | None, typer.Option("--key", "-k", help="The key of the messages.")] = None,
+    priority: PriorityOption = None,
     is_json: Annotated[
         bool, typer.Option("--json-value", help="The messages are JSON; they are received as JSON.")
     ] = False,
@@ -240,11 +258,12 @@ def send(
 ) -> None:
     """Send messages to a queue."""
     ClusterClient(bootstrap)
+    level = parse_priority(priority)
     texts = values if values else (line.rstrip("\n") for line in sys.stdin)
     with _reported(), Queue(queue, bootstrap=bootstrap) as opened:
         count = 0
         for text in texts:
-            opened.send(_parse_json(text) if is_json else text, key=key)
+            opened.send(_parse_json(text) if is_json else text, key=key, priority=level)
             count += 1
     typer.echo(f"sent {count:,} messages to {queue}", err=True)
 
@@ -336,7 +355,9 @@ def _print_details(details: QueueDetails, age_ms: int | None) -> None:
     )
     if queue.filter:
         typer.echo(f"filter {queue.filter}, in view {queue.topic}")
-    typer.echo(f"lock {queue.lock_ms / 1000:g} s, at most {queue.max_attempts} attempts{back_off}\n")
+    typer.echo(
+        f"lock {queue.lock_ms / 1000:g} s, at most {queue.max_attempts} attempts{back_off}{show_order(queue)}\n"
+    )
     rows = [
         (
             each.partition,

@@ -60,8 +60,8 @@ def send_options(
     """Options of a message as `QueueSession.send` takes them; InvalidSetting for impossible ones."""
     check_seconds("delay_s", delay_s)
     check_seconds("ttl_s", ttl_s)
-    if priority is not None and not 0 <= priority <= 9:
-        raise InvalidSetting(f"priority={priority!r} is not between 0 and 9")
+    if priority is not None and (type(priority) is not int or not 0 <= priority <= 9):
+        raise InvalidSetting(f"priority={priority!r} is not a whole number from 0 to 9")
     return {
         "delay_ms": None if not delay_s else round(delay_s * 1000),
         "ttl_ms": None if ttl_s is None else max(1, round(ttl_s * 1000)),
@@ -71,18 +71,31 @@ def send_options(
 
 
 def queue_settings(
-    lock_s: float | None, max_attempts: int | None, back_off: str | None, dead_letter: str | None
+    lock_s: float | None,
+    max_attempts: int | None,
+    back_off: str | None,
+    dead_letter: str | None,
+    order: str | None,
+    priorities: bool | None,
+    priority_share: float | None,
 ) -> dict[str, Any]:
     """Settings of a new queue as `QueueSession.create` takes them; InvalidSetting for impossible ones."""
     try:
         parsed = None if back_off is None else parse_retry_backoff(back_off)
     except ValueError as error:
         raise InvalidSetting(f"back_off={back_off[:80]!r}: {error}" if back_off else str(error)) from None
+    if order not in (None, "key", "none"):
+        raise InvalidSetting(f"order={order!r} is neither 'key' nor 'none'")
+    if priority_share is not None and not 0 <= priority_share <= 0.5:
+        raise InvalidSetting(f"priority_share={priority_share!r} is not between 0 and 0.5")
     return {
         "lock_ms": None if lock_s is None else max(1, round(lock_s * 1000)),
         "max_attempts": max_attempts,
         "back_off": parsed,
         "dead_letter": dead_letter,
+        "order": order,
+        "priorities": None if priorities is None else str(bool(priorities)).lower(),
+        "priority_share": priority_share,
     }
 
 
@@ -156,6 +169,9 @@ class AsyncQueue:
         max_attempts: int | None = None,
         back_off: str | None = None,
         dead_letter: str | None = None,
+        order: str | None = None,
+        priorities: bool | None = None,
+        priority_share: float | None = None,
         bootstrap: str | None = None,
     ) -> Self:
         """Create a queue, with a topic of its own or of an existing topic, and open it.
@@ -163,7 +179,8 @@ class AsyncQueue:
         `filter` and `route` choose messages of the existing topic: an expression as of a view, and a pattern for the
         header `penstock-route`.
         """
-        settings = queue_settings(lock_s, max_attempts, back_off, dead_letter)
+        order_by = order, priorities, priority_share
+        settings = queue_settings(lock_s, max_attempts, back_off, dead_letter, *order_by)
         queue = cls(name, bootstrap=bootstrap)
         try:
             await queue._session.create(of, partitions, settings, queue_filter(filter, route))

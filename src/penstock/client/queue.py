@@ -116,6 +116,9 @@ class Queue:
         max_attempts: int | None = None,
         back_off: str | None = None,
         dead_letter: str | None = None,
+        order: str | None = None,
+        priorities: bool | None = None,
+        priority_share: float | None = None,
         bootstrap: str | None = None,
         workers: int = 1,
     ) -> Self:
@@ -124,7 +127,8 @@ class Queue:
         `filter` and `route` choose messages of the existing topic: an expression as of a view, and a pattern for the
         header `penstock-route`.
         """
-        settings = queue_settings(lock_s, max_attempts, back_off, dead_letter)
+        order_by = order, priorities, priority_share
+        settings = queue_settings(lock_s, max_attempts, back_off, dead_letter, *order_by)
         queue = cls(name, bootstrap=bootstrap, workers=workers)
         try:
             queue.call(queue.session.create(of, partitions, settings, queue_filter(filter, route)))

@@ -34,7 +34,7 @@ _BACK_OFF = {
     "maxLength": 2_000,
     "description": "Delays such as `1s,10s,1m`, or `exponential:1s:10m`; empty for none.",
 }
-_SETTINGS = {
+_SETTINGS: dict[str, dict[str, Any]] = {
     "lock_s": {**LOCK, "description": "Time for which a received message is locked."},
     "max_attempts": {**_ATTEMPTS, "description": "Number of deliveries of a message."},
     "back_off": _BACK_OFF,
@@ -43,6 +43,21 @@ _SETTINGS = {
         "maxLength": 249,
         "pattern": "^[a-zA-Z0-9._-]*$",
         "description": "Topic of dead letters, which is created unless it exists; empty for none.",
+    },
+    "order": {
+        "type": "string",
+        "pattern": "^(key|none)$",
+        "description": "`key`: a message is delivered only when all earlier ones of its key are settled. Or `none`.",
+    },
+    "priorities": {
+        "type": "boolean",
+        "description": "Whether messages of a higher priority are delivered first.",
+    },
+    "priority_share": {
+        "type": "number",
+        "minimum": 0,
+        "maximum": 0.5,
+        "description": "Share of deliveries that is reserved for messages of lower priorities.",
     },
 }
 _PART = {
@@ -68,6 +83,9 @@ _SUMMARY_FIELDS = {
     "max_attempts": INTEGER,
     "back_off": STRING,
     "dead_letter": STRING,
+    "order": STRING,
+    "priorities": BOOLEAN,
+    "priority_share": NUMBER,
 }
 _SUMMARY = an_object(_SUMMARY_FIELDS)
 _PARTITION_STATE = an_object(
@@ -176,8 +194,13 @@ def _settings(body: dict[str, Any]) -> dict[str, str | None]:
         found["lock_ms"] = None if body["lock_s"] is None else str(max(1, round(body["lock_s"] * 1000)))
     if "max_attempts" in body:
         found["max_attempts"] = None if body["max_attempts"] is None else str(body["max_attempts"])
-    if "dead_letter" in body:
-        found["dead_letter"] = body["dead_letter"]
+    for name in ("dead_letter", "order"):
+        if name in body:
+            found[name] = body[name]
+    if "priorities" in body:
+        found["priorities"] = None if body["priorities"] is None else str(body["priorities"]).lower()
+    if "priority_share" in body:
+        found["priority_share"] = None if body["priority_share"] is None else str(body["priority_share"])
     if "back_off" in body:
         found["back_off"] = body["back_off"]
         try:
@@ -195,6 +218,9 @@ def _show(queue: QueueSummary) -> dict[str, Any]:
         "max_attempts": queue.max_attempts,
         "back_off": queue.back_off,
         "dead_letter": queue.dead_letter,
+        "order": queue.order,
+        "priorities": queue.priorities,
+        "priority_share": queue.priority_share,
         "of": queue.of,
         "filter": queue.filter,
     }

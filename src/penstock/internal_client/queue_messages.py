@@ -11,22 +11,21 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from penstock.clock import SystemClock
-from penstock.errors import BrokerError, ErrorCode, InvalidBatch
+from penstock.errors import BrokerError, ErrorCode
 from penstock.internal_client.api import RESPONSE_SECONDS, check_error
 from penstock.internal_client.queue_contents import expires_at_ms
+from penstock.internal_client.queue_deliveries import QueueMessage as QueueMessage
+from penstock.internal_client.queue_deliveries import messages_of
 from penstock.internal_client.receipts import Receipt, parse_receipt
 from penstock.internal_client.retries import MOVED, RETRIABLE
 from penstock.internal_client.routes import Routes
 from penstock.internal_client.share_groups import ShareGroupCalls
 from penstock.internal_client.topic_routes import TopicRoute
 from penstock.net.broker_connection import BrokerConnection
-from penstock.records.batch import CONTROL_FLAG, crc_matches
-from penstock.records.iteration import Record, iterate, read_batches
 from penstock.wire.queue_receive import (
     GROUP_LOCK,
     QueueReceiveRequest,
     QueueReceiveResponse,
-    ReceivedPartition,
     ReceiveKind,
     decode_queue_receive_response,
     encode_queue_receive_request,
@@ -41,8 +40,6 @@ from penstock.wire.queue_settle import (
     encode_queue_settle_request,
 )
 
-MAX_BATCH_BYTES: Final = 16 * 1024 * 1024
-"""Limit of one batch after decompression, in bytes."""
 MAX_RECEIVE_BYTES: Final = 4 * 1024 * 1024
 _MAX_IDLE: Final = 64
 """Number of idle connections that are kept for each broker."""
@@ -50,17 +47,6 @@ _PAUSE_SECONDS: Final = 0.05
 _GAP: Final = 0
 _CLOCK: Final = SystemClock()
 _PATIENCE_SECONDS: Final = 10.0
-
-
-class QueueMessage(NamedTuple):
-    """A message of a queue. `state` is the one of `queues.states`; a received message is acquired."""
-
-    record: Record
-    partition: int
-    attempt: int
-    receipt: str
-    lock_ms: int
-    state: int
 
 
 class Settlement(NamedTuple):
@@ -180,7 +166,7 @@ class QueueMessages:
     async def _ask(self, topic: str, request: QueueReceiveRequest) -> list[QueueMessage]:
         """Ask one leader. The states of partitions that the queue has not read yet are created."""
         response = await self._send(topic, request)
-        found = [message for each in response.partitions for message in _messages(request, response, each)]
+        found = [message for each in response.partitions for message in messages_of(request, response, each)]
         failed = [each for each in response.partitions if each.error_code]
         if request.kind == ReceiveKind.TAKE:
             await self._skip_gaps(topic, request, response, found)
@@ -335,35 +321,3 @@ def _by_leader(route: TopicRoute) -> dict[int, tuple[int, ...]]:
     if not found:
         raise BrokerError(ErrorCode.leader_not_available, f"{route.name} has no leader at present")
     return found
-
-
-def _messages(
-    request: QueueReceiveRequest, response: QueueReceiveResponse, found: ReceivedPartition
-) -> list[QueueMessage]:
-    """The messages in the ranges of a partition. Offsets without a record are left to their lock."""
-    ranges = sorted(found.ranges)
-    if not ranges:
-        return []
-    messages: list[QueueMessage] = []
-    place = 0
-    for part in found.records:
-        assert isinstance(part, bytes | memoryview)
-        for header, batch in read_batches(memoryview(part)):
-            if header.attributes & CONTROL_FLAG:
-                continue
-            if not crc_matches(batch, header):
-                raise InvalidBatch(ErrorCode.corrupt_message, "the CRC of the batch does not match")
-            for record in iterate(batch, header, max_decompressed_bytes=MAX_BATCH_BYTES):
-                while place < len(ranges) and ranges[place].last_offset < record.offset:
-                    place += 1
-                if place == len(ranges):
-                    return messages
-                chosen = ranges[place]
-                if chosen.first_offset <= record.offset:
-                    receipt = Receipt(request.topic_id, found.partition, record.offset, response.token)
-                    shown = str(receipt) if request.kind == ReceiveKind.TAKE else ""
-                    count, state = chosen.delivery_count, chosen.state
-                    messages.append(
-                        QueueMessage(record, found.partition, count, shown, response.lock_ms, state)
-                    )
-    return messages

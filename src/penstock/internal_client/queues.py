@@ -16,6 +16,9 @@ from penstock.config import (
     SHARE_AUTO_OFFSET_RESET,
     SHARE_DELIVERY_COUNT_LIMIT,
     SHARE_ISOLATION_LEVEL,
+    SHARE_ORDER,
+    SHARE_PRIORITY_ENABLE,
+    SHARE_PRIORITY_SHARE,
     SHARE_QUEUE_TOPIC,
     SHARE_RECORD_LOCK_DURATION_MS,
     SHARE_RETRY_BACKOFF_MS,
@@ -43,6 +46,9 @@ SETTINGS: Final[Mapping[str, str]] = {
     "max_attempts": SHARE_DELIVERY_COUNT_LIMIT.name,
     "back_off": SHARE_RETRY_BACKOFF_MS.name,
     "dead_letter": DEAD_LETTER_TOPIC_NAME.name,
+    "order": SHARE_ORDER.name,
+    "priorities": SHARE_PRIORITY_ENABLE.name,
+    "priority_share": SHARE_PRIORITY_SHARE.name,
 }
 """Settings of a queue with the group configs that hold them."""
 
@@ -60,6 +66,12 @@ class QueueSummary:
     """Topic of which `topic` is a view; empty if the queue reads all of `topic`."""
     filter: str = ""
     """Filter of the messages; empty for all."""
+    order: str = "none"
+    """Order of delivery: `key`, or `none`."""
+    priorities: bool = False
+    """Whether messages of a higher priority are delivered first."""
+    priority_share: float = 0.0
+    """Share of deliveries that is reserved for messages of lower priorities."""
 
     @property
     def sent_to(self) -> str:
@@ -189,6 +201,9 @@ class QueueCalls:
                     int(values[SETTINGS["max_attempts"]]),
                     values[SETTINGS["back_off"]],
                     values[SETTINGS["dead_letter"]],
+                    order=values[SETTINGS["order"]],
+                    priorities=values[SETTINGS["priorities"]] == "true",
+                    priority_share=float(values[SETTINGS["priority_share"]]),
                 )
             )
         return found

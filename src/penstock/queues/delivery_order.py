@@ -50,8 +50,6 @@ class DeliveryOrder:
         self.keys = KeyOrder() if wanted.keys else None
         self.chosen_level = 0
         """Level of the records that `next_span` has returned."""
-        self.delivered = [0] * LEVELS
-        """Number of deliveries by level."""
         self._is_reserved = False
         self._credit = 0.0
         """Number of records that lower levels may get before the highest one."""
@@ -132,7 +130,6 @@ class DeliveryOrder:
 
     def on_taken(self, count: int, lower_share: float) -> None:
         """Count records that were acquired from the span that `next_span` has returned."""
-        self.delivered[self.chosen_level] += count
         if self._is_reserved:
             self._credit -= count
         else:

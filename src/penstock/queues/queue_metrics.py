@@ -10,6 +10,13 @@ from penstock.queues.dead_letters import reason_name
 from penstock.queues.share_partition import SharePartition
 from penstock.queues.share_partitions import SharePartitions
 from penstock.queues.states import DeadReason
+from penstock.records.priority import LEVELS
+
+
+def _blocked_keys(partition: SharePartition) -> tuple[int, int]:
+    """Number of keys with blocked records, and of these records."""
+    keys = None if partition.order is None else partition.order.keys
+    return (0, 0) if keys is None else (keys.blocked_keys, len(keys.blocked))
 
 
 class QueueMetrics:
@@ -30,7 +37,7 @@ class QueueMetrics:
         metrics.add_gauge(
             "penstock_share_records_waiting",
             "Records that wait for redelivery: released, or their lock has expired.",
-            lambda: self._sum(lambda each: each.available),
+            lambda: self._sum(lambda each: each.released),
         )
         metrics.add_gauge(
             "penstock_share_records_delayed",
@@ -52,7 +59,29 @@ class QueueMetrics:
             "Age in seconds of the oldest lock of a record.",
             self._oldest_lock_seconds,
         )
+        metrics.add_gauge(
+            "penstock_share_blocked_keys",
+            "Keys with records that wait until an earlier record of the key is settled (share.order=key).",
+            lambda: self._sum(lambda each: _blocked_keys(each)[0]),
+        )
+        metrics.add_gauge(
+            "penstock_share_blocked_records",
+            "Records that wait until an earlier record of their key is settled (share.order=key).",
+            lambda: self._sum(lambda each: _blocked_keys(each)[1]),
+        )
         self._show_counters(metrics)
+        self._show_priorities(metrics)
+
+    def _show_priorities(self, metrics: BrokerMetrics) -> None:
+        for level in range(LEVELS):
+            metrics.add_counter(
+                f"penstock_share_delivered_priority_{level}",
+                f"Deliveries of records of priority {level}, in groups with share.priority.enable.",
+                partial(self._delivered, level),
+            )
+
+    def _delivered(self, level: int) -> int:
+        return self._partitions.counts.delivered[level] + self._sum(lambda each: each.delivered[level])
 
     def _show_counters(self, metrics: BrokerMetrics) -> None:
         counts = self._partitions.counts

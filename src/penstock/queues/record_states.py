@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from typing import Final
 
 from penstock.queues.deadlines import RangeDeadlines
 from penstock.queues.delivery_order import DeliveryOrder, wanted_of
@@ -26,11 +27,16 @@ from penstock.queues.states import (
     StateBatch,
     StateUpdate,
 )
+from penstock.records.priority import LEVELS
+
+NO_DELIVERIES: Final = [0] * LEVELS
 
 
 class RecordStates:
     order: DeliveryOrder | None = None
     """Order of delivery; None for the order of offsets."""
+    delivered: list[int] = NO_DELIVERIES
+    """Number of deliveries by level, with priorities."""
 
     def __init__(
         self,
@@ -81,6 +87,8 @@ class RecordStates:
             self.order = None
         elif self.order is None or self.order.wanted != wanted:
             self.order = DeliveryOrder(self, wanted)
+            if self.delivered is NO_DELIVERIES:
+                self.delivered = [0] * LEVELS
 
     def _load(self, batches: Iterable[StateBatch]) -> None:
         for first, last, state, delivery_count, ready_ms, reason in sorted(batches):
@@ -166,6 +174,14 @@ class RecordStates:
                 return first, min(found.last, last)
             first = found.last + 1
         return None
+
+    @property
+    def released(self) -> int:
+        """Number of records that wait for another delivery and may be delivered now."""
+        if self.order is None:
+            return self.available
+        # Records that an order has passed over are available, too, and were not delivered yet.
+        return sum(len(each) for each in self._ranges.all if each.state == AVAILABLE and each.delivery_count)
 
     def is_unsettled(self, offset: int) -> bool:
         """Whether a record at or above the start offset is of interest."""

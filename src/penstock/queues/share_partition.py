@@ -98,6 +98,8 @@ class SharePartition(RecordStates):
         if self.order is not None:
             count = sum(each.last_offset - each.first_offset + 1 for each in acquisition.taken)
             self.order.on_taken(count, self.settings.lower_share)
+            if self.order.wanted.levels:
+                self.delivered[self.order.chosen_level] += count
         return acquisition.taken
 
     def _acquire_in_flight(self, span: Span, acquisition: Acquisition) -> None:

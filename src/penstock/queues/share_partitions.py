@@ -20,6 +20,7 @@ from penstock.queues.leader_context import LetterSink
 from penstock.queues.share_leader import ShareLeader
 from penstock.queues.share_settings import GroupShareSettings, share_settings
 from penstock.queues.state_client import ShareStateClient
+from penstock.records.priority import LEVELS
 from penstock.replication.projections import Projection
 from penstock.replication.replica import Replica
 from penstock.state_log.timers import Timers
@@ -35,6 +36,8 @@ class ShareCounts:
     archived: int = 0
     dead_letters: dict[int, int] = field(default_factory=dict)
     """Number of dead letters by reason."""
+    delivered: list[int] = field(default_factory=lambda: [0] * LEVELS)
+    """Number of deliveries by priority, in groups with priorities."""
 
 
 class SharePartitions:
@@ -133,6 +136,8 @@ class SharePartitions:
             self.counts.lock_timeouts += leader.partition.lock_timeouts
             self.counts.redelivered += leader.partition.redelivered
             self.counts.archived += leader.partition.archived_by_limit
+            for level, count in enumerate(leader.partition.delivered):
+                self.counts.delivered[level] += count
         if self._leaders.get(leader.key) is leader:
             del self._leaders[leader.key]
 

@@ -49,7 +49,7 @@ def _status(leader: ShareLeader, topic: str, now_ms: int) -> ShareStatus:
         leader.key.partition,
         partition.start_offset,
         partition.acquired,
-        partition.available,
+        partition.released,
         age_ms,
         partition.waiting,
     )

@@ -1,0 +1,67 @@
+"""Messages in the response of a leader to QueueReceive, in the order in which the leader has chosen them. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from penstock.errors import ErrorCode, InvalidBatch
+from penstock.internal_client.receipts import Receipt
+from penstock.records.batch import CONTROL_FLAG, crc_matches
+from penstock.records.iteration import Record, iterate, read_batches
+from penstock.wire.queue_receive import (
+    QueueReceiveRequest,
+    QueueReceiveResponse,
+    ReceivedPartition,
+    ReceiveKind,
+)
+
+MAX_BATCH_BYTES: Final = 16 * 1024 * 1024
+"""Limit of one batch after decompression, in bytes."""
+
+
+class QueueMessage(NamedTuple):
+    """A message of a queue. `state` is the one of `queues.states`; a received message is acquired."""
+
+    record: Record
+    partition: int
+    attempt: int
+    receipt: str
+    lock_ms: int
+    state: int
+
+
+def messages_of(
+    request: QueueReceiveRequest, response: QueueReceiveResponse, found: ReceivedPartition
+) -> list[QueueMessage]:
+    """The messages in the ranges of a partition. Offsets without a record are left out.
+
+    With priorities ranges are in the order of levels, and a batch of several levels may be there more than once.
+    """
+    places = {each.first_offset: place for place, each in enumerate(found.ranges)}
+    ranges = sorted(found.ranges)
+    lasts = [each.last_offset for each in ranges]
+    chosen: dict[int, tuple[int, QueueMessage]] = {}
+    for record in _records(found) if ranges else ():
+        place = bisect_left(lasts, record.offset)
+        if place == len(ranges) or record.offset < ranges[place].first_offset or record.offset in chosen:
+            continue
+        receipt = Receipt(request.topic_id, found.partition, record.offset, response.token)
+        shown = str(receipt) if request.kind == ReceiveKind.TAKE else ""
+        first, _, count, state = ranges[place]
+        message = QueueMessage(record, found.partition, count, shown, response.lock_ms, state)
+        chosen[record.offset] = places[first], message
+    in_order = sorted(chosen.values(), key=lambda each: (each[0], each[1].record.offset))
+    return [message for _, message in in_order]
+
+
+def _records(found: ReceivedPartition) -> Iterator[Record]:
+    for part in found.records:
+        assert isinstance(part, bytes | memoryview)
+        for header, batch in read_batches(memoryview(part)):
+            if header.attributes & CONTROL_FLAG:
+                continue
+            if not crc_matches(batch, header):
+                raise InvalidBatch(ErrorCode.corrupt_message, "the CRC of the batch does not match")
+            yield from iterate(batch, header, max_decompressed_bytes=MAX_BATCH_BYTES)
