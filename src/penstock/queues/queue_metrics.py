@@ -59,6 +59,10 @@ class QueueMetrics:
             "Age in seconds of the oldest lock of a record.",
             self._oldest_lock_seconds,
         )
+        self._show_counters(metrics)
+        self._show_order(metrics)
+
+    def _show_order(self, metrics: BrokerMetrics) -> None:
         metrics.add_gauge(
             "penstock_share_blocked_keys",
             "Keys with records that wait until an earlier record of the key is settled (share.order=key).",
@@ -69,10 +73,6 @@ class QueueMetrics:
             "Records that wait until an earlier record of their key is settled (share.order=key).",
             lambda: self._sum(lambda each: _blocked_keys(each)[1]),
         )
-        self._show_counters(metrics)
-        self._show_priorities(metrics)
-
-    def _show_priorities(self, metrics: BrokerMetrics) -> None:
         for level in range(LEVELS):
             metrics.add_counter(
                 f"penstock_share_delivered_priority_{level}",
