@@ -46,7 +46,7 @@ _SETTINGS: dict[str, dict[str, Any]] = {
     },
     "order": {
         "type": "string",
-        "pattern": "^(key|none)$",
+        "enum": ["key", "none"],
         "description": "`key`: a message is delivered only when all earlier ones of its key are settled. Or `none`.",
     },
     "priorities": {
@@ -311,10 +311,7 @@ ENDPOINTS = (
             JSON: an_object(
                 {
                     **_PART,
-                    **{
-                        name: {**schema, "type": [schema["type"], "null"]}
-                        for name, schema in _SETTINGS.items()
-                    },
+                    **{name: nullable(schema) for name, schema in _SETTINGS.items()},
                 },
                 required=(),
             )

@@ -77,4 +77,5 @@ def an_array(items: Schema, **bounds: int) -> Schema:
 
 
 def nullable(schema: Schema) -> Schema:
-    return {**schema, "type": [schema["type"], "null"]}
+    values = {"enum": [*schema["enum"], None]} if "enum" in schema else {}
+    return {**schema, "type": [schema["type"], "null"], **values}
