@@ -66,7 +66,7 @@ def _check_text(value: str, schema: Schema) -> None:
     if len(value) > schema.get("maxLength", _NO_BOUND) or len(value) < schema.get("minLength", 0):
         _check_size(len(value), schema, "Length", "characters")
     if "enum" in schema and value not in schema["enum"]:
-        raise Mismatch("", f"give one of {', '.join(schema['enum'])}")
+        raise Mismatch("", f"give one of {', '.join(each for each in schema['enum'] if each is not None)}")
     if "pattern" in schema and not re.search(schema["pattern"], value):
         raise Mismatch("", schema.get("x-expected", f"give text that matches {schema['pattern']}"))
 
