@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from penstock.config import parse_address
 from penstock.declared.problems import SchemaProblem
+from penstock.declared.schedule import ScheduleProblem, parse_duration_ms
 from penstock.declared.value_schema import ValueSchema, parse_schema
 from penstock.errors import PenstockError
 from penstock.pipeline.columns import ALL, BASIC, CRC, CREATE_TIMESTAMP, SIZE
+from penstock.pipeline.kafka_security import NAMES as SECURITY_NAMES
+from penstock.pipeline.kafka_security import SecurityOptionError, with_security
+from penstock.pipeline.ranges import OffsetRange, split
 
 VALUE_SCHEMA = "valueSchema"
 EARLIEST, LATEST = -2, -1
@@ -66,6 +70,15 @@ class SourceOptions:
     value_schema: ValueSchema | None = None
     hides_value: bool = False
     """The column `value` is read for the typed columns only, and not shown."""
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay_ms: int = 900_000
+    """A batch with fewer offsets than `min_offsets_per_trigger` starts this long after the last one."""
+    max_records_per_partition: int | None = None
+    """Most offsets of one task."""
+
+    def split(self, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
+        """Parts of ranges for tasks."""
+        return split(ranges, self.min_partitions, self.max_records_per_partition)
 
 
 _KNOWN = {
@@ -93,19 +106,52 @@ _KNOWN = {
         "archive",
         "inOrder",
         VALUE_SCHEMA,
+        "minOffsetsPerTrigger",
+        "maxTriggerDelay",
+        "maxRecordsPerPartition",
+        *SECURITY_NAMES,
     )
 }
 _WITHOUT_MEANING = frozenset(
     name.lower()
-    for name in ("kafka.group.id", "groupIdPrefix", "kafka.client.id", "fetchOffset.numRetries", "path")
+    for name in (
+        "kafka.group.id",
+        "groupIdPrefix",
+        "kafka.client.id",
+        "kafka.fetch.max.bytes",
+        "kafka.fetch.min.bytes",
+        "kafka.fetch.max.wait.ms",
+        "kafka.max.poll.records",
+        "kafka.max.partition.fetch.bytes",
+        "kafka.request.timeout.ms",
+        "kafka.session.timeout.ms",
+        "kafka.heartbeat.interval.ms",
+        "kafkaConsumer.pollTimeoutMs",
+        "fetchOffset.numRetries",
+        "fetchOffset.retryIntervalMs",
+        "path",
+    )
 )
-"""Accepted options of Spark's source without effect: this source is not a member of a consumer group."""
+"""Accepted options of Spark's source without effect: this source is no consumer, and chooses its fetch sizes."""
+
+_REFUSED = {
+    "kafka.auto.offset.reset": "set startingOffsets",
+    "kafka.enable.auto.commit": "the checkpoint of the query has its offsets",
+    "kafka.key.deserializer": "keys are bytes: cast them in the query",
+    "kafka.value.deserializer": "values are bytes: cast them, or set valueSchema",
+    "kafka.interceptor.classes": "there is no Java consumer that could call them",
+}
+"""Options that Spark's source refuses, too, or that mean nothing here, with what to do instead."""
 
 
 def parse(given: Mapping[str, str]) -> SourceOptions:
     options = {name.lower(): value for name, value in given.items()}
-    for name in options.keys() - _KNOWN.keys() - _WITHOUT_MEANING:
-        raise OptionError(f"unknown option {name!r}; known options: {', '.join(sorted(_KNOWN.values()))}")
+    for name in sorted(options.keys() & _REFUSED.keys()):
+        raise OptionError(f"the option {name} is not supported: {_REFUSED[name]}")
+    unknown = sorted(options.keys() - _KNOWN.keys() - _WITHOUT_MEANING)
+    if unknown:
+        named = f"option{'s' if len(unknown) > 1 else ''} {', '.join(map(repr, unknown))}"
+        raise OptionError(f"unknown {named}; known options: {', '.join(sorted(_KNOWN.values()))}")
     values = {_KNOWN[name]: value for name, value in options.items() if name in _KNOWN}
     subscription, topics, assigned = _subscription(values)
     headers = _flag(values, "includeHeaders", False)
@@ -126,7 +172,18 @@ def parse(given: Mapping[str, str]) -> SourceOptions:
         values.get("archive"),
         _flag(values, "inOrder", False),
         *_typed(values),
+        number_of(values, "minOffsetsPerTrigger"),
+        _delay_ms(values),
+        number_of(values, "maxRecordsPerPartition") or None,
     )
+
+
+def _delay_ms(values: Mapping[str, str]) -> int:
+    text = values.get("maxTriggerDelay", "15m").strip()
+    try:
+        return parse_duration_ms(text)
+    except ScheduleProblem as error:
+        raise OptionError(f"maxTriggerDelay: {error}") from None
 
 
 def _typed(values: Mapping[str, str]) -> tuple[ValueSchema | None, bool]:
@@ -149,7 +206,10 @@ def bootstrap_of(values: Mapping[str, str]) -> str:
             parse_address(each.strip())
         except ValueError:
             raise OptionError(f"kafka.bootstrap.servers: {each.strip()!r} is not HOST:PORT") from None
-    return text
+    try:
+        return with_security(text, values)
+    except SecurityOptionError as error:
+        raise OptionError(str(error)) from None
 
 
 def _subscription(

@@ -6,17 +6,28 @@ import re
 from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.types import StructType
 
 from penstock.pipeline.archive.table import ArchiveTable
 from penstock.pipeline.offsets import topic_names
 from penstock.pipeline.options import OptionError
 from penstock.pipeline.table_store import store_at
 
+RAW_VALUE = "raw_value"
+"""Column with the bytes of a value, in a query that uses the fields of `value`."""
+_SAMPLE = 1_000
+_FIELD = re.compile(r"(?<![\w.`])(?:(?:\w+|`[^`]+`)\.)?value\.[\w`]", re.IGNORECASE)
 
-def topic_frame(spark: SparkSession, bootstrap: str, topics: Sequence[str], archive: str | None) -> DataFrame:
+
+def topic_frame(
+    spark: SparkSession, bootstrap: str, topics: Sequence[str], archive: str | None, schema: str | None = None
+) -> DataFrame:
     reader = spark.read.format("penstock").options(
         bootstrap=bootstrap, subscribe=",".join(topics), includeHeaders="true"
     )
+    if schema is not None:
+        reader = reader.option("valueSchema", schema)
     if archive is not None:
         # Spark plans in other processes with other working directories: a relative path is resolved here.
         reader = reader.option("archive", store_at(archive).uri)
@@ -24,10 +35,15 @@ def topic_frame(spark: SparkSession, bootstrap: str, topics: Sequence[str], arch
 
 
 def query(
-    spark: SparkSession, bootstrap: str, sql: str, topics: Sequence[str], archive: str | None
+    spark: SparkSession,
+    bootstrap: str,
+    sql: str,
+    topics: Sequence[str],
+    archive: str | None,
+    schema: str | None = None,
 ) -> DataFrame:
     """Result of an SQL statement. Tables are the given topics, or else all topics that the statement
-    mentions.
+    mentions. A statement with `value.field` finds the fields of JSON values; a schema gives them as columns.
     """
     known = topic_names(bootstrap)
     if archive is not None:
@@ -36,8 +52,23 @@ def query(
     if missing:
         raise OptionError(f"there is no topic {missing[0]!r}")
     for name in topics or [name for name in known if _mentions(sql, name)]:
-        topic_frame(spark, bootstrap, [name], archive).createOrReplaceTempView(f"`{name}`")
+        frame = topic_frame(spark, bootstrap, [name], archive, schema)
+        if schema is None and _FIELD.search(sql):
+            frame = _with_fields(frame, name)
+        frame.createOrReplaceTempView(f"`{name}`")
     return spark.sql(sql)
+
+
+def _with_fields(frame: DataFrame, topic: str) -> DataFrame:
+    """Rows with the value as a struct, whose fields are those of the first JSON objects of the topic."""
+    texts = frame.select(f.col("value").cast("string").alias("text"))
+    sample = texts.where("text is not null").limit(_SAMPLE)
+    found = frame.sparkSession.read.json(sample.rdd.map(lambda row: row.text)).schema
+    fields = [field for field in found.fields if field.name != "_corrupt_record"]
+    if not fields:
+        raise OptionError(f"no value of {topic!r} is a JSON object: `value` has no fields")
+    parsed = f.from_json(f.col("value").cast("string"), StructType(fields))
+    return frame.withColumn(RAW_VALUE, f.col("value")).withColumn("value", parsed)
 
 
 def _mentions(sql: str, topic: str) -> bool:

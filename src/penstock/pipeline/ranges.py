@@ -24,9 +24,13 @@ class OffsetRange:
         return max(0, self.end - self.start)
 
 
-def split(ranges: Iterable[OffsetRange], at_least: int) -> list[OffsetRange]:
-    """Split ranges into at least `at_least` ranges if there are enough offsets. Longer ranges get more parts."""
+def split(ranges: Iterable[OffsetRange], at_least: int, longest: int | None = None) -> list[OffsetRange]:
+    """Split ranges into at least `at_least` ranges if there are enough offsets. Longer ranges get more parts. No range
+    is longer than `longest`.
+    """
     found = [each for each in ranges if len(each)]
+    if longest is not None:
+        found = [part for each in found for part in _cut(each, -(-len(each) // longest))]
     total = sum(map(len, found))
     if not found or at_least <= len(found):
         return found

@@ -23,7 +23,7 @@ from penstock.pipeline.offsets import topics_of
 from penstock.pipeline.options import EARLIEST, LATEST, Bound, SourceOptions, parse
 from penstock.pipeline.planning import Plan
 from penstock.pipeline.range_reading import read_rows, warn
-from penstock.pipeline.ranges import OffsetRange, split
+from penstock.pipeline.ranges import OffsetRange
 from penstock.pipeline.typed.typed_rows import typed_rows
 
 TYPES = {
@@ -100,7 +100,7 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         plan = Plan(self.options, topics_of(self.options))
         ranges = self.select(plan)
-        return [RangePartition(each) for each in split(ranges, self.options.min_partitions)]
+        return [RangePartition(each) for each in self.options.split(ranges)]
 
     def select(self, plan: Plan) -> list[OffsetRange]:
         """Offset ranges to read."""

@@ -17,12 +17,13 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from penstock.clock import SystemClock
 from penstock.pipeline.offsets import NoSuchTopic, TopicPartition, topics_of
 from penstock.pipeline.options import EARLIEST, LATEST, Bound, OptionError, SourceOptions, SubscriptionKind
 from penstock.pipeline.planning import Plan, limited
 from penstock.pipeline.positions import Position
 from penstock.pipeline.range_reading import read_rows, warn
-from penstock.pipeline.ranges import OffsetRange, split
+from penstock.pipeline.ranges import OffsetRange
 from penstock.pipeline.source import RangePartition
 from penstock.pipeline.typed.typed_rows import typed_rows
 
@@ -39,6 +40,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 "a stream has no end: remove endingOffsets, endingTimestamp and endingOffsetsByTimestamp"
             )
         self.options = options
+        self._batch_at: float | None = None
+        """Monotonic time of the last batch, in seconds."""
         self._target: Position | None = None
         """End position of a query with the trigger availableNow."""
 
@@ -57,11 +60,25 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             new = [partition for partition in ends if partition not in starts]
             starts |= plan.find(dict.fromkeys(new, EARLIEST))
             ends = {partition: max(end, starts[partition]) for partition, end in ends.items()}
+            if self._waits_for_more(sum(end - starts[partition] for partition, end in ends.items())):
+                return start
             if isinstance(limit, ReadMaxRows):
                 ends = limited(starts, ends, limit.max_rows)
             return before.advanced(ends, _ids(plan), deleted).encode()
 
         return self._planned(before.topic_ids, find)
+
+    def _waits_for_more(self, offsets: int) -> bool:
+        """Whether the offsets are too few for a batch (minOffsetsPerTrigger), and the last batch is not long ago."""
+        least, now = self.options.min_offsets_per_trigger, SystemClock().monotonic()
+        if least is None or self._target is not None or offsets == 0:
+            return False
+        if self._batch_at is None:
+            self._batch_at = now
+        if offsets < least and (now - self._batch_at) * 1000 < self.options.max_trigger_delay_ms:
+            return True
+        self._batch_at = now
+        return False
 
     def getDefaultReadLimit(self) -> ReadLimit:
         most = self.options.max_offsets_per_trigger
@@ -92,7 +109,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def pieces(self, plan: Plan, ranges: list[OffsetRange]) -> Sequence[InputPartition]:
         """Partitions that the tasks of a batch read."""
-        return [RangePartition(each) for each in split(ranges, self.options.min_partitions)]
+        return [RangePartition(each) for each in self.options.split(ranges)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, RangePartition)

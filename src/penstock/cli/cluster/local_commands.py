@@ -13,6 +13,7 @@ import typer
 from penstock.cli.cluster.local_cluster import ClusterFile, Form, LocalCluster
 from penstock.cli.cluster.local_plan import plan_cluster, with_settings
 from penstock.cli.cluster.options import DataDirOption, NodeArgument
+from penstock.cli.cluster.pipeline_supervisor import PipelineSupervisor
 from penstock.cli.cluster.start import ClusterStart, where
 from penstock.cli.failures import ExitCode, Failure
 from penstock.cli.options import SetOption
@@ -69,8 +70,18 @@ def up(
     detach: Annotated[
         bool, typer.Option("--detach", help="Return once all brokers serve, and leave them running.")
     ] = False,
+    pipelines: Annotated[
+        bool,
+        typer.Option("--pipelines", help="Also run declared pipelines, as `penstock pipeline serve` does."),
+    ] = False,
 ) -> None:
     """Start ZooKeeper and brokers on this machine: a new cluster, or the one that the directory holds."""
+    if pipelines and (detach or secure):
+        raise Failure(
+            f"--pipelines cannot be combined with {'--detach' if detach else '--secure'}",
+            "Start the cluster, then run `penstock pipeline serve` beside it.",
+            code=ExitCode.USAGE,
+        )
     began = time.monotonic()
     file = ClusterFile(data_dir)
     options: dict[str, Any] = {
@@ -102,11 +113,17 @@ def up(
     if detach:
         _announce(cluster, began, f"`penstock cluster down --data-dir {data_dir}`")
         return
+    supervisor = PipelineSupervisor(cluster.bootstrap, data_dir) if pipelines else None
     try:
         _announce(cluster, began, f"Ctrl-C or `penstock cluster down --data-dir {data_dir}`")
+        if supervisor is not None:
+            supervisor.start()
+            typer.echo(f"pipelines: log in {supervisor.log_path}")
         _wait_for_end(file, start)
     except KeyboardInterrupt:
         pass  # the expected end
+    if supervisor is not None:
+        supervisor.stop()
     _stop(file)
 
 

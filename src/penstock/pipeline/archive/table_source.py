@@ -21,7 +21,7 @@ from penstock.pipeline.offsets import SourceTopic, TopicPartition, end_offsets_o
 from penstock.pipeline.options import EARLIEST, LATEST, OptionError, SourceOptions, SubscriptionKind
 from penstock.pipeline.planning import Plan, Warn
 from penstock.pipeline.range_reading import read_rows, with_offset
-from penstock.pipeline.ranges import OffsetRange, split
+from penstock.pipeline.ranges import OffsetRange
 from penstock.pipeline.read_settings import ReadSettings
 from penstock.pipeline.source import BatchReader
 from penstock.pipeline.stream_reader import StreamReader
@@ -154,7 +154,7 @@ class TableReader(BatchReader):
         parts: list[TablePartition] = []
         for wanted in ranges:
             archived = min(max(wanted.start, plan.archived(wanted.topic, wanted.partition)), wanted.end)
-            live = split([replace(wanted, start=archived)], self.options.min_partitions)
+            live = self.options.split([replace(wanted, start=archived)])
             parts += _cut(plan.partition_of(replace(wanted, end=archived)))
             parts += map(plan.partition_of, live)
         return parts

@@ -16,6 +16,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from penstock.pipeline.kafka_security import NAMES as SECURITY_NAMES
 from penstock.pipeline.options import OptionError, bootstrap_of, choice_of, number_of
 from penstock.records.compression import Codec
 
@@ -24,7 +25,14 @@ TOPIC, KEY, VALUE, HEADERS, PARTITION = COLUMNS = ("topic", "key", "value", "hea
 ACCEPT_LOSS = "acceptLossOfBatch"
 _KNOWN = {
     name.lower(): name
-    for name in ("kafka.bootstrap.servers", "bootstrap", "topic", "kafka.compression.type", ACCEPT_LOSS)
+    for name in (
+        "kafka.bootstrap.servers",
+        "bootstrap",
+        "topic",
+        "kafka.compression.type",
+        ACCEPT_LOSS,
+        *SECURITY_NAMES,
+    )
 }
 _WITHOUT_MEANING = frozenset(
     name.lower()
