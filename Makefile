@@ -17,7 +17,7 @@ SEEDS ?= 1000
 SELECTION = --draw-by-commit
 EXAMPLES = --hypothesis-profile fixed
 
-.PHONY: help setup run compile pure test test-all test-compiled compare-builds test-fast lint format bench test-cluster clients faults pipeline-crashes kill-cycles queue-cycles rolling-restarts copy-cycles job-cycles spark-cluster simulate mutants authorizer-oracle fuzz screenshots vulnerabilities bill-of-materials lock clean
+.PHONY: help setup run compile pure test test-all test-compiled compare-builds test-fast lint format bench test-cluster clients faults pipeline-crashes kill-cycles queue-cycles rolling-restarts copy-cycles job-cycles pipeline-cycles spark-cluster simulate mutants authorizer-oracle fuzz screenshots vulnerabilities bill-of-materials lock clean
 .DEFAULT_GOAL := help
 
 help:  ## Show these verbs
@@ -118,6 +118,9 @@ copy-cycles: $(VENV)/.dev  ## Move MESSAGES (100000) exactly once while brokers 
 
 job-cycles: $(VENV)/.dev  ## Archive, replay, compact and count with a real Spark while jobs, tasks and the broker are killed (ARGS="--cycles 40")
 	$(PROGRAM) tests/pipeline/job_kills.py $(ARGS)
+
+pipeline-cycles: $(VENV)/.dev  ## Run three declared pipelines under load with kill -9 of supervisor, driver, tasks and broker, ten minutes (ARGS="--minutes 3")
+	$(PROGRAM) tests/pipeline/pipeline_cycles.py $(ARGS)
 
 spark-cluster: $(VENV)/.dev  ## Run the pipeline's jobs on a standalone Spark with two workers
 	$(PROGRAM) tests/pipeline/standalone_cluster.py

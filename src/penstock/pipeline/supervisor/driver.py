@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, TextIO
 
@@ -95,6 +96,8 @@ class Driver:
                 expired = [name for name, deadline in self._deadlines.items() if deadline < now]
             if expired:
                 self._end(f"the lease of {expired[0]} is over", expired[0])
+            if self._spark is not None and self._is_java_gone():
+                self._end("Spark's Java process has ended", next(iter(self._workers), ""))
             self._check_timeouts()
             self._report()
 
@@ -110,11 +113,8 @@ class Driver:
     def _report(self) -> None:
         states = {}
         for name, worker in list(self._workers.items()):
-            try:
+            with suppress(Exception):  # a dead Java process fails every call, and is found by the next look
                 worker.refresh()
-            except Exception as error:  # noqa: BLE001 - a dead Java process fails every call
-                if self._is_java_gone():
-                    self._end(f"Spark has ended: {error}", name)
             states[name] = {
                 **asdict(worker.state),
                 "is_alive": worker.is_alive(),
