@@ -68,12 +68,12 @@ class Load(threading.Thread):
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__(daemon=True)
-        self._bootstrap = bootstrap
+        self._servers = bootstrap
         self.is_over = threading.Event()
         self.sent = 0
 
     def run(self) -> None:
-        producer = Producer({"bootstrap.servers": self._bootstrap, "enable.idempotence": True})
+        producer = Producer({"bootstrap.servers": self._servers, "enable.idempotence": True})
         while not self.is_over.wait(0.05):
             for _ in range(10):
                 self.send(producer)

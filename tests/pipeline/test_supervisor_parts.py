@@ -1,0 +1,186 @@
+"""Parts of the supervisor without Spark: ownership, leases, back-off, the worker of a pipeline, metrics."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.internal_client.pipelines import StoredPipeline
+from penstock.pipeline.running.pipeline_run import RunCancelled, RunFigures
+from penstock.pipeline.supervisor import worker as worker_module
+from penstock.pipeline.supervisor.backoff import MOST_MS, backoff_ms
+from penstock.pipeline.supervisor.metrics import PipelineCollector
+from penstock.pipeline.supervisor.ownership import Ownership
+from penstock.pipeline.supervisor.worker import Worker, WorkerSettings
+from penstock.testing.process import BrokerProcess
+from support.eventually import eventually
+
+DOCUMENT = {
+    "name": "p",
+    "source": {"topics": ["orders"]},
+    "target": {"table": "/t"},
+    "schedule": {"every": "1h"},
+}
+ORDER = {"name": "p", "id": "1", "revision": 1, "run_requests": 0, "document": DOCUMENT}
+
+
+class Run:
+    """Run that fails as often as told, then succeeds."""
+
+    failures = 0
+    is_endless = False
+    starts = 0
+
+    def start(self, spark: object, *, once: bool) -> None:
+        type(self).starts += 1
+        if type(self).failures:
+            type(self).failures -= 1
+            raise ValueError("no such column")
+
+    def wait(self, is_cancelled: threading.Event) -> None:
+        while type(self).is_endless:
+            if is_cancelled.wait(0.05):
+                raise RunCancelled("stopped")
+
+    def stop(self) -> None:
+        pass
+
+    def figures(self) -> RunFigures:
+        return RunFigures(rows=5, bytes=50, lag_records=0)
+
+
+@pytest.fixture
+def start(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Worker]:
+    monkeypatch.setattr(worker_module, "run_of", lambda *_: Run())
+    monkeypatch.setattr(worker_module, "backoff_ms", lambda failures: 1 if failures else 0)
+    Run.failures, Run.is_endless, Run.starts = 0, False, 0
+
+    def begin(order: dict[str, Any] = ORDER, *, is_once: bool = False) -> Worker:
+        settings = WorkerSettings("localhost:1", "/checkpoints", is_once)
+        worker = Worker(order, settings, lambda: None, lambda *_: None)  # type: ignore[arg-type, return-value]
+        worker.start()
+        return worker
+
+    return begin
+
+
+def test_scheduled_pipeline_runs_at_once_and_waits_for_the_next_time(start: Callable[..., Worker]) -> None:
+    worker = start()
+    eventually(lambda: worker.state.state == "waiting" and worker.state.runs == 1, "the run is over")
+    assert worker.state.next_run_ms is None or worker.state.next_run_ms > (worker.state.last_start_ms or 0)
+    assert (worker.state.rows, worker.state.bytes, worker.state.checkpoint) == (5, 50, "/checkpoints/p-1")
+    worker.request_runs(1)
+    eventually(lambda: worker.state.runs == 2, "the requested run is over")
+    worker.cancel()
+    worker.join(30)
+    assert worker.state.state == "stopped"
+
+
+def test_failed_run_has_a_reason_and_is_repeated(start: Callable[..., Worker]) -> None:
+    Run.failures = 2
+    worker = start()
+    eventually(lambda: worker.state.state == "waiting" and worker.state.runs == 3, "the third run succeeds")
+    assert (worker.state.failures, worker.state.failures_in_a_row, worker.state.error) == (2, 0, None)
+    worker.cancel()
+    Run.failures = 1
+    once = start(is_once=True)
+    once.join(30)
+    assert (once.state.state, once.state.error) == ("failed", "no such column")
+
+
+def test_schedule_survives_a_restart(start: Callable[..., Worker]) -> None:
+    from penstock.clock import SystemClock
+
+    worker = start({**ORDER, "known": {"last_start_ms": SystemClock().now_ms(), "rows": 7}})
+    eventually(lambda: worker.state.state == "waiting", "the worker waits")
+    assert (Run.starts, worker.state.rows) == (0, 7)
+    worker.cancel()
+
+
+def test_endless_run_is_overdue_after_its_timeout_and_ends_when_cancelled(
+    start: Callable[..., Worker],
+) -> None:
+    Run.is_endless = True
+    worker = start({**ORDER, "document": {**DOCUMENT, "timeout": "1m"}})
+    eventually(lambda: worker.state.state == "running", "the run has begun")
+    began = worker.state.last_start_ms or 0
+    assert worker.overdue_ms(began + 59_000) <= 0 < worker.overdue_ms(began + 61_000)
+    worker.cancel()
+    worker.join(30)
+    assert not worker.is_alive()
+
+
+def test_backoff_doubles_up_to_a_minute() -> None:
+    assert [backoff_ms(failures) for failures in (0, 1, 2, 3, 7, 1_000)] == [
+        0,
+        1_000,
+        2_000,
+        4_000,
+        MOST_MS,
+        MOST_MS,
+    ]
+
+
+def test_new_owner_makes_the_old_one_invalid(penstock_session_broker: BrokerProcess) -> None:
+    bootstrap = penstock_session_broker.bootstrap
+    pipeline = StoredPipeline("owned", "1", DOCUMENT)
+    first, second = Ownership(bootstrap), Ownership(bootstrap)
+    old, known = first.take(pipeline)
+    assert known == {}
+    assert first.still_owned({"owned": (pipeline, old)}) == {"owned"}
+    assert first.report({"owned": {"id": "1", "state": "running"}}, [("owned", {"event": "started"})])
+    new, known = second.take(pipeline)
+    assert known["state"] == "running"
+    assert first.still_owned({"owned": (pipeline, old)}) == set()
+    assert second.still_owned({"owned": (pipeline, new)}) == {"owned"}
+    _, known = second.take(StoredPipeline("owned", "2", DOCUMENT))
+    assert known == {}, "another pipeline of the same name has no state yet"
+
+
+@pytest.mark.parametrize("ends", ["lease", "input"])
+def test_driver_kills_itself_without_a_lease_or_a_supervisor(
+    ends: str, starts_processes: None, tmp_path: Path
+) -> None:
+    settings = {
+        "bootstrap": "127.0.0.1:1",
+        "checkpoints": str(tmp_path),
+        "master": "local[1]",
+        "conf": {},
+        "is_once": False,
+    }
+    command = [sys.executable, "-m", "penstock.pipeline.supervisor.driver", json.dumps(settings)]
+    never = {**DOCUMENT, "schedule": {"cron": "0 0 1 1 *"}}
+    order = {**ORDER, "document": never, "lease_seconds": 3.0 if ends == "lease" else 600.0}
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps({"pipelines": {"p": order}}) + "\n")
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["states"].keys() <= {"p"}
+        if ends == "input":
+            process.stdin.close()
+        process.stdout.read()
+        assert process.wait(60) == -9
+
+
+def test_metrics_have_the_figures_of_each_pipeline() -> None:
+    states = {"p": {"state": "running", "rows": 5, "failures": 1, "lag_records": 3, "last_success_ms": 2_000}}
+    found = {
+        sample.name: sample.value
+        for metric in PipelineCollector(lambda: states).collect()
+        for sample in metric.samples
+    }
+    assert found["penstock_pipeline_rows_total"] == 5
+    assert found["penstock_pipeline_failures_total"] == 1
+    assert found["penstock_pipeline_lag_records"] == 3
+    assert found["penstock_pipeline_last_success_seconds"] == 2
+    assert found["penstock_pipeline_healthy"] == 1
