@@ -7,13 +7,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
-from receivers import Received, answer, receiving
+import uvloop
 
+from penstock.config.address_rules import AddressRules, parse_address_rules
 from penstock.threads import ThreadPools
 from penstock.webhooks import http_caller
 from penstock.webhooks.http_caller import HttpCaller
 from penstock.webhooks.http_connection import CallFailed
-from penstock.webhooks.receiver_url import AddressRules, parse_address_rules, parse_url
+from penstock.webhooks.receiver_url import parse_url
+from support.webhook_receivers import Received, answer, receiving
 
 HEADERS = [("content-type", "text/plain"), ("webhook-id", "msg_1")]
 LOOPBACK = parse_address_rules("127.0.0.0/8")
@@ -30,12 +32,24 @@ async def calling(rules: AddressRules = LOOPBACK) -> AsyncIterator[HttpCaller]:
         threads.close()
 
 
+@pytest.fixture(autouse=True, params=["asyncio", "uvloop"])
+def chosen_loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both event loops that a broker may have: their transports differ."""
+    made = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}[request.param]
+    monkeypatch.setattr(f"{__name__}.new_loop", made)
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    raise AssertionError("replaced by the fixture")
+
+
 def run(scenario: Callable[[], Awaitable[None]]) -> None:
     async def bounded() -> None:
         async with asyncio.timeout(60):
             await scenario()
 
-    asyncio.run(bounded())
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(bounded())
 
 
 def test_request_arrives_whole_and_connection_is_kept() -> None:

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.webhooks.receiver_url import (
-    AddressRules,
-    InvalidUrl,
-    parse_address_rules,
-    parse_url,
-    redirected,
-)
+from penstock.config.address_rules import AddressRules, parse_address_rules
+from penstock.webhooks.receiver_url import InvalidUrl, parse_url, redirected
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from uuid import UUID
 
 import pytest
 
-from penstock.errors import ConfigError
 from penstock.records.iteration import Record
 from penstock.webhooks.outcome import (
     BACK_OFF_MS,
@@ -24,7 +23,6 @@ from penstock.webhooks.outcome import (
     hold_after,
     read_retry_after,
 )
-from penstock.webhooks.record_filter import RecordFilter
 from penstock.webhooks.request import CLOUDEVENT, RAW, Source, make_request
 from penstock.webhooks.sealing import NONCE_BYTES, CannotUnseal, seal, unseal
 from penstock.webhooks.signing import key_of, new_secret, signature_headers
@@ -188,15 +186,3 @@ def test_failures_in_a_row_hold_the_webhook_ever_longer() -> None:
     assert holds[:5] == [0] * 5
     assert holds == sorted(holds)
     assert holds[-1] == MAX_HOLD_MS
-
-
-def test_filter_selects_records_like_a_view() -> None:
-    chosen = RecordFilter('json.total > 50 && headers["region"] == "eu" && key == "alice" && partition == 3')
-    headers: tuple[tuple[str, bytes | None], ...] = (("region", b"eu"),)
-    assert chosen.matches(record(b'{"total": 51}', headers), 3)
-    assert not chosen.matches(record(b'{"total": 5}', headers), 3)
-    assert not chosen.matches(record(b"no json", headers), 3)
-    assert not chosen.matches(record(b'{"total": 51}'), 3)
-    assert RecordFilter('route("orders.*")').matches(record(b"", (("penstock-route", b"orders.eu"),)), 0)
-    with pytest.raises(ConfigError):
-        RecordFilter("total >")

@@ -17,6 +17,7 @@ COMMANDS = {
     "view": "penstock.cli.view",
     "queue": "penstock.cli.queue",
     "dead-letters": "penstock.cli.dead_letters",
+    "webhook": "penstock.cli.webhook",
     "retry-policy": "penstock.cli.retry_policy",
     "produce": "penstock.cli.produce",
     "delayed": "penstock.cli.delayed",

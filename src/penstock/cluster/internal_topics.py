@@ -1,5 +1,5 @@
-"""Internal topics with the state of groups, transactions, share groups and schedules. Coordinators create and write
-them; clients only read.
+"""Internal topics with the state of groups, transactions, share groups, schedules and webhooks. Coordinators create
+and write them; clients only read.
 
 Clients may not produce to them, and may not create, delete, truncate or extend them.
 """
@@ -27,7 +27,10 @@ OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 SHARE_STATE_TOPIC = "__share_group_state"
 SCHEDULES_TOPIC = "__schedules"
-INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC, SCHEDULES_TOPIC})
+WEBHOOKS_TOPIC = "__webhooks"
+INTERNAL_TOPICS = frozenset(
+    {OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC, SCHEDULES_TOPIC, WEBHOOKS_TOPIC}
+)
 
 OBJECTS_TOPIC_PARTITIONS = 6
 """Number of partitions of the internal topic of a kind of named objects: each partition has one owner."""

@@ -31,4 +31,5 @@ from penstock.config.topic_options import *  # noqa: F403
 from penstock.config.topic_values import *  # noqa: F403
 from penstock.config.transaction_options import *  # noqa: F403
 from penstock.config.types import Kind as Kind
+from penstock.config.webhook_options import *  # noqa: F403
 from penstock.config.zookeeper_options import *  # noqa: F403

@@ -19,6 +19,7 @@ from penstock.config.tls_options import TLS
 from penstock.config.topic_options import TOPIC_DEFAULTS
 from penstock.config.transaction_options import TRANSACTIONS
 from penstock.config.types import INT_MAX, Boolean, Choice, Integer, Optional, Text
+from penstock.config.webhook_options import WEBHOOKS
 from penstock.config.zookeeper_options import ZOOKEEPER_TLS
 
 
@@ -267,6 +268,7 @@ BROKER_GROUPS = (
     CONSUMER_GROUPS,
     SHARE_GROUPS,
     TRANSACTIONS,
+    WEBHOOKS,
     STORAGE,
     REPLICATION,
     PROCESS,

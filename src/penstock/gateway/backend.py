@@ -37,6 +37,7 @@ from penstock.internal_client.topics import TopicCalls
 from penstock.internal_client.transactions import TransactionCalls
 from penstock.internal_client.users import UserCalls
 from penstock.internal_client.views import ViewCalls
+from penstock.internal_client.webhooks import WebhookCalls
 from penstock.observability.alarms import Alarms
 from penstock.threads import Threads
 
@@ -69,6 +70,7 @@ class Backend:
         self.transactions = TransactionCalls(self._administration)
         self.schedules = ScheduleCalls(self._administration)
         self.queues = QueueCalls(self._administration)
+        self.webhooks = WebhookCalls(self._administration, self.queues)
         self._deliveries = cluster.routes()
         self.queue_messages = QueueMessages(self._deliveries)
         self.dead_letters = DeadLetterCalls(self._administration)

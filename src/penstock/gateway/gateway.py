@@ -31,6 +31,7 @@ from penstock.gateway import (
     topic_listing,
     user_endpoints,
     view_endpoints,
+    webhook_endpoints,
 )
 from penstock.gateway.backend import Backend
 from penstock.gateway.console.endpoints import console_endpoints
@@ -68,6 +69,7 @@ RESOURCES = (
     *retry_policy_endpoints.ENDPOINTS,
     *schedule_endpoints.ENDPOINTS,
     *pipeline_endpoints.ENDPOINTS,
+    *webhook_endpoints.ENDPOINTS,
     *cluster_endpoints.ENDPOINTS,
     *config_endpoints.ENDPOINTS,
     *definition_endpoints.ENDPOINTS,

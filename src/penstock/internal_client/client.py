@@ -29,6 +29,7 @@ from penstock.internal_client.topics import TopicCalls
 from penstock.internal_client.transactions import TransactionCalls
 from penstock.internal_client.users import UserCalls
 from penstock.internal_client.views import ViewCalls
+from penstock.internal_client.webhooks import WebhookCalls
 from penstock.net.network import TcpNetwork
 
 T = TypeVar("T")
@@ -45,6 +46,7 @@ class InternalClient:
         self.share_groups = ShareGroupCalls(routes)
         self.queues = QueueCalls(routes)
         self.queue_messages = QueueMessages(routes)
+        self.webhooks = WebhookCalls(routes, self.queues)
         self.dead_letters = DeadLetterCalls(routes)
         self.retry_policies = RetryPolicyCalls(routes)
         self.transactions = TransactionCalls(routes)

@@ -25,7 +25,7 @@ from penstock.net.acting import own_context
 from penstock.net.broker_connection import BrokerConnection
 from penstock.net.network import Network
 from penstock.unreachable import Unreachable, reason_of
-from penstock.wire.object_call import SCHEDULE
+from penstock.wire.object_call import SCHEDULE, WEBHOOK
 
 T = TypeVar("T")
 
@@ -42,6 +42,7 @@ class CoordinatorKind(IntEnum):
     GROUP = 0
     TRANSACTION = 1
     SCHEDULE = SCHEDULE
+    WEBHOOK = WEBHOOK
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,7 @@ class MetricsSnapshot:
     event_loop_lag: Histogram
     failovers: Histogram
     delivery_lateness: Histogram
+    webhook_calls: Histogram
     produce_errors: list[tuple[str, int]]
     refusals: list[tuple[str, int]]
     http_requests: list[tuple[str, Histogram]]
@@ -83,6 +84,7 @@ def snapshot_steps(metrics: BrokerMetrics) -> Generator[None, None, MetricsSnaps
         event_loop_lag=metrics.event_loop_lag.copy(),
         failovers=metrics.failovers.copy(),
         delivery_lateness=metrics.delivery_lateness.copy(),
+        webhook_calls=metrics.webhook_calls.copy(),
         produce_errors=[(code.name.upper(), count) for code, count in metrics.produce_errors.items()],
         refusals=list(metrics.refusals.counts.items()),
         http_requests=[(name, histogram.copy()) for name, histogram in metrics.http_requests.items()],
@@ -145,6 +147,8 @@ class _Families(Collector):
         )
         lateness = [("", shown.delivery_lateness)]
         yield _histogram("delayed_lateness", "Time from the due time of a message to its delivery.", lateness)
+        calls = [("", shown.webhook_calls)]
+        yield _histogram("webhook_call", "Duration of a webhook call, with or without an answer.", calls)
         yield _counter(
             "produce_errors",
             "Partitions of Produce requests that got an error.",

@@ -104,6 +104,7 @@ class BrokerMetrics:
         self.flushes = Histogram()
         self.event_loop_lag = Histogram()
         self.failovers = Histogram()
+        self.webhook_calls = Histogram()
         self.delivery_lateness = Histogram()
         """Time between the due time of a delayed message and its delivery."""
         self.refusals = CappedCounter(MAX_REASONS)

@@ -36,7 +36,6 @@ from penstock.config import (
     BrokerConfig,
 )
 from penstock.errors import PenstockError
-from penstock.gateway.context import ClusterAddress
 from penstock.gateway.health import BrokerState, Health
 from penstock.gateway.http.service import HttpService
 from penstock.groups.coordinator import GroupCoordinator
@@ -180,7 +179,8 @@ class Broker:
         links = self._make_links()
         writer = TopicWriter(coordination, links, self._producer_ids)
         self._share = ShareServices(coordination, links, writer)
-        self._objects = ObjectServices(coordination, writer)
+        random, caller = self._environment.random.random, self._environment.webhook_caller
+        self._objects = ObjectServices(coordination, writer, random, caller)
         self._groups = GroupCoordinator(coordination, self._share.states)
         self._connection_numbers = ConnectionNumbers()
         self._marker_writer = MarkerWriter(self._replicas, clock)
@@ -251,6 +251,8 @@ class Broker:
         bound = await bind_listeners(self._acceptor, environment.network, self._context, self._security)
         self.port = bound.first_port
         await self._register(bound)
+        own = self._security.own_cluster(config, self._context.authorizer, bound.own_address)
+        self._objects.webhook_services.connect(own.routes())
         await self._start_parts()
         await ensure_first_user(self._context, self._logger)
         await await_siblings(environment.share, self._metadata)
@@ -286,8 +288,7 @@ class Broker:
     async def _start_http(self, config: BrokerConfig, bound: BoundListeners) -> int:
         context, share, security = None, self._environment.share, self._security
         if config[GATEWAY_ENABLE]:
-            network = security.gateway_network(config, self._context.authorizer)
-            own = ClusterAddress(network, [bound.own_address], {self._node_id: bound.own_address})
+            own = security.own_cluster(config, self._context.authorizer, bound.own_address)
             users = security.http_users(self._context, own)
             context = gateway_context(self._context, config, own, self._environment, self._logger, users)
         await exchange_reports(share, self._http, self._health)

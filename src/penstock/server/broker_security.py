@@ -15,6 +15,7 @@ from penstock.config import (
     SASL_ENABLED_MECHANISMS,
     SASL_OAUTHBEARER_JWKS_ENDPOINT_URL,
     SSL_RELOAD_INTERVAL_MS,
+    Address,
     BrokerConfig,
     Listener,
     SaslMechanism,
@@ -136,6 +137,10 @@ class BrokerSecurity:
         if is_open or isinstance(self.network, LoginNetwork):
             return self.network
         return LoginNetwork(self.network, self._log_in)
+
+    def own_cluster(self, config: BrokerConfig, authorizer: Authorizer, address: Address) -> ClusterAddress:
+        """The cluster for clients inside this broker, which reach the broker itself directly at this address."""
+        return ClusterAddress(self.gateway_network(config, authorizer), [address], {self._node_id: address})
 
     def http_tls(self) -> Callable[[], ssl.SSLContext] | None:
         """Return the context for connections over HTTP; None without TLS."""

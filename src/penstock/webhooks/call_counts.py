@@ -25,6 +25,7 @@ class CallCounts:
             self.failures += 1
 
     def show(self, metrics: BrokerMetrics) -> None:
+        metrics.webhook_calls = self.latency
         metrics.add_counter(
             "penstock_webhook_successes",
             "Webhook calls of this broker with an answer 2xx.",
@@ -57,3 +58,14 @@ class WebhookFigures:
             self.last_error = reason[:MAX_ERROR_CHARACTERS]
         else:
             self.successes += 1
+
+    def shown(self) -> dict[str, object]:
+        return {
+            "successes": self.successes,
+            "failures": self.failures,
+            "last_status": self.last_status or None,
+            "last_error": self.last_error,
+            "last_call_ms": self.last_call_ms or None,
+            "last_latency_ms": round(self.last_latency_s * 1000, 1),
+            "problem": self.problem,
+        }

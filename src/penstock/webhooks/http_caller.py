@@ -12,10 +12,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, Protocol
 
+from penstock.config.address_rules import AddressRules
 from penstock.net.network import resolve_host
 from penstock.threads import Threads
 from penstock.webhooks.http_connection import Answer, CallFailed, HttpConnection
-from penstock.webhooks.receiver_url import AddressRules, InvalidUrl, Receiver, redirected
+from penstock.webhooks.receiver_url import InvalidUrl, Receiver, redirected
 
 MAX_REDIRECTS: Final = 3
 MAX_IDLE: Final = 32

@@ -26,7 +26,7 @@ class Definition(msgspec.Struct, frozen=True):
     topic: str = ""
     """Topic of a queue that was created for the webhook and is deleted with it; empty for an existing queue."""
     filter: str = ""
-    """Messages for which this CEL expression is not true are accepted without a call; empty for all messages."""
+    """Filter of that queue; empty for all messages of the topic."""
     concurrency: int = DEFAULT_CONCURRENCY
     timeout_ms: int = DEFAULT_TIMEOUT_MS
     format: str = RAW

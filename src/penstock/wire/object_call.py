@@ -25,6 +25,8 @@ from penstock.wire.reader import MALFORMED, NO_LIMIT, Reader
 
 SCHEDULE: Final = 100
 """Number of the kind of schedules; numbers from 100 on are not Kafka's."""
+WEBHOOK: Final = 101
+"""Number of the kind of webhooks."""
 LIST: Final = "list"
 """Verb that every kind has."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from penstock.cluster.image import ImageChange
@@ -17,21 +17,35 @@ from penstock.schedules.schedule_metrics import ScheduleMetrics
 from penstock.server.objects.schedule_calls import served_schedules
 from penstock.server.objects.schedule_sink import ScheduleTopics
 from penstock.server.objects.served import ServedKind
+from penstock.server.objects.webhook_calls import served_webhooks
+from penstock.server.objects.webhook_services import WebhookServices
 from penstock.server.topic_writer import TopicWriter
 from penstock.state_log.shards import CoordinatorContext
-from penstock.wire.object_call import SCHEDULE
+from penstock.webhooks.http_caller import Caller
+from penstock.wire.object_call import SCHEDULE, WEBHOOK
 
 _STATE_BYTES: Final = 500
 """Approximate size of a schedule without its message."""
 
 
 class ObjectServices:
-    def __init__(self, context: CoordinatorContext, writer: TopicWriter) -> None:
+    def __init__(
+        self,
+        context: CoordinatorContext,
+        writer: TopicWriter,
+        random: Callable[[], float],
+        caller: Caller | None = None,
+    ) -> None:
+        """Create the services; `random` draws numbers between 0 and 1, `caller` replaces HTTP in a simulation."""
         self.schedule_topics = ScheduleTopics(writer, context.threads)
         self._alarms = AlarmClock(context.clock)
         self._counts = FiringCounts()
         self.schedules = ObjectCoordinator(context, self._schedule_kind(context))
-        self._served = {SCHEDULE: served_schedules(self.schedules)}
+        self.webhook_services = WebhookServices(context, random, caller)
+        self._served = {
+            SCHEDULE: served_schedules(self.schedules),
+            WEBHOOK: served_webhooks(self.webhook_services.coordinator),
+        }
 
     def _schedule_kind(self, context: CoordinatorContext) -> ObjectKind[Schedule]:
         agents = AgentContext(self.schedule_topics, context.clock, self._alarms, context.logger, self._counts)
@@ -66,6 +80,7 @@ class ObjectServices:
         for coordinator in self.coordinators:
             await coordinator.stop()
         self._alarms.close()
+        await self.webhook_services.close()
 
     def on_image(self, change: ImageChange) -> None:
         for coordinator in self.coordinators:
@@ -73,3 +88,4 @@ class ObjectServices:
 
     def show(self, metrics: BrokerMetrics) -> None:
         ScheduleMetrics(self.schedules, self._counts).show(metrics)
+        self.webhook_services.show(metrics)

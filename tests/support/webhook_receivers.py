@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 
 Respond = Callable[["Received", asyncio.StreamWriter], Awaitable[None]]
 
@@ -21,6 +23,7 @@ class Received:
 class ReceiverServer:
     port: int = 0
     connections: int = 0
+    status: int = 200
     received: list[Received] = field(default_factory=list)
 
     @property
@@ -67,3 +70,35 @@ async def receiving(respond: Respond) -> AsyncIterator[ReceiverServer]:
         yield server
     finally:
         listening.close()
+
+
+@contextmanager
+def thread_receiver(status: int = 200) -> Iterator[ReceiverServer]:
+    """A receiver in a thread, for tests of commands and processes."""
+    server = ReceiverServer()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            server.received.append(Received(self.path, headers, body))
+            self.send_response(server.status)
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Print nothing."""
+
+    server.status = status
+    listening = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    listening.daemon_threads = True
+    server.port = listening.server_address[1]
+    thread = Thread(target=listening.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        listening.shutdown()
+        listening.server_close()

@@ -1,0 +1,284 @@
+"""The agent of a webhook: receives messages of its queue, calls the receiver for each, and settles by the answer.
+
+A message is accepted only after an answer 2xx. Every message is locked for this owner from its receive to its
+settlement, longer than a call may take, so two owners never call for the same message at the same time. An owner begins
+its term with a committed record before it receives anything: a broker that was replaced cannot begin one. Loop thread
+only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, NamedTuple, Protocol
+
+import msgspec
+
+from penstock.clock import Clock
+from penstock.errors import BrokerError, ErrorCode, PenstockError
+from penstock.internal_client.queue_messages import QueueMessage, Settlement
+from penstock.internal_client.receipts import parse_receipt
+from penstock.net.acting import own_context
+from penstock.objects.kind import Handle
+from penstock.observability.logs import Logger
+from penstock.webhooks import webhook as states
+from penstock.webhooks.call_counts import CallCounts, WebhookFigures
+from penstock.webhooks.http_caller import Caller
+from penstock.webhooks.http_connection import Answer, CallFailed
+from penstock.webhooks.outcome import (
+    QUEUE_BACK_OFF,
+    Action,
+    Attempt,
+    Decision,
+    decide,
+    failed,
+    hold_after,
+    read_retry_after,
+)
+from penstock.webhooks.receiver_url import parse_url
+from penstock.webhooks.request import USER_AGENT, Request, Source, make_request
+from penstock.webhooks.signing import key_of, signature_headers
+from penstock.webhooks.webhook import Webhook
+from penstock.wire.queue_settle import GROUP_DELAY
+
+WAIT_MS: Final = 5_000
+"""Time of one long poll at the queue."""
+LOCK_MARGIN_MS: Final = 15_000
+"""Lock of a message beyond the time of two calls: the one before it, and its own."""
+MIN_PAUSE_SECONDS: Final = 0.1
+MAX_PAUSE_SECONDS: Final = 5.0
+SETTLE_TRIES: Final = 5
+_ACCEPT, _RELEASE = 1, 2
+MAX_REASON: Final = 500
+
+
+class Batch(NamedTuple):
+    """Messages that were received from a queue."""
+
+    topic: str
+    has_back_off: bool
+    """Whether the queue has a back-off of its own."""
+    messages: list[QueueMessage]
+
+
+class Queues(Protocol):
+    """Queues as webhooks read them."""
+
+    async def receive(self, queue: str, max_messages: int, wait_ms: int, lock_ms: int) -> Batch: ...
+
+    async def settle(self, queue: str, settlement: Settlement) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class AgentContext:
+    node_id: int
+    queues: Queues
+    caller: Caller
+    clock: Clock
+    logger: Logger
+    random: Callable[[], float]
+    """Draws a number between 0 and 1."""
+    unseal: Callable[[str, bytes], str]
+    """Opens a sealed secret of the webhook with a name."""
+    counts: CallCounts
+    background: Callable[[Coroutine[Any, Any, None]], None]
+    """Runs work that the end of an agent leaves."""
+
+
+class WebhookAgent:
+    def __init__(self, handle: Handle[Webhook], context: AgentContext) -> None:
+        self.figures = WebhookFigures()
+        self._handle = handle
+        self._context = context
+        self._definition = handle.state.definition
+        self._receiver = parse_url(self._definition.url)
+        self._task: asyncio.Task[None] | None = None
+        self._waiting: deque[tuple[QueueMessage, Batch]] = deque()
+        """Messages that were received and have no call yet."""
+        self._calls: dict[asyncio.Task[None], QueueMessage] = {}
+        self._changed = asyncio.Event()
+        """Set when the state has changed, or a call has ended."""
+        self._failures = 0
+        self._held_until = 0.0
+
+    # --- Agent
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run(), context=own_context())
+
+    def on_change(self) -> None:
+        self._changed.set()
+
+    def close(self) -> None:
+        """End all work. Messages that are held return to the queue, unless this broker dies before."""
+        if self._task is not None:
+            self._task.cancel()
+        held = [*(message for message, _ in self._waiting), *self._calls.values()]
+        self._waiting.clear()
+        for task in tuple(self._calls):
+            task.cancel()
+        if held:
+            self._context.background(self._release(held))
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._calls)
+
+    # --- receiving
+
+    async def _run(self) -> None:
+        pause = MIN_PAUSE_SECONDS
+        while True:
+            try:
+                await self._handle.update(partial(states.take_over, owner=self._context.node_id))
+                while True:
+                    await self._step()
+                    pause = MIN_PAUSE_SECONDS
+                    self.figures.problem = ""
+            except (PenstockError, OSError) as error:
+                self._note_problem(error)
+            except Exception as error:  # noqa: BLE001 - a webhook that dies would never call again
+                self._note_problem(error)
+                self._context.logger.error("webhook failed", error, webhook=self._handle.name)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, MAX_PAUSE_SECONDS)
+
+    def _note_problem(self, error: Exception) -> None:
+        if not self.figures.problem:
+            self._context.logger.warning("webhook waits", webhook=self._handle.name, error=str(error))
+        self.figures.problem = str(error) or type(error).__name__
+
+    async def _step(self) -> None:
+        """Receive messages and begin their calls, or wait until that is possible."""
+        await self._handle.committed()
+        self._changed.clear()
+        if self._is_stopped():
+            await self._stand_still()
+            return
+        self._begin_calls()
+        concurrency = self._definition.concurrency
+        room = 2 * concurrency - len(self._calls) - len(self._waiting)
+        if 2 * room < concurrency:
+            await self._changed.wait()
+            return
+        lock_ms = 2 * self._definition.timeout_ms + LOCK_MARGIN_MS
+        batch = await self._context.queues.receive(self._definition.queue, room, WAIT_MS, lock_ms)
+        self._waiting.extend((message, batch) for message in batch.messages)
+
+    def _is_stopped(self) -> bool:
+        return self._handle.state.is_paused or self._held_until > self._context.clock.monotonic()
+
+    async def _stand_still(self) -> None:
+        """Return messages that have no call yet, since other consumers may take them, and wait."""
+        messages = [message for message, _ in self._waiting]
+        self._waiting.clear()
+        await self._release(messages)
+        left = self._held_until - self._context.clock.monotonic()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._changed.wait(), left if left > 0 else None)
+
+    async def _release(self, messages: Sequence[QueueMessage]) -> None:
+        with suppress(PenstockError, OSError):
+            await asyncio.gather(*(self._settle(each, _RELEASE, 0) for each in messages))
+
+    async def _settle(self, message: QueueMessage, action: int, delay_ms: int, reason: str = "") -> None:
+        settlement = Settlement(parse_receipt(message.receipt), action, delay_ms, reason)
+        await self._context.queues.settle(self._definition.queue, settlement)
+
+    # --- calls
+
+    def _begin_calls(self) -> None:
+        while self._waiting and len(self._calls) < self._definition.concurrency and not self._is_stopped():
+            message, batch = self._waiting.popleft()
+            task = asyncio.get_running_loop().create_task(self._deliver(message, batch))
+            self._calls[task] = message
+            task.add_done_callback(self._on_delivered)
+
+    def _on_delivered(self, task: asyncio.Task[None]) -> None:
+        del self._calls[task]
+        self._changed.set()
+        if task.cancelled():
+            return
+        if (error := task.exception()) is not None:
+            self._context.logger.warning(
+                "message of a webhook not settled", webhook=self._handle.name, error=str(error)
+            )
+        with suppress(BrokerError):  # this broker is not the owner any more
+            self._begin_calls()
+
+    async def _deliver(self, message: QueueMessage, batch: Batch) -> None:
+        source = Source(batch.topic, parse_receipt(message.receipt).topic_id, message.partition)
+        request = make_request(source, message.record, message.attempt, self._definition.format)
+        attempt = Attempt(message.attempt, batch.has_back_off, self._context.random())
+        decision = await self._call(request, attempt)
+        if decision.action is Action.ACCEPT:
+            await self._settle_surely(message, _ACCEPT, 0)
+            return
+        if decision.action is Action.PAUSE:
+            await self._handle.update(partial(states.pause, reason=decision.reason))
+        delay_ms = GROUP_DELAY if decision.delay_ms == QUEUE_BACK_OFF else decision.delay_ms
+        await self._settle_surely(message, _RELEASE, delay_ms, decision.reason)
+
+    async def _call(self, request: Request, attempt: Attempt) -> Decision:
+        clock = self._context.clock
+        started = clock.monotonic()
+        status = 0
+        try:
+            answer = await self._send(request)
+            status = answer.status
+            retry_after_ms = read_retry_after(answer.retry_after, clock.now_ms())
+            decision = decide(status, retry_after_ms, attempt)
+        except CallFailed as error:
+            decision = failed(str(error), attempt)
+        seconds = clock.monotonic() - started
+        is_success = decision.action is Action.ACCEPT
+        self._context.counts.observe(seconds, is_success=is_success)
+        self.figures.observe(status, seconds, decision.reason, clock.now_ms())
+        self._failures = 0 if is_success else self._failures + 1
+        hold_ms = max(decision.hold_ms, hold_after(self._failures))
+        if hold_ms:
+            self._held_until = max(self._held_until, clock.monotonic() + hold_ms / 1000)
+        return decision
+
+    async def _send(self, request: Request) -> Answer:
+        clock, context = self._context.clock, self._context
+        now_ms = clock.now_ms()
+        try:
+            secrets = states.secrets_in_force(self._handle.state, now_ms)
+            keys = [key_of(context.unseal(self._handle.name, each)) for each in secrets]
+        except ValueError as error:
+            raise CallFailed(str(error)) from None
+        signed = signature_headers(keys, request.message_id, now_ms // 1000, request.body)
+        timeout_s = self._definition.timeout_ms / 1000
+        return await context.caller.call(self._receiver, [*request.headers, *signed], request.body, timeout_s)
+
+    async def test(self, identity: str) -> dict[str, object]:
+        """Call the receiver with a test message, whatever the queue has; returns what came of it."""
+        body = msgspec.json.encode({"type": "penstock.test", "webhook": self._handle.name})
+        headers = [("user-agent", USER_AGENT), ("content-type", "application/json")]
+        started = self._context.clock.monotonic()
+        status, problem = 0, ""
+        try:
+            status = (await self._send(Request(f"test_{identity}", headers, body))).status
+        except CallFailed as error:
+            problem = str(error)
+        millis = round((self._context.clock.monotonic() - started) * 1000, 1)
+        return {"status": status or None, "ok": 200 <= status < 300, "latency_ms": millis, "error": problem}
+
+    async def _settle_surely(
+        self, message: QueueMessage, action: int, delay_ms: int, reason: str = ""
+    ) -> None:
+        """Settle a message, with retries while no broker responds. Otherwise it is sent again after its lock."""
+        for attempt in range(SETTLE_TRIES):
+            try:
+                await self._settle(message, action, delay_ms, reason[:MAX_REASON])
+                return
+            except (BrokerError, OSError) as error:
+                is_final = isinstance(error, BrokerError) and error.code is ErrorCode.invalid_record_state
+                if is_final or attempt == SETTLE_TRIES - 1:
+                    raise
+                await asyncio.sleep(MIN_PAUSE_SECONDS * 2**attempt)
