@@ -7,6 +7,7 @@ batches become hidden spans. Loop thread, and WouldBlock where the disk would ha
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from penstock.errors import CorruptLog, WouldBlock
@@ -76,12 +77,16 @@ class LogSpans:
 
     def __iter__(self) -> Iterator[Span]:
         offset, last = self._first, self._last
-        if self._is_ahead and next(_headers(self._slice, self._max_bytes), None) is None:
-            self._slice = self._read()  # what is left does not have a whole batch
+        headers = _headers(self._slice, self._max_bytes)
+        found = next(headers, None)
+        if found is None and self._is_ahead:
+            self._slice = self._read()  # what was left does not have a whole batch
+            headers = _headers(self._slice, self._max_bytes)
+            found = next(headers, None)
         if not len(self._slice):
             yield Span(offset, last, is_hidden=True)
             return
-        for position, header in _headers(self._slice, self._max_bytes):
+        for position, header in chain(() if found is None else (found,), headers):
             self._seen = _Batch(header.base_offset, header.last_offset, position, header.size)
             if header.base_offset > offset:
                 yield Span(offset, min(header.base_offset - 1, last), is_hidden=True)

@@ -17,7 +17,13 @@ from penstock.queues.states import Acknowledgement, AcknowledgeType
 from penstock.server.dispatch import Request
 from penstock.server.projection_kinds import projection_of
 from penstock.server.security import Operation, ResourceType
-from penstock.server.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSession
+from penstock.server.share_sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    ReadTopic,
+    ReadTopics,
+    ShareSession,
+)
 from penstock.wire.leader_hints import NodeEndpoint
 from penstock.wire.share_fetch import RENEW_FROM, ShareRequest, ShareResult
 
@@ -58,8 +64,10 @@ def key_of(session: ShareSession, topic_id: UUID, partition: int) -> ShareKey:
 class ShareTargets:
     """Share-partitions of a request: found by topic id, with the errors and hints of those that are not here."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, session: ShareSession | None = None) -> None:
+        """`session` remembers the topics of earlier requests."""
         self._request = request
+        self._session = session
         self._moved: set[int] = set()
         self._found: dict[ShareKey, ShareLeader] = {}
         """Share-partitions that were found in this turn of the loop."""
@@ -76,14 +84,29 @@ class ShareTargets:
         return found
 
     def _look_up(self, key: ShareKey) -> ShareLeader:
-        context = self._request.context
-        topic = context.image.topic_by_id(key.topic_id)
+        context, topics = self._request.context, self._known_topics()
+        topic = topics.get(key.topic_id)
+        if topic is None:
+            topic = topics[key.topic_id] = self._find_topic(key.topic_id)
+        self._request.require(Operation.READ, ResourceType.TOPIC, topic.name)
+        replica = context.replicas.get(topic.source, key.partition)
+        return context.share.partitions.get(key, replica, topic.projection)
+
+    def _known_topics(self) -> dict[TopicId, ReadTopic]:
+        """Topics that earlier requests of the session have found in the present image."""
+        image, session = self._request.context.image, self._session
+        if session is None:
+            return {}
+        if session.read_topics is None or session.read_topics.image is not image:
+            session.read_topics = ReadTopics(image, {})
+        return session.read_topics.topics
+
+    def _find_topic(self, topic_id: TopicId) -> ReadTopic:
+        image = self._request.context.image
+        topic = image.topic_by_id(topic_id)
         if topic is None:
             raise BrokerError(ErrorCode.unknown_topic_id, "there is no topic with this id")
-        self._request.require(Operation.READ, ResourceType.TOPIC, topic.name)
-        replica = context.replicas.get(topic.view_of or topic.name, key.partition)
-        projection = projection_of(context.image, topic.name)
-        return context.share.partitions.get(key, replica, projection)
+        return ReadTopic(topic.name, topic.view_of or topic.name, projection_of(image, topic.name))
 
     def fail(self, result: ShareResult, error: BrokerError) -> None:
         """Set the error of a fetch, with the present leader if the partition has moved."""

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
+from penstock.cluster.image import ClusterImage
 from penstock.errors import BrokerError, ErrorCode
-from penstock.model import ShareKey
+from penstock.model import ShareKey, TopicId
 from penstock.queues.share_partitions import SharePartitions
+from penstock.replication.projections import Projection
 
 FINAL_EPOCH: Final = -1
 INITIAL_EPOCH: Final = 0
@@ -31,6 +33,21 @@ class OpenFetch(Protocol):
         """Answer the fetch: the next request of the session has come."""
 
 
+class ReadTopic(NamedTuple):
+    """Topic that a session reads: its name, that of its log, and the projection of a view or delay topic."""
+
+    name: str
+    source: str
+    projection: Projection | None
+
+
+class ReadTopics(NamedTuple):
+    """Topics of a session, valid in one image of the cluster."""
+
+    image: ClusterImage
+    topics: dict[TopicId, ReadTopic]
+
+
 @dataclass(slots=True, eq=False)
 class ShareSession:
     group_id: str
@@ -44,6 +61,7 @@ class ShareSession:
     waiting: OpenFetch | None = None
     is_open: bool = True
     """Whether the session is neither closed nor replaced."""
+    read_topics: ReadTopics | None = None
 
     def forget(self, keys: Iterable[ShareKey]) -> None:
         for key in keys:

@@ -53,7 +53,7 @@ API = Api(79, 1, 2, handle_raw=handle)
 
 
 def _acknowledge(request: Request, asked: ShareRequest, session: ShareSession) -> Answer:
-    targets = ShareTargets(request)
+    targets = ShareTargets(request, session)
     acknowledging = Acknowledging(request, asked, session, targets)
     acknowledging.run()
     named = dict.fromkeys(key_of(session, topic_id, index) for topic_id, index, _ in asked.partitions)

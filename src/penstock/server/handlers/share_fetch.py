@@ -102,7 +102,7 @@ class ShareFetchOperation:
         self._request = request
         self._asked = asked
         self._session = session
-        self._targets = ShareTargets(request)
+        self._targets = ShareTargets(request, session)
         self._acknowledging = Acknowledging(request, asked, session, self._targets)
         self._results: dict[ShareKey, ShareResult] = {}
         self._max_bytes = max(0, min(asked.max_bytes, config[FETCH_MAX_BYTES]))
@@ -298,8 +298,9 @@ class ShareFetchOperation:
             self._finish()
 
     def _stop_waiting(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        if self._timer is None:
+            return  # the request did not wait
+        self._timer.cancel()
         if self._session.waiting is self:
             self._session.waiting = None
         for leader in self._waits_for:
