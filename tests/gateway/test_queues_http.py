@@ -187,6 +187,21 @@ def test_partitions_that_were_added_are_received(tmp_path: Path) -> None:
     on_stage(tmp_path, scenario)
 
 
+def test_delayed_message_is_received_when_it_is_due(tmp_path: Path) -> None:
+    async def scenario(stage: Stage, brokers: Brokers) -> None:
+        await create(stage, partitions=1)
+        await send(stage, "later", delay_ms=700)
+        await send(stage, "now")
+        assert [each["value"] for each in await receive(stage, max=10, wait=5)] == ["now"]
+        assert await receive(stage, max=10) == []
+        found: list[Any] = []
+        while not found:
+            found = await receive(stage, max=10, wait=20)
+        assert [each["value"] for each in found] == ["later"]
+
+    on_stage(tmp_path, scenario)
+
+
 def test_bad_input_is_refused(tmp_path: Path) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
         await create(stage, partitions=1)
@@ -198,12 +213,13 @@ def test_bad_input_is_refused(tmp_path: Path) -> None:
             ({"name": "x", "of": "missing"}, 404),
             ({"name": "x", "of": "orders", "partitions": 3}, 400),
             ({"name": "no such name!"}, 400),
+            ({"name": "x", "retain": "for ever"}, 400),
+            ({"name": "x", "of": "orders", "retain": "acknowledged"}, 400),
             ({"name": "orders"}, 409),
         ]
         for body, status in refused:
             await ask(stage, "POST", "/v1/queues", body, status)
         await ask(stage, "POST", f"{QUEUE}/messages", {"messages": [{"value": 1, "delay_ms": -1}]}, 400)
-        await ask(stage, "POST", f"{QUEUE}/messages", {"messages": [{"value": 1, "delay_ms": 5}]}, 400)
         await ask(stage, "POST", f"{QUEUE}/receive", {"max": 0}, 400)
         await ask(stage, "POST", f"{QUEUE}/receive", {"lock_s": 0}, 400)
         await ask(stage, "POST", "/v1/queues/missing/receive", {}, 404)

@@ -31,7 +31,7 @@ from penstock.config.retry_backoff import parse_delay_ms, parse_retry_backoff
 from penstock.internal_client.client import InternalClient
 from penstock.internal_client.queue_contents import decode_content
 from penstock.internal_client.queue_views import queue_filter
-from penstock.internal_client.queues import NewQueue, QueueDetails, QueueSummary
+from penstock.internal_client.queues import NewQueue, QueueDetails, QueueSummary, retain_configs
 
 QueueArgument = Annotated[str, typer.Argument(help="The name of the queue.")]
 OfOption = Annotated[
@@ -63,6 +63,14 @@ DeadLetterOption = Annotated[
         "--dead-letter",
         metavar="TOPIC",
         help="Topic for messages that are given up; created unless it exists.",
+    ),
+]
+RetainOption = Annotated[
+    str | None,
+    typer.Option(
+        "--retain",
+        metavar="acknowledged|TIME",
+        help="Keep messages until all queues and groups have settled them, or for a time: 2w.",
     ),
 ]
 FromEndOption = Annotated[
@@ -107,6 +115,7 @@ def create(
     priorities: PrioritiesOption = None,
     priority_share: PriorityShareOption = None,
     from_end: FromEndOption = False,
+    retain: RetainOption = None,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     json: JsonOption = False,
 ) -> None:
@@ -122,7 +131,8 @@ def create(
         )
     settings = _settings(lock, max_attempts, back_off, dead_letter)
     settings |= order_settings(order, priorities, priority_share)
-    new = NewQueue(queue, of, partitions or -1, replication_factor or -1, settings, from_end, chosen)
+    kept = _retain(retain)
+    new = NewQueue(queue, of, partitions or -1, replication_factor or -1, settings, from_end, chosen, kept)
     created = ClusterClient(bootstrap).run(lambda client: client.queues.create(new), queue)
     if json:
         print_json(_shown(created))
@@ -168,6 +178,7 @@ def describe(
                 "in_flight": details.in_flight,
                 "delayed": details.delayed,
                 "oldest_age_ms": age_ms,
+                "kept_by": {str(partition): reason for partition, reason in details.kept_by.items()},
                 "partitions": [asdict(each) for each in details.partitions],
             }
         )
@@ -187,18 +198,20 @@ def alter(
     priority_share: PriorityShareOption = None,
     filter_text: FilterOption = None,
     route: RouteOption = None,
+    retain: RetainOption = None,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Change settings of a queue; consumers need not restart."""
     settings, chosen = _settings(lock, max_attempts, back_off, dead_letter), _filter(filter_text, route)
     settings |= order_settings(order, priorities, priority_share)
-    if not settings and not chosen:
+    kept = _retain(retain)
+    if not (settings or chosen or kept):
         raise Failure(
             "no setting is given",
             "Give --lock, --order or another one; `penstock queue alter --help` lists them.",
             code=ExitCode.USAGE,
         )
-    ClusterClient(bootstrap).run(lambda client: client.queues.alter(queue, settings, chosen), queue)
+    ClusterClient(bootstrap).run(lambda client: client.queues.alter(queue, settings, chosen, kept), queue)
     typer.echo(f"changed queue {queue}")
 
 
@@ -317,6 +330,17 @@ def _settings(
     return found
 
 
+def _retain(retain: str | None) -> str:
+    """The value of --retain; empty without one."""
+    try:
+        retain_configs(retain or "")
+    except ValueError as error:
+        raise Failure(
+            f"--retain: {error}", "Give acknowledged, or a time such as 2w.", code=ExitCode.USAGE
+        ) from None
+    return retain or ""
+
+
 def _filter(filter_text: str | None, route: str | None) -> str:
     """The filter of a queue; empty without one."""
     if filter_text is not None and not filter_text.strip():
@@ -356,8 +380,11 @@ def _print_details(details: QueueDetails, age_ms: int | None) -> None:
     if queue.filter:
         typer.echo(f"filter {queue.filter}, in view {queue.topic}")
     typer.echo(
-        f"lock {queue.lock_ms / 1000:g} s, at most {queue.max_attempts} attempts{back_off}{show_order(queue)}\n"
+        f"lock {queue.lock_ms / 1000:g} s, at most {queue.max_attempts} attempts{back_off}{show_order(queue)}"
     )
+    for reason in dict.fromkeys(details.kept_by.values()):
+        typer.echo(f"deletion waits: {reason}")
+    typer.echo()
     rows = [
         (
             each.partition,

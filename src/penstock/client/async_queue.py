@@ -172,18 +172,19 @@ class AsyncQueue:
         order: str | None = None,
         priorities: bool | None = None,
         priority_share: float | None = None,
+        retain: str = "",
         bootstrap: str | None = None,
     ) -> Self:
         """Create a queue, with a topic of its own or of an existing topic, and open it.
 
         `filter` and `route` choose messages of the existing topic: an expression as of a view, and a pattern for the
-        header `penstock-route`.
+        header `penstock-route`. `retain` is `acknowledged`, or a time such as `2w` for which the topic keeps messages.
         """
         order_by = order, priorities, priority_share
         settings = queue_settings(lock_s, max_attempts, back_off, dead_letter, *order_by)
         queue = cls(name, bootstrap=bootstrap)
         try:
-            await queue._session.create(of, partitions, settings, queue_filter(filter, route))
+            await queue._session.create(of, partitions, settings, queue_filter(filter, route), retain)
         except BaseException:
             await queue.close()
             raise

@@ -102,6 +102,7 @@ class Queue:
         self.session = QueueSession(name, bootstrap, lock_s, max_lock_s)
         self._thread.start()
         self._is_closed = False
+        self._closing = threading.Lock()
 
     @classmethod
     def create(
@@ -119,19 +120,20 @@ class Queue:
         order: str | None = None,
         priorities: bool | None = None,
         priority_share: float | None = None,
+        retain: str = "",
         bootstrap: str | None = None,
         workers: int = 1,
     ) -> Self:
         """Create a queue, with a topic of its own or of an existing topic, and open it.
 
         `filter` and `route` choose messages of the existing topic: an expression as of a view, and a pattern for the
-        header `penstock-route`.
+        header `penstock-route`. `retain` is `acknowledged`, or a time such as `2w` for which the topic keeps messages.
         """
         order_by = order, priorities, priority_share
         settings = queue_settings(lock_s, max_attempts, back_off, dead_letter, *order_by)
         queue = cls(name, bootstrap=bootstrap, workers=workers)
         try:
-            queue.call(queue.session.create(of, partitions, settings, queue_filter(filter, route)))
+            queue.call(queue.session.create(of, partitions, settings, queue_filter(filter, route), retain))
         except BaseException:
             queue.close()
             raise
@@ -139,10 +141,11 @@ class Queue:
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the queue's loop and wait for it."""
-        if self._is_closed:
-            work.close()
-            raise ClientError(f"queue {self.name} is closed")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        with self._closing:
+            if self._is_closed:
+                work.close()
+                raise ClientError(f"queue {self.name} is closed")
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
         except CancelledError:
@@ -260,15 +263,23 @@ class Queue:
         self._stopping.set()
 
     def close(self) -> None:
-        """Stop, and close all connections."""
+        """Stop, and close all connections. Calls of other threads that wait raise ClientError."""
         self.stop()
-        if self._is_closed:
-            return
-        self.call(self.session.close())
-        self._is_closed = True
+        with self._closing:
+            if self._is_closed:
+                return
+            self._is_closed = True
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+    async def _end(self) -> None:
+        await self.session.close()
+        waiting = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
 
     def __enter__(self) -> Self:
         return self

@@ -26,7 +26,7 @@ from penstock.internal_client.producer import IdempotentProducer
 from penstock.internal_client.queue_contents import decode_content, encode_content, option_headers
 from penstock.internal_client.queue_messages import QueueMessage, Settlement
 from penstock.internal_client.queue_settler import QueueSettler
-from penstock.internal_client.queues import NewQueue
+from penstock.internal_client.queues import NewQueue, retain_configs
 from penstock.internal_client.receipts import parse_receipt
 from penstock.internal_client.replies import REPLY_TO, ReplyCalls, parse_reply_place
 from penstock.records.building import NewRecord
@@ -99,13 +99,22 @@ class QueueSession:
         return (await self._client.queues.get_known(self.name)).topic
 
     async def create(
-        self, of: str | None, partitions: int | None, settings: Mapping[str, Any], filter_text: str = ""
+        self,
+        of: str | None,
+        partitions: int | None,
+        settings: Mapping[str, Any],
+        filter_text: str = "",
+        retain: str = "",
     ) -> None:
         """Create the queue; ClientError where it exists."""
         if filter_text and of is None:
             raise InvalidSetting("a queue with a filter or a route reads an existing topic: name it with of=")
         values = {name: str(value) for name, value in settings.items() if value is not None}
-        new = NewQueue(self.name, of, partitions or -1, settings=values, filter=filter_text)
+        new = NewQueue(self.name, of, partitions or -1, settings=values, filter=filter_text, retain=retain)
+        try:
+            retain_configs(retain)
+        except ValueError as error:
+            raise InvalidSetting(f"retain={retain[:80]!r}: {error}") from None
         with translated(self.name):
             await self._client.queues.create(new)
 

@@ -18,8 +18,8 @@ EXPECTED: Final = (
     f"up to {MAX_DELAYS} delays such as 1s,10s,1m (milliseconds without a unit, up to 365d), "
     "or exponential:FIRST:MAXIMUM"
 )
-_DELAY = re.compile(r"(\d{1,15})(ms|s|m|h|d|)")
-_UNIT_MS: Final = {"": 1, "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_DELAY = re.compile(r"(\d{1,15})(ms|s|m|h|d|w|)")
+_UNIT_MS: Final = {"": 1, "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _SCATTER: Final = 0x9E3779B1
 _PARTS: Final = 1_024
 

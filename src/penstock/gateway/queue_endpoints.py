@@ -22,7 +22,7 @@ from penstock.gateway.http.shared_schemas import (
     nullable,
 )
 from penstock.internal_client.queue_views import queue_filter
-from penstock.internal_client.queues import NewQueue, QueueDetails, QueueSummary
+from penstock.internal_client.queues import NewQueue, QueueDetails, QueueSummary, retain_configs
 from penstock.net.acting import own_requests
 
 TAG = "Queues"
@@ -34,7 +34,13 @@ _BACK_OFF = {
     "maxLength": 2_000,
     "description": "Delays such as `1s,10s,1m`, or `exponential:1s:10m`; empty for none.",
 }
+_RETAIN = {
+    "type": "string",
+    "maxLength": 100,
+    "description": "`acknowledged` keeps messages until all queues and groups have settled them; or a time: `2w`.",
+}
 _SETTINGS: dict[str, dict[str, Any]] = {
+    "retain": _RETAIN,
     "lock_s": {**LOCK, "description": "Time for which a received message is locked."},
     "max_attempts": {**_ATTEMPTS, "description": "Number of deliveries of a message."},
     "back_off": _BACK_OFF,
@@ -107,6 +113,11 @@ _DESCRIPTION = an_object(
         "depth": INTEGER,
         "in_flight": INTEGER,
         "delayed": INTEGER,
+        "kept_by": {
+            "type": "object",
+            "additionalProperties": STRING,
+            "description": "By partition, the groups that deletion waits for in a topic with `retention.acknowledged`.",
+        },
         "oldest_age_ms": {
             **nullable(INTEGER),
             "description": "Age of the oldest message that is not settled.",
@@ -152,6 +163,7 @@ async def create_queue(call: Call) -> Response:
         {name: value for name, value in _settings(body).items() if value is not None},
         body.get("from") == "end",
         chosen,
+        _retain(body),
     )
     answer = json_response(_show(await call.context.backend.queues.create(new)), 201)
     answer.headers["location"] = f"/v1/queues/{new.name}"
@@ -171,7 +183,7 @@ async def alter_queue(call: Call) -> Response:
     name, chosen = call.parameters["queue"], queue_filter(call.body.get("filter"), call.body.get("route"))
     if chosen:
         await call.require("ALTER_CONFIGS", "TOPIC", name)
-    changed = await call.context.backend.queues.alter(name, _settings(call.body), chosen)
+    changed = await call.context.backend.queues.alter(name, _settings(call.body), chosen, _retain(call.body))
     return json_response(_show(changed))
 
 
@@ -185,6 +197,16 @@ async def delete_queue(call: Call) -> Response:
         await call.require("DELETE", "TOPIC", name)
     await call.context.backend.queues.delete(name, keeps_topic=keeps_topic)
     return Response(status_code=204)
+
+
+def _retain(body: dict[str, Any]) -> str:
+    """How long the queue's own topic keeps messages; empty for the default."""
+    retain = str(body.get("retain") or "")
+    try:
+        retain_configs(retain)
+    except ValueError as error:
+        raise Problem(400, f"retain: {error}", error="INVALID_CONFIG", pointer="/retain") from None
+    return retain
 
 
 def _settings(body: dict[str, Any]) -> dict[str, str | None]:
@@ -232,6 +254,7 @@ def _describe(details: QueueDetails) -> dict[str, Any]:
         "depth": details.depth,
         "in_flight": details.in_flight,
         "delayed": details.delayed,
+        "kept_by": {str(partition): reason for partition, reason in details.kept_by.items()},
         "partitions": [
             {
                 "partition": each.partition,

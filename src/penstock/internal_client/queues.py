@@ -13,6 +13,9 @@ from typing import Final
 
 from penstock.config import (
     DEAD_LETTER_TOPIC_NAME,
+    DELIVERY_DELAY,
+    RETENTION_ACKNOWLEDGED,
+    RETENTION_MS,
     SHARE_AUTO_OFFSET_RESET,
     SHARE_DELIVERY_COUNT_LIMIT,
     SHARE_ISOLATION_LEVEL,
@@ -24,10 +27,12 @@ from penstock.config import (
     SHARE_RETRY_BACKOFF_MS,
 )
 from penstock.config.resources import ConfigResourceType
+from penstock.config.retry_backoff import parse_delay_ms
 from penstock.errors import BrokerError, ErrorCode
 from penstock.internal_client.api import ClientApi, check_error
 from penstock.internal_client.configs import Changes, ConfigCalls
 from penstock.internal_client.groups import GroupCalls
+from penstock.internal_client.inspection import InspectionCalls
 from penstock.internal_client.queue_views import Part, QueueViews
 from penstock.internal_client.records import EARLIEST, LATEST, RecordCalls
 from penstock.internal_client.routes import Routes
@@ -38,6 +43,7 @@ from penstock.wire.share_status import ShareStatus
 
 _LIST_CONFIG_RESOURCES = ClientApi(74, 1)
 _NAMES_PER_REQUEST: Final = 100
+ACKNOWLEDGED: Final = "acknowledged"
 _KNOWN_SECONDS: Final = 5.0
 _MAX_KNOWN: Final = 10_000
 
@@ -94,6 +100,8 @@ class QueuePartition:
 class QueueDetails:
     summary: QueueSummary
     partitions: tuple[QueuePartition, ...]
+    kept_by: Mapping[int, str] = field(default_factory=dict)
+    """What deletion waits for in the partitions of a topic with `retention.acknowledged`."""
 
     @property
     def depth(self) -> int:
@@ -122,11 +130,22 @@ class NewQueue:
     """Whether messages that an existing topic has now are left out."""
     filter: str = ""
     """Filter of the messages of an existing topic; empty for all."""
+    retain: str = ""
+    """How long the queue's own topic keeps messages, see `retain_configs`; empty for the default."""
 
     @property
     def topic(self) -> str:
         """Topic that the queue reads: its own, the existing one, or a view of it with the name of the queue."""
         return self.of if self.of is not None and not self.filter else self.name
+
+
+def retain_configs(retain: str) -> dict[str, str | None]:
+    """Topic configs of `acknowledged`, or of a time such as `2w`; ValueError for other texts."""
+    if not retain:
+        return {}
+    if retain == ACKNOWLEDGED:
+        return {RETENTION_ACKNOWLEDGED.name: "true"}
+    return {RETENTION_ACKNOWLEDGED.name: None, RETENTION_MS.name: str(parse_delay_ms(retain))}
 
 
 class QueueCalls:
@@ -137,6 +156,7 @@ class QueueCalls:
         self._records = RecordCalls(routes)
         self._groups = GroupCalls(routes, self._records)
         self._share_groups = ShareGroupCalls(routes)
+        self._inspection = InspectionCalls(routes)
         self._views = QueueViews(self._topics, self._configs)
         self._known: dict[str, tuple[float, QueueSummary]] = {}
         """Queues by name, each with the time at which it was read."""
@@ -221,7 +241,11 @@ class QueueCalls:
             for each in await self._share_groups.offsets(name)
             if each.topic == summary.topic
         ]
-        return QueueDetails(summary, tuple(sorted(partitions, key=lambda each: each.partition)))
+        try:
+            kept_by = await self._inspection.retention_reasons(summary.sent_to)
+        except (BrokerError, OSError):
+            kept_by = {}  # the user may not describe the topic, or a broker is away
+        return QueueDetails(summary, tuple(sorted(partitions, key=lambda each: each.partition)), kept_by)
 
     # --- changes
 
@@ -234,6 +258,8 @@ class QueueCalls:
                 ErrorCode.duplicate_resource,
                 f"there is a queue {queue.name!r} already, of topic {known.topic!r}",
             )
+        if queue.of is not None and queue.retain:
+            raise _not_its_own(queue.name, queue.of)
         dead_letter = queue.settings.get("dead_letter", "")
         await self._check_dead_letter(queue.of or topic, dead_letter)
         if queue.of is None:
@@ -258,7 +284,9 @@ class QueueCalls:
         return await self.get(queue.name)
 
     async def _create_topic(self, queue: NewQueue) -> None:
-        topic = NewTopic(queue.name, queue.partitions, queue.replication_factor)
+        configs = {DELIVERY_DELAY.name: "true"}
+        configs |= {name: value for name, value in retain_configs(queue.retain).items() if value is not None}
+        topic = NewTopic(queue.name, queue.partitions, queue.replication_factor, configs)
         try:
             await self._topics.create(topic)
         except BrokerError as error:
@@ -301,13 +329,20 @@ class QueueCalls:
                 raise
 
     async def alter(
-        self, name: str, settings: Mapping[str, str | None], filter_text: str = ""
+        self, name: str, settings: Mapping[str, str | None], filter_text: str = "", retain: str = ""
     ) -> QueueSummary:
-        """Change settings, given by the names of `SETTINGS`, and the filter; None returns one to its default."""
+        """Change settings, given by the names of `SETTINGS`, and the filter; None returns one to its default.
+
+        `retain` is as in `NewQueue`.
+        """
         queue, dead_letter = await self.get(name), settings.get("dead_letter") or ""
         await self._check_dead_letter(queue.sent_to, dead_letter)
         if filter_text:
             await self._views.set_filter(name, queue.topic, filter_text)
+        if retain:
+            if queue.topic != name or queue.filter:
+                raise _not_its_own(name, queue.sent_to)
+            await self._configs.alter(ConfigResourceType.TOPIC, name, retain_configs(retain), may_repeat=True)
         await self._make_dead_letter_topic(queue.topic, dead_letter)
         self._known.pop(name, None)
         changes = {SETTINGS[setting]: value for setting, value in settings.items()}
@@ -349,6 +384,14 @@ class QueueCalls:
         }
         with own_requests():  # the right to delete the group is enough
             await self._configs.alter(ConfigResourceType.GROUP, name, removed, may_repeat=True)
+
+
+def _not_its_own(queue: str, topic: str) -> BrokerError:
+    return BrokerError(
+        ErrorCode.invalid_config,
+        f"{topic} is not the own topic of queue {queue}; `penstock topic alter {topic} --set "
+        f"{RETENTION_ACKNOWLEDGED.name}=true` changes what the topic keeps",
+    )
 
 
 def _wrong_dead_letter(dead_letter: str, reason: str) -> BrokerError:

@@ -13,6 +13,8 @@ from confluent_kafka import AcknowledgeType, ShareConsumer
 from penstock import AsyncQueue, ClientError, InvalidSetting, Queue, QueueEmpty, QueueUnknown, ReceiptExpired
 from penstock.internal_client.client import InternalClient, run
 from penstock.internal_client.queues import NewQueue
+from penstock.internal_client.records import EARLIEST
+from penstock.internal_client.topics import NewTopic
 from support.eventually import eventually
 
 WAIT_S = 20.0
@@ -141,12 +143,67 @@ def test_bad_input_is_refused(bootstrap: str, queue_name: str) -> None:
         for options in ({"delay_s": -1}, {"ttl_s": -1}, {"priority": 10}, {"delay_s": 1e12}):
             with pytest.raises(InvalidSetting):
                 queue.send("x", **options)
-        with pytest.raises(InvalidSetting, match=r"delivery\.delay"):
-            queue.send("x", delay_s=5)
         with pytest.raises(TypeError):
             queue.send(object())
     with Queue("missing-queue", bootstrap=bootstrap) as missing, pytest.raises(QueueUnknown):
         missing.send("x")
+
+
+def test_delayed_message_is_received_when_it_is_due(bootstrap: str, queue_name: str) -> None:
+    with Queue(queue_name, bootstrap=bootstrap) as queue:
+        began = time.monotonic()
+        queue.send("later", delay_s=1)
+        queue.send("now")
+        for value in ("now", "later"):
+            with queue.receive(wait_s=WAIT_S) as message:
+                assert message.value == value
+        assert time.monotonic() - began >= 1
+    eventually(lambda: describe(bootstrap, queue_name).depth == 0)
+
+
+def test_delay_of_a_queue_needs_a_topic_with_delays(bootstrap: str, topic_name: str) -> None:
+    run(InternalClient.to(bootstrap, "test", 20.0), lambda client: client.topics.create(NewTopic(topic_name)))
+    with (
+        Queue.create(f"{topic_name}-queue", of=topic_name, bootstrap=bootstrap) as queue,
+        pytest.raises(InvalidSetting, match=r"delivery\.delay"),
+    ):
+        queue.send("x", delay_s=5)
+
+
+def test_settled_messages_are_deleted_where_the_queue_says_so(bootstrap: str, topic_name: str) -> None:
+    with Queue.create(topic_name, partitions=1, retain="acknowledged", bootstrap=bootstrap) as queue:
+        for value in range(5):
+            queue.send(value)
+        held = queue.receive_many(3, wait_s=WAIT_S)
+        queue.accept(held)
+        eventually(lambda: first_offset(bootstrap, topic_name) == 3, within_s=60)
+        assert f"group {topic_name}" in describe(bootstrap, topic_name).kept_by[0]
+
+
+def first_offset(bootstrap: str, topic: str) -> int:
+    found = run(
+        InternalClient.to(bootstrap, "test", 20.0),
+        lambda client: client.records.offsets(topic, [0], EARLIEST),
+    )
+    return found[0]
+
+
+def test_call_that_waits_ends_when_the_queue_is_closed(bootstrap: str, queue_name: str) -> None:
+    queue = Queue(queue_name, bootstrap=bootstrap)
+    ended: list[str] = []
+
+    def wait() -> None:
+        try:
+            queue.receive(wait_s=600)
+        except ClientError as error:
+            ended.append(str(error))
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    eventually(lambda: bool(asyncio.all_tasks(queue._loop)))
+    queue.close()
+    thread.join(WAIT_S)
+    assert "closed" in ended[0]
 
 
 def test_queue_is_created_from_python(bootstrap: str, topic_name: str) -> None:
