@@ -101,7 +101,7 @@ class QueueDetails:
     summary: QueueSummary
     partitions: tuple[QueuePartition, ...]
     kept_by: Mapping[int, str] = field(default_factory=dict)
-    """What deletion waits for in the partitions of a topic with `retention.acknowledged`."""
+    """Reason why records are kept, by partition, in a topic with `retention.acknowledged`."""
 
     @property
     def depth(self) -> int:
