@@ -187,21 +187,6 @@ def test_partitions_that_were_added_are_received(tmp_path: Path) -> None:
     on_stage(tmp_path, scenario)
 
 
-def test_delayed_message_is_received_when_it_is_due(tmp_path: Path) -> None:
-    async def scenario(stage: Stage, brokers: Brokers) -> None:
-        await create(stage, partitions=1)
-        await send(stage, "later", delay_ms=700)
-        await send(stage, "now")
-        assert [each["value"] for each in await receive(stage, max=10, wait=5)] == ["now"]
-        assert await receive(stage, max=10) == []
-        found: list[Any] = []
-        while not found:
-            found = await receive(stage, max=10, wait=20)
-        assert [each["value"] for each in found] == ["later"]
-
-    on_stage(tmp_path, scenario)
-
-
 def test_bad_input_is_refused(tmp_path: Path) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
         await create(stage, partitions=1)
