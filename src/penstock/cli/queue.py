@@ -24,6 +24,7 @@ from penstock.cli.queue_order import (
     parse_priority,
     show_order,
 )
+from penstock.cli.queue_retention import RetainOption, retain_value
 from penstock.client.errors import ClientError
 from penstock.client.queue import Queue, QueueEmpty, QueueMessage
 from penstock.clock import SystemClock
@@ -31,7 +32,7 @@ from penstock.config.retry_backoff import parse_delay_ms, parse_retry_backoff
 from penstock.internal_client.client import InternalClient
 from penstock.internal_client.queue_contents import decode_content
 from penstock.internal_client.queue_views import queue_filter
-from penstock.internal_client.queues import NewQueue, QueueDetails, QueueSummary, retain_configs
+from penstock.internal_client.queues import NewQueue, QueueDetails, QueueSummary
 
 QueueArgument = Annotated[str, typer.Argument(help="The name of the queue.")]
 OfOption = Annotated[
@@ -63,14 +64,6 @@ DeadLetterOption = Annotated[
         "--dead-letter",
         metavar="TOPIC",
         help="Topic for messages that are given up; created unless it exists.",
-    ),
-]
-RetainOption = Annotated[
-    str | None,
-    typer.Option(
-        "--retain",
-        metavar="acknowledged|TIME",
-        help="Keep messages until all queues and groups have settled them, or for a time: 2w.",
     ),
 ]
 FromEndOption = Annotated[
@@ -131,7 +124,7 @@ def create(
         )
     settings = _settings(lock, max_attempts, back_off, dead_letter)
     settings |= order_settings(order, priorities, priority_share)
-    kept = _retain(retain)
+    kept = retain_value(retain)
     new = NewQueue(queue, of, partitions or -1, replication_factor or -1, settings, from_end, chosen, kept)
     created = ClusterClient(bootstrap).run(lambda client: client.queues.create(new), queue)
     if json:
@@ -204,7 +197,7 @@ def alter(
     """Change settings of a queue; consumers need not restart."""
     settings, chosen = _settings(lock, max_attempts, back_off, dead_letter), _filter(filter_text, route)
     settings |= order_settings(order, priorities, priority_share)
-    kept = _retain(retain)
+    kept = retain_value(retain)
     if not (settings or chosen or kept):
         raise Failure(
             "no setting is given",
@@ -328,17 +321,6 @@ def _settings(
     except ValueError as error:
         raise Failure(str(error), "Write times as 500ms, 30s, 10m, 2h or 1d.", code=ExitCode.USAGE) from None
     return found
-
-
-def _retain(retain: str | None) -> str:
-    """The value of --retain; empty without one."""
-    try:
-        retain_configs(retain or "")
-    except ValueError as error:
-        raise Failure(
-            f"--retain: {error}", "Give acknowledged, or a time such as 2w.", code=ExitCode.USAGE
-        ) from None
-    return retain or ""
 
 
 def _filter(filter_text: str | None, route: str | None) -> str:

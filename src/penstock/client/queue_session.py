@@ -25,8 +25,9 @@ from penstock.internal_client.partitioner import partition_for
 from penstock.internal_client.producer import IdempotentProducer
 from penstock.internal_client.queue_contents import decode_content, encode_content, option_headers
 from penstock.internal_client.queue_messages import QueueMessage, Settlement
+from penstock.internal_client.queue_retention import retain_configs
 from penstock.internal_client.queue_settler import QueueSettler
-from penstock.internal_client.queues import NewQueue, retain_configs
+from penstock.internal_client.queues import NewQueue
 from penstock.internal_client.receipts import parse_receipt
 from penstock.internal_client.replies import REPLY_TO, ReplyCalls, parse_reply_place
 from penstock.records.building import NewRecord

@@ -21,8 +21,9 @@ from penstock.gateway.http.shared_schemas import (
     an_object,
     nullable,
 )
+from penstock.internal_client.queue_retention import retain_configs
 from penstock.internal_client.queue_views import queue_filter
-from penstock.internal_client.queues import NewQueue, QueueDetails, QueueSummary, retain_configs
+from penstock.internal_client.queues import NewQueue, QueueDetails, QueueSummary
 from penstock.net.acting import own_requests
 
 TAG = "Queues"

@@ -14,8 +14,6 @@ from typing import Final
 from penstock.config import (
     DEAD_LETTER_TOPIC_NAME,
     DELIVERY_DELAY,
-    RETENTION_ACKNOWLEDGED,
-    RETENTION_MS,
     SHARE_AUTO_OFFSET_RESET,
     SHARE_DELIVERY_COUNT_LIMIT,
     SHARE_ISOLATION_LEVEL,
@@ -27,12 +25,12 @@ from penstock.config import (
     SHARE_RETRY_BACKOFF_MS,
 )
 from penstock.config.resources import ConfigResourceType
-from penstock.config.retry_backoff import parse_delay_ms
 from penstock.errors import BrokerError, ErrorCode
 from penstock.internal_client.api import ClientApi, check_error
 from penstock.internal_client.configs import Changes, ConfigCalls
 from penstock.internal_client.groups import GroupCalls
 from penstock.internal_client.inspection import InspectionCalls
+from penstock.internal_client.queue_retention import not_its_own, retain_configs
 from penstock.internal_client.queue_views import Part, QueueViews
 from penstock.internal_client.records import EARLIEST, LATEST, RecordCalls
 from penstock.internal_client.routes import Routes
@@ -43,7 +41,6 @@ from penstock.wire.share_status import ShareStatus
 
 _LIST_CONFIG_RESOURCES = ClientApi(74, 1)
 _NAMES_PER_REQUEST: Final = 100
-ACKNOWLEDGED: Final = "acknowledged"
 _KNOWN_SECONDS: Final = 5.0
 _MAX_KNOWN: Final = 10_000
 
@@ -137,15 +134,6 @@ class NewQueue:
     def topic(self) -> str:
         """Topic that the queue reads: its own, the existing one, or a view of it with the name of the queue."""
         return self.of if self.of is not None and not self.filter else self.name
-
-
-def retain_configs(retain: str) -> dict[str, str | None]:
-    """Topic configs of `acknowledged`, or of a time such as `2w`; ValueError for other texts."""
-    if not retain:
-        return {}
-    if retain == ACKNOWLEDGED:
-        return {RETENTION_ACKNOWLEDGED.name: "true"}
-    return {RETENTION_ACKNOWLEDGED.name: None, RETENTION_MS.name: str(parse_delay_ms(retain))}
 
 
 class QueueCalls:
@@ -259,7 +247,7 @@ class QueueCalls:
                 f"there is a queue {queue.name!r} already, of topic {known.topic!r}",
             )
         if queue.of is not None and queue.retain:
-            raise _not_its_own(queue.name, queue.of)
+            raise not_its_own(queue.name, queue.of)
         dead_letter = queue.settings.get("dead_letter", "")
         await self._check_dead_letter(queue.of or topic, dead_letter)
         if queue.of is None:
@@ -341,7 +329,7 @@ class QueueCalls:
             await self._views.set_filter(name, queue.topic, filter_text)
         if retain:
             if queue.topic != name or queue.filter:
-                raise _not_its_own(name, queue.sent_to)
+                raise not_its_own(name, queue.sent_to)
             await self._configs.alter(ConfigResourceType.TOPIC, name, retain_configs(retain), may_repeat=True)
         await self._make_dead_letter_topic(queue.topic, dead_letter)
         self._known.pop(name, None)
@@ -384,14 +372,6 @@ class QueueCalls:
         }
         with own_requests():  # the right to delete the group is enough
             await self._configs.alter(ConfigResourceType.GROUP, name, removed, may_repeat=True)
-
-
-def _not_its_own(queue: str, topic: str) -> BrokerError:
-    return BrokerError(
-        ErrorCode.invalid_config,
-        f"{topic} is not the own topic of queue {queue}; `penstock topic alter {topic} --set "
-        f"{RETENTION_ACKNOWLEDGED.name}=true` changes what the topic keeps",
-    )
 
 
 def _wrong_dead_letter(dead_letter: str, reason: str) -> BrokerError:

@@ -1,0 +1,29 @@
+"""Retention of a queue's own topic: by acknowledgement, or for a time."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.config import RETENTION_ACKNOWLEDGED, RETENTION_MS
+from penstock.config.retry_backoff import parse_delay_ms
+from penstock.errors import BrokerError, ErrorCode
+
+ACKNOWLEDGED: Final = "acknowledged"
+
+
+def retain_configs(retain: str) -> dict[str, str | None]:
+    """Topic configs of `acknowledged`, or of a time such as `2w`; ValueError for other texts."""
+    if not retain:
+        return {}
+    if retain == ACKNOWLEDGED:
+        return {RETENTION_ACKNOWLEDGED.name: "true"}
+    return {RETENTION_ACKNOWLEDGED.name: None, RETENTION_MS.name: str(parse_delay_ms(retain))}
+
+
+def not_its_own(queue: str, topic: str) -> BrokerError:
+    """Error of a change to a topic that a queue only reads."""
+    return BrokerError(
+        ErrorCode.invalid_config,
+        f"{topic} is not the own topic of queue {queue}; `penstock topic alter {topic} --set "
+        f"{RETENTION_ACKNOWLEDGED.name}=true` changes what the topic keeps",
+    )
