@@ -143,7 +143,7 @@ screenshots: $(VENV)/.dev  ## Take the pictures of docs/console.md (needs Chromi
 
 vulnerabilities: $(VENV)/.dev  ## Look up known vulnerabilities of the pinned dependencies of a broker (needs the network)
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv tool run pip-audit==2.9.0 --disable-pip --require-hashes -r requirements/broker.txt
+	$(BIN)/uv tool run pip-audit==2.9.0 --strict --disable-pip --require-hashes -r requirements/broker.txt
 
 bill-of-materials: $(VENV)/.dev  ## Write build/bill-of-materials.json (CycloneDX) of the pinned dependencies of a broker
 	mkdir -p build
