@@ -183,5 +183,6 @@ def test_throttled_producer_is_answered_first_and_muted_afterwards(tmp_path: Pat
         assert 400 <= throttle_ms <= 600
         assert next_answered * 1000 >= throttle_ms - 20
         assert answered < next_answered
+        assert broker.context.metrics.throttled_users.counts == {"ANONYMOUS": 1}
 
     run(tmp_path, scenario)

@@ -1,5 +1,5 @@
-"""Internal topics with the state of groups, transactions, share groups, schedules and webhooks. Coordinators create
-and write them; clients only read.
+"""Internal topics with the state of groups, transactions, share groups, schedules and webhooks, and with the audit
+log. Brokers create and write them; clients only read.
 
 Clients may not produce to them, and may not create, delete, truncate or extend them.
 """
@@ -28,8 +28,9 @@ TRANSACTIONS_TOPIC = "__transaction_state"
 SHARE_STATE_TOPIC = "__share_group_state"
 SCHEDULES_TOPIC = "__schedules"
 WEBHOOKS_TOPIC = "__webhooks"
+AUDIT_TOPIC = "__audit_log"
 INTERNAL_TOPICS = frozenset(
-    {OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC, SCHEDULES_TOPIC, WEBHOOKS_TOPIC}
+    {OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC, SCHEDULES_TOPIC, WEBHOOKS_TOPIC, AUDIT_TOPIC}
 )
 
 OBJECTS_TOPIC_PARTITIONS = 6
@@ -106,6 +107,13 @@ def new_objects_topic(name: str, config: BrokerConfig) -> CreatableTopic:
         config[TRANSACTION_STATE_LOG_REPLICATION_FACTOR],
         configs=_settings(config[TRANSACTION_STATE_LOG_SEGMENT_BYTES], config[TRANSACTION_STATE_LOG_MIN_ISR]),
     )
+
+
+def new_audit_topic(config: BrokerConfig) -> CreatableTopic:
+    """Topic with the audit log; its records are deleted after the retention time of the cluster."""
+    settings = {"cleanup.policy": "delete", "compression.type": "producer"}
+    replication_factor = config[TRANSACTION_STATE_LOG_REPLICATION_FACTOR]
+    return CreatableTopic(AUDIT_TOPIC, 1, replication_factor, configs=settings)
 
 
 def _settings(segment_bytes: int, min_insync_replicas: int | None = None) -> dict[str, str]:

@@ -68,9 +68,9 @@ AUDIT_LOG: Option[str] = AUDIT.option(
     "audit.log",
     Text(),
     "off",
-    "Destination of the audit log: `off`, `stderr`, or the path of a file. The log has a JSON line for each change of "
-    "topics, configs, users, rules, quotas, offsets and reassignments, and samples of failed logins and of refused "
-    "requests.",
+    "Destination of the audit log: `off`, `stderr`, the topic `__audit_log`, or the path of a file. The log has a JSON "
+    "line for each change of topics, configs, users, rules, quotas, offsets and reassignments, and samples of failed "
+    "logins, of refused requests and of offsets that are committed without a membership.",
 )
 AUDIT_LOG_MAX_BYTES: Option[int] = AUDIT.option(
     "audit.log.max.bytes", Integer(1_000), 100_000_000, "Size at which the file of the audit log is rotated."

@@ -32,6 +32,10 @@ CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 _BUCKETS = (*(repr(bound) for bound in SECONDS_BOUNDS), "+Inf")
 
 
+_REFUSED = "Connections that were refused, or closed because of invalid requests."
+_THROTTLED = "Requests of users over a quota; users beyond the first 100 are counted together."
+
+
 @dataclass(frozen=True, slots=True)
 class MetricsSnapshot:
     """Values of all metrics at one moment."""
@@ -46,6 +50,7 @@ class MetricsSnapshot:
     refusals: list[tuple[str, int]]
     http_requests: list[tuple[str, Histogram]]
     http_answers: list[tuple[str, int]]
+    throttled_users: list[tuple[str, int]]
     readings: list[tuple[ScrapedMetric, float]]
     topics: list[TopicSize]
     max_topics: int
@@ -89,6 +94,7 @@ def snapshot_steps(metrics: BrokerMetrics) -> Generator[None, None, MetricsSnaps
         refusals=list(metrics.refusals.counts.items()),
         http_requests=[(name, histogram.copy()) for name, histogram in metrics.http_requests.items()],
         http_answers=list(metrics.http_answers.counts.items()),
+        throttled_users=list(metrics.throttled_users.counts.items()),
         readings=readings,
         topics=topics,
         max_topics=metrics.max_topics,
@@ -155,16 +161,12 @@ class _Families(Collector):
             shown.produce_errors,
             "error",
         )
-        yield _counter(
-            "refused",
-            "Connections that were refused, or closed because of invalid requests.",
-            shown.refusals,
-            "reason",
-        )
+        yield _counter("refused", _REFUSED, shown.refusals, "reason")
         yield _histogram(
             "http_request", "Time from an HTTP request to its response.", shown.http_requests, "endpoint"
         )
         yield _counter("http_answers", "Responses to HTTP requests, by status.", shown.http_answers, "status")
+        yield _counter("user_throttled_requests", _THROTTLED, shown.throttled_users, "user")
         for reading, value in shown.readings:
             kind = CounterMetricFamily if reading.is_counter else GaugeMetricFamily
             yield kind(reading.name, reading.doc, value=value)

@@ -31,6 +31,7 @@ SECONDS_BOUNDS = (
     10.0,
 )
 MAX_REASONS = 50
+MAX_THROTTLED_USERS = 100
 OTHER = "other"
 
 
@@ -111,6 +112,8 @@ class BrokerMetrics:
         self.http_requests: dict[str, Histogram] = {}
         """Durations by endpoint, of which there are few."""
         self.http_answers = CappedCounter(MAX_REASONS)
+        self.throttled_users = CappedCounter(MAX_THROTTLED_USERS)
+        """Throttled requests by user."""
         self.produce_errors: dict[ErrorCode, int] = {}
         self.readings: list[ScrapedMetric] = []
         self.topic_sizes: Callable[[], Iterable[TopicSize]] = tuple

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import msgspec
 
 from penstock.clock import Clock
-from penstock.errors import ErrorCode
+from penstock.errors import ErrorCode, PenstockError
 from penstock.observability.logs import Logger
 from penstock.threads import Threads
 
@@ -24,6 +24,8 @@ MAX_QUEUED = 10_000
 MAX_NAMES = 20
 MAX_NAME_CHARACTERS = 200
 SAMPLED_PER_SECOND = 20
+MAX_SAMPLES = 1_000
+"""Maximum number of samples that are told apart in a second."""
 NAMES = frozenset(
     {
         "name",
@@ -48,19 +50,36 @@ quotas, users, features or brokers.
 """
 
 Write = Callable[[bytes], None]
-"""Appends lines to the destination; may wait, and raises OSError."""
+"""Appends lines to the destination; may wait, and raises OSError. Called in a pool."""
+Send = Callable[[Sequence[bytes]], Awaitable[None]]
+"""Sends lines to a destination that the loop reaches; raises PenstockError or OSError."""
+CLOSE_SECONDS = 5.0
 
 
 class AuditLog:
-    def __init__(self, write: Write, clock: Clock, threads: Threads, log: Logger) -> None:
+    def __init__(self, write: Write | None, clock: Clock, threads: Threads, log: Logger) -> None:
+        """Without `write`, lines wait until `send_to` names their destination."""
         self.written = 0
         self.lost = 0
-        self._write, self._clock, self._threads, self._log = write, clock, threads, log
+        self._clock, self._threads, self._log = clock, threads, log
+        self._send: Send | None = None if write is None else partial(self._send_in_pool, write)
         self._queue: deque[bytes] = deque()
         self._writing: asyncio.Task[None] | None = None
         self._second = 0
         self._sampled: dict[str, int] = {}
         self._left_out: dict[str, int] = {}
+
+    @property
+    def needs_destination(self) -> bool:
+        return self._send is None
+
+    def send_to(self, send: Send) -> None:
+        """Send the lines there from now on, and those that wait."""
+        self._send = send
+        self._begin()
+
+    async def _send_in_pool(self, write: Write, lines: Sequence[bytes]) -> None:
+        await self._threads.run("background", partial(write, b"".join(lines)))
 
     def change(self, api: str, principal: str, host: str, message: object, answer: Mapping[str, Any]) -> None:
         """Record a request that changes something, with its outcome."""
@@ -76,23 +95,28 @@ class AuditLog:
             }
         )
 
-    def client_event(self, event: str, **fields: object) -> None:
-        """Record an event that a client causes at will; at most some in a second."""
+    def client_event(
+        self, event: str, *, sample: str = "", per_second: int = SAMPLED_PER_SECOND, **fields: object
+    ) -> None:
+        """Record an event that a client causes at will; at most `per_second` with the same `sample`."""
         second = self._clock.now_ms() // 1000
         if second != self._second:
             self._second = second
             self._sampled.clear()
-        count = self._sampled[event] = self._sampled.get(event, 0) + 1
-        if count > SAMPLED_PER_SECOND:
+        key = f"{event} {sample}" if len(self._sampled) < MAX_SAMPLES else event
+        count = self._sampled[key] = self._sampled.get(key, 0) + 1
+        if count > per_second:
             self._left_out[event] = self._left_out.get(event, 0) + 1
             return
         left_out = self._left_out.pop(event, 0)
         self._record({"event": event, **fields, **({"left_out": left_out} if left_out else {})})
 
     async def close(self) -> None:
-        """Write what is queued."""
+        """Write what is queued, for a few seconds at most."""
         if self._writing is not None:
-            await asyncio.wait([self._writing])
+            writing = self._writing
+            await asyncio.wait([writing], timeout=CLOSE_SECONDS)
+            writing.cancel()
 
     def _record(self, fields: dict[str, object]) -> None:
         if len(self._queue) >= MAX_QUEUED:
@@ -103,17 +127,20 @@ class AuditLog:
             for name, value in fields.items()
         }
         self._queue.append(msgspec.json.encode({"time_ms": self._clock.now_ms(), **shortened}) + b"\n")
-        if self._writing is None:
-            self._writing = asyncio.get_running_loop().create_task(self._drain())
+        self._begin()
 
-    async def _drain(self) -> None:
+    def _begin(self) -> None:
+        if self._writing is None and self._queue and self._send is not None:
+            self._writing = asyncio.get_running_loop().create_task(self._drain(self._send))
+
+    async def _drain(self, send: Send) -> None:
         while self._queue:
             lines = list(self._queue)
             self._queue.clear()
             try:
-                await self._threads.run("background", partial(self._write, b"".join(lines)))
+                await send(lines)
                 self.written += len(lines)
-            except OSError as error:
+            except (OSError, PenstockError, TimeoutError) as error:
                 self.lost += len(lines)
                 self._log.error_rarely("audit lines lost", error, lines=len(lines))
         self._writing = None

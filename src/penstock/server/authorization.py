@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from penstock.cluster.image import ClusterImage, StoredAcls
+from penstock.cluster.internal_topics import AUDIT_TOPIC
 from penstock.config import (
     ADMIN_USER,
     ALLOW_EVERYONE_IF_NO_ACL_FOUND,
@@ -26,7 +27,7 @@ from penstock.observability.logs import Logger
 from penstock.security.acl import Operation, Principal, ResourcePattern, ResourceType
 from penstock.security.acl_index import AclIndex
 from penstock.security.acl_policy import AclPolicy
-from penstock.server.audit import AuditLog, Write
+from penstock.server.audit import AuditLog, Send, Write
 from penstock.server.audit_file import AuditFile, write_to_standard_error
 from penstock.server.environment import Environment
 from penstock.server.refusals import Refusals
@@ -61,8 +62,10 @@ def _open_audit(config: BrokerConfig, environment: Environment, log: Logger) -> 
     destination = config[AUDIT_LOG]
     if destination == "off":
         return None
-    write: Write = write_to_standard_error
-    if destination != "stderr":
+    write: Write | None = write_to_standard_error
+    if destination == AUDIT_TOPIC:
+        write = None  # the broker names the topic when it can write to it
+    elif destination != "stderr":
         write = AuditFile(destination, config[AUDIT_LOG_MAX_BYTES], config[AUDIT_LOG_MAX_FILES]).write
     return AuditLog(write, environment.clock, environment.threads, log)
 
@@ -114,6 +117,11 @@ class Authorization:
         self.policy = AclPolicy(AclIndex(), (), allows_unruled=False)
         self._acls: Mapping[ResourcePattern, StoredAcls] = {}
         self._config: BrokerConfig | None = None
+
+    def start_audit(self, send: Send) -> None:
+        """Write the audit log to its topic, if it has that destination: the broker can write to topics now."""
+        if self.audit is not None and self.audit.needs_destination:
+            self.audit.send_to(send)
 
     def follow(self, config: BrokerConfig, image: ClusterImage, current: Authorizer) -> Authorizer:
         """Apply what has changed, and return the authorizer from now on."""

@@ -51,6 +51,7 @@ from penstock.replication.in_sync_writer import InSyncWriter
 from penstock.replication.replica import Replica
 from penstock.replication.replica_manager import ReplicaManager
 from penstock.server.acceptor import Acceptor
+from penstock.server.audit_topic import AuditTopic
 from penstock.server.authorization import Authorization
 from penstock.server.broker_metrics import show_metrics
 from penstock.server.broker_security import BrokerSecurity
@@ -107,9 +108,8 @@ class Broker:
         self._node_id = BrokerId(config[NODE_ID])
         self._epoch = BrokerEpoch(-1)
         self._on_lost = on_lost
-        self._metrics = BrokerMetrics(
-            {api.key: api_name(api.key) for api in apis}, config[METRICS_MAX_TOPICS]
-        )
+        names = {api.key: api_name(api.key) for api in apis}
+        self._metrics = BrokerMetrics(names, config[METRICS_MAX_TOPICS])
         self._alarms = Alarms(environment.clock, logger, self._metrics)
         self._logs = LogManager(environment.disk, self._node_id, config[LOG_OPEN_FILES_MAX])
         self._security = BrokerSecurity(
@@ -123,9 +123,8 @@ class Broker:
         self._draining = Draining(self._context, self._changes, self._make_links(), logger)
         self._dispatcher = Dispatcher(self._context, apis, serves_plain=environment.serves_plain)
         self._acceptor = Acceptor(self._context, self._dispatcher, logger)
-        self._maintenance = Maintenance(
-            self._context, self._logs, environment.disk, logger, self._on_failed_log
-        )
+        disk, on_failed_log = environment.disk, self._on_failed_log
+        self._maintenance = Maintenance(self._context, self._logs, disk, logger, on_failed_log)
         self._http = HttpService(environment.threads, self._metrics, self._health)
         self._loop_lag = LoopLag(self._metrics.event_loop_lag)
 
@@ -178,6 +177,7 @@ class Broker:
         self._producer_ids = ProducerIds(self._administration.allocate_producer_ids)
         links = self._make_links()
         writer = TopicWriter(coordination, links, self._producer_ids)
+        self._audit_topic = AuditTopic(writer, administration, clock)
         self._share = ShareServices(coordination, links, writer)
         random, caller = self._environment.random.random, self._environment.webhook_caller
         self._objects = ObjectServices(coordination, writer, random, caller)
@@ -204,8 +204,8 @@ class Broker:
         )
 
     def _make_links(self) -> BrokerLinks:
-        network, random = self._security.network, self._environment.random
-        return BrokerLinks(self._node_id, self._metadata, self._replicas, network, random)
+        network = self._security.network
+        return BrokerLinks(self._node_id, self._metadata, self._replicas, network, self._environment.random)
 
     def _make_context(self) -> BrokerContext:
         environment = self._environment
@@ -282,6 +282,7 @@ class Broker:
         for part in (*self._coordinators, self._hanging_transactions, self._draining):
             part.start()
         await self._maintenance.start()
+        self._context.authorization.start_audit(self._audit_topic.send)
         self._show_metrics()
         self._loop_lag.start()
 

@@ -156,7 +156,15 @@ class BrokerSecurity:
         questions = InspectionCalls(own.routes())
         accounts = EmbeddedAccounts(context.http_accounts, questions, context.clock)
         delay_seconds = config[CONNECTION_FAILED_AUTHENTICATION_DELAY_MS] / 1000
-        return HttpUsers(accounts, delay_seconds, user_of_certificate(config))
+
+        def record(host: str, user: str, scheme: str) -> None:
+            context.metrics.refused("failed login")
+            if (audit := context.authorization.audit) is not None:
+                audit.client_event(
+                    "login failed", principal=f"User:{user}", host=host, mechanism=f"HTTP {scheme[:20]}"
+                )
+
+        return HttpUsers(accounts, delay_seconds, user_of_certificate(config), record)
 
     def show(self, metrics: BrokerMetrics) -> None:
         self.reloads.show(metrics)

@@ -49,7 +49,9 @@ class MeasuredRequest(NamedTuple):
 
 
 class ClientQuotas:
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, on_throttled: Callable[[str], None] = lambda _: None) -> None:
+        """`on_throttled` is called with the user of each throttled request."""
+        self._on_throttled = on_throttled
         self.throttled_requests = 0
         self.throttled_seconds = 0.0
         self.refused_connections = 0
@@ -96,6 +98,7 @@ class ClientQuotas:
         throttle_ms = math.ceil(min(wait, MAX_THROTTLE_SECONDS) * 1000)
         self.throttled_requests += 1
         self.throttled_seconds += throttle_ms / 1000
+        self._on_throttled(session.principal.name)
         if parts:
             write_throttle_time(request.api_key, request.version, parts, throttle_ms)
         if session.mute is not None:

@@ -111,7 +111,7 @@ class BrokerContext:
         self._applied_quotas = stored
         quotas = {entity: each.values for entity, each in stored.items() if each.values}
         if quotas:
-            self.quotas = self.quotas or ClientQuotas(self.clock)
+            self.quotas = self.quotas or ClientQuotas(self.clock, self.metrics.throttled_users.increment)
             self.quotas.configure(quotas)
         else:
             self.quotas = None

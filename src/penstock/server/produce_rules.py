@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.cluster.internal_topics import refuse_internal
+from penstock.cluster.internal_topics import AUDIT_TOPIC, refuse_internal
 from penstock.cluster.views import refuse_view
 from penstock.errors import BrokerError, ErrorCode, ProtocolError
 from penstock.model import TopicId
@@ -24,7 +24,8 @@ def writable_topic(context: BrokerContext, caller: Caller, name: str | None, top
             raise BrokerError(ErrorCode.unknown_topic_id)
         name = known.name
     require(context.authorizer, caller, _WRITE, _TOPIC, name)
-    refuse_internal(name)
+    if name != AUDIT_TOPIC or getattr(caller, "broker_id", None) is None:
+        refuse_internal(name)
     if name in context.metadata.image.views:
         refuse_view(context.image, name)
     return name

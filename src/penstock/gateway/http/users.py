@@ -43,6 +43,8 @@ class HttpUsers:
     delay_seconds: float
     user_of: Callable[[bytes], str | None] = field(default=lambda _: None)
     """Maps a client certificate to a user; None if no rule matches its subject."""
+    on_failure: Callable[[str, str, str], None] = field(default=lambda *_: None)
+    """Called with address, user (if known) and scheme of a failed login."""
 
     async def log_in(
         self, client: str, method: str, headers: Headers, ticket: str = "", certificate: bytes | None = None
@@ -69,6 +71,8 @@ class HttpUsers:
         elif not scheme:
             raise refusal("the request has no credentials", headers)
         if login is None:
+            kind = scheme.lower() or ("ticket" if ticket else "session" if cookie else "certificate")
+            self.on_failure(client, _named_user(kind, content), kind)
             await asyncio.sleep(max(0.0, self.delay_seconds - (loop.time() - started)))
             raise refusal("the credentials are not valid", headers)
         if cookie and method not in _SAFE:
@@ -81,6 +85,7 @@ class HttpUsers:
         started = loop.time()
         login = await self.accounts.check_password(client, user, password)
         if login is None:
+            self.on_failure(client, user, "password")
             await asyncio.sleep(max(0.0, self.delay_seconds - (loop.time() - started)))
             raise refusal("the credentials are not valid", {CSRF_HEADER.encode(): b""})
         return login
@@ -93,6 +98,16 @@ class HttpUsers:
         if not separator or not user or not password:
             return None
         return await self.accounts.check_password(client, user, password)
+
+
+def _named_user(kind: str, content: str) -> str:
+    """User that failed credentials name; empty if they name none."""
+    if kind != "basic":
+        return ""
+    try:
+        return base64.b64decode(content.strip(), validate=True).decode().partition(":")[0]
+    except (binascii.Error, ValueError):
+        return ""
 
 
 def user_of_certificate(config: BrokerConfig) -> Callable[[bytes], str | None]:

@@ -54,6 +54,7 @@ def _answer(request: Request, asked: HandshakeRequest) -> HandshakeResponse:
         session.principal = BROKER
         session.is_gateway = True
     else:
+        session.principal = BROKER
         session.broker_id = asked.asking
     return HandshakeResponse(ErrorCode.none)
 

@@ -14,6 +14,7 @@ from penstock.groups.offsets import CommittedOffset, OffsetCommit
 from penstock.groups.records import OffsetKey
 from penstock.model import TopicId
 from penstock.net.response import Answer, Parts, PendingResponse
+from penstock.server.audit import MAX_NAME_CHARACTERS, AuditLog
 from penstock.server.context import BrokerContext
 from penstock.server.dispatch import Api, Request, Session
 from penstock.server.handlers.group_requests import group_shard, shard_for
@@ -48,12 +49,30 @@ def handle(request: Request, frame: memoryview, position: int) -> Answer:
     refusals = [_take(request, asked.group_id, topic, offsets) for topic in asked.topics]
     if not offsets:
         return [_encode(request, asked, refusals)]
+    audit = request.context.authorization.audit
+    if audit is not None and asked.generation < 0 and not asked.member_id:
+        _record(audit, request, asked)
     commit = OffsetCommit(asked.group_id, asked.member_id, asked.instance_id, asked.generation, offsets)
     session, version = request.session, request.header.api_version
     session.commit = known_commit(session.commit, frame, position, version, asked)
     response = _Response(request, asked, refusals)
     shard.commit(commit, response)
     return response.answer
+
+
+def _record(audit: AuditLog, request: Request, asked: OffsetCommitRequest) -> None:
+    """Record a commit without a membership: an administrator resets the offsets of a group, or a consumer without a
+    group membership commits. The latter do it often, so there is one line for each group in a second.
+    """
+    caller = request.caller
+    audit.client_event(
+        "offsets committed",
+        sample=asked.group_id[:MAX_NAME_CHARACTERS],
+        per_second=1,
+        principal=str(caller.principal),
+        host=caller.host,
+        names=[asked.group_id[:MAX_NAME_CHARACTERS]],
+    )
 
 
 def handle_plain(

@@ -1,0 +1,82 @@
+"""Quotas and audit of HTTP users: 429 with Retry-After, for the user alone, and failed logins in the audit log."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from http.client import HTTPSConnection
+from pathlib import Path
+from ssl import create_default_context
+
+from test_http_users import HttpsClient, basic, secure
+
+from support.certificates import TestAuthority
+from support.eventually import eventually_async
+from support.secure_brokers import add_user, in_thread
+from support.whole_brokers import Brokers, run
+
+MESSAGE = json.dumps({"messages": [{"value": "x" * 40_000}]})
+
+
+def send(port: int, authority: TestAuthority, user: str) -> tuple[int, int, str]:
+    """Status, Retry-After and body of the response to a large message."""
+    context = create_default_context(cafile=str(authority.file))
+    connection = HTTPSConnection("127.0.0.1", port, timeout=60, context=context)
+    try:
+        headers = {"Authorization": basic(user, "secret"), "Content-Type": "application/json"}
+        connection.request("POST", "/v1/topics/orders/messages", MESSAGE, headers)
+        answer = connection.getresponse()
+        return answer.status, int(answer.getheader("Retry-After") or 0), answer.read().decode()
+    finally:
+        connection.close()
+
+
+def test_user_over_its_quota_gets_429_and_others_are_served(tmp_path: Path) -> None:
+    authority = TestAuthority(tmp_path / "tls")
+
+    async def scenario(brokers: Brokers) -> None:
+        harness = await brokers.start(1)
+        for user in ("noisy", "quiet"):
+            await add_user(harness, user, "secret")
+        await harness.create("orders")
+        entity = [{"entity_type": "user", "entity_name": "noisy"}]
+        operations = [{"key": "producer_byte_rate", "value": 1_000.0, "remove": False}]
+        await harness.ask(49, 1, {"entries": [{"entity": entity, "ops": operations}], "validate_only": False})
+        await eventually_async(lambda: harness.context.quotas is not None)
+        port = brokers.running[1].http_port
+        assert (await in_thread(partial(send, port, authority, "noisy")))[0] == 200
+        status, wait, body = await in_thread(partial(send, port, authority, "noisy"))
+        problem = json.loads(body)
+        assert (status, problem["error"], problem["retriable"]) == (429, "THROTTLING_QUOTA_EXCEEDED", True)
+        assert 20 <= wait <= 60
+        end = harness.context.replicas.get("orders", 0).log.log_end_offset
+        assert end == 1
+        assert (await in_thread(partial(send, port, authority, "quiet")))[0] == 200
+
+    run(tmp_path, scenario, **secure(authority))
+
+
+def test_failed_logins_over_http_are_audited(tmp_path: Path) -> None:
+    authority = TestAuthority(tmp_path / "tls")
+    audit = tmp_path / "audit.log"
+
+    async def scenario(brokers: Brokers) -> None:
+        harness = await brokers.start(1)
+        await add_user(harness, "alice", "secret")
+        client = HttpsClient(brokers.running[1].http_port, authority)
+        for credentials in (basic("alice", "guess"), basic("nobody\n{}", "x"), "Bearer nonsense"):
+            status, _, _ = await in_thread(partial(client.ask, "GET", "/v1/topics", credentials))
+            assert status == 401
+        assert (await in_thread(partial(client.ask, "GET", "/v1/session", basic("alice", "secret"))))[
+            0
+        ] == 200
+
+    run(tmp_path, scenario, **secure(authority), audit_log=str(audit))
+    lines = [json.loads(line) for line in audit.read_bytes().splitlines()]
+    found = [(each["principal"], each["mechanism"]) for each in lines if each["event"] == "login failed"]
+    assert found == [
+        ("User:alice", "HTTP basic"),
+        ("User:nobody\n{}", "HTTP basic"),
+        ("User:", "HTTP bearer"),
+    ]
+    assert b"guess" not in audit.read_bytes()
