@@ -117,6 +117,8 @@ class Authorization:
         self.policy = AclPolicy(AclIndex(), (), allows_unruled=False)
         self._acls: Mapping[ResourcePattern, StoredAcls] = {}
         self._config: BrokerConfig | None = None
+        self.changes = 0
+        """Number of changes of the policy."""
 
     def start_audit(self, send: Send) -> None:
         """Write the audit log to its topic, if it has that destination: the broker can write to topics now."""
@@ -129,6 +131,7 @@ class Authorization:
         if config is self._config:
             return current
         self._config = config
+        self.changes += 1
         self.policy.configure(super_users(config), allows_unruled=config[ALLOW_EVERYONE_IF_NO_ACL_FOUND])
         mode = mode_of(config)
         if mode is AuthorizationMode.OFF:
@@ -140,6 +143,7 @@ class Authorization:
         self._acls = after
         if before is after:
             return
+        self.changes += 1
         for resource, stored in after.items():
             if before.get(resource) is not stored:
                 self.policy.put(resource, stored.entries)

@@ -103,8 +103,7 @@ class Broker:
         self.port = config.listeners.listeners[0].address.port
         self.http_port = config[HTTP_PORT]
         self._config = config
-        self._environment = environment
-        self._logger = logger
+        self._environment, self._logger = environment, logger
         self._node_id = BrokerId(config[NODE_ID])
         self._epoch = BrokerEpoch(-1)
         self._on_lost = on_lost

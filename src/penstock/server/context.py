@@ -104,7 +104,10 @@ class BrokerContext:
 
     def apply_policy(self) -> None:
         """Bring the authorizer in step with the configuration and the cluster image."""
+        changes = self.authorization.changes
         self.authorizer = self.authorization.follow(self.config, self.metadata.image, self.authorizer)
+        if self.authorization.changes != changes:
+            self.long_polls.look_again()
         stored = self.metadata.image.quotas
         if stored is self._applied_quotas:
             return

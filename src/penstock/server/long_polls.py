@@ -21,6 +21,13 @@ class LongPolls:
         self._random = random.random
         self._due: deque[Callable[[], None]] = deque()
         self._is_scheduled = False
+        self.parked: set[Callable[[], None]] = set()
+        """Requests that wait for records; a call makes one look again."""
+
+    def look_again(self) -> None:
+        """Let all waiting requests look again: rights have changed, and a request without its right is refused now."""
+        for look in tuple(self.parked):
+            look()
 
     def wait_seconds(self, max_wait_ms: int) -> float:
         """Time in seconds to wait for a client that waits `max_wait_ms` at most."""

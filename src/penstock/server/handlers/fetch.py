@@ -172,8 +172,7 @@ class FetchOperation:
     def _attempt(self, *, final: bool) -> list[FetchResult] | None:
         """Build the response; None when it has to wait, for the disk or for more records."""
         results = []
-        total_bytes = 0
-        urgent = final or not self._targets
+        total_bytes, urgent = 0, final or not self._targets
         for index, target in enumerate(self._targets):
             try:
                 result = self._read(
@@ -262,9 +261,8 @@ class FetchOperation:
     def _on_cold_read(self, index: int, done: asyncio.Future[Any]) -> None:
         error = done.exception()
         if error is not None and not isinstance(error, BrokerError):
-            is_damage = isinstance(error, CorruptLog)
-            code = ErrorCode.corrupt_message if is_damage else ErrorCode.kafka_storage_error
-            error = BrokerError(code, str(error))
+            codes = (ErrorCode.kafka_storage_error, ErrorCode.corrupt_message)
+            error = BrokerError(codes[isinstance(error, CorruptLog)], str(error))
         self._cold_results[index] = error or done.result()
         del self._cold_reads[index]
         if not self._cold_reads:
@@ -274,6 +272,7 @@ class FetchOperation:
         if self._timer is None:
             seconds = self._request.context.long_polls.wait_seconds(self._wait_ms)
             self._timer = asyncio.get_running_loop().call_later(seconds, self._on_timeout)
+        self._request.context.long_polls.parked.add(self._on_move)
         self._watch()
 
     def _watch(self) -> None:
@@ -323,6 +322,7 @@ class FetchOperation:
     def _stop_waiting(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        self._request.context.long_polls.parked.discard(self._on_move)
         self._unwatch()
 
     def _finish(self, results: list[FetchResult]) -> None:

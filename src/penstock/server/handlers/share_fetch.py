@@ -254,6 +254,7 @@ class ShareFetchOperation:
             seconds = self._request.context.long_polls.wait_seconds(self._wait_ms)
             self._timer = asyncio.get_running_loop().call_later(seconds, self._on_timeout)
         self._session.waiting = self
+        self._request.context.long_polls.parked.add(self.serve)
         for leader in self._waits_for:
             leader.wait(self)
 
@@ -301,6 +302,7 @@ class ShareFetchOperation:
         if self._timer is None:
             return  # the request did not wait
         self._timer.cancel()
+        self._request.context.long_polls.parked.discard(self.serve)
         if self._session.waiting is self:
             self._session.waiting = None
         for leader in self._waits_for:
