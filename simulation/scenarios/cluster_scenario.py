@@ -20,6 +20,7 @@ from simulation.clients.delayed_cast import DelayedCast
 from simulation.clients.keyed_cast import KeyedCast
 from simulation.clients.producer import Producer
 from simulation.clients.readers import LeaderFollower
+from simulation.clients.schedule_cast import ScheduleCast
 from simulation.clients.view_cast import ViewCast
 from simulation.faults.cluster_nemesis import ClusterNemesis
 from simulation.faults.cluster_traits import (
@@ -63,6 +64,7 @@ class ClusterScenario(Scenario):
         self._transactions = TransactionCast(self._stage, self._nemesis.strike)
         self._keyed = KeyedCast(self._stage)
         self._delayed = DelayedCast(self._stage)
+        self._schedules = ScheduleCast(self._stage)
         self._shares = ShareCast(self._stage, self._nemesis.strike)
         self._views = ViewCast(self._stage)
         self._clients = ClientCast(self._stage, setup.client_traits)
@@ -73,7 +75,7 @@ class ClusterScenario(Scenario):
     @property
     def traits(self) -> frozenset[str]:
         casts = self._transactions.traits | self._keyed.traits | self._shares.traits | self._views.traits
-        casts |= self._delayed.traits | self._clients.traits
+        casts |= self._delayed.traits | self._clients.traits | self._schedules.traits
         return self._nemesis.faults | self._stage.traits | {self._durability} | casts
 
     def _draw_commit_time(self, lag_ms: int, session_seconds: float) -> CommitTime | None:
@@ -102,6 +104,7 @@ class ClusterScenario(Scenario):
             await self._racing(self._transactions.audit(), tasks)
             await self._racing(self._keyed.audit(), tasks)
             await self._racing(self._delayed.audit(), tasks)
+            await self._racing(self._schedules.audit(), tasks)
             await self._racing(self._shares.audit(), tasks)
             await self._racing(self._views.audit(), tasks)
             await self._racing(self._clients.audit(), tasks)
@@ -118,6 +121,7 @@ class ClusterScenario(Scenario):
         await self._transactions.open()
         await self._keyed.open()
         await self._delayed.open()
+        await self._schedules.open()
         await self._shares.open()
         await self._views.open()
 
@@ -164,6 +168,7 @@ class ClusterScenario(Scenario):
                 self._commit_time.look()
             self._transactions.look()
             self._delayed.look()
+            self._schedules.look()
             self._shares.look()
             self._check_problems(self._stage.members)
 
@@ -204,6 +209,7 @@ class ClusterScenario(Scenario):
             *self._transactions.actors,
             *self._keyed.actors,
             *self._delayed.actors,
+            *self._schedules.actors,
             *self._shares.actors,
             *self._views.actors,
             *self._clients.actors,

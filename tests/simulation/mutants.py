@@ -18,6 +18,7 @@ import group_mutants  # noqa: F401
 import keyed_mutants  # noqa: F401
 import member_mutants  # noqa: F401
 import plain_path_mutants  # noqa: F401
+import schedule_mutants  # noqa: F401
 import share_mutants  # noqa: F401
 import store_mutants  # noqa: F401
 import transaction_mutants  # noqa: F401
@@ -54,18 +55,22 @@ NOTICED: Mapping[str, int] = {
     "due_times_follow_the_monotonic_clock": 192,
     "emptied_disk_stays_in_sync": 168,
     "failed_fsync_is_tried_again": 16,
+    "firings_are_repeated_with_a_new_sequence": 67,
+    "firings_in_flight_are_dropped_by_a_new_owner": 22,
     "flushed_up_to_where_the_log_ends_now": 26,
     "followers_serve_hidden_records": 50,
     "generation_begins_anew_after_a_restart": 20,
     "histories_are_not_compared": 6,
     "idempotency_keys_are_not_looked_up": 14,
     "incomplete_index_is_trusted": 23,
+    "intents_and_producers_are_kept_in_memory": 24,
     "late_end_is_taken": 20,
     "lock_timers_survive_the_acknowledgement": 22,
     "lookups_see_what_is_not_committed": 20,
     "markers_are_sent_twice": 9,
     "members_are_forgotten_over_a_failover": 6,
     "names_are_not_synced": 9,
+    "next_times_are_computed_from_the_clock": 17,
     "no_epoch_fence": 10,
     "no_fsync_before_a_set_of_one": 414,
     "nothing_is_cut": 7,
@@ -79,7 +84,9 @@ NOTICED: Mapping[str, int] = {
     "recovery_point_before_the_data": 21,
     "replica_lag_is_measured_by_the_wall_clock": 121,
     "replicas_counted_by_brokers_instead_of_machines": 31,
+    "requested_firings_are_kept_in_memory": 105,
     "retention_drops_pending_messages": 93,
+    "schedules_fire_half_a_second_early": 37,
     "shrink_counts_before_it_is_recorded": 39,
     "snapshots_lack_the_last_update": 35,
     "sole_in_sync_replica_leads_after_it_lost_data": 40,

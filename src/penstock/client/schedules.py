@@ -65,6 +65,8 @@ class Schedule(ScheduleListing):
     created: datetime
     next_times: tuple[datetime, ...]
     """The next five times."""
+    in_flight: datetime | None
+    """Time of the firing that is being written."""
     problem: str
     """Reason why the schedule cannot fire; empty if it can."""
     key: bytes | None
@@ -174,6 +176,7 @@ def _shown(details: ScheduleDetails) -> Schedule:
         **_listing(details.summary),
         created=_time(details.created_ms),
         next_times=tuple(map(_time, details.next_times_ms)),
+        in_flight=None if details.in_flight_ms is None else _time(details.in_flight_ms),
         problem=details.problem,
         key=None if message is None else message.key,
         value=None if message is None else message.value,

@@ -53,6 +53,7 @@ _DETAILS_FIELDS = {
     "next_times": {**an_array(TIME), "description": "The next five times."},
     "next_times_ms": an_array(INTEGER),
     "in_flight_ms": nullable(INTEGER),
+    "waiting_runs": {**INTEGER, "description": "Requested firings that wait."},
     "problem": {**nullable(STRING), "description": "Reason why the schedule cannot fire."},
 }
 _DETAILS = an_object(

@@ -36,6 +36,7 @@ def details_document(details: ScheduleDetails) -> dict[str, Any]:
         "next_times": [_time(each) for each in details.next_times_ms],
         "next_times_ms": list(details.next_times_ms),
         "in_flight_ms": details.in_flight_ms,
+        "waiting_runs": details.waiting_runs,
         "problem": details.problem or None,
     }
     message = details.message

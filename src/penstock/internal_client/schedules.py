@@ -78,6 +78,8 @@ class ScheduleDetails:
     """The next five times."""
     in_flight_ms: int | None
     """Time of the firing that is being written; None if there is none."""
+    waiting_runs: int
+    """Number of requested firings that wait."""
     problem: str
     """Reason why the schedule cannot fire; empty if it can."""
     message: ScheduleMessage | None
@@ -130,7 +132,7 @@ class ScheduleCalls:
 
 def _details(answer: dict[str, Any]) -> ScheduleDetails:
     message = answer.pop("message", None)
-    rest = {name: answer.pop(name) for name in ("created_ms", "in_flight_ms", "problem")}
+    rest = {name: answer.pop(name) for name in ("created_ms", "in_flight_ms", "waiting_runs", "problem")}
     times = tuple(answer.pop("next_times_ms"))
     if message is not None:
         headers = tuple((name, value) for name, value in message["headers"])

@@ -10,7 +10,7 @@ from typing import Any
 from penstock.errors import BrokerError, ErrorCode
 from penstock.server.dispatch import Api, Fields, Request
 from penstock.server.handlers.administration import NO_TIME
-from penstock.server.security import Operation, ResourceType
+from penstock.server.security import CLUSTER_NAME, Operation, ResourceType
 
 FIRST_VERSION_WITH_SEVERAL = 4
 NOBODY: Fields = {"node_id": -1, "host": "", "port": -1}
@@ -72,12 +72,12 @@ async def _coordinator(request: Request, kind: int, key: str) -> Fields:
 
 
 def _check_any_topic(request: Request) -> None:
-    """Refuse clients that may describe no topic: they can neither see nor create an object."""
+    """Require DESCRIBE on at least one topic, or on the cluster: others can neither see nor create an object."""
     caller = request.caller
     if not request.context.authorizer.has_right_on_any(
         caller.principal, caller.host, Operation.DESCRIBE, ResourceType.TOPIC
     ):
-        raise BrokerError(ErrorCode.topic_authorization_failed, f"{caller.principal} may describe no topic")
+        request.require(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def _check_share_key(key: str) -> None:

@@ -65,4 +65,4 @@ async def _answer(context: BrokerContext, arguments: Arguments) -> dict[str, Any
     return {"high_watermark": high_watermark, "is_found": is_found}
 
 
-FIND_BATCH = Question(NAME, Operation.CLUSTER_ACTION, _answer, is_for_gateways=True)
+FIND_BATCH = Question(NAME, Operation.CLUSTER_ACTION, _answer)

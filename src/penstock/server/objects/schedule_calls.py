@@ -138,6 +138,7 @@ def _show(request: Request, name: str, schedule: Schedule, shard: ObjectShard[Sc
         "created_ms": schedule.created_ms,
         "next_times_ms": next_times(schedule.recurrence, now_ms, NEXT_TIMES),
         "in_flight_ms": None if schedule.intent is None else schedule.intent.scheduled_for_ms,
+        "waiting_runs": len(schedule.runs),
         "problem": agent.problem if isinstance(agent, ScheduleAgent) else "",
     }
     if any(
