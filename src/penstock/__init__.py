@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from penstock.client.errors import NotDeserializable as NotDeserializable
     from penstock.client.errors import NotSerializable as NotSerializable
     from penstock.client.errors import ProducerFenced as ProducerFenced
+    from penstock.client.errors import QueueUnknown as QueueUnknown
     from penstock.client.errors import TimedOut as TimedOut
     from penstock.client.errors import TopicUnknown as TopicUnknown
     from penstock.client.errors import TransactionAborted as TransactionAborted
@@ -38,9 +39,9 @@ if TYPE_CHECKING:
     from penstock.client.queue import Queue as Queue
     from penstock.client.queue import QueueMessage as QueueMessage
     from penstock.client.queue_session import NoReply as NoReply
-    from penstock.client.queue_session import QueueUnknown as QueueUnknown
     from penstock.client.queue_session import ReceiptExpired as ReceiptExpired
     from penstock.client.schedules import ScheduleUnknown as ScheduleUnknown
+    from penstock.client.webhooks import WebhookUnknown as WebhookUnknown
     from penstock.model import TopicPartition as TopicPartition
 
 __version__ = "0.1.0"
@@ -61,6 +62,7 @@ _MODULES = {
     "InvalidSetting": "client.errors",
     "Message": "client.message",
     "MessageTooLarge": "client.errors",
+    "NoReply": "client.queue_session",
     "NotDelivered": "client.errors",
     "NotDeserializable": "client.errors",
     "NotSerializable": "client.errors",
@@ -70,8 +72,7 @@ _MODULES = {
     "Queue": "client.queue",
     "QueueEmpty": "client.async_queue",
     "QueueMessage": "client.queue",
-    "NoReply": "client.queue_session",
-    "QueueUnknown": "client.queue_session",
+    "QueueUnknown": "client.errors",
     "ReceiptExpired": "client.queue_session",
     "ScheduleUnknown": "client.schedules",
     "TimedOut": "client.errors",
@@ -79,6 +80,7 @@ _MODULES = {
     "TopicUnknown": "client.errors",
     "TransactionAborted": "client.errors",
     "UnknownOption": "client.errors",
+    "WebhookUnknown": "client.webhooks",
     "process": "client.processing",
 }
 

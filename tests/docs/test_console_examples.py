@@ -72,6 +72,7 @@ def test_the_examples_of_a_document_do_what_it_says(document: str, start_broker:
         "docs/http.md",
         "docs/views.md",
         "docs/message-queues.md",
+        "docs/webhooks.md",
         "docs/retries.md",
         "docs/schedules.md",
     ],

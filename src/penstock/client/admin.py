@@ -1,4 +1,4 @@
-"""Administration: topics, consumer groups and schedules."""
+"""Administration: topics, consumer groups, schedules and webhooks."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from penstock.client.groups import Groups
 from penstock.client.option_names import check_names
 from penstock.client.schedules import Schedules
 from penstock.client.topics import Topics
+from penstock.client.webhooks import Webhooks
 
 
 class AdminOptions(TypedDict, total=False):
@@ -42,7 +43,9 @@ class Admin:
         )
         self.topics = Topics(cluster)
         self.groups = Groups(cluster)
-        self.schedules = Schedules(bootstrap, options.get("request_timeout_s", REQUEST_TIMEOUT_S))
+        timeout_s = options.get("request_timeout_s", REQUEST_TIMEOUT_S)
+        self.schedules = Schedules(bootstrap, timeout_s)
+        self.webhooks = Webhooks(bootstrap, timeout_s)
 
     def __enter__(self) -> Self:
         return self

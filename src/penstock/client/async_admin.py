@@ -13,6 +13,7 @@ from penstock.client.groups import Groups
 from penstock.client.in_thread import in_thread
 from penstock.client.schedules import Schedules
 from penstock.client.topics import Topics
+from penstock.client.webhooks import Webhooks
 
 S = TypeVar("S")
 
@@ -52,12 +53,24 @@ class AsyncSchedules(_Twin[Schedules]):
     delete = in_thread(Schedules.delete)
 
 
+class AsyncWebhooks(_Twin[Webhooks]):
+    create = in_thread(Webhooks.create)
+    list = in_thread(Webhooks.list)
+    describe = in_thread(Webhooks.describe)
+    pause = in_thread(Webhooks.pause)
+    resume = in_thread(Webhooks.resume)
+    rotate_secret = in_thread(Webhooks.rotate_secret)
+    test = in_thread(Webhooks.test)
+    delete = in_thread(Webhooks.delete)
+
+
 class AsyncAdmin:
     """Administration for asyncio; use it with `async with`."""
 
     topics: AsyncTopics
     groups: AsyncGroups
     schedules: AsyncSchedules
+    webhooks: AsyncWebhooks
 
     def __init__(self, bootstrap: str | None = None, **options: Unpack[AdminOptions]) -> None:
         check_admin_names(options)
@@ -68,6 +81,7 @@ class AsyncAdmin:
         self.topics = AsyncTopics(admin.topics)
         self.groups = AsyncGroups(admin.groups)
         self.schedules = AsyncSchedules(admin.schedules)
+        self.webhooks = AsyncWebhooks(admin.webhooks)
         return self
 
     async def __aexit__(

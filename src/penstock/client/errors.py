@@ -48,6 +48,10 @@ class GroupUnknown(ClientError, LookupError):
     """The consumer group does not exist."""
 
 
+class QueueUnknown(ClientError, LookupError):
+    """The queue does not exist."""
+
+
 class MessageTooLarge(ClientError, ValueError):
     """The message is larger than the client or the topic allows."""
 

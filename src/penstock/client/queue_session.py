@@ -14,7 +14,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from penstock.client.bootstrap import DEFAULT_BOOTSTRAP, VARIABLE
-from penstock.client.errors import BrokerUnreachable, ClientError, InvalidSetting
+from penstock.client.errors import BrokerUnreachable, ClientError, InvalidSetting, QueueUnknown
 from penstock.clock import SystemClock
 from penstock.config.resources import ConfigResourceType
 from penstock.errors import BrokerError, ErrorCode
@@ -41,10 +41,6 @@ _CLOCK: Final = SystemClock()
 _REPLY_MS: Final = 20
 """A request expires this long before its requester gives up: a later reply would not arrive in time."""
 _DELAY_CONFIG: Final = "delivery.delay"
-
-
-class QueueUnknown(ClientError, LookupError):
-    """The queue does not exist."""
 
 
 class ReceiptExpired(ClientError):

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from penstock.client.bootstrap import DEFAULT_BOOTSTRAP, VARIABLE
 from penstock.client.errors import (
-    BrokerUnreachable,
     ClientError,
     InvalidSetting,
     MessageTooLarge,
     TimedOut,
     TopicUnknown,
 )
-from penstock.errors import BrokerError, ErrorCode
-from penstock.unreachable import Unreachable
+from penstock.client.internal_calls import InternalCalls
 
 if TYPE_CHECKING:
     from penstock.internal_client.schedules import ScheduleCalls, ScheduleDetails, ScheduleSummary
@@ -32,14 +28,14 @@ class ScheduleUnknown(ClientError, LookupError):
     """The schedule does not exist."""
 
 
-_ERRORS: Final[dict[ErrorCode, type[ClientError]]] = {
-    ErrorCode.resource_not_found: ScheduleUnknown,
-    ErrorCode.unknown_topic_or_partition: TopicUnknown,
-    ErrorCode.invalid_request: InvalidSetting,
-    ErrorCode.invalid_topic_exception: InvalidSetting,
-    ErrorCode.invalid_record: InvalidSetting,
-    ErrorCode.message_too_large: MessageTooLarge,
-    ErrorCode.request_timed_out: TimedOut,
+_ERRORS: Final[dict[str, type[ClientError]]] = {
+    "RESOURCE_NOT_FOUND": ScheduleUnknown,
+    "UNKNOWN_TOPIC_OR_PARTITION": TopicUnknown,
+    "INVALID_REQUEST": InvalidSetting,
+    "INVALID_TOPIC_EXCEPTION": InvalidSetting,
+    "INVALID_RECORD": InvalidSetting,
+    "MESSAGE_TOO_LARGE": MessageTooLarge,
+    "REQUEST_TIMED_OUT": TimedOut,
 }
 
 
@@ -76,8 +72,7 @@ class Schedule(ScheduleListing):
 
 class Schedules:
     def __init__(self, bootstrap: str | None, timeout_s: float) -> None:
-        self._bootstrap = bootstrap or os.environ.get(VARIABLE) or DEFAULT_BOOTSTRAP
-        self._timeout_s = timeout_s
+        self._calls = InternalCalls(bootstrap, timeout_s, _ERRORS)
 
     def create(
         self,
@@ -128,23 +123,7 @@ class Schedules:
         self._run(lambda calls: calls.delete(name))
 
     def _run(self, work: Callable[[ScheduleCalls], Awaitable[T]]) -> T:
-        from penstock.internal_client.client import InternalClient, run
-        from penstock.internal_client.client_security import ClientSecurity
-
-        try:
-            security = ClientSecurity.from_environment(os.environ)
-            client = InternalClient.to(self._bootstrap, "penstock-admin", self._timeout_s, security=security)
-        except ValueError as error:
-            raise InvalidSetting(f"{error!s} is not HOST:PORT") from None
-        try:
-            return run(client, lambda each: work(each.schedules))
-        except Unreachable as error:
-            raise BrokerUnreachable(str(error)) from None
-        except BrokerError as error:
-            kind = _ERRORS.get(error.code, ClientError)
-            raise kind(f"{error} ({error.code.name.upper()})", error.code.name.upper()) from None
-        except OSError as error:
-            raise TimedOut(f"the cluster did not respond: {error}") from None
+        return self._calls.run(lambda client: work(client.schedules))
 
 
 def _bytes(content: str | bytes | None) -> bytes | None:
