@@ -28,7 +28,7 @@ async def request(call: Call) -> Response:
     timeout_s = body.get("timeout", DEFAULT_TIMEOUT_S)
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_s
-    topic = (await backend.queues.get_known(queue)).topic
+    topic = (await backend.queues.get_known(queue)).sent_to
     await call.require("WRITE", "TOPIC", topic)
     await call.require("READ", "TOPIC", reply_topic(queue))
     place = await backend.replies.place(queue, call.request_id)
