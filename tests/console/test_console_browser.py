@@ -13,6 +13,13 @@ from support.broker_process import BrokerProcess, wait_for_http
 
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>\u202eevil\u0000"
 
+SETTINGS = (
+    "durability=os",
+    "num.partitions=2",
+    "console.hide.values=*.private",
+    "authorization.mode=report",
+)
+
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
@@ -24,8 +31,7 @@ def browser() -> Iterator[Any]:
 def broker(
     browser: Any, starts_processes: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BrokerProcess]:
-    settings = ("durability=os", "num.partitions=2", "console.hide.values=*.private")
-    process = BrokerProcess(tmp_path_factory.mktemp("console"), settings)
+    process = BrokerProcess(tmp_path_factory.mktemp("console"), SETTINGS)
     process.start()
     try:
         wait_for_http(process.http_port)
@@ -219,6 +225,40 @@ def test_delayed_message_is_cancelled(page: Any) -> None:
     page.get_by_text("No message waits.").wait_for()
 
 
+def test_schedule_is_created_run_and_paused(page: Any) -> None:
+    page.goto(page.base + "#/schedules")
+    page.get_by_role("button", name="Create schedule").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Name").fill("report")
+    dialog.get_by_label("Times: cron").fill("0 9 * * MON-FRI")
+    dialog.get_by_label("Topic").fill("orders")
+    dialog.get_by_label("Value").fill("daily")
+    dialog.get_by_role("button", name="Create", exact=True).click()
+    dialog.wait_for(state="detached")
+    page.get_by_role("link", name="report").click()
+    page.get_by_role("button", name="Run now").click()
+    page.get_by_text("1, 0 missed").wait_for()
+    page.get_by_role("button", name="Pause").click()
+    page.get_by_text("paused").wait_for()
+
+
+def test_right_is_asked_for_with_the_deciding_rule(page: Any) -> None:
+    page.goto(page.base + "#/access?tab=rules")
+    page.get_by_role("button", name="Add rule").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("User").fill("ann")
+    dialog.get_by_role("textbox", name="Name").fill("orders")
+    dialog.get_by_role("button", name="Add", exact=True).click()
+    dialog.wait_for(state="detached")
+    page.get_by_role("textbox", name="User").fill("ann")
+    page.get_by_role("textbox", name="Resource name").fill("orders")
+    page.get_by_role("button", name="?").last.click()
+    page.get_by_text("yes").wait_for()
+    page.get_by_role("textbox", name="User").fill("bob")
+    page.get_by_role("button", name="?").last.click()
+    page.get_by_text("no", exact=True).wait_for()
+
+
 def test_hostile_content_is_shown_as_text(page: Any) -> None:
     page.goto(page.base + "#/topics/payments")
     page.get_by_text("<img src=x").first.wait_for()
@@ -259,6 +299,10 @@ def test_pages_fit_and_are_accessible(browser: Any, broker: BrokerProcess, width
         "/brokers/1",
         "/connections",
         "/transactions",
+        "/schedules",
+        "/access",
+        "/access?tab=rules",
+        "/access?tab=quotas",
         "/about",
     ):
         page.goto("about:blank")

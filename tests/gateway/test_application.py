@@ -68,7 +68,11 @@ async def test_unauthorized_request_never_reaches_the_cluster(declared: Endpoint
     path = declared.path.replace("{broker}", "1").replace("{topic}", "t").replace("{group}", "t")
     path = path.replace("{transactional_id}", "t").replace("{connection}", "1-1").replace("{member}", "m")
     path = re.sub(r"\{[a-z_]+\}", "t", path.replace("{id}", "0-1"))
-    asks = {each.name: "text" for each in declared.parameters if each.place == "query" and each.required}
+    asks = {
+        each.name: each.schema.get("enum", ["text"])[0]
+        for each in declared.parameters
+        if each.place == "query" and each.required
+    }
     schema = declared.bodies.get(JSON)
     body = None if schema is None else json.dumps(example(schema))
     headers = {} if body is None else {"content-type": JSON}

@@ -12,9 +12,6 @@ from penstock.cli.admin_client import run_admin
 from penstock.cli.failures import ExitCode, Failure
 from penstock.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
 from penstock.cli.output import print_json, print_table
-from penstock.config import ADMIN_USER, SUPER_USERS
-from penstock.config import ALLOW_EVERYONE_IF_NO_ACL_FOUND as UNRULED
-from penstock.config.resources import ConfigResourceType
 from penstock.internal_client.client import InternalClient
 from penstock.security.acl import (
     WILDCARD,
@@ -26,8 +23,6 @@ from penstock.security.acl import (
     ResourcePattern,
     ResourceType,
 )
-from penstock.security.acl_index import AclIndex
-from penstock.security.acl_policy import AclPolicy
 from penstock.security.acl_text import (
     command_of,
     parse_operations,
@@ -165,17 +160,9 @@ def decide(
     operations = _parse(lambda: parse_operations(operation, asked.kind))
     principal = Principal("User", parse_user(user).removeprefix("User:"))
 
-    async def work(client: InternalClient) -> tuple[list[AclBinding], dict[str, str]]:
-        matching = AclFilter(asked.kind, asked.name, is_match=True)
-        return await client.acls.describe(matching), await _settings(client)
-
-    rules, settings = run_admin(bootstrap, work)
-    policy = AclPolicy(_index(rules), _super_users(settings), allows_unruled=settings[UNRULED.name] == "true")
-    decisions = []
-    for each in operations:
-        is_allowed = bool(policy.decide(principal, host, asked.kind, asked.name) >> each & 1)
-        rule = policy.deciding_rule(principal, host, each, asked.kind, asked.name)
-        decisions.append((each, is_allowed, _reason(policy, principal, rule, is_allowed=is_allowed)))
+    decisions = run_admin(
+        bootstrap, lambda client: client.acl_decisions.decide(principal, host, operations, asked)
+    )
     if json:
         print_json(
             [{"operation": each.name, "allowed": allowed, "reason": why} for each, allowed, why in decisions]
@@ -222,19 +209,6 @@ def suggest(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, json: JsonOption = F
         typer.echo(command_of(resource, [rule.entry for rule in found]))
     if not rules:
         typer.echo("# No request lacks a right.")
-
-
-async def _settings(client: InternalClient) -> dict[str, str]:
-    """Settings of a broker that take part in decisions."""
-    node_id = (await client.inspection.broker_ids())[0]
-    options = [SUPER_USERS.name, ADMIN_USER.name, UNRULED.name]
-    described = await client.configs.describe(ConfigResourceType.BROKER, [str(node_id)], options)
-    return {entry.name: entry.value or "" for entry in described[str(node_id)]}
-
-
-def _super_users(settings: dict[str, str]) -> list[str]:
-    admin = settings[ADMIN_USER.name]
-    return [*settings[SUPER_USERS.name].split(";"), *([f"User:{admin}"] if admin else [])]
 
 
 async def _refusals(client: InternalClient) -> tuple[str, list[dict[str, Any]]]:
@@ -291,21 +265,6 @@ def _filters(user: str | None, operations: str | None, resource: str | None, pre
         AclFilter(pattern.kind, pattern.name, pattern.pattern, principal=principal, operation=each)
         for each in chosen
     ]
-
-
-def _index(rules: list[AclBinding]) -> AclIndex:
-    index = AclIndex()
-    for resource, found in groupby(rules, key=lambda rule: rule.resource):
-        index.put(resource, [rule.entry for rule in found])
-    return index
-
-
-def _reason(policy: AclPolicy, principal: Principal, rule: AclBinding | None, *, is_allowed: bool) -> str:
-    if policy.is_super(principal):
-        return f"{principal} is a super user"
-    if rule is not None:
-        return str(rule)
-    return "no rule names the resource, and everyone is allowed then" if is_allowed else "no rule matches"
 
 
 def _fields(rule: AclBinding) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from penstock.security.acl import (
     Operation,
     PatternType,
     Permission,
+    Principal,
     ResourcePattern,
     ResourceType,
 )
@@ -48,6 +49,7 @@ _FILTERS = (
     query("resource_type", _TYPE, "Rules of this resource type."),
     query("name", _NAME, "Rules of this resource name."),
     query("pattern", _PATTERN, "Rules of this pattern type."),
+    query("host", _NAME, "Rules of this host."),
     query("operation", _OPERATION, "Rules of this operation."),
     query("permission", _PERMISSION, "Rules that allow, or that deny."),
 )
@@ -83,6 +85,16 @@ async def delete_acls(call: Call) -> Response:
     return _rules(await call.context.backend.acls.delete([wanted]))
 
 
+async def decide(call: Call) -> Response:
+    asked = call.parameters
+    resource = ResourcePattern(ResourceType[asked["resource_type"]], asked["name"])
+    principal = Principal("User", asked["user"])
+    [decision] = await call.context.backend.acl_decisions.decide(
+        principal, asked.get("host", "127.0.0.1"), [Operation[asked["operation"]]], resource
+    )
+    return json_response({"allowed": decision.is_allowed, "reason": decision.reason})
+
+
 async def list_refusals(call: Call) -> Response:
     inspection = call.context.backend.inspection
     mode, found = "off", list[dict[str, Any]]()
@@ -104,6 +116,7 @@ def _filter(call: Call) -> AclFilter:
         given.get("name"),
         PatternType[given["pattern"]] if "pattern" in given else None,
         principal=given.get("principal"),
+        host=given.get("host"),
         operation=Operation[given["operation"]] if "operation" in given else None,
         permission=Permission[given["permission"]] if "permission" in given else None,
     )
@@ -171,6 +184,23 @@ ENDPOINTS = (
             query("force", BOOLEAN, "Whether a request without a filter deletes all rules."),
         ),
         needs=(on_cluster("ALTER"),),
+    ),
+    Endpoint(
+        "GET",
+        "/v1/acls/decision",
+        "decideAcl",
+        TAG,
+        "Whether a user may do something, and the rule that decides.",
+        decide,
+        {200: DeclaredResponse("The decision.", an_object({"allowed": BOOLEAN, "reason": STRING}))},
+        parameters=(
+            query("user", _NAME, "The user, as `alice`.", required=True),
+            query("operation", _OPERATION, "The operation.", required=True),
+            query("resource_type", _TYPE, "The resource type.", required=True),
+            query("name", _NAME, "The resource name; `kafka-cluster` for the cluster.", required=True),
+            query("host", _NAME, "The address of the client; 127.0.0.1 by default."),
+        ),
+        needs=(on_cluster("DESCRIBE"),),
     ),
     Endpoint(
         "GET",

@@ -14,6 +14,7 @@ from __future__ import annotations
 from penstock.clock import Clock
 from penstock.gateway.context import ClusterAddress
 from penstock.gateway.records import GatewayRecords
+from penstock.internal_client.acl_decisions import AclDecisions
 from penstock.internal_client.acls import AclCalls
 from penstock.internal_client.brokers import BrokerCalls
 from penstock.internal_client.configs import ConfigCalls
@@ -79,6 +80,7 @@ class Backend:
         self.reassignments = ReassignmentCalls(self._administration)
         self._inspections = cluster.routes()
         self.inspection = InspectionCalls(self._inspections)
+        self.acl_decisions = AclDecisions(self.acls, self.configs, self.inspection)
         self.replies = ReplyCalls(self.topics, self._keyed_reads, self._producer)
         self.pipelines = PipelineCalls(self._administration)
         self.delayed = DelayedCalls(self.topics, self.inspection)

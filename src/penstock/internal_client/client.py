@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Self, TypeVar
 
 from penstock.config import parse_address
+from penstock.internal_client.acl_decisions import AclDecisions
 from penstock.internal_client.acls import AclCalls
 from penstock.internal_client.api import RESPONSE_SECONDS
 from penstock.internal_client.brokers import BrokerCalls
@@ -58,6 +59,7 @@ class InternalClient:
         self.quotas = QuotaCalls(routes)
         self.inspection = InspectionCalls(routes)
         self.pipelines = PipelineCalls(routes)
+        self.acl_decisions = AclDecisions(self.acls, self.configs, self.inspection)
 
     @classmethod
     def to(

@@ -1,6 +1,7 @@
 // The pages of the console, in the order of the navigation. A page is a module: {path, title, nav, key, start}.
 
 import { about } from "./about.js";
+import { access } from "./access.js";
 import { broker, brokers } from "./brokers.js";
 import { connections } from "./connections.js";
 import { group } from "./group.js";
@@ -9,9 +10,10 @@ import { message } from "./message.js";
 import { overview } from "./overview.js";
 import { queue } from "./queue.js";
 import { queues } from "./queues.js";
+import { schedule, schedules } from "./schedules.js";
 import { topic } from "./topic.js";
 import { topics } from "./topics.js";
 import { transactions } from "./transactions.js";
 import { views } from "./views.js";
 
-export const pages = [overview, topics, topic, message, views, queues, queue, groups, group, brokers, broker, connections, transactions, about];
+export const pages = [overview, topics, topic, message, views, queues, queue, schedules, schedule, groups, group, brokers, broker, connections, transactions, access, about];
