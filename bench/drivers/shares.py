@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from typing import Literal
 from uuid import UUID
 
@@ -45,10 +46,13 @@ def shares(
     return consume(bootstrap, topic, group, count, is_synchronous=how == "commit")
 
 
-def configure(bootstrap: str, group: str) -> None:
+def configure(bootstrap: str, group: str, configs: Mapping[str, str] | None = None) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    earliest = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ConfigResource.Type.GROUP, group, incremental_configs=[earliest])
+    entries = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        for name, value in {"share.auto.offset.reset": "earliest", **(configs or {})}.items()
+    ]
+    resource = ConfigResource(ConfigResource.Type.GROUP, group, incremental_configs=entries)
     for future in admin.incremental_alter_configs([resource]).values():
         future.result(30)
     # The raw members do not look for their coordinator: this has the servers make their internal topic.
