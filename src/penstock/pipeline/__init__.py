@@ -1,10 +1,13 @@
-"""Topics on Apache Spark. `open_session` returns a Spark session and finds a Java runtime."""
+"""Topics on Apache Spark. `open_session` returns a Spark session and finds a Java runtime; `offsets_behind_latest`
+reads progress reports of streaming queries.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from penstock.pipeline.progress_metrics import offsets_behind_latest as offsets_behind_latest
     from penstock.pipeline.session import open_session as open_session
 else:
 
@@ -14,4 +17,8 @@ else:
             from penstock.pipeline.session import open_session
 
             return open_session
+        if name == "offsets_behind_latest":
+            from penstock.pipeline.progress_metrics import offsets_behind_latest
+
+            return offsets_behind_latest
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

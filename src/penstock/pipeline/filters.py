@@ -1,13 +1,15 @@
-"""Filter pushdown, if `spark.sql.python.filterPushdown.enabled` is set: filters select topics, partitions and
-offsets.
+"""Filter pushdown, if `spark.sql.python.filterPushdown.enabled` is set: filters select topics, partitions,
+offsets and a first timestamp.
 
 Spark applies all filters again, so a pushed filter may keep rows that do not match.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import replace
+from datetime import datetime
 
 from pyspark.sql.datasource import (
     EqualTo,
@@ -37,14 +39,36 @@ class FilteringReader(BatchReader):
     def select(self, plan: Plan) -> list[OffsetRange]:
         selected = super().select(plan)
         for each in self._filters:
-            selected = [kept for range_ in selected if (kept := _apply(each, range_)) is not None]
+            if getattr(each, "attribute", ()) == _TIME:
+                selected = _since(each, plan, selected)
+            else:
+                selected = [kept for range_ in selected if (kept := _apply(each, range_)) is not None]
         return selected
 
 
+def _since(given: Filter, plan: Plan, ranges: list[OffsetRange]) -> list[OffsetRange]:
+    """Parts of the ranges from the first record at or after a time on. All records before it are older. Records
+    behind it may be older too, so a filter for an end of the time does not limit what is read.
+    """
+    assert isinstance(given, _LOWER)
+    time_ms = math.floor(given.value.timestamp() * 1000)
+    found = plan.find({(each.topic, each.partition): time_ms for each in ranges})
+    later = [
+        replace(each, start=max(each.start, found[each.topic, each.partition]))
+        for each in ranges
+        if found[each.topic, each.partition] >= 0
+    ]
+    return [each for each in later if len(each)]
+
+
+_TIME = ("timestamp",)
+_LOWER = (EqualTo, GreaterThan, GreaterThanOrEqual)
 _UNDERSTOOD = (EqualTo, In, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual)
 
 
 def _is_understood(given: Filter) -> bool:
+    if getattr(given, "attribute", ()) == _TIME:
+        return isinstance(given, _LOWER) and isinstance(given.value, datetime) and given.value.year > 1970
     return isinstance(given, _UNDERSTOOD) and given.attribute in (("topic",), ("partition",), ("offset",))
 
 

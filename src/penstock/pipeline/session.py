@@ -12,13 +12,17 @@ from penstock.pipeline.java import java_home
 
 LOCAL = "local[*]"
 _SETTINGS = {
-    "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.shuffle.partitions": "4",
     "spark.log.level": "ERROR",
 }
-_ON_THIS_MACHINE = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+_ON_THIS_MACHINE = {
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+"""Settings of local mode. A cluster has its own."""
 
 
 def open_session(

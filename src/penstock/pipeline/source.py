@@ -59,9 +59,10 @@ class PenstockSource(DataSource):
 
         options = parse(self.options)
         if options.archive is not None:
+            from penstock.pipeline.archive.filtering import FilteringTableReader
             from penstock.pipeline.archive.table_source import TableReader
 
-            return TableReader(options)
+            return FilteringTableReader(options) if options.pushes_filters else TableReader(options)
         return FilteringReader(options) if options.pushes_filters else BatchReader(options)
 
     def streamReader(self, schema: StructType) -> Any:

@@ -6,7 +6,6 @@ pipeline has a session of its own on the shared Spark context, so that temporary
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 from collections.abc import Callable
@@ -26,7 +25,7 @@ from penstock.pipeline.archive.maintenance import maintain
 from penstock.pipeline.archive.table import ArchiveTable
 from penstock.pipeline.offsets import topics_of
 from penstock.pipeline.options import parse
-from penstock.pipeline.positions import Position
+from penstock.pipeline.progress_metrics import total_behind_latest
 from penstock.pipeline.running.outputs import BatchOutputs
 from penstock.pipeline.running.transforming import (
     check_outputs,
@@ -103,8 +102,9 @@ class StreamRun:
         check_targets(self._place.bootstrap, self._definition)
         session = spark.newSession()
         # Spark looks for installed sources once in the life of its Java process: a lookup that times out then, on a
-        # busy machine, would last until the process ends.
-        session.dataSource.register(PenstockSource)
+        # busy machine, would last until the process ends. A sink is looked up in the active session of the thread.
+        for each in (spark, session):
+            each.dataSource.register(PenstockSource)
         rows = _observed(source_rows(session, self._place.bootstrap, self._definition))
         result = rows
         if not is_per_batch(self._definition):
@@ -161,7 +161,7 @@ class StreamRun:
             return
         self._next_batch = progress["batchId"] + 1
         observed = progress["observedMetrics"].get(_OBSERVED)
-        lag, newest = _lag(progress["sources"][0]), observed and observed["newest_ms"]
+        lag, newest = total_behind_latest(progress["sources"][0]), observed and observed["newest_ms"]
         if newest:
             self._newest_ms = newest
         behind_ms = SystemClock().now_ms() - self._newest_ms if self._newest_ms else None
@@ -246,16 +246,3 @@ def _observed(rows: DataFrame) -> DataFrame:
     size = f.coalesce(f.octet_length("key"), f.lit(0)) + f.coalesce(f.octet_length("value"), f.lit(0))
     newest = f.max(f.unix_millis("timestamp"))
     return rows.observe(_OBSERVED, f.sum(size.cast("long")).alias("bytes"), newest.alias("newest_ms"))
-
-
-def _lag(source: Any) -> int | None:
-    """Offsets between the position of a query and the ends of its partitions, from a progress report of Spark."""
-    try:
-        end, latest = _position(source["endOffset"]), _position(source["latestOffset"])
-    except (KeyError, TypeError, ValueError):
-        return None
-    return sum(max(0, offset - end.offsets.get(partition, 0)) for partition, offset in latest.offsets.items())
-
-
-def _position(text: Any) -> Position:
-    return Position.decode(json.loads(text) if isinstance(text, str) else text)
