@@ -104,6 +104,14 @@ def test_schedule_survives_a_restart(start: Callable[..., Worker]) -> None:
     worker.cancel()
 
 
+def test_pipeline_without_its_checkpoint_is_not_started(start: Callable[..., Worker]) -> None:
+    known = {"last_success_ms": 1, "checkpoint": "/elsewhere/p-1", "owner": "host:7"}
+    worker = start({**ORDER, "known": known}, is_once=True)
+    worker.join(30)
+    assert (worker.state.state, Run.starts) == ("failed", 0)
+    assert "which host:7 had at /elsewhere/p-1, is not at /checkpoints/p-1" in (worker.state.error or "")
+
+
 def test_endless_run_is_overdue_after_its_timeout_and_ends_when_cancelled(
     start: Callable[..., Worker],
 ) -> None:

@@ -44,11 +44,11 @@ _WAIT_SECONDS = 1
 
 
 class RunFailed(PenstockError):
-    pass
+    """A pipeline cannot be started as it is."""
 
 
 class RunCancelled(PenstockError):
-    pass
+    """A run was stopped before its end, at the request of its supervisor."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ A thread of its own. Its state is read by the driver, which reports it to the su
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +16,14 @@ from pyspark.sql import SparkSession
 from penstock.clock import SystemClock
 from penstock.declared.definition import definition_of
 from penstock.pipeline.causes import cause_of
-from penstock.pipeline.running.pipeline_run import PipelineRun, RunCancelled, RunPlace, checkpoint_of, run_of
+from penstock.pipeline.running.pipeline_run import (
+    PipelineRun,
+    RunCancelled,
+    RunFailed,
+    RunPlace,
+    checkpoint_of,
+    run_of,
+)
 from penstock.pipeline.supervisor.backoff import backoff_ms
 
 STARTING, RUNNING, WAITING, FAILED, DONE, STOPPED = (
@@ -199,6 +207,8 @@ class Worker(threading.Thread):
     def _activate(self) -> None:
         definition = definition_of(self.wanted["document"])
         checkpoint = checkpoint_of(self._settings.checkpoints, definition.name, self.wanted["id"])
+        if definition.target.archive is None:
+            self._check_checkpoint(checkpoint)
         place = RunPlace(self._settings.bootstrap, checkpoint)
         spark = self._open_session()
         run = self._run = run_of(definition, place, lambda text: self._emit("warning", {"text": text}))
@@ -212,6 +222,16 @@ class Worker(threading.Thread):
             run.stop()
             self.refresh()
             self._run = None
+
+    def _check_checkpoint(self, checkpoint: str) -> None:
+        """Raise RunFailed if an earlier owner had a checkpoint that is not here: rows would be written again."""
+        known = self.wanted.get("known") or {}
+        if known.get("last_success_ms") and "://" not in checkpoint and not os.path.isdir(checkpoint):
+            raise RunFailed(
+                f"the checkpoint of the pipeline, which {known.get('owner', 'its last owner')} had at "
+                f"{known.get('checkpoint')}, is not at {checkpoint}: give all supervisors the same directory with "
+                "--checkpoints, or delete the pipeline and apply it again, which reads its source from the beginning"
+            )
 
     def _fail(self, error: Exception) -> None:
         state = self.state
