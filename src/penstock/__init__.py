@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from penstock.client.errors import TransactionAborted as TransactionAborted
     from penstock.client.errors import UnknownOption as UnknownOption
     from penstock.client.message import Message as Message
+    from penstock.client.pipelines import PipelineUnknown as PipelineUnknown
     from penstock.client.processing import Out as Out
     from penstock.client.processing import process as process
     from penstock.client.producer import Producer as Producer
@@ -74,6 +75,7 @@ _MODULES = {
     "QueueMessage": "client.queue",
     "QueueUnknown": "client.errors",
     "ReceiptExpired": "client.queue_session",
+    "PipelineUnknown": "client.pipelines",
     "ScheduleUnknown": "client.schedules",
     "TimedOut": "client.errors",
     "TopicPartition": "model",

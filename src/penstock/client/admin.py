@@ -1,4 +1,4 @@
-"""Administration: topics, consumer groups, schedules and webhooks."""
+"""Administration: topics, consumer groups, schedules, webhooks and pipelines."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from penstock.client.bootstrap import CONNECT_TIMEOUT_S
 from penstock.client.cluster import REQUEST_TIMEOUT_S, Cluster
 from penstock.client.groups import Groups
 from penstock.client.option_names import check_names
+from penstock.client.pipelines import Pipelines
 from penstock.client.schedules import Schedules
 from penstock.client.topics import Topics
 from penstock.client.webhooks import Webhooks
@@ -46,6 +47,7 @@ class Admin:
         timeout_s = options.get("request_timeout_s", REQUEST_TIMEOUT_S)
         self.schedules = Schedules(bootstrap, timeout_s)
         self.webhooks = Webhooks(bootstrap, timeout_s)
+        self.pipelines = Pipelines(bootstrap, timeout_s)
 
     def __enter__(self) -> Self:
         return self

@@ -11,6 +11,7 @@ from typing import Any, Generic, Self, TypeVar, Unpack
 from penstock.client.admin import Admin, AdminOptions, check_admin_names
 from penstock.client.groups import Groups
 from penstock.client.in_thread import in_thread
+from penstock.client.pipelines import Pipelines
 from penstock.client.schedules import Schedules
 from penstock.client.topics import Topics
 from penstock.client.webhooks import Webhooks
@@ -64,6 +65,17 @@ class AsyncWebhooks(_Twin[Webhooks]):
     delete = in_thread(Webhooks.delete)
 
 
+class AsyncPipelines(_Twin[Pipelines]):
+    apply = in_thread(Pipelines.apply)
+    list = in_thread(Pipelines.list)
+    describe = in_thread(Pipelines.describe)
+    pause = in_thread(Pipelines.pause)
+    resume = in_thread(Pipelines.resume)
+    run = in_thread(Pipelines.run)
+    logs = in_thread(Pipelines.logs)
+    delete = in_thread(Pipelines.delete)
+
+
 class AsyncAdmin:
     """Administration for asyncio; use it with `async with`."""
 
@@ -71,6 +83,7 @@ class AsyncAdmin:
     groups: AsyncGroups
     schedules: AsyncSchedules
     webhooks: AsyncWebhooks
+    pipelines: AsyncPipelines
 
     def __init__(self, bootstrap: str | None = None, **options: Unpack[AdminOptions]) -> None:
         check_admin_names(options)
@@ -82,6 +95,7 @@ class AsyncAdmin:
         self.groups = AsyncGroups(admin.groups)
         self.schedules = AsyncSchedules(admin.schedules)
         self.webhooks = AsyncWebhooks(admin.webhooks)
+        self.pipelines = AsyncPipelines(admin.pipelines)
         return self
 
     async def __aexit__(

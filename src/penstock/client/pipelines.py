@@ -1,0 +1,123 @@
+"""Administration of declared pipelines: `Admin().pipelines`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from penstock.client.bootstrap import DEFAULT_BOOTSTRAP, VARIABLE
+from penstock.client.errors import BrokerUnreachable, ClientError, InvalidSetting, TimedOut
+from penstock.errors import BrokerError
+from penstock.unreachable import Unreachable
+
+if TYPE_CHECKING:
+    from penstock.internal_client.pipelines import PipelineCalls, StoredPipeline
+
+T = TypeVar("T")
+
+
+class PipelineUnknown(ClientError, LookupError):
+    """The pipeline does not exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    name: str
+    state: str
+    paused: bool
+    revision: int
+    definition: Mapping[str, Any]
+    status: Mapping[str, Any]
+    """Figures that its owner reports: `rows`, `bytes`, `lag_records`, `last_success_ms`, `failures`, `error`, ..."""
+
+
+class Pipelines:
+    def __init__(self, bootstrap: str | None, timeout_s: float) -> None:
+        self._bootstrap = bootstrap or os.environ.get(VARIABLE) or DEFAULT_BOOTSTRAP
+        self._timeout_s = timeout_s
+
+    def apply(self, definition: Mapping[str, Any]) -> Pipeline:
+        """Declare a pipeline, or change its definition: a mapping as in the file of `penstock pipeline apply`.
+
+        Raises InvalidSetting with all problems.
+        """
+        from penstock.declared.checking import check_pipeline
+
+        problems = check_pipeline(definition)
+        if problems:
+            raise InvalidSetting("; ".join(f"{each.pointer or '/'}: {each.text}" for each in problems))
+        self._run(lambda calls: calls.put(definition))
+        return self.describe(definition["name"])
+
+    def list(self) -> list[Pipeline]:
+        """List the pipelines by name."""
+        return self._run(_read)
+
+    def describe(self, name: str) -> Pipeline:
+        """Describe a pipeline; PipelineUnknown if there is none."""
+        found = [each for each in self.list() if each.name == name]
+        if not found:
+            raise PipelineUnknown(f"there is no pipeline {name!r}")
+        return found[0]
+
+    def pause(self, name: str) -> Pipeline:
+        """Pause a pipeline: it stops after the batch that is being written."""
+        return self._change(name, lambda calls, stored: calls.set_paused(stored, True))
+
+    def resume(self, name: str) -> Pipeline:
+        """Resume a paused pipeline where it stopped."""
+        return self._change(name, lambda calls, stored: calls.set_paused(stored, False))
+
+    def run(self, name: str) -> Pipeline:
+        """Have the supervisor run a scheduled pipeline now, without waiting for the run."""
+        return self._change(name, lambda calls, stored: calls.request_run(stored))
+
+    def logs(self, name: str, most: int = 100) -> Sequence[dict[str, Any]]:
+        """Return the last events of a pipeline, oldest first."""
+        self.describe(name)
+        return self._run(lambda calls: calls.events(name, most))
+
+    def delete(self, name: str) -> None:
+        """Delete a pipeline. Its targets stay."""
+        self.describe(name)
+        self._run(lambda calls: calls.delete(name))
+
+    def _change(
+        self, name: str, change: Callable[[PipelineCalls, StoredPipeline], Awaitable[StoredPipeline]]
+    ) -> Pipeline:
+        async def work(calls: PipelineCalls) -> None:
+            stored = await calls.get(name)
+            if stored is None:
+                raise PipelineUnknown(f"there is no pipeline {name!r}")
+            await change(calls, stored)
+
+        self._run(work)
+        return self.describe(name)
+
+    def _run(self, work: Callable[[PipelineCalls], Awaitable[T]]) -> T:
+        from penstock.internal_client.client import InternalClient, run
+        from penstock.internal_client.client_security import ClientSecurity
+
+        try:
+            security = ClientSecurity.from_environment(os.environ)
+            client = InternalClient.to(self._bootstrap, "penstock-admin", self._timeout_s, security=security)
+        except ValueError as error:
+            raise InvalidSetting(f"{error!s} is not HOST:PORT") from None
+        try:
+            return run(client, lambda each: work(each.pipelines))
+        except Unreachable as error:
+            raise BrokerUnreachable(str(error)) from None
+        except BrokerError as error:
+            raise ClientError(f"{error} ({error.code.name.upper()})", error.code.name.upper()) from None
+        except OSError as error:
+            raise TimedOut(f"the cluster did not respond: {error}") from None
+
+
+async def _read(calls: PipelineCalls) -> list[Pipeline]:
+    from penstock.internal_client.pipelines import description
+
+    statuses = await calls.statuses()
+    found = [description(each, statuses.get(each.name)) for each in await calls.all()]
+    return [Pipeline(**{name: value for name, value in each.items() if name != "id"}) for each in found]
