@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections.abc import Mapping
 from typing import Literal
@@ -13,9 +14,16 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from bench.driver import Figures, drive
 from bench.frames import one_record_batch
+from bench.measure import rss_mb
 from bench.payload import random_values
 from bench.raw_client import RawConnection, connect_many, prepare_process, wait_for_leaders
-from bench.share_frames import heartbeat_request, read_heartbeat, read_share_fetch, share_fetch_request
+from bench.share_frames import (
+    ShareAnswer,
+    heartbeat_request,
+    read_heartbeat,
+    read_share_fetch,
+    share_fetch_request,
+)
 
 IN_FLIGHT = 200
 STALL_S = 60.0
@@ -30,19 +38,26 @@ def shares(
     consumers: int,
     count: int,
     size: int,
-    how: Literal["write", "raw", "client", "commit"],
+    how: Literal["write", "raw", "client", "commit", "hold"],
     records_at_a_time: int = 1,
+    holders: int = 0,
+    watched_pid: int = 0,
 ) -> Figures:
-    """Seconds until `count` records are consumed and accepted, or written, each in a batch of its own."""
+    """Seconds until `count` records are consumed and accepted, or written, each in a batch of its own.
+
+    `holders` further members take one record each and keep it. With `hold` all members keep their records, and the
+    figures have the memory of the process `watched_pid` then.
+    """
     prepare_process()
     if how == "write":
         asyncio.run(write(bootstrap, topic, partitions, count, size))
         return {}
     configure(bootstrap, group)
-    if how == "raw":
+    if how in ("raw", "hold"):
         topic_id = find_topic_id(bootstrap, topic)
         members = Members(group, topic_id, partitions, count, records_at_a_time)
-        return asyncio.run(members.run(bootstrap, topic, consumers))
+        members.holds = how == "hold"
+        return asyncio.run(members.run(bootstrap, topic, consumers, holders, watched_pid))
     return consume(bootstrap, topic, group, count, is_synchronous=how == "commit")
 
 
@@ -88,17 +103,25 @@ class Members:
         self._partitions = partitions
         self._left = count
         self._at_a_time = at_a_time
+        self.holds = False
+        """Whether members keep their records."""
         self._taken: list[int] = []
         self._longest_wait_s = 0.0
 
-    async def run(self, bootstrap: str, topic: str, consumers: int) -> Figures:
-        connections = await connect_many(bootstrap, consumers)
+    async def run(
+        self, bootstrap: str, topic: str, consumers: int, holders: int = 0, watched_pid: int = 0
+    ) -> Figures:
+        connections = await connect_many(bootstrap, consumers + holders)
         for number, connection in enumerate(connections):
             await self._join(connection, f"member-{number}", topic)
         self._taken = [0] * consumers
+        for number in range(consumers, consumers + holders):
+            await self._hold_one(number, connections[number])
         began = time.perf_counter()
-        await asyncio.gather(*(self._work(number, each) for number, each in enumerate(connections)))
+        workers = connections[:consumers]
+        await asyncio.gather(*(self._work(number, each) for number, each in enumerate(workers)))
         seconds = time.perf_counter() - began
+        memory_mb = rss_mb(watched_pid) if watched_pid else 0.0
         for connection in connections:
             connection.close()
         mean = sum(self._taken) / consumers
@@ -108,7 +131,33 @@ class Members:
             "least_share": min(self._taken) / mean,
             "most_share": max(self._taken) / mean,
             "longest_wait_s": self._longest_wait_s,
+            "rss_mb": memory_mb,
         }
+
+    async def _hold_one(self, number: int, connection: RawConnection) -> None:
+        """Take a record of each partition and keep it."""
+        deadline = time.monotonic() + STALL_S
+        named: dict[int, list[tuple[int, int]]] = {index: [] for index in range(self._partitions)}
+        for epoch in itertools.count():
+            answer = await self._fetch(connection, number, epoch, named, 1)
+            if answer.acquired:
+                return
+            if answer.error_code or time.monotonic() > deadline:
+                raise RuntimeError(f"member {number} got {answer}")
+            named = {}
+
+    async def _fetch(
+        self,
+        connection: RawConnection,
+        number: int,
+        epoch: int,
+        named: dict[int, list[tuple[int, int]]],
+        max_records: int,
+    ) -> ShareAnswer:
+        wait_ms = WAIT_MS if max_records else 0
+        place = self._group, f"member-{number}", epoch, self._topic_id, named
+        request = share_fetch_request(connection.next_id(), *place, max_records, wait_ms)
+        return read_share_fetch(await connection.ask(request))
 
     async def _join(self, connection: RawConnection, member: str, topic: str) -> None:
         deadline = time.monotonic() + STALL_S
@@ -126,22 +175,17 @@ class Members:
         deadline = time.monotonic() + STALL_S
         while self._left > 0 or any(named.values()):
             max_records = self._at_a_time if self._left > 0 else 0
-            request = share_fetch_request(
-                connection.next_id(),
-                self._group,
-                f"member-{number}",
-                epoch,
-                self._topic_id,
-                named,
-                max_records,
-                WAIT_MS if max_records else 0,
-            )
-            answer = read_share_fetch(await connection.ask(request))
-            if answer.error_code or answer.acknowledge_errors:
-                raise RuntimeError(f"member {number} got {answer}")
+            answer = await self._fetch(connection, number, epoch, named, max_records)
             epoch, named = epoch + 1, {}
+            if not answer.error_code and answer.acknowledge_errors and not self._taken[number]:
+                await asyncio.sleep(
+                    0.05
+                )  # Kafka creates the state of a partition after the member has joined
+            elif answer.error_code or answer.acknowledge_errors:
+                raise RuntimeError(f"member {number} got {answer}")
             for partition, first, last in answer.acquired:
-                named.setdefault(partition, []).append((first, last))
+                if not self.holds:
+                    named.setdefault(partition, []).append((first, last))
                 self._taken[number] += last - first + 1
                 self._left -= last - first + 1
             if answer.acquired:
