@@ -239,3 +239,22 @@ def test_hidden_delayed_record_is_settled_and_its_delivery_received(tmp_path: Pa
         await settles(broker, (3, 0))
 
     serve(tmp_path, whole, SETTINGS)
+
+
+@pytest.mark.parametrize("order", [{"order": "key"}, {"priority_enable": "true"}])
+def test_ordered_group_gets_only_the_matching_records(tmp_path: Path, order: dict[str, Any]) -> None:
+    async def scenario(broker: Harness, member: ShareMember) -> None:
+        await fill(broker, "owow", "o", "ow")
+        found: list[int] = []
+        while len(found) < 3:
+            taken = await member.take("v", max_wait=5_000)
+            assert taken
+            for first, last, _ in taken:
+                found += range(first, last + 1)
+                acknowledged = await member.acknowledge("v", [(first, last, [ACCEPT])])
+                assert partition_of(acknowledged).error_code == 0
+        assert found == [1, 3, 6]
+        assert await member.take("v", max_wait=200) == []
+        await settles(broker, (7, 0))
+
+    run(tmp_path, scenario, **order)
