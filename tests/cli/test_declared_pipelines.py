@@ -123,7 +123,8 @@ def test_pipelines_over_http(penstock_session_broker: BrokerProcess) -> None:
             "target": {"table": "/data/t"},
             "schedule": {"every": "1m"},
         }
-        assert http.put("/v1/pipelines/web", json=document).status_code == 201
+        assert http.post("/v1/pipelines", json=document).status_code == 400
+        assert http.post("/v1/pipelines", json={**document, "name": "web"}).status_code == 201
         assert http.put("/v1/pipelines/web", json=document).status_code == 200
         refused = http.put(
             "/v1/pipelines/web", json={**document, "schedule": {"every": "soon"}, "target": {}}

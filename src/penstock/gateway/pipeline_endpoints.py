@@ -56,11 +56,19 @@ async def describe_pipeline(call: Call) -> Response:
     return await _described(call, await _existing(call))
 
 
+async def create_pipeline(call: Call) -> Response:
+    return await _store(call, dict(call.body))
+
+
 async def apply_pipeline(call: Call) -> Response:
     document = {**call.body, "name": call.parameters["pipeline"]}
-    problems = check_pipeline(document)
     if call.body.get("name", document["name"]) != document["name"]:
         raise Problem(400, "name differs from the name in the path", error="INVALID_REQUEST", pointer="/name")
+    return await _store(call, document)
+
+
+async def _store(call: Call, document: dict[str, Any]) -> Response:
+    problems = check_pipeline(document)
     if problems:
         text = "; ".join(f"{each.pointer or '/'}: {each.text}" for each in problems)
         raise Problem(400, text, error="INVALID_REQUEST", pointer=problems[0].pointer)
@@ -167,6 +175,15 @@ ENDPOINTS = (
         "All declared pipelines, with their definitions and states.",
         list_pipelines,
         {200: DeclaredResponse("The pipelines.", an_object({"pipelines": an_array(_SHOWN)}))},
+    ),
+    _endpoint(
+        "POST",
+        "",
+        "createPipeline",
+        "Declare a pipeline whose name is in the body, or change its definition. Rights as for PUT.",
+        create_pipeline,
+        {200: DeclaredResponse("Changed.", _SHOWN), 201: DeclaredResponse("Created.", _SHOWN)},
+        bodies={JSON: _DEFINITION},
     ),
     _endpoint(
         "GET",
