@@ -121,6 +121,9 @@ async def prepare(stage: Stage) -> None:
     if "work" not in image.topics:
         await root("POST", "/v1/queues", {"name": "work", "dead_letter": "work-dead"})
     await root("POST", "/v1/groups/billing/reset", {"topic": "orders", "to": "earliest"})
+    new = {"name": "nightly", "cron": "@daily", "topic": "orders"}
+    assert (await stage.ask("root", "POST", "/v1/schedules", new))[0] in (201, 409)
+    assert (await stage.ask("root", "DELETE", "/v1/schedules/made-schedule"))[0] in (204, 404)
 
 
 def test_every_endpoint_needs_exactly_its_rights(tmp_path: Path) -> None:

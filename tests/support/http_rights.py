@@ -11,6 +11,7 @@ NAMES = {
     "topic": "orders",
     "group": "billing",
     "queue": "work",
+    "schedule": "nightly",
     "view": "big-orders",
     "transactional_id": "payments",
     "broker": "1",
@@ -67,6 +68,7 @@ BODIES: dict[str, Any] = {
     "settle": {"settlements": [{"receipt": "text", "action": "accept"}]},
     "redrive": {},
     "setRetryPolicy": {"dead_letter": ""},
+    "createSchedule": {"name": "made-schedule", "cron": "@daily", "topic": "orders"},
     "alterBrokerConfigs": {"log.retention.ms": "1000000"},
     "applyDefinitions": {"format": 1, "topics": [{"name": "made", "partitions": 1}]},
 }
@@ -90,10 +92,14 @@ FURTHER: dict[str, tuple[Right, ...]] = {
     "getRetryPolicy": (("DESCRIBE_CONFIGS", "TOPIC", _RETRY),),
     "deleteRetryPolicy": (("ALTER_CONFIGS", "TOPIC", _RETRY),),
     "applyDefinitions": (("CREATE", "TOPIC", "made"),),
+    "describeSchedule": (("DESCRIBE", "TOPIC", "orders"),),
+    **dict.fromkeys(
+        ("pauseSchedule", "resumeSchedule", "runSchedule", "deleteSchedule"), (("WRITE", "TOPIC", "orders"),)
+    ),
 }
 """Rights that an endpoint needs on resources that it looks up itself."""
 
-SHOWN_TO_ALL = {"listTopics", "listGroups", "listTransactions", "listQueues"}
+SHOWN_TO_ALL = {"listTopics", "listGroups", "listTransactions", "listQueues", "listSchedules"}
 """Lists that leave out what a user may not describe."""
 
 STATUSES: dict[str, int] = {

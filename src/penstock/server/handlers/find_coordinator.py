@@ -52,7 +52,7 @@ async def _coordinator(request: Request, kind: int, key: str) -> Fields:
             _check_share_key(key)
             node_id = await request.context.share.coordinator.find(key)
         elif kind in request.context.objects:
-            _check_any_topic(request)
+            _check_any_right(request)
             node_id = await request.context.objects[kind].coordinator.find(key)
         else:
             raise BrokerError(ErrorCode.invalid_request, f"unknown coordinator type {kind}")
@@ -71,11 +71,15 @@ async def _coordinator(request: Request, kind: int, key: str) -> Fields:
     }
 
 
-def _check_any_topic(request: Request) -> None:
-    """Require DESCRIBE on at least one topic, or on the cluster: others can neither see nor create an object."""
-    caller = request.caller
-    if not request.context.authorizer.has_right_on_any(
-        caller.principal, caller.host, Operation.DESCRIBE, ResourceType.TOPIC
+def _check_any_right(request: Request) -> None:
+    """Require a right on at least one topic or group, or DESCRIBE on the cluster: other clients can neither see nor
+    create an object.
+    """
+    caller, authorizer = request.caller, request.context.authorizer
+    if not any(
+        authorizer.has_right_on_any(caller.principal, caller.host, operation, kind)
+        for kind in (ResourceType.TOPIC, ResourceType.GROUP)
+        for operation in (Operation.DESCRIBE, Operation.READ, Operation.WRITE)
     ):
         request.require(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
 
