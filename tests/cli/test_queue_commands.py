@@ -41,6 +41,7 @@ def test_queue_is_created_used_changed_and_deleted(cli: Any, topic_name: str) ->
         "order": "none",
         "priorities": False,
         "priority_share": 0.0,
+        "max_length": 0,
     }
     assert topic_name in cli("list")
     cli("send", topic_name, "one", "two", "--key", "k")
@@ -175,3 +176,13 @@ def test_dead_letters_are_listed_redriven_and_purged(
     assert "redrove 0" in dead("redrive", topic_name)
     assert sorted(cli("receive", topic_name, "--max", "5", "--wait", "20").splitlines()) == ["one", "two"]
     assert "purged 0" in dead("purge", topic_name, "--yes")
+
+
+def test_full_queue_refuses_messages(cli: Any, topic_name: str) -> None:
+    cli("create", topic_name, "--partitions", "1", "--max-length", "2")
+    cli("send", topic_name, "one")
+    cli("send", topic_name, "two")
+    assert "full" in cli("send", topic_name, "three", code=1)
+    assert cli("receive", topic_name).strip() == "one"
+    cli("send", topic_name, "three")
+    assert json.loads(cli("describe", topic_name, "--json"))["max_length"] == 2

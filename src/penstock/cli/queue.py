@@ -24,7 +24,7 @@ from penstock.cli.queue_order import (
     parse_priority,
     show_order,
 )
-from penstock.cli.queue_retention import RetainOption, retain_value
+from penstock.cli.queue_retention import MaxLengthOption, RetainOption, length_settings, retain_value
 from penstock.client.errors import ClientError
 from penstock.client.queue import Queue, QueueEmpty, QueueMessage
 from penstock.clock import SystemClock
@@ -109,6 +109,7 @@ def create(
     priority_share: PriorityShareOption = None,
     from_end: FromEndOption = False,
     retain: RetainOption = None,
+    max_length: MaxLengthOption = None,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     json: JsonOption = False,
 ) -> None:
@@ -123,7 +124,7 @@ def create(
             code=ExitCode.USAGE,
         )
     settings = _settings(lock, max_attempts, back_off, dead_letter)
-    settings |= order_settings(order, priorities, priority_share)
+    settings |= order_settings(order, priorities, priority_share) | length_settings(max_length)
     kept = retain_value(retain)
     new = NewQueue(queue, of, partitions or -1, replication_factor or -1, settings, from_end, chosen, kept)
     created = ClusterClient(bootstrap).run(lambda client: client.queues.create(new), queue)
@@ -192,11 +193,12 @@ def alter(
     filter_text: FilterOption = None,
     route: RouteOption = None,
     retain: RetainOption = None,
+    max_length: MaxLengthOption = None,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Change settings of a queue; consumers need not restart."""
     settings, chosen = _settings(lock, max_attempts, back_off, dead_letter), _filter(filter_text, route)
-    settings |= order_settings(order, priorities, priority_share)
+    settings |= order_settings(order, priorities, priority_share) | length_settings(max_length)
     kept = retain_value(retain)
     if not (settings or chosen or kept):
         raise Failure(

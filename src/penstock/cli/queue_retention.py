@@ -1,4 +1,4 @@
-"""Option `--retain` of `penstock queue`."""
+"""Options `--retain` and `--max-length` of `penstock queue`."""
 
 from __future__ import annotations
 
@@ -17,6 +17,18 @@ RetainOption = Annotated[
         help="Keep messages until all queues and groups have settled them, or for a time: 2w.",
     ),
 ]
+
+MaxLengthOption = Annotated[
+    int | None,
+    typer.Option(
+        "--max-length", min=0, help="Refuse messages beyond this number of unsettled ones; 0: no limit."
+    ),
+]
+
+
+def length_settings(max_length: int | None) -> dict[str, str]:
+    """The setting of --max-length; empty without one."""
+    return {} if max_length is None else {"max_length": str(max_length)}
 
 
 def retain_value(retain: str | None) -> str:

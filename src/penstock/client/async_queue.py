@@ -173,6 +173,7 @@ class AsyncQueue:
         priorities: bool | None = None,
         priority_share: float | None = None,
         retain: str = "",
+        max_length: int | None = None,
         bootstrap: str | None = None,
     ) -> Self:
         """Create a queue, with a topic of its own or of an existing topic, and open it.
@@ -181,7 +182,9 @@ class AsyncQueue:
         header `penstock-route`. `retain` is `acknowledged`, or a time such as `2w` for which the topic keeps messages.
         """
         order_by = order, priorities, priority_share
-        settings = queue_settings(lock_s, max_attempts, back_off, dead_letter, *order_by)
+        settings = queue_settings(lock_s, max_attempts, back_off, dead_letter, *order_by) | {
+            "max_length": max_length
+        }
         queue = cls(name, bootstrap=bootstrap)
         try:
             await queue._session.create(of, partitions, settings, queue_filter(filter, route), retain)

@@ -121,6 +121,7 @@ class Queue:
         priorities: bool | None = None,
         priority_share: float | None = None,
         retain: str = "",
+        max_length: int | None = None,
         bootstrap: str | None = None,
         workers: int = 1,
     ) -> Self:
@@ -130,7 +131,9 @@ class Queue:
         header `penstock-route`. `retain` is `acknowledged`, or a time such as `2w` for which the topic keeps messages.
         """
         order_by = order, priorities, priority_share
-        settings = queue_settings(lock_s, max_attempts, back_off, dead_letter, *order_by)
+        settings = queue_settings(lock_s, max_attempts, back_off, dead_letter, *order_by) | {
+            "max_length": max_length
+        }
         queue = cls(name, bootstrap=bootstrap, workers=workers)
         try:
             queue.call(queue.session.create(of, partitions, settings, queue_filter(filter, route), retain))

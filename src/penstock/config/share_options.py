@@ -14,7 +14,17 @@ from typing import Any, Final
 from penstock.config.group_options import GROUP_SETTINGS
 from penstock.config.options import Option, OptionGroup, table
 from penstock.config.retry_backoff import EXPECTED, NO_BACKOFF, RetryBackoff, parse_retry_backoff
-from penstock.config.types import INT_MAX, Boolean, Choice, Fraction, Integer, MaybeText, Optional, Parsed
+from penstock.config.types import (
+    INT_MAX,
+    LONG_MAX,
+    Boolean,
+    Choice,
+    Fraction,
+    Integer,
+    MaybeText,
+    Optional,
+    Parsed,
+)
 
 _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.\d+)?S)?)?")
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -270,6 +280,13 @@ SHARE_QUEUE_TOPIC: Option[str] = GROUP_SETTINGS.option(
     "",
     "Topic of the queue with the name of this group. A share group with this setting is a queue: `penstock queue`, "
     "`Queue` and `/v1/queues` use it.",
+)
+SHARE_MAX_LENGTH: Option[int] = GROUP_SETTINGS.option(
+    "share.max.length",
+    Integer(0, LONG_MAX),
+    0,
+    "Maximum number of messages of a queue that are not settled. Records beyond that are "
+    "refused with POLICY_VIOLATION. Each broker counts the partitions that it leads. 0: no limit.",
 )
 SHARE_AUTO_OFFSET_RESET: Option[ShareOffsetReset] = GROUP_SETTINGS.option(
     "share.auto.offset.reset",

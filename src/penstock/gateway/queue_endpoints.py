@@ -14,6 +14,7 @@ from penstock.gateway.http.responses import json_response
 from penstock.gateway.http.shared_schemas import (
     BOOLEAN,
     INTEGER,
+    LONG_MAX,
     NUMBER,
     STRING,
     TOPIC_NAME,
@@ -60,6 +61,12 @@ _SETTINGS: dict[str, dict[str, Any]] = {
         "type": "boolean",
         "description": "Whether messages of a higher priority are delivered first.",
     },
+    "max_length": {
+        "type": "integer",
+        "minimum": 0,
+        "maximum": LONG_MAX,
+        "description": "Maximum number of messages that are not settled; further ones are refused. 0 for no limit.",
+    },
     "priority_share": {
         "type": "number",
         "minimum": 0,
@@ -93,6 +100,7 @@ _SUMMARY_FIELDS = {
     "order": STRING,
     "priorities": BOOLEAN,
     "priority_share": NUMBER,
+    "max_length": INTEGER,
 }
 _SUMMARY = an_object(_SUMMARY_FIELDS)
 _PARTITION_STATE = an_object(
@@ -222,6 +230,8 @@ def _settings(body: dict[str, Any]) -> dict[str, str | None]:
             found[name] = body[name]
     if "priorities" in body:
         found["priorities"] = None if body["priorities"] is None else str(body["priorities"]).lower()
+    if "max_length" in body:
+        found["max_length"] = None if body["max_length"] is None else str(body["max_length"])
     if "priority_share" in body:
         found["priority_share"] = None if body["priority_share"] is None else str(body["priority_share"])
     if "back_off" in body:
@@ -244,6 +254,7 @@ def _show(queue: QueueSummary) -> dict[str, Any]:
         "order": queue.order,
         "priorities": queue.priorities,
         "priority_share": queue.priority_share,
+        "max_length": queue.max_length,
         "of": queue.of,
         "filter": queue.filter,
     }

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from penstock.config import GATEWAY_MAX_WAIT_MS
 from penstock.config.resources import ConfigResourceType
 from penstock.config.retry_backoff import MAX_DELAY_MS
-from penstock.errors import BrokerError
+from penstock.errors import BrokerError, ErrorCode
 from penstock.gateway.http.endpoint import JSON, Call, DeclaredResponse, Endpoint, query
 from penstock.gateway.http.problems import Problem, problem_of
 from penstock.gateway.http.responses import json_response
@@ -46,7 +46,15 @@ async def send(call: Call) -> Response:
     records = [new_record(message, f"/messages/{place}", now_ms) for place, message in enumerate(messages)]
     places = [choose_partition(record, partitions) for record in records]
     outcomes = await call.context.backend.records.produce_many(topic, list(zip(places, records, strict=True)))
-    return answer_stored(places, outcomes)
+    return answer_stored(places, [_with_status(each) for each in outcomes])
+
+
+def _with_status(outcome: int | Exception) -> int | Exception:
+    """The outcome of a send, with status 429 if the queue is full."""
+    if isinstance(outcome, BrokerError) and outcome.code is ErrorCode.policy_violation:
+        error = outcome.code.name.upper()
+        return Problem(429, str(outcome), error=error, retriable=True, headers={"retry-after": "1"})
+    return outcome
 
 
 async def _require_delay(call: Call, topic: str) -> None:

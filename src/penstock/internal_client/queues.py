@@ -17,6 +17,7 @@ from penstock.config import (
     SHARE_AUTO_OFFSET_RESET,
     SHARE_DELIVERY_COUNT_LIMIT,
     SHARE_ISOLATION_LEVEL,
+    SHARE_MAX_LENGTH,
     SHARE_ORDER,
     SHARE_PRIORITY_ENABLE,
     SHARE_PRIORITY_SHARE,
@@ -52,6 +53,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "order": SHARE_ORDER.name,
     "priorities": SHARE_PRIORITY_ENABLE.name,
     "priority_share": SHARE_PRIORITY_SHARE.name,
+    "max_length": SHARE_MAX_LENGTH.name,
 }
 """Settings of a queue with the group configs that hold them."""
 
@@ -74,6 +76,8 @@ class QueueSummary:
     priorities: bool = False
     """Whether messages of a higher priority are delivered first."""
     priority_share: float = 0.0
+    max_length: int = 0
+    """Maximum number of messages that are not settled; 0 for no limit."""
     """Share of deliveries that is reserved for messages of lower priorities."""
 
     @property
@@ -212,6 +216,7 @@ class QueueCalls:
                     order=values[SETTINGS["order"]],
                     priorities=values[SETTINGS["priorities"]] == "true",
                     priority_share=float(values[SETTINGS["priority_share"]]),
+                    max_length=int(values[SETTINGS["max_length"]]),
                 )
             )
         return found
@@ -272,7 +277,10 @@ class QueueCalls:
         return await self.get(queue.name)
 
     async def _create_topic(self, queue: NewQueue) -> None:
-        configs = {DELIVERY_DELAY.name: "true"}
+        is_ordered = (
+            queue.settings.get("order") == "key" or queue.settings.get("priorities", "").lower() == "true"
+        )
+        configs = {} if is_ordered else {DELIVERY_DELAY.name: "true"}
         configs |= {name: value for name, value in retain_configs(queue.retain).items() if value is not None}
         topic = NewTopic(queue.name, queue.partitions, queue.replication_factor, configs)
         try:

@@ -8,7 +8,7 @@ with a retriable error, so that the batches behind them get the same error. Loop
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, Protocol
 
@@ -34,6 +34,8 @@ ACKS_ALL: Final = -1
 
 
 Append = Callable[[memoryview, BatchHeader, int], AppendInfo]
+LengthCheck = Callable[[int], None]
+"""Raises BrokerError if a queue of the topic has no room for this many records."""
 
 
 class TransactionCheck(Protocol):
@@ -99,6 +101,8 @@ class Admission:
         """Index by key; None where the topic has no `index.by.key`."""
         self.delays: DelayRules | None = None
         """Rules of a topic with `delivery.delay`; None for other topics."""
+        self.length_limits: Mapping[str, LengthCheck] = {}
+        """Checks of topics whose queues have a maximum length, by topic."""
         self.verified = VerifiedAppends(log, self._on_unverified)
         self.refused = refused
         self._log = log
@@ -153,6 +157,8 @@ class Admission:
         keyed, held = self.keyed, self._held
         if keyed is not None:
             keyed.check_size(header)
+        if self.length_limits:
+            self._check_length(header)
         acks_all = acks == ACKS_ALL
         if acks_all and self._refuses_acks_all():
             raise not_enough_replicas()
@@ -171,6 +177,18 @@ class Admission:
             )
             return None
         return self._append(batch, header, now_ms)
+
+    def _check_length(self, header: BatchHeader) -> None:
+        """Refuse a batch that a queue has no room for. One that is stored already is not a new one."""
+        check = self.length_limits.get(self._log.topic_partition.topic)
+        if check is not None and not self._is_duplicate(header):
+            check(header.record_count)
+
+    def _is_duplicate(self, header: BatchHeader) -> bool:
+        try:
+            return header.has_producer and self._log.producers.check(header) is not None
+        except BrokerError:
+            return True  # the append refuses the batch, with the right reason
 
     def _append_held(self, held: HeldAppend) -> AppendInfo:
         """Append a batch after its checks. Replicas may have left the in-sync set while it was held."""

@@ -23,6 +23,7 @@ from penstock.replication.admission import (
     ACKS_ALL,
     ACKS_LEADER,
     Admission,
+    LengthCheck,
     not_enough_replicas_after_append,
 )
 from penstock.replication.delay_counts import DelayCounts
@@ -63,6 +64,8 @@ class ReplicaContext:
     """Called when the in-sync set of a replica may have to change."""
     scan_slots: ScanSlots
     delay_counts: DelayCounts = field(default_factory=DelayCounts)
+    length_limits: dict[str, LengthCheck] = field(default_factory=dict)
+    """Checks of topics whose queues have a maximum length, by topic."""
 
 
 class Replica:
@@ -96,10 +99,10 @@ class Replica:
         """Truncation under way; the replica takes no role before it is done."""
         self.on_marker: Callable[[Marker, AppendInfo], None] | None = None
         """Called after every transaction marker that is appended here."""
-        self._context = context
         self._admission = Admission(
             log, context.threads, context.refused, self.append_as_leader, lambda: self.refuses_acks_all
         )
+        self._context, self._admission.length_limits = context, context.length_limits
         self.verified, self.append = self._admission.verified, self._admission.append
         self._commit_waiters = CommitWaiters()
         self._producers = CommitWaiters()

@@ -39,6 +39,7 @@ from penstock.config import LEADER_REPLICATION_THROTTLED_REPLICAS as LEADER_THRO
 from penstock.errors import BrokerError, ErrorCode, StorageError
 from penstock.model import BrokerEpoch, BrokerId, Offset, TopicPartition
 from penstock.observability.alarms import AlarmKind
+from penstock.replication.admission import LengthCheck
 from penstock.replication.context import ReplicationContext
 from penstock.replication.delay_counts import DelayCounts
 from penstock.replication.fetchers import Fetchers
@@ -127,6 +128,11 @@ class ReplicaManager:
     @property
     def delay_counts(self) -> DelayCounts:
         return self._replica_context.delay_counts
+
+    @property
+    def length_limits(self) -> dict[str, LengthCheck]:
+        """Checks of topics whose queues have a maximum length, by topic."""
+        return self._replica_context.length_limits
 
     @property
     def context(self) -> ReplicationContext:

@@ -9,6 +9,7 @@ from penstock.queues.queue_metrics import QueueMetrics
 from penstock.queues.share_partitions import SharePartitions
 from penstock.queues.state_client import ShareStateClient
 from penstock.server.dead_letter_sink import DeadLetterTopics
+from penstock.server.queue_lengths import QueueLengths
 from penstock.server.share_sessions import ShareSessions
 from penstock.server.topic_writer import TopicWriter
 from penstock.state_log.shards import CoordinatorContext
@@ -28,9 +29,11 @@ class ShareServices:
             DeadLetterTopics(writer),
         )
         self.sessions = ShareSessions(self.partitions)
+        self.lengths = QueueLengths(context.metadata, context.replicas, self.partitions)
 
     def start(self) -> None:
         self.coordinator.start()
+        self.lengths.read()
 
     async def stop(self) -> None:
         self.partitions.stop()
@@ -40,6 +43,7 @@ class ShareServices:
     def on_image(self, change: ImageChange) -> None:
         self.coordinator.on_image(change)
         self.partitions.on_image(change)
+        self.lengths.on_image(change)
 
     def show(self, metrics: BrokerMetrics) -> None:
         QueueMetrics(self.partitions, lambda: len(self.sessions)).show(metrics)
