@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.client.bootstrap import DEFAULT_BOOTSTRAP, VARIABLE
 from penstock.client.errors import BrokerUnreachable, ClientError, InvalidSetting, TimedOut
-from penstock.errors import BrokerError
 from penstock.unreachable import Unreachable
 
 if TYPE_CHECKING:
@@ -97,6 +96,7 @@ class Pipelines:
         return self.describe(name)
 
     def _run(self, work: Callable[[PipelineCalls], Awaitable[T]]) -> T:
+        from penstock.errors import BrokerError
         from penstock.internal_client.client import InternalClient, run
         from penstock.internal_client.client_security import ClientSecurity
 
