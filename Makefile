@@ -17,7 +17,7 @@ SEEDS ?= 1000
 SELECTION = --draw-by-commit
 EXAMPLES = --hypothesis-profile fixed
 
-.PHONY: help setup run compile pure test test-all test-compiled compare-builds test-fast lint format bench test-cluster clients faults pipeline-crashes kill-cycles queue-cycles rolling-restarts copy-cycles job-cycles pipeline-cycles spark-cluster simulate mutants authorizer-oracle fuzz screenshots vulnerabilities bill-of-materials lock clean
+.PHONY: help setup run compile pure test test-all test-compiled compare-builds test-fast lint format bench test-cluster clients faults pipeline-crashes kill-cycles queue-cycles rule-cycles rolling-restarts copy-cycles job-cycles pipeline-cycles spark-cluster simulate mutants authorizer-oracle fuzz screenshots vulnerabilities bill-of-materials lock clean
 .DEFAULT_GOAL := help
 
 help:  ## Show these verbs
@@ -108,6 +108,9 @@ kill-cycles: $(VENV)/.dev  ## kill -9 under load at random moments, CYCLES times
 
 queue-cycles: $(VENV)/.dev  ## kill -9 brokers and consumers of a share group, CYCLES times (200), resumable; BROKERS=3 is a cluster
 	$(PROGRAM) tests/faults/share_cycles.py --cycles $(CYCLES) --brokers $(BROKERS) $(ARGS)
+
+rule-cycles: $(VENV)/.dev  ## Change access rules at a cluster CHANGES times (1000) while brokers are killed with kill -9
+	$(PROGRAM) tests/faults/rule_cycles.py --changes $(or $(CHANGES),1000) $(ARGS)
 
 rolling-restarts: CYCLES = 100
 rolling-restarts: $(VENV)/.dev  ## Restart the brokers of a cluster in turn under idempotent and transactional load, CYCLES times (100), resumable
