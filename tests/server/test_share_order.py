@@ -12,6 +12,7 @@ import pytest
 
 from penstock.cluster.memory import MemoryEnsemble
 from penstock.errors import BrokerError, ErrorCode
+from penstock.model import Offset
 from penstock.queues import order_indexer
 from penstock.queues.state_writer import StateWriter
 from penstock.records.building import NewRecord
@@ -326,6 +327,20 @@ def test_settings_change_while_records_are_in_flight(tmp_path: Path) -> None:
         assert offsets(await member.take("t", max_wait=2_000)) == [4]
 
     run(tmp_path, scenario, batches=0)
+
+
+def test_records_deleted_before_they_are_indexed_are_passed(tmp_path: Path) -> None:
+    async def scenario(broker: Harness, member: ShareMember) -> None:
+        await broker.append_records("t", leveled(0))
+        assert await first_take(member) == [(0, 0, 1)]
+        await broker.append_records("t", leveled(0, 0, 0))
+        await broker.append_records("t", leveled(9))
+        broker.context.replicas.get("t", 0).log.advance_log_start(Offset(4))
+        (leader,) = broker.context.share.partitions.all
+        assert leader.has_work()
+        assert await member.take("t", max_wait=2_000) == [(4, 4, 1)]
+
+    run(tmp_path, scenario, batches=0, **PRIORITY)
 
 
 def test_order_survives_a_restart(tmp_path: Path) -> None:

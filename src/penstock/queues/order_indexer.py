@@ -79,7 +79,7 @@ class OrderIndexer:
                 return True
             try:
                 found = _read_here(log, order.end_offset, below, order.wanted)
-            except (WouldBlock, InvalidBatch, CorruptLog, StorageError):
+            except (BrokerError, WouldBlock, InvalidBatch, CorruptLog, StorageError):
                 return False  # the pool waits for the disk, takes large batches and reports damage
             if found is None:
                 return False
@@ -125,6 +125,8 @@ class OrderIndexer:
 
 def _read_here(log: Log, first: int, below: int, wanted: Wanted) -> IndexedRecords | None:
     """Index a small part of the log that is in memory; None if it is large."""
+    if first < log.log_start_offset:
+        return IndexedRecords(first, min(log.log_start_offset, below))
     part = log.read(Offset(first), _LOOP_BYTES, below=Offset(below), at_least_one=True)
     if len(part) > _LOOP_BYTES:
         return None
