@@ -46,6 +46,7 @@ def run(example: Example, broker: BrokerProcess) -> str:
         "docs/message-queues.md",
         "docs/retries.md",
         "docs/schedules.md",
+        "docs/webhooks.md",
         "docs/transactions.md",
         "docs/http.md",
     ],
