@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
+from weakref import WeakValueDictionary
 
 from starlette.types import Receive, Send
 
@@ -16,7 +18,8 @@ from penstock.gateway.push.queue_socket import QueueSocket
 from penstock.gateway.push.socket_endpoints import QUEUE_CLIENT_MESSAGE
 from penstock.gateway.push.turns import Turns
 from penstock.internal_client.queue_messages import Settlement
-from penstock.net.acting import own_context
+from penstock.internal_client.queue_settler import QueueSettler
+from penstock.net.acting import Actor, acting_for, own_context
 from penstock.wire.queue_receive import GROUP_LOCK
 
 STOP_SECONDS = 2.0
@@ -32,6 +35,8 @@ class QueuePush:
         self._turns = Turns()
         self._open: set[QueueStream] = set()
         self._releasing: set[asyncio.Task[None]] = set()
+        self._settlers: WeakValueDictionary[tuple[str, Actor | None], QueueSettler] = WeakValueDictionary()
+        """Settlers that a socket uses, by queue and user."""
 
     @property
     def open_streams(self) -> int:
@@ -60,10 +65,7 @@ class QueuePush:
         self._open.add(stream)
         feed = self._feeds.open(stream.queue, stream.lock_ms, stream)
 
-        async def settle(settlements: Sequence[Settlement]) -> Sequence[BrokerError | None]:
-            topic = (await self._backend.queues.get_known(stream.queue)).topic
-            return await self._backend.queue_messages.settle(stream.queue, topic, settlements)
-
+        settle = partial(self._settle, self._settler(stream.queue))
         socket = QueueSocket(feed, settle, self._turns, QUEUE_CLIENT_MESSAGE, stream.request_id)
         try:
             await socket.serve(receive, send)
@@ -76,6 +78,29 @@ class QueuePush:
             releasing.add_done_callback(self._releasing.discard)
             self._feeds.close(stream.queue, stream.lock_ms, stream)
             self._open.discard(stream)
+
+    def _settler(self, queue: str) -> QueueSettler:
+        """The settler of a queue and the user of this socket: settlements of many sockets share a request."""
+        key = queue, acting_for.get()
+        settler = self._settlers.get(key)
+        if settler is None:
+            settler = self._settlers[key] = QueueSettler(partial(self._settle_all, queue))
+        return settler
+
+    async def _settle_all(
+        self, queue: str, settlements: Sequence[Settlement]
+    ) -> Sequence[BrokerError | None]:
+        topic = (await self._backend.queues.get_known(queue)).topic
+        return await self._backend.queue_messages.settle(queue, topic, settlements)
+
+    async def _settle(
+        self, settler: QueueSettler, settlements: Sequence[Settlement]
+    ) -> Sequence[BrokerError | None]:
+        outcomes = await asyncio.gather(*map(settler.settle, settlements), return_exceptions=True)
+        for outcome in outcomes:
+            if outcome is not None and not isinstance(outcome, BrokerError):
+                raise outcome
+        return [each if isinstance(each, BrokerError) else None for each in outcomes]
 
     async def _release(self, feed: QueueFeed, receipts: Sequence[str]) -> None:
         with suppress(PenstockError, OSError):
