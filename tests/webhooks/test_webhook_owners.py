@@ -90,7 +90,7 @@ class Cluster:
         await asyncio.sleep(self.random.uniform(0, 0.05))
         self._tokens += 1
         token = self._tokens.to_bytes(16, "big")
-        found = []
+        found: list[QueueMessage] = []
         for offset, message in enumerate(self.messages):
             now = loop.time()
             if len(found) == max_messages or message.is_accepted:
