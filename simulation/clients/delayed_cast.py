@@ -70,7 +70,8 @@ class DelayedCast:
             "min.insync.replicas": str(self._random.choice((1, 2)) if copies > 2 else 1),
         }
         if RETENTION in self._stage.traits:
-            configs |= {"segment.bytes": "1500", "retention.ms": str(self._random.choice((1_000, 3_000)))}
+            self._model.retention_ms = self._random.choice((1_000, 3_000))
+            configs |= {"segment.bytes": "1500", "retention.ms": str(self._model.retention_ms)}
         await retried(partial(self._create, configs, copies), "the topic with delays is not made")
         stage, model, places = self._stage, self._model, self._places
         self._actors = [
@@ -136,9 +137,9 @@ class _Sender:
         value = f"{self.name} {self._sent}".encode() + FILLING + bytes(self._random.choice((0, 10, 300)))
         delay_ms, now_ms = self._random.choice(_DELAYS_MS), self._stage.now_ms()
         if self._random.random() < 0.5:
-            self._model.on_send(place, value, delay_ms, None)
+            self._model.on_send(place, value, delay_ms, None, now_ms)
             return NewRecord(b"k", value, now_ms, ((DELAY_MS, b"%d" % delay_ms),))
-        self._model.on_send(place, value, delay_ms, now_ms + delay_ms)
+        self._model.on_send(place, value, delay_ms, now_ms + delay_ms, now_ms)
         return NewRecord(b"k", value, now_ms, ((DELIVER_AT, b"%d" % (now_ms + delay_ms)),))
 
 
@@ -279,7 +280,7 @@ class DelayReader:
     async def read_to_end(self, place: Place) -> None:
         """Read from the start of the log to its end; each response must bring the reader further."""
         end, start = await self._offset(place, _LATEST), await self._offset(place, _EARLIEST)
-        self._positions[place] = max(start, self._positions.get(place, 0))
+        self._skip_to(place, start)
         while self._positions[place] < end:
             before = self._positions[place]
             await self._read(place, 0)
@@ -327,8 +328,11 @@ class DelayReader:
             raise
 
     async def _begin_again(self, place: Place) -> None:
-        start = await self._offset(place, _EARLIEST)
-        if start > self._positions.get(place, 0):
+        self._skip_to(place, await self._offset(place, _EARLIEST))
+
+    def _skip_to(self, place: Place, start: int) -> None:
+        """Go on at the start of the log, if it has moved over the position."""
+        if start > self._positions.setdefault(place, 0):
             self._positions[place] = start
             self._model.on_skip(place)
 

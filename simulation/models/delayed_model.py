@@ -30,6 +30,7 @@ class DelayedMessage:
     delay_ms: int
     due_ms: int | None
     """Due time; None if it counts from the time at which the message is stored."""
+    sent_ms: int
     fate: Fate = Fate.UNKNOWN
     offset: int | None = None
     """Offset that the producer got."""
@@ -44,6 +45,8 @@ class DelayedModel:
         self.messages: dict[bytes, DelayedMessage] = {}
         self.deleted_before: dict[Place, int] = defaultdict(int)
         """The log start offset that an administrator has asked for is at most this."""
+        self.retention_ms = 0
+        """Age at which retention may delete a message that was delivered."""
         self.latest_ms = 0
         """Latest time that any broker's clock has shown."""
         self._skipped_at: dict[Place, int] = {}
@@ -53,8 +56,8 @@ class DelayedModel:
         """Note the time of all clocks."""
         self.latest_ms = max(self.latest_ms, self._clocks())
 
-    def on_send(self, place: Place, value: bytes, delay_ms: int, due_ms: int | None) -> None:
-        self.messages[value] = DelayedMessage(place, delay_ms, due_ms)
+    def on_send(self, place: Place, value: bytes, delay_ms: int, due_ms: int | None, now_ms: int) -> None:
+        self.messages[value] = DelayedMessage(place, delay_ms, due_ms, now_ms)
 
     def on_end(self, value: bytes, fate: Fate, offset: int | None = None) -> None:
         """Note the outcome of a send or of a cancellation."""
@@ -126,4 +129,5 @@ class DelayedModel:
         if message.offset is not None and message.offset < self.deleted_before[message.place]:
             return True
         skipped_at = self._skipped_at.get(message.place)
-        return skipped_at is not None and (message.due_ms is None or message.due_ms <= skipped_at)
+        due_ms = message.sent_ms + message.delay_ms if message.due_ms is None else message.due_ms
+        return skipped_at is not None and due_ms + self.retention_ms <= skipped_at

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -71,3 +71,18 @@ class QueueMachine(RuleBasedStateMachine):
 
 TestQueue = QueueMachine.TestCase
 TestQueue.settings = settings(max_examples=100, stateful_step_count=60, deadline=None)
+
+
+@given(st.sets(st.integers(0, 300)), st.integers(0, 310))
+def test_messages_below_an_id_go_at_once(messages: set[int], end: int) -> None:
+    queue = DueQueue(heap_messages=16, block_ids=64)
+    for message in sorted(messages):
+        queue.add(message * 7 % 50, message)
+    left = {message for message in messages if message >= end}
+    assert queue.discard_below(end) == len(messages) - len(left)
+    assert {each.message for each in queue} == left
+    assert len(queue) == len(left)
+    due = queue.pop_due(50, 1_000)
+    assert [each.message for each in due] == [
+        message for _, message in sorted((message * 7 % 50, message) for message in left)
+    ]

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from penstock.cluster.memory import MemoryEnsemble
+from penstock.model import Offset
 from penstock.server import delay_filing
 from penstock.storage import delayed_records
+from penstock.storage.delay_files import DelayFileJob
 from penstock.storage.segment import DELAYS_SUFFIX
 from support.delayed_partition import HOUR_MS, TOPIC, Partition, run
 from support.eventually import eventually_async
@@ -81,6 +83,26 @@ def test_a_restarted_broker_reads_files(
         elif damage != "none":
             content[-1 if damage == "content" else 20] ^= 1
             path.write_bytes(content)
+    run(tmp_path, after, clock, ensemble)
+
+
+def test_a_file_that_covers_no_record_is_passed_over(tmp_path: Path) -> None:
+    clock, ensemble = ManualClock(), MemoryEnsemble()
+
+    async def before(partition: Partition) -> None:
+        await partition.create()
+        await partition.delay(b"later", 10)
+        log = partition.broker.context.replicas.get(TOPIC, 0).log
+        segment = log.segments[0]
+        job = DelayFileJob(log.files.disk, segment, segment.size, Offset(0), 1 << 20, lambda: True)
+        assert job.write()
+        assert job.place().end_offset == 0
+
+    async def after(partition: Partition) -> None:
+        await partition.pass_time(10)
+        assert await partition.values() == [b"later"]
+
+    run(tmp_path, before, clock, ensemble)
     run(tmp_path, after, clock, ensemble)
 
 

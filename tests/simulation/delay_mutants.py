@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 from unittest.mock import PropertyMock, patch
 
 from planting import planted_in_cluster
 
-from penstock.delay import events
-from penstock.delay.events import Delayed, Ended, Event
-from penstock.delay.headers import read_delay_headers
+from penstock.delay.events import Delayed, Ended, Event, events_of
+from penstock.delay.headers import CANCEL
 from penstock.delay.pending import PendingMessages
+from penstock.delay.segment_events import SegmentEvents
 from penstock.delay.visible import VisibleRecords
 from penstock.records.batch import BatchHeader
 from penstock.records.selecting import Match, Selected
 from penstock.records.walking import layouts
+from penstock.replication import delayed_log
 from penstock.replication.delayed_log import DelayedLog
 from penstock.server.handlers.fetch import FetchOperation
 from penstock.server.projected_fetch import ProjectedFetchOperation
+from penstock.storage import delay_files, delayed_records
 
 NEEDS = frozenset({"delayed"})
 
@@ -83,10 +86,13 @@ def messages_are_delivered_before_their_transaction_commits() -> AbstractContext
 def cancellations_are_kept_in_memory() -> AbstractContextManager[Any]:
     """A cancellation removes the message from the leader's memory, and is no event of the log."""
 
-    def without_cancels(headers: Any) -> Any:
-        return read_delay_headers(headers)._replace(cancels=None)
+    def without_cancels(batch: memoryview, header: BatchHeader, limit: int) -> list[Event]:
+        return [] if CANCEL.encode() in bytes(batch) else events_of(batch, header, limit)
 
-    return patch.object(events, "read_delay_headers", without_cancels)
+    return _both(
+        patch.object(delayed_records, "events_of", without_cancels),
+        patch.object(delay_files, "events_of", without_cancels),
+    )
 
 
 @planted_in_cluster("early", needs=NEEDS)
@@ -136,17 +142,30 @@ def copies_are_new_messages() -> AbstractContextManager[Any]:
     )
 
 
-@planted_in_cluster("delivered", needs=NEEDS | {"retention"})
-def an_uncommitted_delivery_frees_its_original() -> AbstractContextManager[Any]:
-    """The log start moves over messages whose delivery, or whose copy, is appended and not committed."""
+@planted_in_cluster("delivered once", "cancel", needs=NEEDS)
+def files_forget_settled_messages() -> AbstractContextManager[Any]:
+    """The file of a segment has only the messages that are delayed in it."""
+    return patch.object(PendingMessages, "apply_segment", _without("settled"))
 
-    async def at_once(self: DelayedLog) -> bool:
-        return not self._is_stopped
 
-    return _both(
-        patch.object(DelayedLog, "_all_applied", at_once),
-        patch.object(PendingMessages, "is_in_flight_below", lambda *_: False),
-    )
+@planted_in_cluster("delivered", needs=NEEDS)
+def files_forget_open_transactions() -> AbstractContextManager[Any]:
+    """The file of a segment has no messages whose transaction ends in a later segment."""
+    return patch.object(PendingMessages, "apply_segment", _without("open"))
+
+
+@planted_in_cluster("delivered", "delivered once", "cancel", needs=NEEDS)
+def files_are_used_for_what_is_behind_them_too() -> AbstractContextManager[Any]:
+    """A file that covers the first part of a segment counts for all of it."""
+    scan_next = delayed_records.scan_next
+
+    def all_of_it(log: Any, offset: Any, applied: Any, below: Any, epoch_start: Any) -> Any:
+        found = scan_next(log, offset, applied, below, epoch_start)
+        if isinstance(found, delayed_records.Scanned) and found.filed is not None:
+            return found._replace(end_offset=below)
+        return found
+
+    return patch.object(delayed_log, "scan_next", all_of_it)
 
 
 @planted_in_cluster("delivered", needs=NEEDS | {"jump_clock"})
@@ -173,6 +192,16 @@ def followers_serve_hidden_records() -> AbstractContextManager[Any]:
         )
 
     return patch.object(ProjectedFetchOperation, "_find", on_leaders)
+
+
+def _without(name: str) -> Any:
+    """`apply_segment` of events that lack one of their parts."""
+    apply = PendingMessages.apply_segment
+
+    def lacking(self: PendingMessages, found: SegmentEvents) -> None:
+        apply(self, replace(found, **{name: getattr(SegmentEvents(), name)}))
+
+    return lacking
 
 
 class _Counting:

@@ -61,6 +61,11 @@ class Block:
             bits[relative >> 3] |= 1 << (relative & 7)
         return cls(first_id, size, [_run(first_id, some) for some in _spans(messages)], bits)
 
+    @property
+    def end_id(self) -> int:
+        """Id behind the last one."""
+        return self.first_id + self.size
+
     def __contains__(self, message: int) -> bool:
         relative = message - self.first_id
         return 0 <= relative < self.size and bool(self.bits[relative >> 3] >> (relative & 7) & 1)

@@ -100,6 +100,30 @@ class DueQueue:
                     self._tidy(block)
             start = end
 
+    def discard_below(self, end: int) -> int:
+        """Remove the messages with lower ids than `end`; returns their number. Whole blocks go at once."""
+        before = len(self)
+        for message in [message for message in self._new if message < end]:
+            del self._new[message]
+        parts = [part for part in self._blocks if part * self._block_ids < end]
+        if not parts:
+            return before - len(self)
+        for part in parts:
+            kept: list[Block] = []
+            for block in self._blocks.pop(part):
+                self._in_blocks -= block.count
+                left = sorted(each for each in block if each.message >= end) if block.end_id > end else []
+                if left:
+                    kept.append(Block.of(left))
+                    self._in_blocks += len(left)
+            if kept:
+                self._blocks[part] = kept
+        self._heads.clear()
+        for block in self.blocks():
+            for run in block.runs:
+                self._push_head(block, run)
+        return before - len(self)
+
     def due_of(self, message: int) -> int | None:
         """Due time of a message; None if it is not there."""
         if message in self._new:

@@ -81,12 +81,14 @@ class PendingMessages:
 
     def drop_below(self, log_start_offset: int) -> int:
         """Forget messages whose record was deleted with the start of the log; returns their number."""
+        for producer_id, records in tuple(self._open.items()):
+            self._open[producer_id] = [each for each in records if each.offset >= log_start_offset]
+        if not self._moved:
+            return self.queue.discard_below(log_start_offset)
         lost = list(self.stored_below(log_start_offset))
         for each in lost:
             self._moved.pop(each.message, None)
             self.queue.discard(each.message)
-        for producer_id, records in tuple(self._open.items()):
-            self._open[producer_id] = [each for each in records if each.offset >= log_start_offset]
         return len(lost)
 
     # --- where messages are

@@ -16,7 +16,9 @@ from penstock.storage.delay_files import DelayFileJob, read_covered
 from penstock.storage.segment import DELAYS_SUFFIX, Segment
 
 ACTIVE_BYTES = 32 << 20
-"""Size in bytes of new records in the active segment from which on its file is written again."""
+"""Size in bytes of new records in the active segment from which on its file is written again; less where segments are
+small.
+"""
 
 
 class DelayFiling:
@@ -41,7 +43,10 @@ class DelayFiling:
                 for segment in _committed(replica):
                     if replica.truncating is not None or not self._goes_on():
                         break
-                    await self._file(replica, segment)
+                    if segment in replica.log.segments:
+                        await self._file(replica, segment)
+            except FileNotFoundError:
+                pass  # retention has deleted the segment meanwhile
             except (OSError, StorageError) as error:
                 self._logger.error_rarely("delays could not be filed", error, partition=replica.name)
 
@@ -53,7 +58,9 @@ class DelayFiling:
             found = await threads.run("background", partial(read_covered, log.files.disk, segment))
             self._tried[segment] = 0 if found is None else found.position
         end = segment.size
-        if end - self._tried.get(segment, 0) < (ACTIVE_BYTES if segment is log.segments[-1] else 1):
+        is_active = segment is log.segments[-1]
+        least_bytes = max(1, min(ACTIVE_BYTES, log.config.segment_bytes // 8)) if is_active else 1
+        if end - self._tried.get(segment, 0) < least_bytes:
             return
         limit = log.config.max_decompressed_bytes
         job = DelayFileJob(log.files.disk, segment, end, log.high_watermark, limit, self._goes_on)

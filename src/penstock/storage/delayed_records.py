@@ -56,7 +56,7 @@ def scan_next(
     segment = segments[max(0, floor_segment(segments, offset))]
     if DELAYS_SUFFIX in segment.derived and (applied is None or applied <= segment.base_offset):
         filed = read_delay_file(log.files.disk, segment)
-        if filed is not None and offset <= filed.covered.end_offset <= below:
+        if filed is not None and offset < filed.covered.end_offset <= below:
             return Scanned([], filed.covered.end_offset, filed.events)
         if filed is not None and below < filed.covered.end_offset <= epoch_start:
             return NotCommitted(filed.covered.end_offset)
