@@ -10,6 +10,7 @@ from simulation.clients.client import NoAnswer
 from simulation.models.partition_history import Place
 from simulation.scenarios.stage import Stage
 from simulation.shares.share_group import ShareGroup
+from simulation.shares.share_order import draw_order
 from simulation.shares.share_topic import ShareTopic, ShareWriter
 
 LOCK_DURATIONS_MS = (300, 1_000, 3_000)
@@ -70,6 +71,8 @@ class ShareAdmin:
             "auto_offset_reset": "earliest",
             "isolation_level": isolation,
         }
+        if self._writer.contents is not None:
+            settings |= draw_order(self._writer.contents)
         await group.configure(self._routing, **settings)
         # A leader that does not know the settings yet would begin at the end of a partition.
         group.is_configured = all(
@@ -81,6 +84,9 @@ class ShareAdmin:
         if group.is_configured:
             drawn = draw_settings(self._random)
             name = self._random.choice(list(drawn))
+            if self._writer.contents is not None:
+                drawn = draw_order(self._writer.contents)
+                name = self._writer.contents.choice(list(drawn))
             self._stage.note(self.name, "change", group.model.group, name, drawn[name])
             await group.configure(self._routing, **{name: drawn[name]})
 

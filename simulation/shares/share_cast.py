@@ -21,6 +21,8 @@ from simulation.transactions.transactional_producer import Role, Strike, Transac
 
 _SHARE = 0.25
 """The share of seeds with share groups."""
+_ORDERED = 0.35
+"""The share of them whose records have keys and priorities."""
 
 
 class ShareCast:
@@ -42,6 +44,9 @@ class ShareCast:
             )
             for number in range(random.choice((1, 1, 2)))
         ]
+        order = stage.world.random("delivery order")
+        if order.random() < _ORDERED:
+            self._writer.contents = order
         self._inspector = ShareInspector(stage, self._groups)
         self._strike = strike
 
@@ -50,7 +55,8 @@ class ShareCast:
         if not self.is_there:
             return frozenset()
         is_committed = any(group.model.is_committed for group in self._groups)
-        kinds = {"shares"} | ({"committed shares"} if is_committed else set())
+        kinds = {"ordered shares"} if self._writer.contents is not None else set()
+        kinds |= {"shares"} | ({"committed shares"} if is_committed else set())
         return frozenset(kinds | ({"transactional shares"} if self._is_transactional else set()))
 
     @property
@@ -82,6 +88,7 @@ class ShareCast:
 
     async def audit(self) -> None:
         if self.is_there:
+            self._writer.contents = None  # a record that its key blocks would not arrive at once
             routing = self._stage.routing("share-audit")
             for group in self._groups:
                 await ShareAudit(self._stage, group, self._writer, routing).run()

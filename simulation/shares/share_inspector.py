@@ -11,6 +11,7 @@ from simulation.models.history import InvariantViolated
 from simulation.models.partition_history import Place
 from simulation.scenarios.stage import Stage
 from simulation.shares.share_group import ShareGroup
+from simulation.shares.share_order import OrderWatch
 
 
 class ShareInspector:
@@ -34,6 +35,8 @@ class ShareInspector:
         known.loaded.setdefault(leader.leader_epoch, self._stage.world.loop.time())
         what = f"{group.model.group} {place} at epoch {leader.leader_epoch}"
         first_look = leader not in self._seen
+        if first_look:
+            OrderWatch(leader, partition, what)
         start, locks, limit = self._seen.get(leader, (0, 0, 0))
         max_locks = partition.settings.max_locks
         if partition.start_offset < start:

@@ -5,6 +5,7 @@ An administrator may replace the topic by another one: the topic of a name is ne
 
 from __future__ import annotations
 
+from random import Random
 from uuid import UUID
 
 from penstock.errors import BrokerError, ErrorCode
@@ -15,6 +16,7 @@ from simulation.models.history import FILLING
 from simulation.models.partition_history import Place
 from simulation.models.transaction_model import TransactionModel
 from simulation.scenarios.stage import Stage
+from simulation.shares.share_order import draw_content
 
 
 class ShareTopic:
@@ -51,6 +53,8 @@ class ShareWriter:
         self._random = stage.world.random(self.name)
         self._routing = stage.routing(self.name)
         self._sent = 0
+        self.contents: Random | None = None
+        """Draws keys and priorities of records; None for records without them."""
 
     async def step(self) -> None:
         await self.write(self._random.choice(self.topic.places), self._random.choice((1, 1, 3, 8)))
@@ -65,7 +69,8 @@ class ShareWriter:
             values.append(f"{self.name} {self._sent}".encode() + FILLING + bytes(random.choice((0, 10, 200))))
             topic.model.on_send(place, values[-1], 0, None, values[-1].decode())
         codec = random.choice((Codec.NONE, Codec.NONE, Codec.LZ4))
-        batch = build_batch([NewRecord(None, value, self._stage.now_ms()) for value in values], codec=codec)
+        records = [self._record(value) for value in values]
+        batch = build_batch(records, codec=codec)
         try:
             result = await leader.produce(*place, bytes(batch), -1, zstd=False).result()
         except (BrokerError, NoAnswer):
@@ -78,3 +83,7 @@ class ShareWriter:
         topic.written.setdefault(place, set()).update(offsets)
         self._stage.note(self.name, "produce", *place, result.base_offset, count)
         return offsets
+
+    def _record(self, value: bytes) -> NewRecord:
+        key, headers = (None, ()) if self.contents is None else draw_content(self.contents)
+        return NewRecord(key, value, self._stage.now_ms(), headers)
