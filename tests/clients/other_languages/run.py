@@ -127,6 +127,14 @@ CLIENTS = (
         logs_in=True,
     ),
     Foreign(
+        "Kafka's kafka-acls and kafka-configs, rules and quotas",
+        "kafka_configs",
+        ("java", "mvn"),
+        (("mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=jars"),),
+        (sys.executable, "rights.py"),
+        logs_in=True,
+    ),
+    Foreign(
         "Go, franz-go, logins",
         "go_secure",
         ("go",),

@@ -14,7 +14,7 @@ from support.broker_process import free_ports
 from support.ports import free_range
 
 START_LINE = "penstock serves"
-NO_RIGHTS_NEEDED = ("--set", "authorization.mode=off")
+NO_RIGHTS_NEEDED = ("--set", "authorization.mode=report")
 """The programs create users and use them at once."""
 
 

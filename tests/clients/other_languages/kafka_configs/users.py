@@ -27,8 +27,12 @@ class KafkaConfigs:
 
     def run(self, *arguments: str, user: str = "") -> str:
         entity = ("--entity-type", "users", *(("--entity-name", user) if user else ()))
+        return self.run_main(MAIN, *entity, *arguments)
+
+    def run_main(self, main: str, *arguments: str) -> str:
+        """Output of a tool of Kafka, given by its main class."""
         place = ("--bootstrap-server", self._bootstrap, "--command-config", str(self._file))
-        command = ["java", "-cp", "jars/*", MAIN, *place, *entity, *arguments]
+        command = ["java", "-cp", "jars/*", main, *place, *arguments]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         return done.stdout + done.stderr
 
