@@ -17,7 +17,7 @@ SEEDS ?= 1000
 SELECTION = --draw-by-commit
 EXAMPLES = --hypothesis-profile fixed
 
-.PHONY: help setup run compile pure test test-all test-compiled compare-builds test-fast lint format bench test-cluster clients faults pipeline-crashes kill-cycles queue-cycles rule-cycles rolling-restarts copy-cycles job-cycles pipeline-cycles spark-cluster simulate mutants authorizer-oracle fuzz screenshots vulnerabilities bill-of-materials lock clean
+.PHONY: help setup run demo compile pure test test-all test-compiled compare-builds test-fast lint format bench test-cluster clients faults pipeline-crashes kill-cycles queue-cycles rule-cycles rolling-restarts copy-cycles job-cycles pipeline-cycles spark-cluster simulate mutants authorizer-oracle fuzz screenshots vulnerabilities bill-of-materials lock clean
 .DEFAULT_GOAL := help
 
 help:  ## Show these verbs
@@ -37,6 +37,9 @@ setup: $(VENV)/.dev  ## Install everything for development into .venv
 
 run: $(VENV)/.broker  ## Start a broker with its data in ./data (PORT, HTTP_PORT, DATA_DIR, ARGS)
 	$(BIN)/penstock broker --data-dir $(DATA_DIR) --port $(PORT) --http-port $(HTTP_PORT) $(ARGS)
+
+demo: $(VENV)/.dev  ## Run the tour of the README: topics, a queue, HTTP, the pipeline and a cluster of three brokers
+	$(PROGRAM) tests/docs/demo.py
 
 $(VENV)/.compile: $(VENV)/.broker requirements/compile.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/compile.txt

@@ -273,7 +273,7 @@ def send(
         for text in texts:
             opened.send(_parse_json(text) if is_json else text, key=key, priority=level)
             count += 1
-    typer.echo(f"sent {count:,} messages to {queue}", err=True)
+    typer.echo(f"sent {count:,} {'message' if count == 1 else 'messages'} to {queue}", err=True)
 
 
 @app.command()
