@@ -18,6 +18,7 @@ SETTINGS = (
     "num.partitions=2",
     "console.hide.values=*.private",
     "authorization.mode=report",
+    "webhook.allow.private.addresses=true",
 )
 
 
@@ -242,6 +243,21 @@ def test_schedule_is_created_run_and_paused(page: Any) -> None:
     page.get_by_text("paused").wait_for()
 
 
+def test_webhook_is_created_with_a_secret_and_paused(page: Any) -> None:
+    page.goto(page.base + "#/webhooks")
+    page.get_by_role("button", name="Create webhook").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Name").fill("invoices")
+    dialog.get_by_label("URL of the receiver").fill("http://127.0.0.1:9/hook")
+    dialog.get_by_label("Queue").fill("jobs")
+    dialog.get_by_role("button", name="Create", exact=True).click()
+    page.get_by_text("whsec_").wait_for()
+    page.get_by_role("button", name="I have copied it").click()
+    page.get_by_role("link", name="invoices").click()
+    page.get_by_role("button", name="Pause").click()
+    page.get_by_role("button", name="Resume").wait_for()
+
+
 def test_right_is_asked_for_with_the_deciding_rule(page: Any) -> None:
     page.goto(page.base + "#/access?tab=rules")
     page.get_by_role("button", name="Add rule").click()
@@ -300,6 +316,7 @@ def test_pages_fit_and_are_accessible(browser: Any, broker: BrokerProcess, width
         "/connections",
         "/transactions",
         "/schedules",
+        "/webhooks",
         "/access",
         "/access?tab=rules",
         "/access?tab=quotas",

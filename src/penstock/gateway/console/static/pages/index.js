@@ -15,5 +15,6 @@ import { topic } from "./topic.js";
 import { topics } from "./topics.js";
 import { transactions } from "./transactions.js";
 import { views } from "./views.js";
+import { webhook, webhooks } from "./webhooks.js";
 
-export const pages = [overview, topics, topic, message, views, queues, queue, schedules, schedule, groups, group, brokers, broker, connections, transactions, access, about];
+export const pages = [overview, topics, topic, message, views, queues, queue, schedules, schedule, webhooks, webhook, groups, group, brokers, broker, connections, transactions, access, about];
