@@ -51,6 +51,37 @@ def test_prune_removes_what_the_document_does_not_name() -> None:
     ]
 
 
+def test_views_are_created_after_their_sources_and_deleted_before() -> None:
+    filtered = {"view.of": "orders", "view.filter": "true"}
+    present = Definitions(
+        {"all": DefinedTopic("all", 3, 1, filtered), "orders": DefinedTopic("orders", 3, 1)}
+    )
+    created = plan(Definitions({}), present)
+    assert [(step.action, step.topic) for step in created] == [("create", "orders"), ("create", "all")]
+    deleted = plan(present, Definitions({}), prune=True)
+    assert [(step.action, step.topic) for step in deleted] == [("delete", "all"), ("delete", "orders")]
+
+
+def test_a_view_has_the_partitions_of_its_source() -> None:
+    filtered = {"view.of": "orders", "view.filter": "true"}
+    present = Definitions({"all": DefinedTopic("all", 3, 1, filtered)})
+    wanted = Definitions({"all": DefinedTopic("all", 6, 2, {**filtered, "view.filter": "false"})})
+    [step] = plan(present, wanted)
+    assert (step.action, step.changes) == ("configure", {"view.filter": "false"})
+
+
+def test_views_are_applied_with_their_sources(tmp_path: Path) -> None:
+    async def scenario(http: httpx.AsyncClient) -> None:
+        view = {"name": "a-view", "partitions": 2, "configs": {"view.of": "orders", "view.filter": "true"}}
+        document = {"format": 1, "topics": [view, {"name": "orders", "partitions": 2}]}
+        done = (await http.put("/v1/definitions", json=document)).json()
+        assert [step["topic"] for step in done["steps"]] == ["orders", "a-view"]
+        assert (await http.get("/v1/views/a-view")).json()["of"] == "orders"
+        assert (await http.put("/v1/definitions", json=document)).json()["steps"] == []
+
+    with_gateway(tmp_path, scenario)
+
+
 def test_document_of_one_cluster_creates_the_topics_of_another(tmp_path: Path) -> None:
     async def scenario(http: httpx.AsyncClient) -> None:
         await http.post(

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.config import VIEW_OF
 from penstock.config.resources import ConfigResourceType
 from penstock.internal_client.configs import Changes, ConfigCalls, ConfigEntry
 from penstock.internal_client.topics import NewTopic, TopicCalls
@@ -27,6 +28,11 @@ class DefinedTopic:
     replication_factor: int
     configs: Mapping[str, str] = field(default_factory=dict)
     """Settings that are set on the topic itself."""
+
+    @property
+    def is_view(self) -> bool:
+        """True for a view, whose partitions and replicas are those of its source."""
+        return VIEW_OF.name in self.configs
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +101,8 @@ def plan(present: Definitions, wanted: Definitions, *, prune: bool = False) -> l
     """
     steps = [
         step
-        for name, topic in sorted(wanted.topics.items())
-        for step in _topic_steps(present.topics.get(name), topic, prune)
+        for topic in sorted(wanted.topics.values(), key=_sources_first)
+        for step in _topic_steps(present.topics.get(topic.name), topic, prune)
     ]
     changes = _changes(present.brokers, wanted.brokers, prune)
     if changes:
@@ -104,8 +110,10 @@ def plan(present: Definitions, wanted: Definitions, *, prune: bool = False) -> l
             Step("configure_brokers", "", f"set for all brokers: {_listed(changes)}", changes=changes)
         )
     if prune:
-        for name in sorted(present.topics.keys() - wanted.topics.keys()):
-            steps.append(Step("delete", name, f"delete topic {name} with all of its messages"))
+        surplus = [topic for name, topic in present.topics.items() if name not in wanted.topics]
+        for topic in sorted(surplus, key=lambda each: (not each.is_view, each.name)):
+            what = f"view {topic.name}" if topic.is_view else f"topic {topic.name} with all of its messages"
+            steps.append(Step("delete", topic.name, f"delete {what}"))
     return steps
 
 
@@ -113,7 +121,8 @@ async def carry_out(step: Step, topics: TopicCalls, configs: ConfigCalls) -> Non
     if step.action == "create":
         assert step.new is not None
         new = step.new
-        await topics.create(NewTopic(new.name, new.partitions, new.replication_factor, new.configs))
+        layout = (-1, -1) if new.is_view else (new.partitions, new.replication_factor)
+        await topics.create(NewTopic(new.name, *layout, new.configs))
     elif step.action == "add_partitions":
         assert step.new is not None
         await topics.set_partitions(step.topic, step.new.partitions)
@@ -128,13 +137,25 @@ async def carry_out(step: Step, topics: TopicCalls, configs: ConfigCalls) -> Non
 def _topic_steps(present: DefinedTopic | None, wanted: DefinedTopic, prune: bool) -> Iterator[Step]:
     name = wanted.name
     if present is None:
-        yield Step("create", name, f"create topic {name}", wanted)
+        yield Step("create", name, f"create {'view' if wanted.is_view else 'topic'} {name}", wanted)
         return
+    if not wanted.is_view:
+        yield from _layout_steps(present, wanted)
+    changes = _changes(present.configs, wanted.configs, prune)
+    if changes:
+        yield Step("configure", name, f"set for {name}: {_listed(changes)}", changes=changes)
+
+
+def _layout_steps(present: DefinedTopic, wanted: DefinedTopic) -> Iterator[Step]:
+    name = wanted.name
     if wanted.partitions > present.partitions:
         text = f"add partitions to {name}: {present.partitions} to {wanted.partitions}"
         yield Step("add_partitions", name, text, wanted)
     elif 0 < wanted.partitions < present.partitions:
-        text = f"{name} has {present.partitions} partitions, which cannot be lowered to {wanted.partitions}"
+        text = (
+            f"{name} has {present.partitions} partitions, not {wanted.partitions}; "
+            "`penstock topic alter` lowers the number"
+        )
         yield Step("differs", name, text)
     if wanted.replication_factor not in (-1, present.replication_factor):
         text = (
@@ -142,9 +163,11 @@ def _topic_steps(present: DefinedTopic | None, wanted: DefinedTopic, prune: bool
             "`penstock cluster` changes them"
         )
         yield Step("differs", name, text)
-    changes = _changes(present.configs, wanted.configs, prune)
-    if changes:
-        yield Step("configure", name, f"set for {name}: {_listed(changes)}", changes=changes)
+
+
+def _sources_first(topic: DefinedTopic) -> tuple[bool, str]:
+    """Order in which topics are created: a view needs its source."""
+    return topic.is_view, topic.name
 
 
 def _changes(present: Mapping[str, str], wanted: Mapping[str, str], prune: bool) -> dict[str, str | None]:
