@@ -17,13 +17,14 @@ SEEDS ?= 1000
 SELECTION = --draw-by-commit
 EXAMPLES = --hypothesis-profile fixed
 
-.PHONY: help setup run demo compile pure test test-all test-compiled compare-builds test-fast lint format bench test-cluster clients faults pipeline-crashes kill-cycles queue-cycles rule-cycles rolling-restarts copy-cycles job-cycles pipeline-cycles spark-cluster simulate mutants authorizer-oracle fuzz screenshots vulnerabilities bill-of-materials lock clean
+.PHONY: help setup run demo compile pure test test-all test-compiled compare-builds test-fast lint format bench test-cluster clients faults pipeline-crashes kill-cycles queue-cycles rule-cycles rolling-restarts copy-cycles job-cycles storages pipeline-cycles spark-cluster simulate mutants authorizer-oracle fuzz screenshots console-figures vulnerabilities bill-of-materials lock clean
 .DEFAULT_GOAL := help
 
 help:  ## Show these verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | expand -t 16
 
-$(VENV)/.broker: requirements/broker.txt pyproject.toml
+# The extensions in C are built by the installation: an older one beside newer sources would give wrong results.
+$(VENV)/.broker: requirements/broker.txt pyproject.toml setup.py $(wildcard src/penstock/*/*.c src/penstock/*/*.h)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/broker.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
@@ -125,11 +126,15 @@ copy-cycles: $(VENV)/.dev  ## Move MESSAGES (100000) exactly once while brokers 
 job-cycles: $(VENV)/.dev  ## Archive, replay, compact and count with a real Spark while jobs, tasks and the broker are killed (ARGS="--cycles 40")
 	$(PROGRAM) tests/pipeline/job_kills.py $(ARGS)
 
+storages: $(VENV)/.dev  ## Archive, read, replay, compact and count on local disk, HDFS and an S3 server, with kills during commits; needs Java, Maven and Go (ARGS="hdfs")
+	$(PROGRAM) tests/pipeline/storages.py $(ARGS)
+
 pipeline-cycles: $(VENV)/.dev  ## Run three declared pipelines under load with kill -9 of supervisor, driver, tasks and broker, ten minutes (ARGS="--minutes 3")
 	$(PROGRAM) tests/pipeline/pipeline_cycles.py $(ARGS)
 
-spark-cluster: $(VENV)/.dev  ## Run the pipeline's jobs on a standalone Spark with two workers
+spark-cluster: $(VENV)/.dev  ## Run jobs and declared pipelines on a standalone Spark with two workers, one with a disk of its own (ARGS="--minutes 3")
 	$(PROGRAM) tests/pipeline/standalone_cluster.py
+	$(PROGRAM) tests/pipeline/pipeline_cycles.py --standalone $(ARGS)
 
 simulate: $(VENV)/.dev  ## Run brokers and whole clusters in virtual time, from SEEDS seeds each (1000), resumable
 	$(BIN)/python -m simulation --seeds $(SEEDS) --progress build/simulation $(ARGS)
@@ -146,6 +151,9 @@ fuzz: $(VENV)/.dev  ## Fuzz every parser, FUZZ_SECONDS each (60)
 
 screenshots: $(VENV)/.dev  ## Take the pictures of docs/console.md (needs Chromium and `pip install playwright`)
 	$(PROGRAM) tests/console/screenshots.py docs/images
+
+console-figures: $(VENV)/.dev  ## Measure the console with 10,000 topics and 1,000 groups (ARGS="--topics 1000"; needs Chromium and Playwright)
+	$(PROGRAM) tests/console/console_figures.py $(ARGS)
 
 vulnerabilities: $(VENV)/.dev  ## Look up known vulnerabilities of the pinned dependencies of a broker (needs the network)
 	$(BIN)/python -m pip install --quiet uv

@@ -11,8 +11,9 @@ from pathlib import Path
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
+HEADERS = ["src/penstock/records/walk.h", "src/penstock/records/json_path.h"]
 READERS = [
-    Extension(name, sources=[source], depends=["src/penstock/records/walk.h"], optional=True)
+    Extension(name, sources=[source], depends=HEADERS, optional=True)
     for name, source in (
         ("penstock.pipeline._decoder", "src/penstock/pipeline/_decoder.c"),
         ("penstock.records._walker", "src/penstock/records/_walker.c"),

@@ -1,7 +1,7 @@
 """The few Kafka frames of the raw driver, packed by hand so that ten thousand clients cost little.
 
-Only versions without the flexible encoding: ApiVersions 0, Produce 7, Fetch 4. The module does not use
-`penstock.wire`, so that both do not share a mistake.
+Only versions without the flexible encoding: ApiVersions 0, Produce 7, Fetch 4, InitProducerId 0. The module does not
+use `penstock.wire`, so that both do not share a mistake.
 """
 
 from __future__ import annotations
@@ -10,12 +10,15 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import cramjam
 from crc32c import crc32c
 
-PRODUCE, FETCH, API_VERSIONS = 0, 1, 18
+PRODUCE, FETCH, API_VERSIONS, INIT_PRODUCER_ID = 0, 1, 18, 22
 PRODUCE_VERSION, FETCH_VERSION = 7, 4
 CLIENT_ID = b"bench"
 MAX_FETCH_BYTES = 1 << 20
+LZ4 = 3
+_CRC_AT, _COVERED_AT, _PRODUCER_AT, _RECORDS_AT = 17, 21, 43, 61
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,16 @@ def produce_request(correlation_id: int, topic: str, partition: int, batch: byte
     head = struct.pack(">hhi", -1, acks, 30_000)
     body = _one_partition(topic, partition) + struct.pack(">i", len(batch)) + batch
     return frame(PRODUCE, PRODUCE_VERSION, correlation_id, head + body)
+
+
+def init_producer_id_request(correlation_id: int) -> bytes:
+    """Request for a new producer id, without a transactional id."""
+    return frame(INIT_PRODUCER_ID, 0, correlation_id, struct.pack(">hi", -1, 60_000))
+
+
+def read_init_producer_id(body: bytes) -> tuple[int, int, int]:
+    """Error code, producer id and producer epoch; `body` starts at the correlation id."""
+    return struct.unpack_from(">hqh", body, 8)
 
 
 def fetch_request(correlation_id: int, topic: str, partition: int, offset: int, max_wait_ms: int) -> bytes:
@@ -82,6 +95,21 @@ def record_batch(
     last = len(values) - 1
     tail = struct.pack(">hiqqqhii", 0, last, timestamp_ms, timestamp_ms, -1, -1, -1, len(values)) + records
     return struct.pack(">qiibI", 0, 9 + len(tail), -1, 2, crc32c(tail)) + tail
+
+
+def lz4_batch(batch: bytes) -> bytes:
+    """The batch with its records compressed."""
+    compressor = cramjam.lz4.Compressor(content_checksum=False, block_linked=False)
+    compressor.compress(batch[_RECORDS_AT:])
+    tail = bytearray(batch[_COVERED_AT:_RECORDS_AT]) + bytes(compressor.finish())
+    struct.pack_into(">h", tail, 0, LZ4)
+    return struct.pack(">qiibI", 0, 9 + len(tail), -1, 2, crc32c(tail)) + tail
+
+
+def set_sequence(batch: memoryview, producer_id: int, producer_epoch: int, sequence: int) -> None:
+    """Make a batch that of an idempotent producer."""
+    struct.pack_into(">qhi", batch, _PRODUCER_AT, producer_id, producer_epoch, sequence)
+    struct.pack_into(">I", batch, _CRC_AT, crc32c(batch[_COVERED_AT:]))
 
 
 def _record(delta: int, value: bytes, headers: bytes) -> bytes:

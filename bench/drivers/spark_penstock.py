@@ -8,8 +8,10 @@ import sys
 import time
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
+from bench.drivers.spark_kafka import batch_ms
+from penstock.declared.value_schema import parse_schema
 from penstock.pipeline.archive.archiver import ArchiveJob, Archiver
 from penstock.pipeline.archive.table import ArchiveTable
 from penstock.pipeline.options import parse
@@ -21,11 +23,14 @@ def main() -> None:
     for line in sys.stdin:
         job = json.loads(line)
         began = time.monotonic()
-        if job["target"]:
+        figures: dict[str, float] = {}
+        if job.get("batch_rows"):
+            figures["batch_ms"] = batch_ms(_stream(session, job), job["target"])
+        elif job["target"]:
             _archive(session, job)
         else:
             _read(session, job)
-        print(json.dumps({"seconds": time.monotonic() - began}), flush=True)
+        print(json.dumps({"seconds": time.monotonic() - began, **figures}), flush=True)
         if job["target"]:
             shutil.rmtree(job["target"])
 
@@ -39,8 +44,14 @@ def _read(session: SparkSession, job: dict[str, Any]) -> None:
     records.write.format("noop").mode("overwrite").save()
 
 
+def _stream(session: SparkSession, job: dict[str, Any]) -> DataFrame:
+    limits = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": str(job["batch_rows"])}
+    return session.readStream.format("penstock").options(**_options(job), **limits).load()
+
+
 def _archive(session: SparkSession, job: dict[str, Any]) -> None:
-    job_of_all = ArchiveJob(parse(_options(job)), ArchiveTable.at(job["target"]))
+    schema = parse_schema(job["schema"]) if job.get("schema") else None
+    job_of_all = ArchiveJob(parse(_options(job)), ArchiveTable.at(job["target"]), schema=schema)
     for _ in Archiver(job_of_all, lambda: session, print).run():
         pass
 

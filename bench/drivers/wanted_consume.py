@@ -27,6 +27,7 @@ def wanted_consume(bootstrap: str, topic: str, partitions: int, is_view: bool) -
             "queued.min.messages": 1_000_000,
             "queued.max.messages.kbytes": 262_144,
             "fetch.queue.backoff.ms": 5,
+            "fetch.wait.max.ms": 5,  # the end of a view without a match is sent when the wait is over
             "statistics.interval.ms": 200,
             "stats_cb": lambda text: received.append(json.loads(text)["rx_bytes"]),
         }

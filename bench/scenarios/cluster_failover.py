@@ -1,4 +1,4 @@
-"""Time without writes after SIGKILL of a leading broker, and after SIGSTOP.
+"""Time without writes after SIGKILL of a leading broker, and after SIGSTOP; time without deliveries of a share group.
 
 Every second victim is the controller, if the cluster reports it. A partition resumes when it acknowledges a
 write that was sent after the loss; the figure is the last partition of the victim.
@@ -10,6 +10,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,6 +19,7 @@ from confluent_kafka.admin import AdminClient
 from bench.clusters import Cluster
 from bench.comparison import DEFAULT, KAFKA, Bar, Metric, Row, row_of
 from bench.context import Context
+from bench.steady_share_reader import SteadyShareReader
 from bench.steady_writer import SteadyWriter
 from bench.topics import create_topic, wait_for_copies
 
@@ -26,6 +28,7 @@ TOPIC = "kept"
 TIMEOUT_S = 60
 SESSION_S = 6.0
 KILLED = "3 brokers: kill -9 of a leader"
+SHARES = "3 brokers: kill -9 of a leader of a share group"
 SILENT = "3 brokers: a leader falls silent"
 SOON = Bar("value", "at most", 1.5)
 AFTER_SESSION = Bar("value", "at most", SESSION_S + 2)
@@ -63,25 +66,45 @@ def silent(context: Context) -> list[Row]:
     return [_longest(SILENT, "longest", losses, AFTER_SESSION)]
 
 
+def shares_killed(context: Context) -> list[Row]:
+    """A share group with one consumer: messages that are sent after the loss are delivered again."""
+    counts = {KAFKA: context.scaled(3, 1), DEFAULT: context.scaled(10, 2)}
+    losses = _lose(context, SHARES, context.scaled(10, 4), counts, _kill, of_deliveries=True)
+    longest = {name: [max(times)] for name, times in _times(losses).items() if times}
+    return [
+        row_of(SHARES, Metric("resumed_s", "deliveries resume", "s"), _times(losses)),
+        row_of(SHARES, Metric("resumed_s", "deliveries resume, longest", "s", SOON), longest),
+    ]
+
+
 def _lose(
     context: Context,
     scenario: str,
     count: int,
     counts: Mapping[str, int],
     lose: Callable[[Cluster, int, Callable[[float], float]], float],
+    *,
+    of_deliveries: bool = False,
 ) -> Losses:
-    """Losses of each cluster, one cluster at a time; `counts` has numbers that differ from the default."""
+    """Losses of each cluster, one cluster at a time; `counts` has numbers that differ from the default.
+
+    `of_deliveries` waits for the messages at a share consumer, not for their acknowledgements to the producer.
+    """
     found: dict[str, list[Loss]] = {}
     for make in context.contestants:
         with make() as cluster:
             assert isinstance(cluster, Cluster)
             create_topic(cluster, TOPIC, PARTITIONS)
-            with SteadyWriter(cluster.bootstrap, TOPIC, PARTITIONS) as writer:
+            with ExitStack() as stack:
+                place = cluster.bootstrap, TOPIC, PARTITIONS
+                watcher: SteadyWriter | SteadyShareReader = stack.enter_context(SteadyWriter(*place))
+                if of_deliveries:
+                    watcher = stack.enter_context(SteadyShareReader(*place))
                 amount = counts.get(cluster.name, count)
                 for number in range(amount):
                     context.say(f"{scenario}: {number + 1} of {amount}, {cluster.name}")
                     victim, led, was_controller = _choose(cluster, number)
-                    resumed_s = lose(cluster, victim, partial(writer.resumed, led))
+                    resumed_s = lose(cluster, victim, partial(watcher.resumed, led))
                     found.setdefault(cluster.name, []).append(Loss(resumed_s, was_controller))
     return found
 

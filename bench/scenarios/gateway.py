@@ -62,7 +62,7 @@ def batches(context: Context) -> list[Row]:
     def measure(durability: str) -> Figures:
         with Penstock(durability) as broker, Gateway(broker) as gateway:
             create_topic(broker, "t", 4)
-            return _measured(gateway, "http_batches", load | {"topic": "t"})
+            return measured(gateway, "http_batches", load | {"topic": "t"})
 
     return rows_of(context, "HTTP: batch produce", shown, measure)
 
@@ -130,7 +130,7 @@ SENDING: Shown = (
 )
 
 
-def _measured(gateway: Gateway, driver: str, load: dict[str, Any]) -> Figures:
+def measured(gateway: Gateway, driver: str, load: dict[str, Any]) -> Figures:
     """Figures of the driver, and the CPU time of the gateway during its run."""
     before, began = gateway.cpu_seconds(), time.monotonic()
     figures = run_driver(driver, port=gateway.port, **load)

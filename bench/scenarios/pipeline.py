@@ -41,7 +41,7 @@ def to_nowhere_and_archive(context: Context) -> list[Row]:
         servers = stack.enter_context(context.servers())
         scratch = Path(tempfile.mkdtemp(prefix="spark-", dir=BUILD / "bench"))
         stack.callback(shutil.rmtree, scratch, ignore_errors=True)
-        sessions = {server.name: stack.enter_context(_session(server, scratch)) for server in servers}
+        sessions = {server.name: stack.enter_context(session(server, scratch)) for server in servers}
         for size, count in (
             (1_024, context.scaled(2_000_000, 500_000)),
             (100, context.scaled(8_000_000, 2_000_000)),
@@ -58,7 +58,7 @@ def to_nowhere_and_archive(context: Context) -> list[Row]:
     return rows
 
 
-def _session(server: Target, scratch: Path) -> SparkJobs:
+def session(server: Target, scratch: Path) -> SparkJobs:
     if server.name == KAFKA:
         return SparkJobs.of_the_connector(spark_connector(), scratch / "connector.log")
     return SparkJobs.ours(scratch / "ours.log")

@@ -68,18 +68,28 @@ def raw_one_record_requests(context: Context, servers: Sequence[Target]) -> list
 
 
 def raw_batches(context: Context, servers: Sequence[Target]) -> list[Row]:
-    """Batches of 64 KB of large and of small messages."""
+    """Batches of 64 KB of large and of small messages, compressed, and from idempotent producers."""
     rows: list[Row] = []
-    for what, size, rate in (("1 KB", 1_024, MB_PER_S), ("100 B", 100, MESSAGES_PER_S)):
-        load = {"count": context.scaled(16_000, 5_000), "size": size, "connections": 4, "in_flight": 5}
-        load["records"] = RAW_BATCH_BYTES // size
+    for what, size, kind, rate in (
+        ("1 KB", 1_024, "plain", MB_PER_S),
+        ("100 B", 100, "plain", MESSAGES_PER_S),
+        ("1 KB, lz4", 1_024, "lz4", replace(MB_PER_S, bar=Bar("ratio", "at least", 1.9))),
+        ("1 KB, idempotent", 1_024, "idempotent", replace(MB_PER_S, bar=Bar("ratio", "at least", 1.3))),
+    ):
+        load: dict[str, Any] = {
+            "count": context.scaled(16_000, 5_000),
+            "size": size,
+            "connections": 4,
+            "in_flight": 5,
+        }
+        load |= {"records": RAW_BATCH_BYTES // size, "kind": kind}
         metrics = [rate, LITTLE_CPU_PER_GB]
         rows += _compare_raw(context, servers, f"produce {what}, raw driver", metrics, load)
     return rows
 
 
 def _compare_raw(
-    context: Context, servers: Sequence[Target], name: str, metrics: Sequence[Metric], load: dict[str, int]
+    context: Context, servers: Sequence[Target], name: str, metrics: Sequence[Metric], load: dict[str, Any]
 ) -> list[Row]:
     def measure(server: Target) -> Figures:
         with topic(server, PARTITIONS) as made:

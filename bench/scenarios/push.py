@@ -29,7 +29,7 @@ def webhook_calls(context: Context) -> list[Row]:
         for number in range(context.rounds):
             context.say(f"webhooks: round {number + 1} of {context.rounds}")
             queue = f"calls-{number}"
-            asyncio.run(_fill(server.bootstrap, queue, count))
+            asyncio.run(fill_queue(server.bootstrap, queue, count))
             place = {"bootstrap": server.bootstrap, "queue": queue, "webhook": f"hook-{number}"}
             found.append(run_driver("webhook_receiver", **place, messages=count, concurrency=CONCURRENCY))
     rate = Spread.of([each["per_s"] for each in found])
@@ -44,7 +44,7 @@ def queue_streams(context: Context) -> list[Row]:
         for number in range(context.rounds):
             context.say(f"queue-streams: round {number + 1} of {context.rounds}")
             queue = f"streams-{number}"
-            asyncio.run(_fill(server.bootstrap, queue, count))
+            asyncio.run(fill_queue(server.bootstrap, queue, count))
             place = {"port": server.http_port, "queue": queue}
             found.append(
                 run_driver("queue_streams", **place, streams=STREAMS, prefetch=PREFETCH, messages=count)
@@ -68,10 +68,10 @@ def queue_streams(context: Context) -> list[Row]:
     ]
 
 
-async def _fill(bootstrap: str, queue: str, count: int) -> None:
+async def fill_queue(bootstrap: str, queue: str, count: int, **settings: str) -> None:
     """Create a queue with messages."""
     async with InternalClient.to(bootstrap, "bench", 60.0) as client:
-        await client.queues.create(NewQueue(queue, partitions=PARTITIONS))
+        await client.queues.create(NewQueue(queue, partitions=PARTITIONS, settings=settings))
         producer = IdempotentProducer(client.routes)
         records = [NewRecord(None, VALUE, 1_700_000_000_000)] * (count // PARTITIONS)
         sent = [

@@ -17,9 +17,9 @@ from penstock.records.compression import Codec
 from penstock.records.iteration import iterate, read_batches
 from penstock.records.log_slice import LogSlice
 from penstock.wire.fetch import FetchResult
-from simulation.clients.actor import Actor
+from simulation.clients.cast import Cast
 from simulation.clients.client import NoAnswer, SimulatedClient
-from simulation.clients.keyed_cast import Way
+from simulation.clients.keyed_cast import GatewayConnections
 from simulation.clients.rack_reader import RACKS
 from simulation.clients.retries import retried
 from simulation.faults.cluster_traits import RETENTION
@@ -41,23 +41,15 @@ _TRANSACTION_MS = 4_000
 Places = list[Place]
 
 
-class DelayedCast:
+class DelayedCast(Cast):
     def __init__(self, stage: Stage) -> None:
-        self._stage = stage
-        self._random = random = stage.world.random("delayed")
-        self.is_there = random.random() < _SHARE
+        super().__init__(stage, "delayed", _SHARE)
         self._model = DelayedModel(lambda: max(member.host.clock.now_ms() for member in stage.members))
-        self._routing = stage.routing("delayed")
-        self._places: Places = [(_TOPIC, index) for index in range(random.randint(1, 2))]
-        self._actors: list[Actor] = []
+        self._places: Places = [(_TOPIC, index) for index in range(self._random.randint(1, 2))]
 
     @property
     def traits(self) -> frozenset[str]:
         return frozenset({"delayed"} if self.is_there else ())
-
-    @property
-    def actors(self) -> list[Actor]:
-        return self._actors
 
     async def open(self) -> None:
         """Create the topic."""
@@ -72,7 +64,8 @@ class DelayedCast:
         if RETENTION in self._stage.traits:
             self._model.retention_ms = self._random.choice((1_000, 3_000))
             configs |= {"segment.bytes": "1500", "retention.ms": str(self._model.retention_ms)}
-        await retried(partial(self._create, configs, copies), "the topic with delays is not made")
+        create = partial(self.create_topic, _TOPIC, len(self._places), configs, copies)
+        await retried(create, "the topic with delays is not made")
         stage, model, places = self._stage, self._model, self._places
         self._actors = [
             DelayWriter(stage, model, places),
@@ -83,13 +76,6 @@ class DelayedCast:
             DelayReader(stage, model, places, 1),
             DelayAdmin(stage, model, places),
         ]
-
-    async def _create(self, configs: dict[str, str], copies: int) -> None:
-        try:
-            await (await self._routing.any_broker()).create_topic(_TOPIC, len(self._places), configs, copies)
-        except BrokerError as error:
-            if error.code is not ErrorCode.topic_already_exists:
-                raise
 
     def look(self) -> None:
         """Note the time of all clocks."""
@@ -148,14 +134,14 @@ class DelayWriter(_Sender):
 
     def __init__(self, stage: Stage, model: DelayedModel, places: Places) -> None:
         super().__init__(stage, model, places, "delay-writer")
-        self._way = Way(stage, self.name)
+        self._connections = GatewayConnections(stage, self.name)
 
     async def step(self) -> None:
         place = self._random.choice(self._places)
         record = self._make(place)
         assert record.value is not None
         try:
-            offset = await self._way.sender.send(*place, record)
+            offset = await self._connections.sender.send(*place, record)
         except (OutcomeUnknown, BrokerError, OSError) as error:
             self._stage.note(self.name, "send", record.value, type(error).__name__, error)
             return
@@ -231,7 +217,7 @@ class Canceller:
         self.name = "delay-canceller"
         self._stage, self._model = stage, model
         self._random = stage.world.random(self.name)
-        self._way = Way(stage, self.name)
+        self._connections = GatewayConnections(stage, self.name)
 
     async def step(self) -> None:
         wanted = [
@@ -246,7 +232,7 @@ class Canceller:
         record = NewRecord(None, None, self._stage.now_ms(), ((CANCEL, b"%d" % (message.offset or 0)),))
         message.fate = Fate.MAY_BE_CANCELLED
         try:
-            await self._way.sender.send(*message.place, record, is_alone=True)
+            await self._connections.sender.send(*message.place, record, is_alone=True)
         except (OutcomeUnknown, OSError) as error:
             self._stage.note(self.name, "cancel", value, type(error).__name__)
         except BrokerError as error:

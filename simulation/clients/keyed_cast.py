@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 
 from penstock.config import Address
-from penstock.errors import BrokerError, ErrorCode, ProtocolError
+from penstock.errors import BrokerError, ProtocolError
 from penstock.internal_client.errors import OutcomeUnknown
 from penstock.internal_client.keyed_reads import KeyedRead, KeyedReads
 from penstock.internal_client.producer import IdempotentProducer
@@ -18,7 +18,7 @@ from penstock.records.building import NewRecord, build_batch
 from penstock.records.compression import Codec
 from penstock.records.iteration import iterate, read_batches
 from penstock.storage.keys.entries import IDEMPOTENCY_HEADER
-from simulation.clients.actor import Actor
+from simulation.clients.cast import Cast
 from simulation.clients.client import NoAnswer
 from simulation.clients.fetched_records import read_records
 from simulation.clients.retries import retried
@@ -40,23 +40,15 @@ _MAX_BYTES = 1_000_000
 Places = list[Place]
 
 
-class KeyedCast:
+class KeyedCast(Cast):
     def __init__(self, stage: Stage) -> None:
-        self._stage = stage
-        self._random = random = stage.world.random("keyed")
-        self.is_there = random.random() < _SHARE
+        super().__init__(stage, "keyed", _SHARE)
         self._model = KeyedModel()
-        self._routing = stage.routing("keyed")
-        self._places: Places = [(_TOPIC, index) for index in range(random.randint(1, 2))]
-        self._actors: list[Actor] = []
+        self._places: Places = [(_TOPIC, index) for index in range(self._random.randint(1, 2))]
 
     @property
     def traits(self) -> frozenset[str]:
         return frozenset({"keyed"} if self.is_there else ())
-
-    @property
-    def actors(self) -> list[Actor]:
-        return self._actors
 
     async def open(self) -> None:
         """Create the topic."""
@@ -68,7 +60,8 @@ class KeyedCast:
             "segment.bytes": str(self._random.choice((1_500, 5_000, 1_000_000))),
             "min.insync.replicas": str(self._random.choice((1, 2)) if copies > 2 else 1),
         }
-        await retried(partial(self._create, configs, copies), "the indexed topic is not made")
+        create = partial(self.create_topic, _TOPIC, len(self._places), configs, copies)
+        await retried(create, "the indexed topic is not made")
         stage, model, places = self._stage, self._model, self._places
         self._actors = [
             MailWriter(stage, model, places, 0),
@@ -79,13 +72,6 @@ class KeyedCast:
             KeyReader(stage, model, places, 1),
             MailAdmin(stage, model, places),
         ]
-
-    async def _create(self, configs: dict[str, str], copies: int) -> None:
-        try:
-            await (await self._routing.any_broker()).create_topic(_TOPIC, len(self._places), configs, copies)
-        except BrokerError as error:
-            if error.code is not ErrorCode.topic_already_exists:
-                raise
 
     async def audit(self) -> None:
         """Read every key of every partition by the index, and compare it with the log."""
@@ -117,7 +103,7 @@ class KeyedCast:
             raise
 
 
-class Way:
+class GatewayConnections:
     """The connections of a gateway to the cluster."""
 
     def __init__(self, stage: Stage, name: str) -> None:
@@ -140,7 +126,7 @@ class MailWriter:
         self._has_own_keys = has_own_keys
         self._stage, self._model, self._places = stage, model, places
         self._random = stage.world.random(self.name)
-        self._way = Way(stage, self.name)
+        self._connections = GatewayConnections(stage, self.name)
         self._sent = 0
         self._unknown: list[tuple[Place, NewRecord]] = []
 
@@ -151,7 +137,7 @@ class MailWriter:
             place, record = self._make()
         assert record.value is not None
         try:
-            offset = await self._way.sender.send(*place, record, is_alone=self._has_own_keys)
+            offset = await self._connections.sender.send(*place, record, is_alone=self._has_own_keys)
         except (OutcomeUnknown, BrokerError, OSError) as error:
             self._stage.note(self.name, "send", record.value, type(error).__name__, error)
             if self._has_own_keys:
@@ -209,7 +195,7 @@ class KeyReader:
         self.name = f"key-reader-{number}"
         self._stage, self._model, self._places = stage, model, places
         self._random = stage.world.random(self.name)
-        self._way = Way(stage, self.name)
+        self._connections = GatewayConnections(stage, self.name)
         self._positions: dict[tuple[Place, bytes], int] = {}
 
     async def step(self) -> None:
@@ -236,7 +222,7 @@ class KeyReader:
         self, place: Place, key: bytes, position: int, max_records: int, wait_ms: int
     ) -> tuple[int, bool]:
         wanted = KeyedRead(*place, key, position, max_records, max_wait_ms=wait_ms)
-        result = await self._way.reads.read(wanted, _READ_SECONDS)
+        result = await self._connections.reads.read(wanted, _READ_SECONDS)
         shown = tuple(
             (record.offset, record.value or b"")
             for header, batch in read_batches(memoryview(result.records))

@@ -14,9 +14,9 @@ from penstock.errors import BrokerError, ErrorCode
 from penstock.internal_client.schedules import NewSchedule, ScheduleCalls, ScheduleDetails
 from penstock.records.iteration import iterate, read_batches
 from penstock.records.log_slice import LogSlice
-from simulation.clients.actor import Actor
+from simulation.clients.cast import Cast
 from simulation.clients.client import NoAnswer
-from simulation.clients.keyed_cast import Way
+from simulation.clients.keyed_cast import GatewayConnections
 from simulation.clients.retries import retried
 from simulation.faults.cluster_traits import CLOCK_JUMPS
 from simulation.models.history import InvariantViolated
@@ -35,43 +35,29 @@ _MAX_BYTES = 1_000_000
 _PATIENCE_SECONDS = 120.0
 
 
-class ScheduleCast:
+class ScheduleCast(Cast):
     def __init__(self, stage: Stage) -> None:
-        self._stage = stage
-        self._random = random = stage.world.random("schedules")
-        self.is_there = random.random() < _SHARE
+        super().__init__(stage, "schedules", _SHARE)
+        random = self._random
         self._model = ScheduleModel(lambda: max(member.host.clock.now_ms() for member in stage.members))
-        self._routing = stage.routing("schedules")
-        self._calls = ScheduleCalls(Way(stage, "schedules").routes)
+        self._calls = ScheduleCalls(GatewayConnections(stage, "schedules").routes)
         self._places: list[Place] = [(_TOPIC, index) for index in range(random.randint(1, 2))]
         # A jump by hours makes thousands of times pass, of which `all` would make up for a thousand.
         self._catch_up = "one" if CLOCK_JUMPS in stage.traits else random.choice(("all", "all", "one"))
-        self._actors: list[Actor] = []
 
     @property
     def traits(self) -> frozenset[str]:
         return frozenset({"scheduled"} if self.is_there else ())
 
-    @property
-    def actors(self) -> list[Actor]:
-        return self._actors
-
     async def open(self) -> None:
         """Create the topic and the schedules."""
         if not self.is_there:
             return
-        await retried(self._create_topic, "the topic of schedules is not made")
+        create = partial(self.create_topic, _TOPIC, len(self._places), {"min.insync.replicas": "2"}, 3)
+        await retried(create, "the topic of schedules is not made")
         for name in (_STEADY, _PAUSED):
             await retried(partial(self._create, name), f"the schedule {name} is not made")
         self._actors = [ScheduleUser(self._stage, self._model)]
-
-    async def _create_topic(self) -> None:
-        configs = {"min.insync.replicas": "2"}
-        try:
-            await (await self._routing.any_broker()).create_topic(_TOPIC, len(self._places), configs, 3)
-        except BrokerError as error:
-            if error.code is not ErrorCode.topic_already_exists:
-                raise
 
     async def _create(self, name: str) -> None:
         new = NewSchedule(name, "@every 1s", _TOPIC, value=name.encode(), catch_up=self._catch_up)
@@ -152,7 +138,7 @@ class ScheduleUser:
         self.name = "schedule-user"
         self._stage, self._model = stage, model
         self._random = stage.world.random(self.name)
-        self._calls = ScheduleCalls(Way(stage, self.name).routes)
+        self._calls = ScheduleCalls(GatewayConnections(stage, self.name).routes)
 
     async def step(self) -> None:
         await asyncio.sleep(self._random.uniform(0.1, 2.0))

@@ -49,8 +49,8 @@ class Shrinker:
         if not self._exists:
             await self._create()
             return
-        acts = (self._produce, self._set_count, self._grow, self._drop)
-        [act] = self._random.choices(acts, weights=(12, 4, 2, 1))
+        acts = (self._produce, self._set_count, self._grow, self._drop, self._recreate)
+        [act] = self._random.choices(acts, weights=(12, 4, 2, 1, 1))
         await act()
 
     # --- topics
@@ -79,6 +79,14 @@ class Shrinker:
         except NoAnswer:
             self._is_any_drop_unknown = True
             raise
+
+    async def _recreate(self) -> None:
+        """Seal partitions, drop them and create them again. Every request may fail, and then the next step goes on."""
+        await self._request(self._random.randint(1, _PARTITIONS - 1), "seal-now", 0)
+        await asyncio.sleep(self._random.uniform(0.5, 4.0))
+        await self._drop()
+        await asyncio.sleep(self._random.uniform(0.5, 4.0))
+        await self._grow()
 
     async def _grow(self) -> None:
         await (await self._routing.any_broker()).create_partitions(TOPIC, _PARTITIONS)

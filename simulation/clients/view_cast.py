@@ -15,7 +15,7 @@ from penstock.records.compression import Codec
 from penstock.records.iteration import Record, iterate, read_batches
 from penstock.records.log_slice import LogSlice
 from penstock.wire.fetch import FetchResult
-from simulation.clients.actor import Actor
+from simulation.clients.cast import Cast
 from simulation.clients.client import NoAnswer, SimulatedClient
 from simulation.clients.rack_reader import RACKS
 from simulation.clients.retries import retried
@@ -45,27 +45,20 @@ _KINDS = {
 }
 
 
-class ViewCast:
+class ViewCast(Cast):
     def __init__(self, stage: Stage) -> None:
-        self._stage = stage
-        self._random = random = stage.world.random("views")
-        self.is_there = random.random() < _SHARE
+        super().__init__(stage, "views", _SHARE)
+        random = self._random
         self._kind = random.choice(("plain", "plain", "retention", "compacted"))
-        self._routing = stage.routing("views")
         self.places: list[Place] = [(_SOURCE, index) for index in range(random.randint(1, 2))]
         self.model = ViewModel(may_lose=self._kind == "compacted")
         texts = list(FILTERS)
         self.filters: dict[str, list[str]] = {view: [random.choice(texts)] for view in (_FIXED, _CHANGED)}
         """All filters that a view may have had."""
-        self._actors: list[Actor] = []
 
     @property
     def traits(self) -> frozenset[str]:
         return frozenset({"views", f"views of {self._kind}"} if self.is_there else ())
-
-    @property
-    def actors(self) -> list[Actor]:
-        return self._actors
 
     async def open(self) -> None:
         """Create the source and its views."""
@@ -77,10 +70,13 @@ class ViewCast:
             "min.insync.replicas": str(random.choice((1, 2)) if copies > 2 else 1),
             **_KINDS[self._kind],
         }
-        await retried(partial(self._create, _SOURCE, configs, copies), "the source is not made")
+        partitions = len(self.places)
+        create = partial(self.create_topic, _SOURCE, partitions, configs, copies)
+        await retried(create, "the source is not made")
         for view, (text, *_) in self.filters.items():
             configs = {"view.of": _SOURCE, "view.filter": text}
-            await retried(partial(self._create, view, configs, 1), f"{view} is not made")
+            create = partial(self.create_topic, view, partitions, configs, 1)
+            await retried(create, f"{view} is not made")
         self._actors = [
             GoodsWriter(self._stage, self, 0),
             GoodsWriter(self._stage, self, 1),
@@ -89,13 +85,6 @@ class ViewCast:
             ViewReader(self._stage, self, 2),
             ViewAdmin(self._stage, self),
         ]
-
-    async def _create(self, name: str, configs: dict[str, str], copies: int) -> None:
-        try:
-            await (await self._routing.any_broker()).create_topic(name, len(self.places), configs, copies)
-        except BrokerError as error:
-            if error.code is not ErrorCode.topic_already_exists:
-                raise
 
     async def audit(self) -> None:
         """Read source and views from start to end, compare them, and compare all earlier responses."""

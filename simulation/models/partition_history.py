@@ -19,6 +19,7 @@ from simulation.models.history import InvariantViolated
 Place = tuple[str, int]
 
 _NO_BROKER = -1
+_NO_TOPIC = UUID(int=0)
 
 
 class PartitionHistory:
@@ -37,6 +38,8 @@ class PartitionHistory:
         self._leaders: dict[tuple[Place, int], int] = {}
         self._in_sync: dict[Place, list[tuple[float, int]]] = {}
         """The sizes of the in-sync set, each with the time from which on it was recorded."""
+        self._ended: dict[tuple[UUID, Place], int] = {}
+        """Leader epochs of partitions that were removed while their topic stayed."""
         self._trace = trace
         self._seconds = seconds
 
@@ -79,6 +82,11 @@ class PartitionHistory:
             self._violate("I10", place, f"epoch {state.leader_epoch} is led by {known} and by {state.leader}")
         if state.leader not in (_NO_BROKER, *state.isr):
             self._violate("I10", place, f"its leader {state.leader} is not in sync: {state.isr}")
+        ended = self._ended.get((self.topic_ids.get(place[0], _NO_TOPIC), place), -1)
+        if before is None and state.leader_epoch <= ended:
+            self._violate(
+                "I10", place, f"epoch {state.leader_epoch} was used before the partition was removed"
+            )
         if before is not None:
             if state.leader_epoch < before.leader_epoch:
                 self._violate(
@@ -106,7 +114,9 @@ class PartitionHistory:
         return len({self.machines.get(member, str(member)) for member in members}) <= 1
 
     def _forget(self, place: Place) -> None:
-        self.now.pop(place, None)
+        before = self.now.pop(place, None)
+        if before is not None and place[0] in self.topic_ids:
+            self._ended[self.topic_ids[place[0]], place] = before.leader_epoch
         self._in_sync.pop(place, None)
         for known, epoch in [key for key in self._leaders if key[0] == place]:
             del self._leaders[known, epoch]

@@ -72,6 +72,12 @@ class SharePlace:
     """The share-partitions that were seen, one for each leader and for each reload."""
     stale: set[ShareLeader] = field(default_factory=set)
     """Share-partitions that were loaded before the offsets were reset."""
+    resets: list[int] = field(default_factory=list)
+    """Start offsets of resets that were sent and may be stored: a new leader may load each of them."""
+    renewed: set[ShareLeader] = field(default_factory=set)
+    """Share-partitions that have loaded a reset before its response."""
+    state_epoch: int = -1
+    """Newest state epoch of a leader that has loaded no reset in progress."""
     loaded: dict[int, float] = field(default_factory=dict)
     """Leader epochs whose leader has read the state, and the time when that was seen."""
 
@@ -109,9 +115,34 @@ class ShareModel:
     def add(self, place: Place, start: int = 0) -> SharePlace:
         return self.places.setdefault(place, SharePlace(start))
 
-    def reset(self, place: Place, start: int, stale: Iterable[ShareLeader]) -> None:
-        """Note that an administrator has reset the start offset: everything may be delivered again."""
-        self.places[place] = SharePlace(start, stale=set(stale))
+    # --- resets
+
+    def begin_reset(self, starts: Mapping[Place, int]) -> None:
+        """Note a reset of start offsets that is being sent."""
+        for place, start in starts.items():
+            self.places[place].resets.append(start)
+            self.places[place].renewed.clear()
+
+    def refuse_reset(self, starts: Mapping[Place, int]) -> bool:
+        """Note that the last reset has changed nothing; return whether the outcome of an earlier one is unknown."""
+        for place in starts:
+            self.places[place].resets.pop()
+        return any(self.places[place].resets for place in starts)
+
+    def reset(self, place: Place, start: int, leaders: Iterable[ShareLeader]) -> None:
+        """Note the response to a reset: everything may be delivered again. `leaders` are those of now."""
+        renewed = self.places[place].renewed
+        self.places[place] = SharePlace(start, stale=set(leaders) - renewed)
+
+    def on_loaded(self, place: Place, leader: ShareLeader, state_epoch: int, start: int) -> int:
+        """Note the start offset that a new leader has loaded; return the offset below which a reset explains it."""
+        known = self.places[place]
+        below = max((each for each in known.resets if each <= start), default=0)
+        if below == 0 or state_epoch <= known.state_epoch:
+            known.state_epoch = max(known.state_epoch, state_epoch)
+            return 0
+        known.renewed.add(leader)
+        return below
 
     # --- deliveries
 

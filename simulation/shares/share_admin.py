@@ -106,25 +106,28 @@ class ShareAdmin:
             "group_id": group.model.group,
             "topics": [{"topic_name": topic.name, "partitions": partitions}],
         }
+        group.model.begin_reset(offsets)
         try:
             response = await group.ask_coordinator(self._routing, "AlterShareGroupOffsets", 0, fields)
         except BrokerError as error:
             if error.code is ErrorCode.non_empty_group:
                 group.is_leaving = False  # a member that died is still in the group
+                if group.model.refuse_reset(offsets):
+                    group.begin_anew(topic)
             elif error.code not in (ErrorCode.not_coordinator, ErrorCode.coordinator_load_in_progress):
                 group.begin_anew(topic)
             raise
         except NoAnswer:
             group.begin_anew(topic)
             raise
-        stale = [leader for _, leader in group.leaders()]
+        leaders = [leader for _, leader in group.leaders()]
         self._stage.note(self.name, "reset", group.model.group, offsets)
         codes = [each.error_code for each in response.responses[0].partitions]
         if any(codes):
             group.begin_anew(topic)
             return
         for place, start in offsets.items():
-            group.model.reset(place, start, stale)
+            group.model.reset(place, start, leaders)
         group.is_leaving = False
 
     # --- the topic

@@ -38,6 +38,8 @@ class ShareInspector:
         if first_look:
             OrderWatch(leader, partition, what)
         start, locks, limit = self._seen.get(leader, (0, 0, 0))
+        if first_look:
+            start = group.model.on_loaded(place, leader, _state_epoch(leader), partition.start_offset)
         max_locks = partition.settings.max_locks
         if partition.start_offset < start:
             raise InvariantViolated("Q5", f"{what}: start {partition.start_offset} after {start}")
@@ -82,3 +84,8 @@ class ShareInspector:
                 "Q6",
                 f"{what}: {partition.acquired} acquired, {partition.available} available, not {ranges}",
             )
+
+
+def _state_epoch(leader: ShareLeader) -> int:
+    assert leader._writer is not None
+    return leader._writer._epochs[0]

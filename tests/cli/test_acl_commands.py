@@ -113,7 +113,7 @@ def test_quotas_are_set_shown_and_removed(
     async def scenario(brokers: Brokers, cli: Cli) -> None:
         assert "There are no quotas" in await cli("quota", "list")
         await cli("quota", "set", "producer_byte_rate=1000", "request_percentage=25", "--user-default")
-        await cli("quota", "set", "producer_byte_rate=5000", "--user", "alice", "--client-id", "app")
+        await cli("quota", "set", "alice", "producer_byte_rate=5000", "--client-id", "app")
         await cli("quota", "set", "connection_creation_rate=5", "--ip", "10.0.0.7")
         quotas = json.loads(await cli("quota", "list", "--json"))
         assert {json.dumps(each["entity"], sort_keys=True) for each in quotas} == {
@@ -126,7 +126,7 @@ def test_quotas_are_set_shown_and_removed(
         assert "greater than 0" in await cli("quota", "set", "producer_byte_rate=-1", "--user", "a", code=1)
         assert "no entity" in await cli("quota", "set", "producer_byte_rate=1", code=2)
         await cli("quota", "remove", "--user-default")
-        await cli("quota", "remove", "--user", "alice", "--client-id", "app")
+        await cli("quota", "remove", "alice", "--client-id", "app")
         await cli("quota", "remove", "--ip", "10.0.0.7")
         assert "There are no quotas" in await cli("quota", "list")
 
@@ -137,7 +137,7 @@ def test_quotas_are_set_shown_and_removed(
     ("arguments", "reason"),
     [
         (("alice", "fly", "topic:t"), "'fly' is no operation of a topic"),
-        (("alice", "read", "t"), "'t' is no resource"),
+        (("alice", "read", "t"), "'t' is not a resource"),
         (("alice", "read", "topic:"), "has no name"),
         (("alice", "consumer", "cluster"), "has no operations for a cluster"),
         (("alice", "create", "group:g"), "is no operation of a group"),

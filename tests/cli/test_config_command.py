@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 
@@ -10,10 +11,14 @@ from penstock.cli.main import run
 from penstock.testing import Broker
 
 SETTING = "log.retention.ms"
+Penstock = Callable[..., str]
+"""Function that runs a command, checks its exit code, and returns its output."""
 
 
 @pytest.fixture
-def penstock(penstock_broker: Broker, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
+def penstock(
+    penstock_broker: Broker, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Penstock:
     monkeypatch.setenv("PENSTOCK_BOOTSTRAP", penstock_broker.bootstrap)
 
     def call(*arguments: str, code: int = 0) -> str:
@@ -25,7 +30,7 @@ def penstock(penstock_broker: Broker, monkeypatch: pytest.MonkeyPatch, capfd: py
     return call
 
 
-def test_settings_of_running_brokers_are_shown_set_and_unset(penstock) -> None:  # type: ignore[no-untyped-def]
+def test_settings_of_running_brokers_are_shown_set_and_unset(penstock: Penstock) -> None:
     def shown(*where: str) -> dict[str, str]:
         found: dict[str, dict[str, str]] = json.loads(penstock("config", "show", *where, "--json"))
         return found.get(SETTING, {})
@@ -45,7 +50,7 @@ def test_settings_of_running_brokers_are_shown_set_and_unset(penstock) -> None: 
     assert shown("--broker", "1") == before
 
 
-def test_errors_say_what_to_do(penstock) -> None:  # type: ignore[no-untyped-def]
+def test_errors_say_what_to_do(penstock: Penstock) -> None:
     assert "no broker is named" in penstock("config", "set", f"{SETTING}=1", code=2)
     assert "--broker 1 and --all exclude each other" in penstock(
         "config", "set", f"{SETTING}=1", "--all", "--broker", "1", code=2

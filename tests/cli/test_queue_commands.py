@@ -42,6 +42,7 @@ def test_queue_is_created_used_changed_and_deleted(cli: Any, topic_name: str) ->
         "priorities": False,
         "priority_share": 0.0,
         "max_length": 0,
+        "max_length_policy": "refuse",
     }
     assert topic_name in cli("list")
     cli("send", topic_name, "one", "two", "--key", "k")
@@ -122,6 +123,8 @@ def test_queues_with_filters_share_a_topic(cli: Any, topic_name: str) -> None:
     assert len(cli("receive", topic_name, "--max", "9", "--wait", "20").splitlines()) == 4
     described = json.loads(cli("describe", large, "--json"))
     assert (described["filter"], described["topic"]) == ("json.total > 10", large)
+    assert described["depth_is_upper_bound"] is True
+    assert json.loads(cli("describe", topic_name, "--json"))["depth_is_upper_bound"] is False
     assert "json.total > 10" in cli("describe", large)
     assert "invoice.*.eu" in cli("list")
     cli("alter", large, "--filter", "json.total < 10")
@@ -171,6 +174,9 @@ def test_dead_letters_are_listed_redriven_and_purged(
     assert (shown["value"], shown["reason"]) == ("one", "rejected")
     assert "no dead letter" in dead("show", topic_name, "9-9", code=1)
     assert "would redrive 2" in dead("redrive", topic_name, "--dry-run")
+    described = json.loads(cli("describe", topic_name, "--json"))
+    assert described["dead_letters"] == {"rejected": 2, "attempts": 0, "expired": 0, "overflow": 0}
+    assert "dead letters: rejected 2" in cli("describe", topic_name)
     assert "invalid" in dead("redrive", topic_name, "--filter", "no such(", code=2)
     assert "redrove 2" in dead("redrive", topic_name, "--rate", "100")
     assert "redrove 0" in dead("redrive", topic_name)
@@ -186,3 +192,17 @@ def test_full_queue_refuses_messages(cli: Any, topic_name: str) -> None:
     assert cli("receive", topic_name).strip() == "one"
     cli("send", topic_name, "three")
     assert json.loads(cli("describe", topic_name, "--json"))["max_length"] == 2
+
+
+def test_long_queue_gives_up_its_oldest_messages(cli: Any, topic_name: str) -> None:
+    policy = ("--max-length", "2", "--max-length-policy", "dead-letter")
+    assert "dead-letter topic" in cli("create", topic_name, *policy, code=1)
+    cli("create", topic_name, "--partitions", "1", *policy, "--dead-letter", f"{topic_name}-dead")
+    cli("send", topic_name, "one", "two", "three")
+
+    def depth() -> int:
+        return int(json.loads(cli("describe", topic_name, "--json"))["depth"])
+
+    eventually(lambda: depth() == 2)
+    assert cli("receive", topic_name, "--max", "5").splitlines() == ["two", "three"]
+    assert "dead-letter topic" in cli("alter", topic_name, "--dead-letter", "", code=1)

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from penstock.cli.main import run
+from penstock.client.consumer import Consumer
+from penstock.client.producer import Producer
 from support.broker_process import Address
 
 
@@ -63,3 +65,23 @@ def test_bad_policy_is_refused_and_leaves_nothing(
 def test_topic_of_another_purpose_is_not_taken_over(cli: Any, topic_name: str) -> None:
     cli("topic", "create", f"{topic_name}.retry")
     assert "delivery.delay" in cli("retry-policy", "set", topic_name, code=1)
+
+
+def test_dead_letters_of_a_group_return_to_its_retry_topic(
+    cli: Any, broker: Address, topic_name: str
+) -> None:
+    cli("topic", "create", topic_name, "--partitions", "1")
+    cli("retry-policy", "set", topic_name, "--max-attempts", "2", "--back-off", "10ms", "--partitions", "1")
+    with Producer(broker.bootstrap) as producer:
+        producer.send(topic_name, "bad", key="k")
+    with Consumer(topic_name, group=topic_name, bootstrap=broker.bootstrap, idle_timeout_s=30) as consumer:
+        for _ in range(2):
+            consumer.retry(next(consumer), "no answer")
+        consumer.commit()
+        (letter,) = json.loads(cli("dead-letters", "list", topic_name, "--json"))
+        assert (letter["value"], letter["reason"], letter["detail"]) == ("bad", "attempts", "no answer")
+        assert "redrove 1" in cli("dead-letters", "redrive", topic_name)
+        assert "redrove 0" in cli("dead-letters", "redrive", topic_name)
+        again = next(consumer)
+        assert (again.topic, again.value, again.attempt) == (f"{topic_name}.retry", b"bad", 2)
+    assert "neither a queue" in cli("dead-letters", "list", "unknown", code=1)

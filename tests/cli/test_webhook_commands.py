@@ -60,6 +60,10 @@ def test_webhook_is_created_used_paused_and_deleted(cli: Any, receiver: Receiver
         queue.send("more")
         eventually(lambda: len(receiver.received) == 2)
     assert "answered 200" in cli("test", "hook")
+    altered = json.loads(cli("alter", "hook", "--timeout", "7s", "--concurrency", "3", "--json"))
+    assert (altered["timeout_ms"], altered["concurrency"], altered["url"]) == (7_000, 3, receiver.url)
+    assert "nothing to change" in cli("alter", "hook", code=2)
+    assert "no time" in cli("alter", "hook", "--timeout", "soon", code=2)
     receiver.status = 500
     assert "answered 500" in cli("test", "hook", code=1)
     assert json.loads(cli("rotate-secret", "hook", "--json"))["secrets"] == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from random import Random
 
@@ -11,6 +12,7 @@ from test_topics import image_of
 from penstock.cluster import shrinking
 from penstock.cluster.coordination import Delete, Set
 from penstock.cluster.image import ClusterImage, PartitionPhase, RemovedPartition, TopicImage
+from penstock.cluster.metadata_change import MetadataChange
 from penstock.cluster.shrinking import CountChange, WantedCount
 from penstock.cluster.topics import CreatableTopic, NewPartitions, TopicPlanner
 from penstock.config import BrokerConfig
@@ -89,8 +91,6 @@ def test_wrong_counts_are_refused() -> None:
     assert "already" in str(refusal(image, 8))
     assert "no sealed partitions" in str(refusal(changed(image, 4), 0, CountChange.DROP_SEALED))
     assert "compacted" in str(refusal(image_with({"cleanup.policy": "compact"}), 4))
-    assert "delivery.delay" in str(refusal(image_with({"delivery.delay": "true"}), 4))
-    assert "index.by.key" in str(refusal(image_with({"index.by.key": "true"}), 4))
     with pytest.raises(BrokerError, match="no topic"):
         shrinking.plan_count(image, WantedCount("nothing", 4), BrokerConfig(), NOW_MS)
 
@@ -112,21 +112,28 @@ def test_a_change_conflicts_with_every_other_change_of_the_count() -> None:
     assert len(partitions) == 2
 
 
-def test_only_the_last_sealed_partition_is_removed() -> None:
+def removed_by(image: ClusterImage, *indexes: int) -> MetadataChange[AbstractSet[TopicPartition]]:
+    return shrinking.removal(image, {TopicPartition(ORDERS, index): Offset(9) for index in indexes})
+
+
+def test_only_the_last_sealed_partitions_are_removed() -> None:
     image = with_phase(with_phase(changed(image_with(), 6), 6, PHASES.SEALED), 7, PHASES.DRAINING)
     for index in (5, 6, 7):
-        assert not shrinking.removal(image, TopicPartition(ORDERS, index), Offset(9)).writes.visible
+        assert not removed_by(image, index).writes.visible
     image = with_phase(image, 7, PHASES.SEALED)
-    change = shrinking.removal(image, TopicPartition(ORDERS, 7), Offset(9))
-    shown, deleted = change.writes.visible
+    assert not removed_by(image, 5, 6).writes.visible
+    change = removed_by(image, 7)
+    deleted, shown = change.writes.visible
     assert isinstance(deleted, Delete)
     assert deleted.version == image.topics[ORDERS].partitions[7].partition_epoch
     assert isinstance(shown, Set)
+    assert removed_by(image, 5, 6, 7).result == {TopicPartition(ORDERS, 6), TopicPartition(ORDERS, 7)}
+    assert len(removed_by(image, 5, 6, 7).writes.visible) == 3
 
 
 def test_the_only_partition_is_never_removed() -> None:
     image = with_phase(image_with(partitions=1), 0, PHASES.SEALED)
-    assert not shrinking.removal(image, TopicPartition(ORDERS, 0), Offset(9)).writes.visible
+    assert not removed_by(image, 0).writes.visible
 
 
 def removed_from(topic: TopicImage, *removed: RemovedPartition) -> ClusterImage:

@@ -99,7 +99,9 @@ def test_every_topic_option_has_a_broker_default_of_the_same_type_and_value() ->
     retry = {"retry.group", "retry.max.attempts", "retry.backoff.ms", "retry.dead.letter.topic"}
     assert (
         own
-        == {"delivery.delay", "delivery.delay.default.ms", "message.ttl.ms", "retention.acknowledged"} | retry
+        == {"delivery.delay", "delivery.delay.default.ms", "message.ttl.ms", "retention.acknowledged"}
+        | {"errors.deadletterqueue.group.enable"}
+        | retry
     )
     for option in TOPIC_OPTIONS.values():
         if option.synonym is None:

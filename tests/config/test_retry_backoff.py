@@ -6,8 +6,8 @@ import re
 
 import pytest
 
+from penstock.config.dead_letter_options import parse_dead_letter_topic
 from penstock.config.retry_backoff import MAX_DELAY_MS, NO_BACKOFF, parse_retry_backoff
-from penstock.config.share_options import parse_dead_letter_topic
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,14 @@ const content = await load("content.js");
 const { csv, jsonLines } = await load("download.js");
 const { isHidden, setHidden } = await load("hiding.js");
 const { Live } = await load("live.js");
-const { ServerList } = await load("list.js");
+const { isNarrower, ServerList } = await load("list.js");
 const { PER_SECOND, Tail } = await load("tail.js");
 const { parseEvent, url } = await load("api.js");
 const { parseSearch } = await load("pages/topic_messages.js");
 const { resetBody } = await load("pages/group_reset.js");
 const { lineOf } = await load("pages/queue_text.js");
+const { entityOf, entityText, quotaChanges } = await load("pages/access_quotas.js");
+const { missing } = await load("rights.js");
 const { queueSettings, settingOptions } = await load("pages/queues.js");
 
 test("store calls listeners once for several changes", () => {
@@ -174,6 +176,28 @@ test("list drops answers to older searches and loads the next page once", async 
   assert.deepEqual(list.rows.map((row) => row.name), ["ab", "abc"]);
   list.refresh([{ name: "abc", bytes: 5 }], "name");
   assert.equal(list.rows[1].bytes, 5);
+});
+
+test("a longer search shows rows that are there before the server answers", async () => {
+  const context = { signal: null, update: () => {} };
+  const rows = [{ name: "orders" }, { name: "Order.log" }, { name: "clicks" }];
+  const list = new ServerList(["v1", "topics"], "topics", context, async () => ({ topics: rows, total: 3, cursor: null }));
+  await list.load({ search: "", sort: "name" });
+  list.fetchPage = () => new Promise(() => {});
+  list.load({ search: "order", sort: "name" });
+  assert.deepEqual(list.rows.map((row) => row.name), ["orders", "Order.log"]);
+  list.load({ search: "order nothing", sort: "name" });
+  assert.equal(list.rows.length, 2, "no match is left to the server");
+  assert.ok(!isNarrower({ search: "ab", sort: "bytes" }, { search: "a", sort: "name" }));
+  assert.ok(!isNarrower({ search: "b" }, { search: "a" }));
+});
+
+test("quotas change what differs, and an empty field removes one", () => {
+  const none = { producer_byte_rate: "", consumer_byte_rate: "", request_percentage: "", controller_mutation_rate: "", connection_creation_rate: "" };
+  assert.deepEqual(quotaChanges({ producer_byte_rate: 5, consumer_byte_rate: 7 }, { ...none, consumer_byte_rate: "7", request_percentage: "20" }), { producer_byte_rate: null, request_percentage: 20 });
+  assert.deepEqual(entityOf({ user: "ann", client_id: "*", ip: "" }), { user: "ann", client_id: null });
+  assert.equal(entityText({ user: "ann", client_id: null }), "user ann, client id (default)");
+  assert.equal(missing({ operation: "DELETE", kind: "TOPIC", name: "orders" }), "You need the right DELETE on topic orders.");
 });
 
 test("search field knows keys, headers, paths and words", () => {

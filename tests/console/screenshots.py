@@ -21,6 +21,8 @@ PICTURES = {
     "console-overview": "#/",
     "console-topic": "#/topics/orders",
     "console-group": "#/groups/billing",
+    "console-topics": "#/topics",
+    "console-queue": "#/queues/email-jobs?tab=dead-letters",
 }
 TOPICS = (
     "orders",
@@ -51,8 +53,26 @@ def fill(http: httpx.Client) -> None:
         http.post("/v1/topics", json={"name": name, "partitions": 3}).raise_for_status()
     for name in TOPICS[:5]:
         http.post(f"/v1/topics/{name}/messages", json={"messages": [message(each) for each in range(2_000)]})
+    make_queue(http)
     for group, topic in (("billing", "orders"), ("fraud-check", "payments"), ("analytics", "clicks")):
         http.post(f"/v1/groups/{group}/reset", json={"topic": topic, "to": "latest"})
+
+
+def make_queue(http: httpx.Client) -> None:
+    """A queue with messages that wait, and with dead letters."""
+    jobs = {"name": "email-jobs", "partitions": 1, "dead_letter": "email-jobs-dead", "lock_s": 60}
+    http.post("/v1/queues", json=jobs).raise_for_status()
+    bodies = [{"key": f"customer-{each}", "value": f"mail for customer-{each}"} for each in range(40)]
+    http.post("/v1/queues/email-jobs/messages", json={"messages": bodies}).raise_for_status()
+    received = (
+        http.post("/v1/queues/email-jobs/receive", json={"max": 12, "wait": 20}).raise_for_status().json()
+    )
+    reasons = ("mailbox full", "no such domain", "template has no subject")
+    rejected = [
+        {"receipt": each["receipt"], "action": "reject", "reason": random.choice(reasons)}
+        for each in received["messages"]
+    ]
+    http.post("/v1/queues/email-jobs/settlements", json={"settlements": rejected}).raise_for_status()
 
 
 def write(port: int, stopped: threading.Event) -> None:

@@ -2,100 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
-import pytest
-from browser import Watch, open_browser
 
-from support.broker_process import BrokerProcess, wait_for_http
-
-HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>\u202eevil\u0000"
-
-SETTINGS = (
-    "durability=os",
-    "num.partitions=2",
-    "console.hide.values=*.private",
-    "authorization.mode=report",
-    "webhook.allow.private.addresses=true",
-)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with open_browser() as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
-def broker(
-    browser: Any, starts_processes: None, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[BrokerProcess]:
-    process = BrokerProcess(tmp_path_factory.mktemp("console"), SETTINGS)
-    process.start()
-    try:
-        wait_for_http(process.http_port)
-        with httpx.Client(base_url=f"http://127.0.0.1:{process.http_port}", timeout=30) as http:
-            for name in (
-                "orders",
-                "payments",
-                "cards.private",
-                *(f"metrics-{number:03d}" for number in range(300)),
-            ):
-                http.post("/v1/topics", json={"name": name}).raise_for_status()
-            messages = [
-                {"key": f"k{number}", "value_json": {"id": number, "user": {"id": f"u{number}"}}}
-                for number in range(500)
-            ]
-            http.post("/v1/topics/orders/messages", json={"messages": messages}).raise_for_status()
-            hostile = [
-                {"key": HOSTILE, "value": HOSTILE, "partition": 0},
-                {"value": "[" * 10_000, "partition": 0},
-                {"value_base64": "/wD+", "partition": 0},
-            ]
-            http.post("/v1/topics/payments/messages", json={"messages": hostile}).raise_for_status()
-            http.post(
-                "/v1/topics/cards.private/messages", json={"messages": [{"value": "secret number"}]}
-            ).raise_for_status()
-            http.post(
-                "/v1/groups/billing/reset", json={"topic": "orders", "to": "earliest"}
-            ).raise_for_status()
-            make_queue(http)
-        yield process
-    finally:
-        process.kill()
-
-
-def make_queue(http: httpx.Client) -> None:
-    """A queue with a waiting message and a dead letter, and a topic with a delayed message."""
-    jobs = {"name": "jobs", "partitions": 1, "dead_letter": "jobs-dead"}
-    http.post("/v1/queues", json=jobs).raise_for_status()
-    http.post("/v1/queues/jobs/messages", json={"messages": [{"value": "broken"}]}).raise_for_status()
-    received = http.post("/v1/queues/jobs/receive", json={"max": 1, "wait": 20}).raise_for_status().json()
-    rejected = [
-        {"receipt": each["receipt"], "action": "reject", "reason": "no total"}
-        for each in received["messages"]
-    ]
-    http.post("/v1/queues/jobs/settlements", json={"settlements": rejected}).raise_for_status()
-    http.post("/v1/queues/jobs/messages", json={"messages": [{"value": HOSTILE}]}).raise_for_status()
-    delays = {"name": "reminders", "configs": {"delivery.delay": "true"}}
-    http.post("/v1/topics", json=delays).raise_for_status()
-    late = {"messages": [{"value": "later", "delay_ms": 3_600_000}]}
-    http.post("/v1/topics/reminders/messages", json=late).raise_for_status()
-
-
-@pytest.fixture
-def page(browser: Any, broker: BrokerProcess) -> Iterator[Any]:
-    context = browser.new_context(viewport={"width": 1280, "height": 800})
-    opened = context.new_page()
-    opened.set_default_timeout(30_000)
-    watch = Watch(opened)
-    opened.watch = watch
-    opened.base = f"http://127.0.0.1:{broker.http_port}/console"
-    yield opened
-    context.close()
-    assert watch.complaints == []
+from support.broker_process import BrokerProcess
 
 
 def test_topic_is_found_by_keyboard_among_many(page: Any) -> None:
@@ -258,23 +169,6 @@ def test_webhook_is_created_with_a_secret_and_paused(page: Any) -> None:
     page.get_by_role("button", name="Resume").wait_for()
 
 
-def test_right_is_asked_for_with_the_deciding_rule(page: Any) -> None:
-    page.goto(page.base + "#/access?tab=rules")
-    page.get_by_role("button", name="Add rule").click()
-    dialog = page.get_by_role("dialog")
-    dialog.get_by_label("User").fill("ann")
-    dialog.get_by_role("textbox", name="Name").fill("orders")
-    dialog.get_by_role("button", name="Add", exact=True).click()
-    dialog.wait_for(state="detached")
-    page.get_by_role("textbox", name="User").fill("ann")
-    page.get_by_role("textbox", name="Resource name").fill("orders")
-    page.get_by_role("button", name="?").last.click()
-    page.get_by_text("yes").wait_for()
-    page.get_by_role("textbox", name="User").fill("bob")
-    page.get_by_role("button", name="?").last.click()
-    page.get_by_text("no", exact=True).wait_for()
-
-
 def test_hostile_content_is_shown_as_text(page: Any) -> None:
     page.goto(page.base + "#/topics/payments")
     page.get_by_text("<img src=x").first.wait_for()
@@ -291,58 +185,6 @@ def test_hidden_values_stay_hidden(page: Any) -> None:
     page.get_by_text("hidden,").first.wait_for()
     assert "secret number" not in page.content()
     assert page.get_by_role("button", name="CSV").count() == 0
-
-
-@pytest.mark.parametrize("width", [360, 1600])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pages_fit_and_are_accessible(browser: Any, broker: BrokerProcess, width: int, scheme: str) -> None:
-    context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
-    page = context.new_page()
-    watch = Watch(page)
-    for path in (
-        "/",
-        "/topics",
-        "/topics/orders",
-        "/topics/reminders?tab=delayed",
-        "/views",
-        "/queues",
-        "/queues/jobs",
-        "/queues/jobs?tab=dead-letters",
-        "/queues/jobs?tab=settings",
-        "/groups",
-        "/groups/billing",
-        "/brokers",
-        "/brokers/1",
-        "/connections",
-        "/transactions",
-        "/schedules",
-        "/webhooks",
-        "/access",
-        "/access?tab=rules",
-        "/access?tab=quotas",
-        "/about",
-    ):
-        page.goto("about:blank")
-        page.goto(f"http://127.0.0.1:{broker.http_port}/console#{path}")
-        page.locator(".page").wait_for()
-        page.locator(".loading").wait_for(state="detached")
-        overflow = page.evaluate(
-            "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-        )
-        assert overflow <= 0, path
-        _check_accessibility(page, path)
-    context.close()
-    assert watch.complaints == []
-
-
-def _check_accessibility(page: Any, path: str) -> None:
-    """Check the page with axe, where it is installed."""
-    try:
-        from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-not-found]
-    except ImportError:
-        return
-    results = Axe().run(page)
-    assert results.violations_count == 0, f"{path}: {results.generate_report()}"
 
 
 def test_lost_gateway_is_reported_and_the_page_recovers(page: Any, broker: BrokerProcess) -> None:

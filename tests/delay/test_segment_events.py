@@ -48,7 +48,7 @@ def history(drawn: Steps) -> list[list[Event]]:
 def state(pending: PendingMessages) -> object:
     messages = sorted(pending.queue)
     where = [pending.offset_of(each.message) for each in messages]
-    return messages, where, {producer: left for producer, left in pending._open.items() if left}, len(pending)
+    return messages, where, {producer: left for producer, left in pending.open.items() if left}, len(pending)
 
 
 @given(steps, st.integers(0, 5))

@@ -69,6 +69,10 @@ class Reader:
         )
         self._consumer.assign([TopicPartition(TOPIC, 0, 0)])
 
+    def read_more(self, count: int) -> None:
+        wanted = len(self.found) + count
+        self.read_until(lambda: len(self.found) >= wanted)
+
     def read_until(self, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + PATIENCE_S
         while not condition():
@@ -97,8 +101,7 @@ def run(bootstrap: str, kill: Callable[[], None], kills: int) -> None:
     writing.start()
     reader = Reader(bootstrap)
     for _ in range(kills):
-        wanted = len(reader.found) + 150
-        reader.read_until(lambda wanted=wanted: len(reader.found) >= wanted)  # type: ignore[misc]
+        reader.read_more(150)
         kill()
     writing.join(PATIENCE_S)
     assert len(stored) + len(aborted) == MESSAGES

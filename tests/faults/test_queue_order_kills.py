@@ -1,12 +1,13 @@
-"""A queue with order by key and priorities while its broker and consumers are killed: no message overtakes its key."""
+"""A queue with order by key and priorities while brokers and consumers are killed: no message overtakes its key."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from linked_cluster import StartCluster
 
 from penstock import ClientError, Queue
 from penstock.client.queue import QueueMessage
@@ -68,18 +69,40 @@ class Worker:
                 self.done.add(message.value)
 
 
-def test_order_of_keys_holds_while_the_broker_is_killed(broker: BrokerProcess) -> None:
+def handle_all(bootstrap: str, partitions: int, kills: Sequence[Callable[[], None]]) -> None:
+    """Send messages, handle them in the order of their keys while brokers are killed, and see all of them settled."""
     worker = Worker()
     settings: dict[str, Any] = {"order": "key", "priorities": True, "max_attempts": 10}
-    with Queue.create("jobs", partitions=1, lock_s=1, bootstrap=broker.bootstrap, **settings) as queue:
+    with Queue.create("jobs", partitions=partitions, lock_s=1, bootstrap=bootstrap, **settings) as queue:
         for number in range(MESSAGES):
             queue.send(number, key=str(number % KEYS), priority=number * 7 % 10)
     # Without the extension of locks, which a killed consumer does not do either.
-    with Queue("jobs", max_lock_s=0.1, bootstrap=broker.bootstrap) as queue:
-        for _ in range(KILLS):
+    with Queue("jobs", max_lock_s=0.1, bootstrap=bootstrap) as queue:
+        for kill in kills:
             for _ in range(4):
                 worker.work(queue)
-            broker.kill()
-            broker.start()
+            kill()
         eventually(lambda: worker.work(queue), "everything is settled", within_s=120.0)
     assert worker.seen == set(range(MESSAGES))
+
+
+def test_order_of_keys_holds_while_the_broker_is_killed(broker: BrokerProcess) -> None:
+    def kill() -> None:
+        broker.kill()
+        broker.start()
+
+    handle_all(broker.bootstrap, 1, [kill] * KILLS)
+
+
+def test_order_of_keys_holds_while_leaders_of_a_cluster_are_killed(start_cluster: StartCluster) -> None:
+    cluster = start_cluster(*SETTINGS[1:], linked=False)
+
+    def killing(broker: int) -> Callable[[], None]:
+        def kill() -> None:
+            cluster.kill_brokers([broker])
+            cluster.start_brokers([broker])
+            cluster.wait_until_healed()
+
+        return kill
+
+    handle_all(cluster.bootstrap, 3, [killing(broker) for broker in (1, 2, 3)])

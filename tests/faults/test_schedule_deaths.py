@@ -50,6 +50,10 @@ class Reader:
         )
         self._consumer.assign([TopicPartition(TOPIC, 0, 0)])
 
+    def read_more(self, count: int) -> None:
+        wanted = len(self.found) + count
+        self.read_until(lambda: len(self.found) >= wanted)
+
     def read_until(self, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + PATIENCE_S
         while not condition():
@@ -70,8 +74,7 @@ def run(bootstrap: str, kill: Callable[[], None], kills: int, created_ms: dict[s
     """Kill while schedules fire, then check every message of the topic."""
     reader = Reader(bootstrap)
     for _ in range(kills):
-        wanted = len(reader.found) + 7
-        reader.read_until(lambda wanted=wanted: len(reader.found) >= wanted)  # type: ignore[misc]
+        reader.read_more(7)
         kill()
     schedules = Admin(bootstrap).schedules
     for name in SCHEDULES:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
 from history import History, Sent, Stored
@@ -80,7 +80,7 @@ class Writer:
             self._topic, value, partition=sent.partition, on_delivery=self._delivered(sent)
         )
 
-    def _delivered(self, sent: Sent):  # type: ignore[no-untyped-def]
+    def _delivered(self, sent: Sent) -> Callable[[KafkaError | None, Message], None]:
         def report(error: KafkaError | None, message: Message) -> None:
             if error is not None:
                 self.history.refused.append(f"{sent}: {error}")

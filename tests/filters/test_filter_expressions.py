@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -43,6 +45,10 @@ simple = (
         st.sampled_from(["==", "<", ">="]),
         times,
     )
+    | st.builds(
+        lambda subject, few: f"{subject} in {few}", subjects, st.lists(words, max_size=3).map(json.dumps)
+    )
+    | st.builds(lambda subject, few: f"{subject} in {few}", numbers, st.lists(st.integers(0, 30), max_size=3))
     | st.sampled_from(
         ['"region" in headers', "has(headers.region)", "true", "false", '"eu" == key', "5 < size"]
     )

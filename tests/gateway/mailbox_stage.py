@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -46,6 +47,8 @@ class MemoryTopic:
 
     def __init__(self) -> None:
         self.partitions: list[list[Record]] = []
+        self.active: int | None = None
+        """Number of active partitions, if it is smaller than the number of partitions."""
         self.configs_by_name: dict[str, str] = {}
         self.topic_id = TopicId(UUID(int=1))
         self.log_start = 0
@@ -73,7 +76,9 @@ class MemoryTopic:
         if not self.partitions:
             raise BrokerError(ErrorCode.unknown_topic_or_partition)
         route = PartitionRoute(BrokerId(1), 0, (BrokerId(1),), (BrokerId(1),))
-        return TopicRoute("mailbox", self.topic_id, False, (route,) * len(self.partitions))
+        going = [self.active is not None and index >= self.active for index in range(len(self.partitions))]
+        routes = tuple(replace(route, is_going=each) for each in going)
+        return TopicRoute("mailbox", self.topic_id, False, routes)
 
     async def create(self, topic: NewTopic) -> None:
         self.partitions = [[] for _ in range(topic.partitions)]
@@ -82,7 +87,15 @@ class MemoryTopic:
     async def alter(self, kind: ConfigResourceType, name: str, changes: Mapping[str, str | None]) -> None:
         self.configs_by_name |= {option: value or "" for option, value in changes.items()}
 
+    def shrink(self, active: int) -> None:
+        self.active = active
+
+    def remove(self, partitions: int) -> None:
+        """Remove partitions that go, once their records have expired."""
+        del self.partitions[partitions:]
+
     def grow(self, partitions: int) -> None:
+        self.active = None
         self.partitions += [[] for _ in range(partitions - len(self.partitions))]
 
     async def produce(self, topic: str, partition: int, record: NewRecord, *, is_alone: bool = False) -> int:
@@ -154,13 +167,22 @@ class Stage:
         return Mailbox(self.topic, self.config, self.clock)  # type: ignore[arg-type]
 
     def append(self, user: str, message: str, headers: Headers = ()) -> None:
-        """Append a record as a Kafka producer that knows all partitions."""
-        log = self.topic.partitions[partition_for(user.encode(), len(self.topic.partitions))]
+        """Append a record as a Kafka producer that knows the active partitions."""
+        count = self.topic.active or len(self.topic.partitions)
+        log = self.topic.partitions[partition_for(user.encode(), count)]
         log.append(Record(len(log), self.clock.now_ms(), user.encode(), message.encode(), headers))
 
     async def grow(self, partitions: int) -> None:
         """Add partitions, and advance the clock until they are used."""
         self.topic.grow(partitions)
+        await self._follow()
+
+    async def shrink(self, active: int) -> None:
+        """Let partitions drain, and advance the clock until the others are used."""
+        self.topic.shrink(active)
+        await self._follow()
+
+    async def _follow(self) -> None:
         self.clock.advance(6)
         await self.received("nobody")
         self.clock.advance(13)

@@ -111,6 +111,10 @@ def test_refuses_delays_where_they_would_be_ignored(http: httpx.Client, topic_na
 
 
 def test_users_receive_delayed_messages_when_they_are_due(http: httpx.Client) -> None:
+    early = {"from_user": "ann", "to_user": "bob", "message": "before there is a mailbox", "delay_ms": 1}
+    refused = http.post("/send", json=early)
+    assert refused.status_code == 400
+    assert "penstock topic create mailbox --set delivery.delay=true" in refused.json()["detail"]
     configs = {"delivery.delay": "true", "index.by.key": "true"}
     assert (
         http.post("/v1/topics", json={"name": "mailbox", "partitions": 3, "configs": configs}).status_code

@@ -63,10 +63,10 @@ async def test_recreated_topic_refuses_old_ids() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.lists(st.tuples(st.sampled_from([*USERS, "grow"]), st.sampled_from(WAYS)), max_size=40),
+    st.lists(st.tuples(st.sampled_from([*USERS, "grow", "shrink"]), st.sampled_from(WAYS)), max_size=40),
     st.integers(1, 7),
 )
-def test_reader_gets_each_message_once_while_partitions_are_added(
+def test_reader_gets_each_message_once_while_the_partition_count_changes(
     steps: list[tuple[str, str]], page: int
 ) -> None:
     async def run() -> None:
@@ -88,6 +88,10 @@ def test_reader_gets_each_message_once_while_partitions_are_added(
             if step == "grow":
                 partitions += 3
                 await stage.grow(partitions)
+            elif step == "shrink":
+                partitions = max(1, partitions // 2)
+                if partitions < len(stage.topic.partitions):
+                    await stage.shrink(partitions)
             else:
                 if way == "gateway":
                     await stage.mailbox.send("x", step, str(number), None)
@@ -103,6 +107,40 @@ def test_reader_gets_each_message_once_while_partitions_are_added(
             assert await stage.received(user) == sent[user], "from the beginning too"
 
     asyncio.run(run())
+
+
+async def test_messages_of_a_draining_partition_come_first_and_vanish_with_it() -> None:
+    stage = Stage(partitions=4)
+    user = next(user for user in USERS if partition_for(user.encode(), 4) >= 2)
+    await stage.mailbox.send("ann", user, "old", None)
+    await stage.shrink(2)
+    new = await stage.mailbox.send("ann", user, "new", None)
+    found = await stage.mailbox.receive(user, None, ALL, 0)
+    assert [each.message for each in found] == ["old", "new"]
+    assert found[0].id < found[1].id == new
+    assert await stage.received(user, found[0].id) == ["new"]
+    await stage.grow(4)
+    await stage.mailbox.send("ann", user, "again", None)
+    assert await stage.received(user) == ["old", "new", "again"]
+    assert await stage.received(user, new) == ["again"]
+    await stage.shrink(2)
+    stage.topic.remove(2)
+    stage.clock.advance(6)
+    await stage.received("nobody")
+    assert await stage.received(user) == ["new"]
+    assert await stage.received(user, found[0].id) == ["new"]
+
+
+async def test_retry_after_partitions_were_removed_is_stored_once() -> None:
+    stage = Stage(partitions=5)
+    user = next(user for user in USERS if partition_for(user.encode(), 5) >= 1)
+    first = await stage.mailbox.send("ann", user, "once", "key-1")
+    await stage.shrink(1)
+    assert await stage.mailbox.send("ann", user, "once", "key-1") == first
+    stage.topic.remove(1)
+    stage.clock.advance(6)
+    await stage.received("nobody")
+    assert await stage.mailbox.send("ann", user, "once", "key-1") != first
 
 
 async def test_retry_after_partitions_were_added_is_stored_once() -> None:

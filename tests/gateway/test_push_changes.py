@@ -90,6 +90,27 @@ def test_added_partitions_are_read_from_their_start(tmp_path: Path) -> None:
     on_stage(tmp_path, scenario)
 
 
+@pytest.mark.parametrize("parameters", [{"from": "earliest"}, {"group": "readers"}])
+def test_partitions_that_go_are_read_to_their_end_first(tmp_path: Path, parameters: dict[str, str]) -> None:
+    async def scenario(stage: Stage, brokers: Brokers) -> None:
+        await create(brokers, partitions=4)
+        await stage.send(ORDERS, *(f"old {number}" for number in range(300)), partition=3)
+        await stage.backend.topics.reduce_partitions(ORDERS, 1)
+        await stage.send(ORDERS, *(f"new {number}" for number in range(300)), partition=0)
+        async with stage.events(EVENTS, **parameters) as events:
+            found = await events.values(600)
+            assert found == [f"old {n}" for n in range(300)] + [f"new {n}" for n in range(300)]
+            await asyncio.sleep(0.1)  # the stream knows the partitions that go
+            for number in range(20):
+                await stage.send(ORDERS, f"{number} late", partition=2)
+                await stage.send(ORDERS, f"{number} later", partition=0)
+            seen = await events.values(40)
+            for number in range(20):
+                assert seen.index(f"{number} late") < seen.index(f"{number} later")
+
+    on_stage(tmp_path, scenario)
+
+
 @pytest.mark.parametrize("parameters", [{}, {"group": "readers"}])
 @pytest.mark.parametrize("again", [False, True])
 def test_streams_of_deleted_topic_end_with_a_problem(

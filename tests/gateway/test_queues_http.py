@@ -56,6 +56,7 @@ def test_messages_are_received_and_settled(tmp_path: Path, brokers: int) -> None
             "priorities": False,
             "priority_share": 0.0,
             "max_length": 0,
+            "max_length_policy": "refuse",
         }
         await send(stage, {"id": 7}, "text", 3.5, key="alice")
         await send(stage, None)

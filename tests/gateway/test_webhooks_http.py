@@ -34,6 +34,11 @@ def test_webhook_resource_from_creation_to_deletion(tmp_path: Path) -> None:
             assert (await ask(stage, "POST", f"{WEBHOOKS}/hook/resume"))["paused"] is False
             tested = await ask(stage, "POST", f"{WEBHOOKS}/hook/test")
             assert (tested["ok"], tested["status"]) == (True, 200)
+            altered = await ask(stage, "PATCH", f"{WEBHOOKS}/hook", {"timeout_s": 7, "format": "cloudevent"})
+            assert (altered["timeout_s"], altered["format"], altered["concurrency"]) == (7.0, "cloudevent", 2)
+            for wrong in ({}, {"url": "file:///etc/passwd"}, {"queue": "other"}, {"concurrency": 0}):
+                await ask(stage, "PATCH", f"{WEBHOOKS}/hook", wrong, 400)
+            await ask(stage, "PATCH", f"{WEBHOOKS}/nothing", {"concurrency": 1}, 404)
             rotated = await ask(stage, "POST", f"{WEBHOOKS}/hook/rotate-secret", {"overlap_s": 60})
             assert rotated["secrets"] == 2
             assert rotated["secret"] not in ("", created["secret"])

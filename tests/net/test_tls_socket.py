@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from typing_extensions import Buffer
 
-from penstock.net.tls_socket import PIECE_BYTES, HandshakeTurns, TlsSocket
+from penstock.net.handshake_turns import HandshakeTurns
+from penstock.net.tls_socket import PIECE_BYTES, TlsSocket
 from penstock.records.log_slice import SliceFile
 from penstock.security.tls_context import TlsSettings, load_client, load_server
 from support.certificates import TestAuthority, now_ms

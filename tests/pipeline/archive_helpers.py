@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from penstock.pipeline.archive.archiver import ArchiveJob, ArchiveProgress, Archiver
 from penstock.pipeline.archive.table import ArchiveTable
 from penstock.pipeline.options import parse
+from penstock.pipeline.table_store import storage_options, store_at
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 START_MS = 1_700_000_000_000 // DAY_MS * DAY_MS
@@ -79,7 +80,8 @@ def archive(spark: SparkSession, job: ArchiveJob) -> tuple[ArchiveProgress, list
 
 
 def rows(place: object) -> list[dict[str, Any]]:
-    table: pa.Table = DeltaTable(str(place)).to_pyarrow_table()
+    options = storage_options(store_at(str(place)))
+    table: pa.Table = DeltaTable(str(place), storage_options=options).to_pyarrow_table()
     return sorted(table.to_pylist(), key=lambda row: (row["topic_id"], row["partition"], row["offset"]))
 
 

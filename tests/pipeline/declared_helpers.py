@@ -60,12 +60,16 @@ def messages(bootstrap: str, topic: str) -> list[Message]:
 
 
 def run_once(
-    spark: SparkSession, bootstrap: str, definition: PipelineDefinition, directory: Path
+    spark: SparkSession,
+    bootstrap: str,
+    definition: PipelineDefinition,
+    directory: Path,
+    *,
+    has_written: bool = False,
 ) -> PipelineRun:
     """Run a pipeline up to the current end of its source. Raises the reason of a failure."""
-    run = run_of(
-        definition, RunPlace(bootstrap, str(directory / "checkpoints" / definition.name)), lambda text: None
-    )
+    place = RunPlace(bootstrap, str(directory / "checkpoints" / definition.name), has_written)
+    run = run_of(definition, place, lambda text: None)
     run.start(spark, once=True)
     try:
         run.wait(threading.Event())

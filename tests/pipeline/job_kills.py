@@ -3,7 +3,7 @@
 Each cycle writes new records, starts `penstock pipeline archive`, `replay`, `compact` or `stats` and kills
 it. The first run of each job and every fifth one are undisturbed, to measure the duration. After every job
 the tables are complete; at the end each record is there, and counted, once. Options: `--cycles N`, `--seed
-N`.
+N`, `--storage local|hdfs|s3`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pathlib import Path
 import psutil
 from archive_helpers import make, produce
 from job_tables import Tables
+from storage_servers import NAMES, storage
 
 from penstock.testing.process import BrokerProcess
 
@@ -40,6 +41,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cycles", type=int, default=40)
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
+    parser.add_argument("--storage", choices=NAMES, default="local")
     arguments = parser.parse_args()
     print(f"seed {arguments.seed}", flush=True)
     chance = random.Random(arguments.seed)
@@ -47,13 +49,15 @@ def main() -> int:
         broker = BrokerProcess(Path(directory))
         broker.start()
         try:
-            return _cycles(broker, Path(directory), arguments.cycles, chance)
+            with storage(arguments.storage, Path(directory)) as root:
+                tables = Tables(broker.bootstrap, root, Path(directory) / "checkpoint")
+                return _cycles(broker, tables, arguments.cycles, chance)
         finally:
             broker.kill()
 
 
-def _cycles(broker: BrokerProcess, directory: Path, cycles: int, chance: random.Random) -> int:
-    bootstrap, tables = broker.bootstrap, Tables(broker.bootstrap, directory)
+def _cycles(broker: BrokerProcess, tables: Tables, cycles: int, chance: random.Random) -> int:
+    bootstrap = broker.bootstrap
     make(bootstrap, "source", archive_required="true", retention_ms=DEFAULT_RETENTION_MS)
     make(bootstrap, "counted")
     make(bootstrap, "target", retention_ms=DEFAULT_RETENTION_MS)

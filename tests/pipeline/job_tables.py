@@ -10,39 +10,42 @@ from archive_helpers import digest, numbers, read_topic, rows
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 from deltalake import DeltaTable
 
+from penstock.pipeline.table_store import storage_options, store_at
+
 KEYS = 10
 WINDOW = 60
 """Number of records in an hour: they are a minute apart."""
 
 
 class Tables:
-    def __init__(self, bootstrap: str, directory: Path) -> None:
+    def __init__(self, bootstrap: str, root: str, checkpoint: Path) -> None:
         self.written = 0
         """Number of records in the topics."""
-        self.archive = directory / "archive"
+        self.archive = f"{root}/archive"
         self._bootstrap = bootstrap
-        self._latest = directory / "latest"
-        self._stats = directory / "stats"
+        self._latest = f"{root}/latest"
+        self._stats = f"{root}/stats"
+        self._checkpoint = checkpoint
 
     def jobs(self) -> list[list[str]]:
-        of_all = ["--topics", "source", "--archive", str(self.archive)]
+        of_all = ["--topics", "source", "--archive", self.archive]
         counted = ["--topics", "counted", "--window", "1h", "--to-topic", "counts"]
         return [
-            ["archive", "--topics", "source", "--to", str(self.archive), "--truncate", "--grace", "0s"],
+            ["archive", "--topics", "source", "--to", self.archive, "--truncate", "--grace", "0s"],
             ["replay", *of_all, "--to", "target", "--name", "kills"],
-            ["compact", *of_all, "--to", str(self._latest)],
-            ["stats", *counted, "--to", str(self._stats)],
+            ["compact", *of_all, "--to", self._latest],
+            ["stats", *counted, "--to", self._stats, "--checkpoint", str(self._checkpoint)],
         ]
 
     def check_whole(self) -> str:
         """Check that the table of last values is a consistent state, and that windows are complete and in
         order.
         """
-        latest = numbers(_rows(self._latest))
+        latest = numbers(table_rows(self._latest))
         if latest:
             end = latest[-1] + 1
             assert latest == list(range(end - KEYS, end)), latest
-        windows = _rows(self._stats)
+        windows = table_rows(self._stats)
         _check_windows(windows)
         return f"{latest[-1] + 1 if latest else 0} compacted, {len(windows)} windows"
 
@@ -51,16 +54,16 @@ class Tables:
         wanted = digest(b"value %d" % number for number in range(self.written))
         archived = [row["value"] for row in rows(self.archive)]
         replayed = [b"value %d" % record.number for record in read_topic(self._bootstrap, "target")]
-        told = _told(self._bootstrap, "counts")
-        _check_windows(told)
+        counts = told(self._bootstrap, "counts")
+        _check_windows(counts)
         # A window is closed by a record one minute after its end.
         windows = (self.written - 2) // WINDOW
         found = {
             "archive": len(archived) == self.written and digest(archived) == wanted,
             "target": len(replayed) == self.written and digest(replayed) == wanted,
-            "latest": max(numbers(_rows(self._latest))) == self.written - 1,
-            "stats": len(_rows(self._stats)) == windows,
-            "counts": len(told) == windows,
+            "latest": max(numbers(table_rows(self._latest))) == self.written - 1,
+            "stats": len(table_rows(self._stats)) == windows,
+            "counts": len(counts) == windows,
         }
         print(f"{len(archived)} archived, {len(replayed)} replayed of {self.written}; {windows} windows")
         for name, is_right in found.items():
@@ -73,14 +76,16 @@ def _check_windows(windows: list[dict[str, Any]]) -> None:
     assert [window for window in windows if window["records"] != WINDOW] == []
 
 
-def _rows(place: Path) -> list[dict[str, Any]]:
-    if not (place / "_delta_log").exists():
+def table_rows(place: str) -> list[dict[str, Any]]:
+    """Rows of a table; none if there is no table."""
+    options = storage_options(store_at(place))
+    if not DeltaTable.is_deltatable(place, options):
         return []
-    found: list[dict[str, Any]] = DeltaTable(str(place)).to_pyarrow_table().to_pylist()
+    found: list[dict[str, Any]] = DeltaTable(place, storage_options=options).to_pyarrow_table().to_pylist()
     return found
 
 
-def _told(bootstrap: str, topic: str) -> list[dict[str, Any]]:
+def told(bootstrap: str, topic: str) -> list[dict[str, Any]]:
     """All committed records of a topic with one partition."""
     settings = {"isolation.level": "read_committed", "enable.partition.eof": True}
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "told", **settings})

@@ -3,7 +3,8 @@
 One pipeline archives, one cleans orders to a topic and a table with bad rows to a dead-letter topic, one counts orders
 in windows. A producer writes orders all the time. At the end an oracle reads everything: each good order once in table
 and topic, each bad one once in the dead-letter topic, each record once in the archive, and each window with the figures
-that the log gives. Options: `--minutes N`, `--seed N`, `--master URL`.
+that the log gives. Options: `--minutes N`, `--seed N`, `--master URL`, `--standalone` (a standalone Spark with two
+workers, whose executors are killed too).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from archive_helpers import make, rows
 from confluent_kafka import Producer
 from declared_helpers import messages
 from deltalake import DeltaTable
+from standalone_spark import StandaloneSpark
 
 from penstock.testing.process import BrokerProcess
 from support.eventually import eventually
@@ -130,19 +132,28 @@ def main() -> int:
     parser.add_argument("--pause", type=float, default=45, help="Most seconds between two kills.")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     parser.add_argument("--master")
+    parser.add_argument(
+        "--standalone", action="store_true", help="Start a standalone Spark with two workers."
+    )
     arguments = parser.parse_args()
     print(f"seed {arguments.seed}", flush=True)
-    with tempfile.TemporaryDirectory(prefix="penstock-cycles-") as name:
+    with tempfile.TemporaryDirectory(prefix="penstock-cycles-") as name, ExitStack() as stack:
         directory = Path(name)
+        spark = StandaloneSpark(directory, stack) if arguments.standalone else None
+        if spark is not None:
+            arguments.master = spark.master
+            print(f"the second worker has a disk of its own: {spark.has_private_disk}", flush=True)
         broker = BrokerProcess(directory)
         broker.start()
         try:
-            return _run(broker, directory, arguments)
+            return _run(broker, directory, arguments, spark)
         finally:
             broker.kill()
 
 
-def _run(broker: BrokerProcess, directory: Path, arguments: argparse.Namespace) -> int:
+def _run(
+    broker: BrokerProcess, directory: Path, arguments: argparse.Namespace, spark: StandaloneSpark | None
+) -> int:
     bootstrap, chance = broker.bootstrap, random.Random(arguments.seed)
     for topic in ("orders", "clean", "bad"):
         make(bootstrap, topic, 2)
@@ -158,7 +169,7 @@ def _run(broker: BrokerProcess, directory: Path, arguments: argparse.Namespace) 
             time.sleep(chance.uniform(arguments.pause / 3, arguments.pause))
             kills += 1
             print(
-                f"kill {kills}: {_kill(supervisors, broker, chance)}; {load.sent} sent, {_states(bootstrap)}",
+                f"kill {kills}: {_kill(supervisors, broker, spark, chance)}; {load.sent} sent, {_states(bootstrap)}",
                 flush=True,
             )
             supervisors.ensure()
@@ -170,8 +181,12 @@ def _run(broker: BrokerProcess, directory: Path, arguments: argparse.Namespace) 
         supervisors.stop()
 
 
-def _kill(supervisors: Supervisors, broker: BrokerProcess, chance: random.Random) -> str:
-    victim = chance.choice(("supervisor", "driver", "java", "task", "broker"))
+def _kill(
+    supervisors: Supervisors, broker: BrokerProcess, spark: StandaloneSpark | None, chance: random.Random
+) -> str:
+    victim = chance.choice(
+        ("supervisor", "driver", "java", "task", "broker", *(["executor"] if spark else []))
+    )
     if victim == "broker":
         broker.kill()
         broker.start()
@@ -180,8 +195,13 @@ def _kill(supervisors: Supervisors, broker: BrokerProcess, chance: random.Random
         supervisors.process.kill()
         supervisors.process.wait()
         return victim
-    part = {"driver": "supervisor.driver", "java": "SparkSubmit", "task": "pyspark.daemon"}[victim]
-    found = supervisors.family(part)
+    part = {
+        "driver": "supervisor.driver",
+        "java": "SparkSubmit",
+        "task": "pyspark.daemon",
+        "executor": "CoarseGrainedExecutorBackend",
+    }[victim]
+    found = supervisors.family(part) + (spark.executors(part) if spark is not None else [])
     if not found:
         return f"no {victim} runs"
     with suppress(ProcessLookupError):

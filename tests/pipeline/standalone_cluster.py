@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -16,54 +15,24 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-import pyspark
 from archive_helpers import digest, make, numbers, produce, read_topic, rows
+from standalone_spark import WAIT_SECONDS, StandaloneSpark
 
-from penstock.pipeline.java import java_home
-from penstock.testing.process import BrokerProcess, free_ports
+from penstock.testing.process import BrokerProcess
 from support.eventually import eventually
 
-WORKERS = 2
 RECORDS = 500
-WAIT_SECONDS = 600.0
 
 
 def main() -> int:
     with tempfile.TemporaryDirectory(prefix="penstock-spark-") as directory, ExitStack() as stack:
-        os.environ |= {
-            "SPARK_LOCAL_IP": "127.0.0.1",
-            "SPARK_DAEMON_MEMORY": "256m",
-            "JAVA_HOME": java_home(),
-            "PYSPARK_PYTHON": sys.executable,
-            "SPARK_WORKER_DIR": directory,
-        }
         broker = BrokerProcess(Path(directory))
         broker.start()
         stack.callback(broker.kill)
         os.environ["PENSTOCK_BOOTSTRAP"] = broker.bootstrap
-        master = _start_spark(stack)
-        return _try_out(broker.bootstrap, Path(directory) / "archive", master)
-
-
-def _start_spark(stack: ExitStack) -> str:
-    port, ui_port = free_ports(2)
-    place = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", str(ui_port)]
-    _daemon(stack, "org.apache.spark.deploy.master.Master", *place)
-    eventually(lambda: _answers(port), "the master answers", within_s=WAIT_SECONDS)
-    for _ in range(WORKERS):
-        _daemon(
-            stack,
-            "org.apache.spark.deploy.worker.Worker",
-            *("--host", "127.0.0.1", "-c", "1", "-m", "1500m", f"spark://127.0.0.1:{port}"),
-        )
-    return f"spark://127.0.0.1:{port}"
-
-
-def _daemon(stack: ExitStack, *arguments: str) -> None:
-    command = [str(Path(pyspark.__file__).parent / "bin" / "spark-class"), *arguments]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    stack.callback(process.wait)
-    stack.callback(process.kill)
+        spark = StandaloneSpark(Path(directory), stack)
+        print(f"the second worker has a disk of its own: {spark.has_private_disk}")
+        return _try_out(broker.bootstrap, Path(directory) / "archive", spark.master)
 
 
 def _try_out(bootstrap: str, place: Path, master: str) -> int:
@@ -114,15 +83,6 @@ def _has_archived(place: Path, count: int) -> bool:
 
 def _archived(place: Path) -> int:
     return len(numbers(rows(place))) if (place / "_delta_log").exists() else 0
-
-
-def _answers(port: int) -> bool:
-    """Wait until the port of the Spark master accepts connections."""
-    try:
-        socket.create_connection(("127.0.0.1", port), 1).close()
-    except OSError:
-        return False
-    return True
 
 
 if __name__ == "__main__":

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,9 +10,9 @@ import duckdb
 import polars
 import pytest
 from archive_helpers import job, make, numbers, produce
-from botocore.config import Config
 from deltalake import DeltaTable
 from in_process import InProcess
+from object_stores import BUCKET, moto_server
 
 from penstock.pipeline.archive.archiver import Archiver
 from penstock.pipeline.archive.maintenance import maintain
@@ -23,7 +21,7 @@ from penstock.pipeline.archive.table_source import TableReader, read_table
 from penstock.pipeline.offsets import topics_of
 from penstock.pipeline.options import parse
 from penstock.pipeline.table_store import storage_options, store_at
-from penstock.testing.process import BrokerProcess, free_ports
+from penstock.testing.process import BrokerProcess
 
 
 def run(bootstrap: str, place: str, topic: str) -> None:
@@ -51,27 +49,10 @@ def test_duckdb_pandas_and_polars_read_the_archive(
 
 @pytest.fixture
 def bucket(starts_processes: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """S3-compatible server in a process of its own, because deltalake holds the GIL while it waits for the
-    server.
-    """
-    [port] = free_ports(1)
-    command = [sys.executable, "-m", "moto.server", "--host", "127.0.0.1", "--port", str(port)]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    settings = {
-        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
-        "AWS_ACCESS_KEY_ID": "key",
-        "AWS_SECRET_ACCESS_KEY": "secret",
-        "AWS_REGION": "us-east-1",
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_ALLOW_HTTP": "true",
-    }
-    for name, value in settings.items():
-        monkeypatch.setenv(name, value)
-    patient = Config(retries={"total_max_attempts": 20, "mode": "standard"})
-    boto3.client("s3", config=patient).create_bucket(Bucket="archives")
-    yield "s3://archives/topics"
-    server.kill()
-    server.wait()
+    with moto_server() as settings:
+        for name, value in settings.items():
+            monkeypatch.setenv(name, value)
+        yield f"s3://{BUCKET}/topics"
 
 
 def test_archive_in_object_store(penstock_session_broker: BrokerProcess, bucket: str) -> None:
@@ -112,3 +93,24 @@ def test_missing_or_short_files_in_object_store_are_found(bucket: str, count: in
     assert f"{name} has 3 bytes, not 10" in (store.problem_with(sizes) or "")
     objects.delete_object(Bucket="archives", Key=f"topics/{name}")
     assert f"there is no file {bucket}/{name}" in (store.problem_with(sizes) or "")
+
+
+def test_object_store_with_other_files_is_not_made_an_archive(bucket: str) -> None:
+    """A vacuum of the table would delete them."""
+    boto3.client("s3").put_object(Bucket=BUCKET, Key="topics/photo.jpg", Body=b"x")
+    with pytest.raises(ArchiveError, match="is not empty and not an archive"):
+        ArchiveTable.at(bucket).view_or_create()
+    assert ArchiveTable.at(f"s3://{BUCKET}/others").view_or_create().version == 0
+
+
+@pytest.mark.parametrize("is_remote", [False, True])
+def test_archive_is_created_after_a_creation_that_was_killed(
+    bucket: str, tmp_path: Path, is_remote: bool
+) -> None:
+    place = bucket if is_remote else str(tmp_path / "archive")
+    if is_remote:
+        boto3.client("s3").put_object(Bucket=BUCKET, Key="topics/_delta_log/_commit_1.json.tmp", Body=b"{")
+    else:
+        (tmp_path / "archive" / "_delta_log").mkdir(parents=True)
+        (tmp_path / "archive" / "_delta_log" / "_commit_1.json.tmp").write_bytes(b"{")
+    assert ArchiveTable.at(place).view_or_create().version == 0

@@ -83,3 +83,15 @@ def test_stream_waits_for_min_offsets_per_trigger() -> None:
 def test_typed_columns_can_replace_the_value() -> None:
     found = options(valueSchema="id bigint", columns="key,offset")
     assert (found.columns, found.hides_value) == (("key", "offset", "value"), True)
+
+
+def test_properties_of_sparks_catalog_are_no_options() -> None:
+    table = {
+        "provider": "penstock",
+        "owner": "me",
+        "is_managed_location": "true",
+        "option.bootstrap": "localhost:1",
+    }
+    assert parse({**table, "option.subscribe": "a"}).topics == ("a",)
+    assert parse({**table, "option.subscribe": "a", "subscribe": "b"}).topics == ("b",)
+    assert parse_sink({**table, "option.topic": "a"}).topic == "a"

@@ -121,7 +121,7 @@ def test_fenced_transaction_is_not_assumed_committed(
 ) -> None:
     decided(query, monkeypatch)
     for name in query.open_ids:
-        run(bootstrap, lambda routes, name=name: take_over(routes, name))  # type: ignore[misc]
+        run(bootstrap, partial(take_over, transactional_id=name))
     with pytest.raises(RowsLost, match=r"0 were committed; the outcome of .* is unknown"):
         restart(query)
 
@@ -133,7 +133,7 @@ def test_claim_of_committed_transactions_id_is_not_an_abort(
     decided(query, monkeypatch, commits=2)
     for number in (0, 1):
         prefix = f"spark-sink/{query.id}/{number}-"
-        run(bootstrap, lambda routes, prefix=prefix: claim(routes, prefix))  # type: ignore[misc]
+        run(bootstrap, partial(claim, prefix=prefix))
     restart(query)
     assert committed(bootstrap, topic) == sorted(FIRST + SECOND)
 

@@ -13,11 +13,13 @@ from typing import Any
 import pytest
 
 from penstock.internal_client.pipelines import StoredPipeline
+from penstock.pipeline.causes import cause_of, storage_reason
 from penstock.pipeline.running.pipeline_run import RunCancelled, RunFigures
 from penstock.pipeline.supervisor import worker as worker_module
 from penstock.pipeline.supervisor.backoff import MOST_MS, backoff_ms
 from penstock.pipeline.supervisor.metrics import PipelineCollector
 from penstock.pipeline.supervisor.ownership import Ownership
+from penstock.pipeline.supervisor.supervisor import Supervisor, SupervisorSettings
 from penstock.pipeline.supervisor.worker import Worker, WorkerSettings
 from penstock.testing.process import BrokerProcess
 from support.eventually import eventually
@@ -37,6 +39,8 @@ class Run:
     failures = 0
     is_endless = False
     starts = 0
+    succeeded_ms: int | None = None
+    busy_since_ms: int | None = None
 
     def start(self, spark: object, *, once: bool) -> None:
         type(self).starts += 1
@@ -53,7 +57,9 @@ class Run:
         pass
 
     def figures(self) -> RunFigures:
-        return RunFigures(rows=5, bytes=50, lag_records=0)
+        return RunFigures(
+            5, 50, 0, succeeded_ms=type(self).succeeded_ms, busy_since_ms=type(self).busy_since_ms
+        )
 
 
 @pytest.fixture
@@ -61,6 +67,7 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Worker]:
     monkeypatch.setattr(worker_module, "run_of", lambda *_: Run())
     monkeypatch.setattr(worker_module, "backoff_ms", lambda failures: 1 if failures else 0)
     Run.failures, Run.is_endless, Run.starts = 0, False, 0
+    Run.succeeded_ms = Run.busy_since_ms = None
 
     def begin(order: dict[str, Any] = ORDER, *, is_once: bool = False) -> Worker:
         settings = WorkerSettings("localhost:1", "/checkpoints", is_once)
@@ -123,6 +130,79 @@ def test_endless_run_is_overdue_after_its_timeout_and_ends_when_cancelled(
     worker.cancel()
     worker.join(30)
     assert not worker.is_alive()
+
+
+def test_batch_of_a_continuous_run_has_the_timeout_too(start: Callable[..., Worker]) -> None:
+    Run.is_endless = True
+    worker = start({**ORDER, "document": {**DOCUMENT, "schedule": "continuous", "timeout": "1m"}})
+    eventually(lambda: worker.state.state == "running", "the run has begun")
+    worker.refresh()
+    assert worker.overdue_ms((worker.state.last_start_ms or 0) + 10**9) == 0, "no batch is being written"
+    Run.busy_since_ms = 1_000
+    worker.refresh()
+    assert worker.overdue_ms(60_000) <= 0 < worker.overdue_ms(62_000)
+    assert worker.state.last_success_ms is None
+    worker.cancel()
+    worker.join(30)
+
+
+def test_error_of_a_continuous_run_is_forgotten_after_a_batch(start: Callable[..., Worker]) -> None:
+    Run.failures, Run.is_endless = 1, True
+    worker = start({**ORDER, "document": {**DOCUMENT, "schedule": "continuous"}})
+    eventually(lambda: worker.state.state == "running", "the second attempt runs")
+    assert (worker.state.error, worker.state.failures_in_a_row) == ("no such column", 1)
+    Run.succeeded_ms = 7_000
+    worker.refresh()
+    assert (worker.state.error, worker.state.failures_in_a_row, worker.state.last_success_ms) == (
+        None,
+        0,
+        7_000,
+    )
+    worker.cancel()
+    worker.join(30)
+
+
+def test_changed_definition_starts_without_the_back_off_of_the_old_one(start: Callable[..., Worker]) -> None:
+    known = {"failures_in_a_row": 9, "error": "no such column", "revision": 1}
+    kept, new = start({**ORDER, "known": known}), start({**ORDER, "revision": 2, "known": known})
+    assert (kept.state.failures, new.state.error) == (0, None)
+    eventually(lambda: new.state.state == "waiting", "the new definition runs")
+    for each in (kept, new):
+        each.cancel()
+        each.join(30)
+
+
+def test_pipeline_that_exceeds_its_timeout_keeps_the_reason_when_the_driver_ends(
+    penstock_session_broker: BrokerProcess, tmp_path: Path
+) -> None:
+    settings = SupervisorSettings(penstock_session_broker.bootstrap, str(tmp_path), "local[1]")
+    supervisor = Supervisor(settings, lambda text: None)
+    try:
+        for name in ("endless", "other"):
+            supervisor._take(StoredPipeline(name, "1", DOCUMENT))
+            supervisor._owned[name].known["is_alive"] = True
+        supervisor._on_event({"event": "timed out", "name": "endless", "at_ms": 1, "reason": "never ends"})
+        supervisor._on_driver_death("the driver ended with -9")
+        states = supervisor.states()
+        endless, other = states["endless"], states["other"]
+        assert (endless["state"], endless["error"], endless["failures_in_a_row"]) == (
+            "failed",
+            "never ends",
+            1,
+        )
+        assert other["error"] == "the driver was ended by endless, and starts again"
+        assert "failures_in_a_row" not in other
+    finally:
+        supervisor.stop()
+
+
+def test_reasons_of_object_stores_are_one_line() -> None:
+    xml = "<?xml?><Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
+    wrapped = OSError(f"Generic S3 error\n \x1b[31m\u21b3\x1b[0m 400 Bad Request\n  \u21b3 {xml}\n")
+    wanted = "the object store answered ExpiredToken: The provided token has expired."
+    assert storage_reason(wrapped) == cause_of(wrapped) == wanted
+    plain = OSError("Generic S3 error\n  \x1b[31m\u21b3\x1b[0m connection refused\n")
+    assert storage_reason(plain) == "Generic S3 error: connection refused"
 
 
 def test_backoff_doubles_up_to_a_minute() -> None:

@@ -207,6 +207,22 @@ class NaiveSharePartition:
         else:
             record.state = AVAILABLE
 
+    def give_up(self, spans: Iterable[Span], max_records: int, behind: int) -> int:
+        """Archive all records of spans that no member holds, below an offset; returns their number."""
+        count = 0
+        for span in spans:
+            for offset in range(max(span.first, self.start), min(span.last + 1, behind)):
+                for new in range(self.end, offset + 1):
+                    self.records[new] = NaiveRecord(AVAILABLE)
+                    self.end = new + 1
+                record = self.records[offset]
+                if record.state in (AVAILABLE, WAITING):
+                    record.state = ARCHIVED if span.is_hidden else self._dead
+                    count += 1
+        assert count <= max_records
+        self.move_start()
+        return count
+
     def expire(self, now_ms: int) -> None:
         for offset in self.with_state(ACQUIRED, WAITING):
             record = self.records[offset]

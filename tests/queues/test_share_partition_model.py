@@ -25,6 +25,7 @@ from penstock.queues.states import (
     Acknowledgement,
     AcknowledgeType,
     AcquireMode,
+    DeadReason,
     Letters,
     Reason,
     ShareSettings,
@@ -33,6 +34,7 @@ from penstock.queues.states import (
 
 STEPS = 400
 SEEDS = int(os.environ.get("SHARE_PARTITION_SEEDS", "60"))
+OVERFLOW = Reason(DeadReason.OVERFLOW)
 MEMBERS = ("a", "b", "c")
 
 
@@ -85,6 +87,7 @@ class Comparison:
             self.fail_write,
             self.crash,
             self.change_settings,
+            self.give_up,
             *[self.write_letters] * 2,
         )
         self.random.choice(operations)()
@@ -118,6 +121,19 @@ class Comparison:
         got = self.real.acquire(member, spans, max_records, batch_size, mode, self.now_ms)
         expected = self.naive.acquire(member, spans, max_records, batch_size, mode, self.now_ms)
         assert [tuple(each) for each in got] == expected
+
+    def give_up(self) -> None:
+        """Give up records that no member holds, the oldest or some in the middle."""
+        first = max(self.naive.start, self.log_start) + self.random.choice((0, 0, 3, 40))
+        last = min(first + self.random.choice((0, 5, 200)), self.log_end - 1)
+        spans = [
+            Span(max(each.first, first), min(each.last, last), each.is_hidden)
+            for each in self.batches
+            if each.last >= first and each.first <= last
+        ]
+        max_records = self.random.choice((1, 4, 100))
+        got = self.real.give_up(spans, first, last, max_records, OVERFLOW)
+        assert got[0] == self.naive.give_up(spans, max_records, got[1])
 
     def acknowledge(self) -> None:
         member = self.random.choice(MEMBERS)

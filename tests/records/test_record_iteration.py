@@ -8,7 +8,7 @@ from penstock.errors import InvalidBatch
 from penstock.records.batch import TimestampType, read_header, write_crc
 from penstock.records.building import NewRecord, build_batch, rebuild_batch
 from penstock.records.compression import Codec
-from penstock.records.iteration import Record, iterate, read_batches
+from penstock.records.iteration import Record, iterate, iterate_between, read_batches
 from penstock.records.validation import check_batch, check_records
 
 maybe_bytes = st.none() | st.binary(max_size=300)
@@ -34,6 +34,21 @@ def test_what_was_built_is_valid_and_reads_back(
         Record(base_offset + i, r.timestamp, r.key, r.value, r.headers) for i, r in enumerate(records)
     ]
     assert header.max_timestamp == max(r.timestamp for r in records)
+
+
+@given(
+    st.lists(new_records, min_size=1, max_size=20),
+    st.sampled_from(Codec),
+    st.integers(-2, 25),
+    st.integers(-2, 25),
+)
+def test_records_between_two_offsets_are_those_of_the_whole_batch(
+    records: list[NewRecord], codec: Codec, first: int, last: int
+) -> None:
+    buffer = memoryview(build_batch(records, codec=codec, base_offset=7))
+    header = read_header(buffer)
+    expected = [each for each in iterate(buffer, header) if 7 + first <= each.offset <= 7 + last]
+    assert list(iterate_between(buffer, header, 7 + first, 7 + last, 2**20)) == expected
 
 
 def test_a_header_name_that_is_not_utf8_is_read_and_rebuilt_as_it_was() -> None:

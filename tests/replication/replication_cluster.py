@@ -21,8 +21,8 @@ from penstock.cluster.eligible import with_members
 from penstock.cluster.image import ClusterImage, ImageChange, PartitionState, RegisteredBroker, TopicImage
 from penstock.config import Address, BrokerConfig, Listener, SecurityProtocol
 from penstock.model import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
+from penstock.net.handshake_turns import HandshakeTurns
 from penstock.net.network import TcpNetwork
-from penstock.net.tls_socket import HandshakeTurns
 from penstock.observability.alarms import Alarms
 from penstock.observability.logs import Logger
 from penstock.observability.metrics import BrokerMetrics

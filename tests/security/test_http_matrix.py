@@ -30,8 +30,19 @@ from penstock.security.acl import (
     ResourceType,
 )
 from support.certificates import TestAuthority
+from support.eventually import eventually_async
 from support.harness import Harness
-from support.http_rights import BODIES, FURTHER, NAMES, OTHER_NAMES, QUERIES, SHOWN_TO_ALL, STATUSES, TRIED
+from support.http_rights import (
+    BODIES,
+    FURTHER,
+    NAMES,
+    OTHER_NAMES,
+    PIPELINE,
+    QUERIES,
+    SHOWN_TO_ALL,
+    STATUSES,
+    WEBHOOK,
+)
 from support.secure_brokers import add_user, in_thread
 from support.whole_brokers import Brokers, run
 
@@ -89,16 +100,13 @@ def names_for(declared: Endpoint) -> dict[str, str]:
     return NAMES | OTHER_NAMES.get(declared.name, {})
 
 
-def rights_of(declared: Endpoint) -> list[Right] | None:
-    """Rights of the request in the table; None if there is none, so that only the refusal is tried."""
-    if declared.name not in TRIED:
-        return None
+def rights_of(declared: Endpoint) -> list[Right]:
+    """Rights of the request in the table."""
     body = BODIES.get(declared.name, {})
     rights = []
     for need in declared.needs:
         name = need.name or names_for(declared).get(need.parameter) or body.get(need.field)
-        if not name:
-            return None  # the table has no request of this endpoint
+        assert name, f"the table has no request of {declared.name}"
         rights.append((need.operation, need.kind, name))
     return rights + list(FURTHER.get(declared.name, ()))
 
@@ -108,8 +116,12 @@ async def prepare(stage: Stage) -> None:
     image = stage.harness.context.image
 
     async def root(method: str, path: str, body: Any = None) -> None:
-        status, answer = await stage.ask("root", method, path, body)
-        assert status < 300, (path, answer)
+        async def is_served() -> bool:
+            status, answer = await stage.ask("root", method, path, body)
+            assert status < 300 or status == 503, (path, answer)
+            return status != 503  # a closed connection is opened again
+
+        await eventually_async(is_served)
 
     for kind, name in (("topics", "made"), ("views", "made-view"), ("queues", "made-queue")):
         if name in image.topics or name in image.views:
@@ -121,6 +133,8 @@ async def prepare(stage: Stage) -> None:
     for name in {"orders", "later", "old"} - image.topics.keys():
         configs = {"delivery.delay": "true"} if name == "later" else {}
         await root("POST", "/v1/topics", {"name": name, "configs": configs})
+    if "work-replies" not in image.topics:
+        await root("POST", "/v1/topics", {"name": "work-replies", "configs": {"index.by.key": "true"}})
     if "big-orders" not in image.topics:
         await root("POST", "/v1/views", {"name": "big-orders", "of": "orders", "filter": "true"})
     if "work" not in image.topics:
@@ -128,7 +142,27 @@ async def prepare(stage: Stage) -> None:
     await root("POST", "/v1/groups/billing/reset", {"topic": "orders", "to": "earliest"})
     new = {"name": "nightly", "cron": "@daily", "topic": "orders"}
     assert (await stage.ask("root", "POST", "/v1/schedules", new))[0] in (201, 409)
-    assert (await stage.ask("root", "DELETE", "/v1/schedules/made-schedule"))[0] in (204, 404)
+    assert (await stage.ask("root", "POST", "/v1/webhooks", {"name": "billing-hook", **WEBHOOK}))[0] in (
+        201,
+        409,
+    )
+    await root("PUT", "/v1/pipelines/orders-to-table", PIPELINE)
+    for made in ("schedules/made-schedule", "webhooks/made-hook", "pipelines/made-pipeline"):
+        assert (await stage.ask("root", "DELETE", f"/v1/{made}"))[0] in (204, 404)
+
+
+async def changes_again(stage: Stage, declared: Endpoint) -> bool:
+    """Whether each of five more requests changes the state, which is restored before each of them.
+
+    The owner of a webhook and the coordinator of its queue write at times of their own, but not during every request.
+    """
+    for _ in range(5):
+        await prepare(stage)
+        before = stage.state()
+        await stage.try_endpoint(USER, declared)
+        if stage.state() == before:
+            return False
+    return True
 
 
 def test_every_endpoint_needs_exactly_its_rights(tmp_path: Path) -> None:
@@ -149,22 +183,19 @@ def test_every_endpoint_needs_exactly_its_rights(tmp_path: Path) -> None:
             await prepare(stage)
             await check(stage, declared)
         connection.close()
-        assert not TRIED - {each.name for each in endpoints}
 
     async def check(stage: Stage, declared: Endpoint) -> None:
         rights = rights_of(declared)
         stage.grant(())
         before = stage.state()
         status, answer = await stage.try_endpoint(USER, declared)
-        if declared.name in SHOWN_TO_ALL or (rights is None and declared.method == "GET" and status == 200):
+        if declared.name in SHOWN_TO_ALL:
             if status != 200 or any(name in answer for name in NAMES.values()):
                 wrong.append((declared.name, "shows", status, answer[:200]))
-        elif status not in (403, 404) and (rights is not None or status < 400):
+        elif status not in (403, 404):
             wrong.append((declared.name, "allowed", status, answer[:200]))
-        if stage.state() != before:
+        if stage.state() != before and await changes_again(stage, declared):
             wrong.append((declared.name, "changed something"))
-        if rights is None:
-            return
         for missing in rights if declared.name not in SHOWN_TO_ALL else ():
             stage.grant(each for each in rights if each != missing)
             status, answer = await stage.try_endpoint(USER, declared)
@@ -176,6 +207,11 @@ def test_every_endpoint_needs_exactly_its_rights(tmp_path: Path) -> None:
         if status != STATUSES.get(declared.name, status if status < 300 else 200):
             wrong.append((declared.name, "with rights", rights, status, answer[:300]))
 
-    settings = {**secure(authority), "authorization_mode": "enforce", "super_users": "User:root"}
+    settings = {
+        **secure(authority),
+        "authorization_mode": "enforce",
+        "super_users": "User:root",
+        "webhook_allow_private_addresses": "true",
+    }
     run(tmp_path, scenario, **settings)
     assert not wrong, "\n".join(map(str, wrong))

@@ -56,6 +56,29 @@ def test_user_over_its_quota_gets_429_and_others_are_served(tmp_path: Path) -> N
     run(tmp_path, scenario, **secure(authority))
 
 
+def test_time_of_requests_over_http_counts_for_the_user(tmp_path: Path) -> None:
+    authority = TestAuthority(tmp_path / "tls")
+
+    async def scenario(brokers: Brokers) -> None:
+        harness = await brokers.start(1)
+        for user in ("noisy", "quiet"):
+            await add_user(harness, user, "secret")
+        await harness.create("orders")
+        entity = [{"entity_type": "user", "entity_name": "noisy"}]
+        operations = [{"key": "request_percentage", "value": 0.0001, "remove": False}]
+        await harness.ask(49, 1, {"entries": [{"entity": entity, "ops": operations}], "validate_only": False})
+        await eventually_async(lambda: harness.context.quotas is not None)
+        port = brokers.running[1].http_port
+        answers = [await in_thread(partial(send, port, authority, "noisy")) for _ in range(3)]
+        statuses = [status for status, _, _ in answers]
+        assert statuses[0] == 200
+        assert statuses[-1] == 429
+        assert answers[-1][1] > 0
+        assert (await in_thread(partial(send, port, authority, "quiet")))[0] == 200
+
+    run(tmp_path, scenario, **secure(authority))
+
+
 def test_failed_logins_over_http_are_audited(tmp_path: Path) -> None:
     authority = TestAuthority(tmp_path / "tls")
     audit = tmp_path / "audit.log"

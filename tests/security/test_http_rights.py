@@ -49,6 +49,12 @@ def test_rules_created_over_http_hold_for_http(tmp_path: Path) -> None:
         assert (await ask("alice", "GET", "/v1/topics/orders"))[0] == 200
         assert [each["name"] for each in (await ask("alice", "GET", "/v1/topics"))[1]["topics"]] == ["orders"]
         assert (await ask("alice", "DELETE", "/v1/topics/orders"))[0] == 403
+        own = "/v1/rights?resource_type=TOPIC&name=orders"
+        assert (await ask("alice", "GET", own))[1]["allowed"] == ["READ", "DESCRIBE"]
+        assert "DELETE" in (await ask("root", "GET", own))[1]["allowed"]
+        exported = (await ask("root", "GET", "/v1/definitions"))[1]
+        assert exported["acls"] == [{**rule, "pattern": "LITERAL", "host": "*", "permission": "ALLOW"}]
+        assert (await ask("alice", "GET", "/v1/definitions"))[0] == 403
 
         refused = (await ask("root", "GET", "/v1/acls/refusals"))[1]
         assert refused["mode"] == "enforce"

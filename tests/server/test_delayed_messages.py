@@ -10,6 +10,7 @@ import pytest
 from penstock.cluster.memory import MemoryEnsemble
 from penstock.errors import ErrorCode
 from penstock.records.compression import Codec
+from penstock.records.iteration import read_batches
 from support.delayed_partition import HOUR_MS, TOPIC, Header, Partition, run
 from support.eventually import eventually_async
 from support.manual_clock import START_MS, ManualClock
@@ -258,5 +259,53 @@ def test_a_view_shows_no_expired_message(tmp_path: Path) -> None:
         await partition.pass_time(50)
         assert await partition.values("view") == [b"f"]
         assert await partition.values() == [b"a", b"b", b"d", b"e", b"f", b"g", b"c"]
+
+    run(tmp_path, scenario)
+
+
+def test_the_first_of_many_due_messages_do_not_wait_for_the_others(tmp_path: Path) -> None:
+    async def scenario(partition: Partition) -> None:
+        await partition.create()
+        records: list[tuple[bytes, list[Header]]] = [
+            (b"%d" % number, [("penstock-delay-ms", b"100")]) for number in range(1_500)
+        ]
+        await partition.send(*records, codec=Codec.LZ4)
+        await partition.settle()
+        log = partition.broker.context.replicas.get(TOPIC, 0).log
+        delayed_end = log.log_end_offset
+        await partition.pass_time(100)
+        assert await partition.values() == [value for value, _ in records]
+        content = log.read(
+            delayed_end, 1 << 20, below=log.high_watermark, at_least_one=True, wait=True
+        ).read()
+        sizes = [header.record_count for header, _ in read_batches(memoryview(content))]
+        assert sizes == [64, 256, 1_000, 180]
+
+    run(tmp_path, scenario)
+
+
+def test_messages_of_one_batch_are_read_in_any_order(tmp_path: Path) -> None:
+    """Due times that go backwards, and messages of several batches in turn."""
+
+    async def scenario(partition: Partition) -> None:
+        await partition.create()
+        expected: list[tuple[int, int, bytes]] = []
+        for batch in range(3):
+            delays = [(number * 7_919 + batch) % 150 for number in range(150)]
+            await partition.send(
+                *[
+                    (b"%d-%d" % (batch, number), [("penstock-delay-ms", b"%d" % delay)])
+                    for number, delay in enumerate(delays)
+                ]
+            )
+            expected += [
+                (delay, 150 * batch + number, b"%d-%d" % (batch, number))
+                for number, delay in enumerate(delays)
+            ]
+        await partition.settle()
+        shown_before = len(await partition.values())
+        await partition.pass_time(200)
+        due_later = [value for delay, _, value in sorted(expected) if delay]
+        assert (await partition.values())[shown_before:] == due_later[-(450 - shown_before) :]
 
     run(tmp_path, scenario)

@@ -39,6 +39,8 @@ def test_a_plain_client_gets_a_record_back_until_its_attempts_are_used_up(
         refused = await partition.send((b"job", headers_of(second)), codec=codec)
         assert refused.error_code == ErrorCode.policy_violation
         assert "letters" in refused.error_message
+        counts = partition.broker.context.replicas.delay_counts
+        assert (counts.retried, counts.exhausted) == (2, 1)
 
     run(tmp_path, scenario)
 

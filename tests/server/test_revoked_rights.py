@@ -11,13 +11,26 @@ import pytest
 from penstock.errors import ErrorCode
 from penstock.security.acl import AccessControlEntry, Operation, Permission, ResourcePattern, ResourceType
 from penstock.security.acl import Principal as User
+from penstock.wire.fetch_by_key import (
+    FetchByKeyRequest,
+    KeyLookup,
+    decode_fetch_by_key_response,
+    encode_fetch_by_key_request,
+)
 from support.eventually import eventually_async
-from support.harness import Harness, serve
+from support.harness import Harness, content_of, serve
+from support.queue_wire import QueueClient, exchange
 
 WAIT_MS = 50_000
 READS = AccessControlEntry("User:alice", "*", Operation.READ, Permission.ALLOW)
 TOPIC = ResourcePattern(ResourceType.TOPIC, "orders")
-ENFORCE = {"authorization.mode": "enforce", "super.users": "User:root"}
+GROUP = ResourcePattern(ResourceType.GROUP, "billing")
+ENFORCE = {
+    "authorization.mode": "enforce",
+    "super.users": "User:root",
+    "offsets.topic.num.partitions": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+}
 
 
 def fetch_fields(topic_id: Any) -> dict[str, Any]:
@@ -42,13 +55,13 @@ def fetch_fields(topic_id: Any) -> dict[str, Any]:
     }
 
 
-async def allow(broker: Harness, *entries: AccessControlEntry) -> None:
-    """Replace the rules of the topic, as a change in the store does."""
+async def allow(broker: Harness, *entries: AccessControlEntry, on: ResourcePattern = TOPIC) -> None:
+    """Add rules of a resource, or remove all of them where none is given."""
     fields = [
         {
-            "resource_type": TOPIC.kind,
-            "resource_name": TOPIC.name,
-            "resource_pattern_type": TOPIC.pattern,
+            "resource_type": on.kind,
+            "resource_name": on.name,
+            "resource_pattern_type": on.pattern,
             "principal": entry.principal,
             "host": entry.host,
             "operation": entry.operation,
@@ -63,9 +76,9 @@ async def allow(broker: Harness, *entries: AccessControlEntry) -> None:
         assert [each.error_code for each in answer.results] == [0] * len(fields)
         return
     wanted = {
-        "resource_type_filter": TOPIC.kind,
-        "resource_name_filter": TOPIC.name,
-        "pattern_type_filter": TOPIC.pattern,
+        "resource_type_filter": on.kind,
+        "resource_name_filter": on.name,
+        "pattern_type_filter": on.pattern,
         "principal_filter": None,
         "host_filter": None,
         "operation": 1,
@@ -117,5 +130,82 @@ def test_parked_fetch_waits_on_when_other_rights_change(tmp_path: Path) -> None:
         await broker.append("orders", b"news")
         [partition] = (await waiting).responses[0].partitions
         assert (partition.error_code, bool(partition.records)) == (0, True)
+
+    serve(tmp_path, scenario, ENFORCE)
+
+
+async def has_coordinators(broker: Harness) -> bool:
+    """Whether the group and its state have coordinators; the first question creates their topics."""
+    state = f"{GROUP.name}:{broker.context.image.topics[TOPIC.name].id}:0"
+    codes = set()
+    for kind, key in ((0, GROUP.name), (2, state)):
+        answer = await broker.ask(10, 6, {"key_type": kind, "coordinator_keys": [key]})
+        codes.add(answer.coordinators[0].error_code)
+    return codes == {0}
+
+
+@pytest.mark.parametrize("revoked", [TOPIC, GROUP], ids=["topic", "group"])
+def test_parked_receive_is_refused_when_a_right_is_revoked(tmp_path: Path, revoked: ResourcePattern) -> None:
+    async def scenario(broker: Harness) -> None:
+        broker.session.principal = User("User", "root")
+        await broker.create("orders")
+        await eventually_async(lambda: has_coordinators(broker))
+        heartbeat = {"group_id": GROUP.name, "member_id": "A" * 22, "member_epoch": 0, "rack_id": None}
+        joined = await broker.ask(76, 1, {**heartbeat, "subscribed_topic_names": ["orders"]})
+        assert joined.error_code == 0, joined.error_message
+        for resource in (TOPIC, GROUP):
+            await allow(broker, READS, on=resource)
+        broker.session.principal = User("User", "alice")
+        waiting = asyncio.ensure_future(QueueClient(broker, "billing", "orders").ask(wait_ms=WAIT_MS))
+        parked = broker.context.long_polls.parked
+        await eventually_async(lambda: parked, within_s=15)
+        await allow(broker, on=revoked)
+        async with asyncio.timeout(5):
+            answer = await waiting
+        [partition] = answer.partitions
+        refusal = {
+            TOPIC: ErrorCode.topic_authorization_failed,
+            GROUP: ErrorCode.group_authorization_failed,
+        }
+        assert partition.error_code == refusal[revoked]
+        assert not content_of(list(partition.records))
+        assert not parked
+        await broker.append("orders", b"news")
+        assert all(
+            each.error_code for each in (await QueueClient(broker, "billing", "orders").ask()).partitions
+        )
+
+    serve(tmp_path, scenario, ENFORCE)
+
+
+def test_parked_lookups_are_refused_when_their_right_is_revoked(tmp_path: Path) -> None:
+    lookups = 500
+
+    async def scenario(broker: Harness) -> None:
+        broker.session.principal = User("User", "root")
+        await broker.create("orders", index_by_key="true")
+        await allow(broker, READS)
+        await allow(broker, AccessControlEntry("User:bob", "*", Operation.READ, Permission.ALLOW))
+        broker.session.principal = User("User", "alice")
+        topic_id = broker.context.image.topics["orders"].id
+        asked = tuple(
+            KeyLookup(number, topic_id, 0, b"k%d" % number, max_wait_ms=WAIT_MS) for number in range(lookups)
+        )
+        frame = encode_fetch_by_key_request(1, "c", FetchByKeyRequest(asked, ()))
+        waiting = asyncio.ensure_future(exchange(broker, frame))
+        await eventually_async(lambda: broker.session.keys is not None)
+        await allow(broker)
+        refused: set[int] = set()
+        while len(refused) < lookups:
+            async with asyncio.timeout(5):
+                results = decode_fetch_by_key_response(await waiting)
+            assert {each.error_code for each in results} == {ErrorCode.topic_authorization_failed}
+            refused |= {each.id for each in results}
+            empty = encode_fetch_by_key_request(2, "c", FetchByKeyRequest((), ()))
+            waiting = asyncio.ensure_future(exchange(broker, empty))
+        await waiting
+        assert broker.session.keys is not None
+        broker.session.keys.close()
+        assert not broker.context.long_polls.parked
 
     serve(tmp_path, scenario, ENFORCE)

@@ -189,6 +189,17 @@ def test_deleted_view_ends_its_share_partitions(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
+def test_later_look_at_a_queue_of_a_view_shows_records_that_came_after_the_first(tmp_path: Path) -> None:
+    async def scenario(broker: Harness, member: ShareMember) -> None:
+        await fill(broker, "ow")
+        queue = QueueClient(broker, topic="v")
+        assert [each.offset for each in await queue.receive(9, kind=PEEK)] == [1]
+        await fill(broker, "ow", "w")
+        assert [each.offset for each in await queue.receive(9, kind=PEEK)] == [1, 3, 4]
+
+    run(tmp_path, scenario)
+
+
 def test_queue_of_a_view_receives_peeks_and_waits(tmp_path: Path) -> None:
     async def scenario(broker: Harness, member: ShareMember) -> None:
         await fill(broker, "oowo", "ow", "ww")

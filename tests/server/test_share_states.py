@@ -64,12 +64,13 @@ def test_write_of_an_older_state_epoch_is_refused(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_repeated_initialization_keeps_progress(tmp_path: Path) -> None:
+@pytest.mark.parametrize("epochs_later", [0, 1])
+def test_repeated_initialization_keeps_progress(tmp_path: Path, epochs_later: int) -> None:
     async def scenario(broker: Harness, member: ShareMember) -> None:
         states, key = broker.context.share.states, key_of(member)
         epoch = (await states.read(key, 50)).state_epoch
         await states.write(key, (epoch, 50), StateUpdate(5, 2, [StateBatch(7, 8, ACKNOWLEDGED, 1)]))
-        await states.initialize(key, epoch, -1)
+        await states.initialize(key, epoch + epochs_later, -1)
         state = await states.read(key, 50)
         assert (state.start_offset, state.batches) == (5, (StateBatch(7, 8, ACKNOWLEDGED, 1),))
 

@@ -16,7 +16,7 @@ def make(*entries: tuple[int, int]) -> LeaderEpochs:
 
 
 def entries(epochs: LeaderEpochs) -> list[tuple[int, int]]:
-    return [tuple(entry) for entry in epochs.entries]  # type: ignore[misc]
+    return [(entry.epoch, entry.start_offset) for entry in epochs.entries]
 
 
 def test_only_newer_epochs_are_assigned() -> None:

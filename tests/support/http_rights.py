@@ -13,6 +13,8 @@ NAMES = {
     "queue": "work",
     "schedule": "nightly",
     "view": "big-orders",
+    "webhook": "billing-hook",
+    "pipeline": "orders-to-table",
     "transactional_id": "payments",
     "broker": "1",
     "user": "alice",
@@ -33,15 +35,19 @@ OTHER_NAMES: dict[str, dict[str, str]] = {
 
 QUERIES: dict[str, str] = {
     "deleteAcls": "?principal=User:stranger",
+    "decideAcl": "?user=stranger&operation=READ&resource_type=TOPIC&name=x",
     "receive": "?user_id=alice",
     "read": "?partition=0&offset=0",
     **dict.fromkeys(("readTopicEvents", "streamTopic"), "?group=billing"),
     **dict.fromkeys(("receiveEvents", "receiveStream"), "?user_id=alice"),
     "history": "?series=topic:orders:records",
+    "ownRights": "?resource_type=TOPIC&name=unseen",
 }
 """Query of the request, by name of the endpoint."""
 
 _RULE = {"principal": "User:stranger", "operation": "READ", "resource_type": "TOPIC", "name": "x"}
+PIPELINE = {"source": {"topics": ["orders"]}, "target": {"table": "/data/t"}}
+WEBHOOK = {"url": "http://127.0.0.1:9/", "queue": "work"}
 BODIES: dict[str, Any] = {
     "createAcls": {"rules": [_RULE]},
     "alterQuotas": {"entity": {"user": "stranger"}, "values": {"producer_byte_rate": 1e9}},
@@ -69,13 +75,20 @@ BODIES: dict[str, Any] = {
     "redrive": {},
     "setRetryPolicy": {"dead_letter": ""},
     "createSchedule": {"name": "made-schedule", "cron": "@daily", "topic": "orders"},
+    "requestFromQueue": {"value": "x", "timeout": 0.1},
+    "replyToRequest": {"reply_to": "work-replies/0/some-key", "value": "x"},
+    "createPipeline": {"name": "made-pipeline", **PIPELINE},
+    "applyPipeline": PIPELINE,
+    "createWebhook": {"name": "made-hook", **WEBHOOK},
+    "rotateWebhookSecret": {},
+    "alterWebhook": {"concurrency": 2},
     "alterBrokerConfigs": {"log.retention.ms": "1000000"},
     "applyDefinitions": {"format": 1, "topics": [{"name": "made", "partitions": 1}]},
 }
 """Body of the request, by name of the endpoint; without one, the example of the schema."""
 
 _READS_QUEUE = (("READ", "TOPIC", "work"),)
-_DEAD, _RETRY = "work-dead", "billing.retry"
+_DEAD, _RETRY, _REPLIES = "work-dead", "billing.retry", "work-replies"
 FURTHER: dict[str, tuple[Right, ...]] = {
     "alterView": (("READ", "TOPIC", "orders"),),
     "createQueue": (("CREATE", "TOPIC", "made-queue"), ("READ", "TOPIC", "made-queue")),
@@ -92,6 +105,22 @@ FURTHER: dict[str, tuple[Right, ...]] = {
     "getRetryPolicy": (("DESCRIBE_CONFIGS", "TOPIC", _RETRY),),
     "deleteRetryPolicy": (("ALTER_CONFIGS", "TOPIC", _RETRY),),
     "applyDefinitions": (("CREATE", "TOPIC", "made"),),
+    "requestFromQueue": (("WRITE", "TOPIC", "work"), ("READ", "TOPIC", _REPLIES)),
+    "replyToRequest": (("WRITE", "TOPIC", _REPLIES),),
+    **dict.fromkeys(("createPipeline", "applyPipeline"), (("READ", "TOPIC", "orders"),)),
+    "createWebhook": (("READ", "TOPIC", "work"),),
+    "describeWebhook": (("DESCRIBE", "GROUP", "work"),),
+    **dict.fromkeys(
+        (
+            "alterWebhook",
+            "pauseWebhook",
+            "resumeWebhook",
+            "rotateWebhookSecret",
+            "testWebhook",
+            "deleteWebhook",
+        ),
+        (("READ", "GROUP", "work"),),
+    ),
     "describeSchedule": (("DESCRIBE", "TOPIC", "orders"),),
     **dict.fromkeys(
         ("pauseSchedule", "resumeSchedule", "runSchedule", "deleteSchedule"), (("WRITE", "TOPIC", "orders"),)
@@ -99,100 +128,22 @@ FURTHER: dict[str, tuple[Right, ...]] = {
 }
 """Rights that an endpoint needs on resources that it looks up itself."""
 
-SHOWN_TO_ALL = {"listTopics", "listGroups", "listTransactions", "listQueues", "listSchedules"}
+SHOWN_TO_ALL = {
+    "listTopics",
+    "listGroups",
+    "listTransactions",
+    "listQueues",
+    "listSchedules",
+    "listWebhooks",
+    "ownRights",
+}
 """Lists that leave out what a user may not describe."""
 
 STATUSES: dict[str, int] = {
     **dict.fromkeys(("revokeToken", "showDelayed", "abortTransaction", "removeGroupMember"), 404),
     "cancelDelayed": 409,
     "acknowledgeEvents": 400,
+    "requestFromQueue": 504,  # nobody replies
     **dict.fromkeys(("streamTopic", "streamQueue", "receiveStream"), 426),
 }
 """Status with all rights, where it is not a success."""
-
-TRIED = frozenset(
-    [
-        "abortTransaction",
-        "acknowledgeEvents",
-        "alterBrokerConfigs",
-        "alterQueue",
-        "alterQuotas",
-        "alterTopic",
-        "alterTopicConfigs",
-        "alterUser",
-        "alterView",
-        "applyDefinitions",
-        "brokerConfigs",
-        "brokerLog",
-        "cancelDelayed",
-        "closeConnection",
-        "clusterHealth",
-        "createAcls",
-        "createQueue",
-        "createToken",
-        "createTopic",
-        "createUser",
-        "createView",
-        "definitions",
-        "deleteAcls",
-        "deleteGroup",
-        "deleteGroupOffsets",
-        "deleteQueue",
-        "deleteRetryPolicy",
-        "deleteTopic",
-        "deleteUser",
-        "deleteView",
-        "describeGroup",
-        "describeQueue",
-        "describeTopic",
-        "describeUser",
-        "describeView",
-        "drainProgress",
-        "getRetryPolicy",
-        "history",
-        "listAcls",
-        "listBrokers",
-        "listConnections",
-        "listDeadLetters",
-        "listDelayed",
-        "listGroups",
-        "listQueues",
-        "listQuotas",
-        "listReassignments",
-        "listRefusals",
-        "listTopics",
-        "listTransactions",
-        "listUsers",
-        "listViews",
-        "live",
-        "overview",
-        "peekQueue",
-        "produce",
-        "purgeDeadLetters",
-        "purgeQueue",
-        "read",
-        "readTopicEvents",
-        "receive",
-        "receiveByPost",
-        "receiveEvents",
-        "receiveFromQueue",
-        "receiveStream",
-        "redrive",
-        "removeGroupMember",
-        "resetGroup",
-        "revokeToken",
-        "searchMessages",
-        "send",
-        "sendToQueue",
-        "setRetryPolicy",
-        "settle",
-        "showDelayed",
-        "streamQueue",
-        "streamTopic",
-        "testFilter",
-        "topicConfigs",
-        "topicGroups",
-        "truncateTopic",
-    ]
-)
-"""Endpoints that are also tried with their rights; of others, the refusal alone."""

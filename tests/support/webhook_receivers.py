@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ssl import SSLContext
 from threading import Thread
 
 Respond = Callable[["Received", asyncio.StreamWriter], Awaitable[None]]
@@ -51,8 +52,8 @@ async def read_request(reader: asyncio.StreamReader) -> Received | None:
 
 
 @asynccontextmanager
-async def receiving(respond: Respond) -> AsyncIterator[ReceiverServer]:
-    """A receiver that answers each request with `respond`."""
+async def receiving(respond: Respond, tls: SSLContext | None = None) -> AsyncIterator[ReceiverServer]:
+    """A receiver that answers each request with `respond`, over TLS if settings of it are given."""
     server = ReceiverServer()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -64,7 +65,7 @@ async def receiving(respond: Respond) -> AsyncIterator[ReceiverServer]:
                 await writer.drain()
         writer.close()
 
-    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
     server.port = listening.sockets[0].getsockname()[1]
     try:
         yield server

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 import uvloop
@@ -15,6 +17,7 @@ from penstock.webhooks import http_caller
 from penstock.webhooks.http_caller import HttpCaller
 from penstock.webhooks.http_connection import CallFailed
 from penstock.webhooks.receiver_url import parse_url
+from support.certificates import TestAuthority
 from support.webhook_receivers import Received, answer, receiving
 
 HEADERS = [("content-type", "text/plain"), ("webhook-id", "msg_1")]
@@ -243,5 +246,30 @@ def test_unknown_name_fails_the_call_and_passes_the_check() -> None:
             await caller.check(receiver)
             with pytest.raises(CallFailed, match=r"no-such-host\.invalid"):
                 await caller.call(receiver, HEADERS, b"", 20)
+
+    run(scenario)
+
+
+def test_receiver_of_a_private_authority_needs_its_certificate(tmp_path: Path) -> None:
+    authority = TestAuthority(tmp_path)
+    serving = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    serving.load_cert_chain(authority.issue("receiver"))
+    trusted: list[str | None] = [None]
+
+    async def scenario() -> None:
+        threads = ThreadPools()
+        caller = HttpCaller(lambda: LOOPBACK, threads, lambda: trusted[0])
+        async with receiving(answer(200), serving) as server:
+            receiver = parse_url(server.url.replace("http:", "https:"))
+            with pytest.raises(CallFailed, match="certificate verify failed"):
+                await caller.call(receiver, HEADERS, b"1", 10)
+            trusted[0] = str(tmp_path / "missing.pem")
+            with pytest.raises(CallFailed, match=r"webhook.ssl.ca.location .* cannot be read"):
+                await caller.call(receiver, HEADERS, b"2", 10)
+            trusted[0] = str(authority.file)
+            assert (await caller.call(receiver, HEADERS, b"3", 10)).status == 200
+            assert [each.body for each in server.received] == [b"3"]
+        caller.close()
+        threads.close()
 
     run(scenario)

@@ -48,7 +48,9 @@ ResourcesArgument = Annotated[
         help="topic:NAME, group:NAME, transactional-id:NAME or cluster; * for all names.",
     ),
 ]
-ResourceArgument = Annotated[str, typer.Argument(metavar="RESOURCE", help="As topic:NAME or cluster.")]
+ResourceArgument = Annotated[
+    str, typer.Argument(metavar="RESOURCE", help="The resource: topic:NAME, group:NAME or cluster.")
+]
 PrefixOption = Annotated[bool, typer.Option("--prefix", help="The name is a prefix of resource names.")]
 HostOption = Annotated[str, typer.Option("--host", metavar="ADDRESS", help="The address of the client.")]
 
@@ -90,9 +92,12 @@ def remove(
     user: Annotated[
         str | None, typer.Argument(metavar="[USER]", help="The user name; * for rules of all users.")
     ] = None,
-    operations: Annotated[str | None, typer.Argument(metavar="[OPERATIONS]", help="As for allow.")] = None,
+    operations: Annotated[
+        str | None, typer.Argument(metavar="[OPERATIONS]", help="Operations or a preset, as for `acl allow`.")
+    ] = None,
     resource: Annotated[
-        str | None, typer.Argument(metavar="[RESOURCE]", help="As topic:NAME or cluster.")
+        str | None,
+        typer.Argument(metavar="[RESOURCE]", help="The resource: topic:NAME, group:NAME or cluster."),
     ] = None,
     prefix: PrefixOption = False,
     force: Annotated[bool, typer.Option("--force", help="Remove all rules if nothing is named.")] = False,

@@ -1,4 +1,4 @@
-"""`penstock dead-letters`: list, show, redrive and purge the dead letters of a queue."""
+"""`penstock dead-letters`: list, show, redrive and purge the dead letters of a queue, or of a group with retries."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from penstock.internal_client.dead_letters import DeadLetter, Selection
 from penstock.internal_client.queue_contents import decode_content
 
 ORIGIN = "origin"
-QueueArgument = Annotated[str, typer.Argument(help="The name of the queue.")]
+QueueArgument = Annotated[str, typer.Argument(help="The queue, or a consumer group with a retry policy.")]
 FilterOption = Annotated[
     str | None, typer.Option("--filter", metavar="EXPR", help="A CEL expression, as in the filter of a view.")
 ]
@@ -29,7 +29,7 @@ SinceOption = Annotated[
     typer.Option("--since", metavar="TIME", help="Dead letters since 2026-03-01T12:00:00Z, or 2h ago."),
 ]
 
-app = typer.Typer(help="Inspect and redrive the dead letters of queues.", no_args_is_help=True)
+app = typer.Typer(help="Inspect and redrive dead letters of queues and retries.", no_args_is_help=True)
 
 
 def register(root: typer.Typer) -> None:
@@ -94,7 +94,7 @@ def redrive(
     else:
 
         async def work(client: InternalClient) -> int:
-            known = await client.queues.get(queue)
+            known = await client.dead_letters.owner(queue)
             return await client.dead_letters.redrive(
                 known, selection, to=target, rate=rate, progress=_print_progress
             )
@@ -114,7 +114,7 @@ def purge(
     confirm(f"Purge the dead letters of {queue}?", yes=yes)
 
     async def work(client: InternalClient) -> int:
-        return await client.dead_letters.purge(await client.queues.get(queue))
+        return await client.dead_letters.purge(await client.dead_letters.owner(queue))
 
     count = ClusterClient(bootstrap).run(work, queue)
     typer.echo(f"purged {count:,} dead letters of {queue}")
@@ -122,7 +122,7 @@ def purge(
 
 def _find(cluster: ClusterClient, queue: str, selection: Selection) -> list[DeadLetter]:
     async def work(client: InternalClient) -> list[DeadLetter]:
-        return await client.dead_letters.find(await client.queues.get(queue), selection)
+        return await client.dead_letters.find(await client.dead_letters.owner(queue), selection)
 
     return cluster.run(work, queue)
 

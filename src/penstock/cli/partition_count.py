@@ -68,7 +68,8 @@ def change_count(
         cluster.run(lambda client: client.topics.set_partitions(topic, count), topic)
         return
     if options.seal_now or options.drop_sealed:
-        _confirm_loss(progress_of(cluster, topic), options, yes=yes)
+        wanted = 0 if options.drop_sealed else count or 0
+        _confirm_loss(progress_of(cluster, topic, wanted), options, yes=yes)
     cluster.run(
         lambda client: client.topics.reduce_partitions(
             topic,
@@ -99,17 +100,39 @@ def _confirm_loss(progress: DrainProgress, options: CountOptions, *, yes: bool) 
 
 
 def show_plan(cluster: ClusterClient, topic: str, count: int, *, json: bool) -> None:
-    """Show what a smaller count would let drain: bytes, and groups that are behind."""
-    ranges = cluster.ranges(topic, range(count, len(cluster.topic(topic).partitions)))
+    """Show what a smaller count would let drain: records, bytes, writers, and groups that are behind."""
+    going = progress_of(cluster, topic, count).going
     if json:
-        partitions = [{"partition": each.partition, "records": each.offsets} for each in ranges]
+        partitions = [
+            {
+                "partition": each.partition,
+                "records": each.records,
+                "bytes": each.size_bytes,
+                "writers": [asdict(writer) for writer in each.writers],
+                "behind": [{"group": group, "offset": offset} for group, offset in each.behind],
+            }
+            for each in going
+        ]
         print_json({"topic": topic, "partitions": count, "would_drain": partitions, "dry_run": True})
         return
-    print_table(["would drain", "records"], [(each.partition, each.offsets) for each in ranges])
+    print_table(
+        ["would drain", "records", "size", "writers", "groups behind"],
+        [
+            (
+                each.partition,
+                NONE if each.records is None else each.records,
+                NONE if each.size_bytes is None else show_bytes(each.size_bytes),
+                _named(each),
+                ", ".join(group for group, _ in each.behind) or NONE,
+            )
+            for each in going
+        ],
+    )
 
 
-def progress_of(cluster: ClusterClient, topic: str) -> DrainProgress:
-    return cluster.run(lambda client: read_progress(InspectionCalls(client.routes), topic), topic)
+def progress_of(cluster: ClusterClient, topic: str, count: int = 0) -> DrainProgress:
+    """Progress of the partitions that go, or that would go with this count."""
+    return cluster.run(lambda client: read_progress(InspectionCalls(client.routes), topic, count), topic)
 
 
 def show_progress(cluster: ClusterClient, topic: str, *, follow: bool, json: bool) -> None:
@@ -153,12 +176,17 @@ def _print(progress: DrainProgress) -> None:
 
 
 def _row(each: GoingPartition) -> tuple[object, ...]:
+    size = NONE if each.size_bytes is None else show_bytes(each.size_bytes)
+    records = NONE if each.records is None else each.records
+    waits_for = "; ".join(each.waits_for) or NONE
+    return each.partition, each.phase, records, size, waits_for, _named(each)
+
+
+def _named(each: GoingPartition) -> str:
+    """Writers of a partition."""
     now_ms = SystemClock().now_ms()
     writers = [
         f"{writer.client_id or NONE} at {writer.host} ({max(0, now_ms - writer.last_write_ms) // 1000} s ago)"
         for writer in each.writers
     ]
-    size = NONE if each.size_bytes is None else show_bytes(each.size_bytes)
-    records = NONE if each.records is None else each.records
-    waits_for = "; ".join(each.waits_for) or NONE
-    return each.partition, each.phase, records, size, waits_for, ", ".join(writers) or NONE
+    return ", ".join(writers) or NONE

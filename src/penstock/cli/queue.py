@@ -15,6 +15,7 @@ from penstock.cli.cluster_client import ClusterClient
 from penstock.cli.failures import ExitCode, Failure
 from penstock.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption, YesOption
 from penstock.cli.output import NONE, confirm, print_json, print_table
+from penstock.cli.queue_description import describe_queue, print_details
 from penstock.cli.queue_order import (
     OrderOption,
     PrioritiesOption,
@@ -22,17 +23,20 @@ from penstock.cli.queue_order import (
     PriorityShareOption,
     order_settings,
     parse_priority,
-    show_order,
 )
-from penstock.cli.queue_retention import MaxLengthOption, RetainOption, length_settings, retain_value
+from penstock.cli.queue_retention import (
+    MaxLengthOption,
+    MaxLengthPolicyOption,
+    RetainOption,
+    length_settings,
+    retain_value,
+)
 from penstock.client.errors import ClientError
 from penstock.client.queue import Queue, QueueEmpty, QueueMessage
-from penstock.clock import SystemClock
 from penstock.config.retry_backoff import parse_delay_ms, parse_retry_backoff
-from penstock.internal_client.client import InternalClient
 from penstock.internal_client.queue_contents import decode_content
 from penstock.internal_client.queue_views import queue_filter
-from penstock.internal_client.queues import NewQueue, QueueDetails, QueueSummary
+from penstock.internal_client.queues import NewQueue, QueueSummary
 
 QueueArgument = Annotated[str, typer.Argument(help="The name of the queue.")]
 OfOption = Annotated[
@@ -110,21 +114,16 @@ def create(
     from_end: FromEndOption = False,
     retain: RetainOption = None,
     max_length: MaxLengthOption = None,
+    max_length_policy: MaxLengthPolicyOption = None,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     json: JsonOption = False,
 ) -> None:
     """Create a queue, with a topic of its own or of an existing topic."""
-    if of is None and from_end:
-        raise Failure("--from-end needs --of: a new topic has no messages", code=ExitCode.USAGE)
     chosen = _filter(filter_text, route)
-    if of is None and chosen:
-        raise Failure(
-            "--filter and --route need --of",
-            "Name the topic whose messages they choose.",
-            code=ExitCode.USAGE,
-        )
+    _check_own(of, chosen, from_end=from_end)
     settings = _settings(lock, max_attempts, back_off, dead_letter)
-    settings |= order_settings(order, priorities, priority_share) | length_settings(max_length)
+    settings |= order_settings(order, priorities, priority_share)
+    settings |= length_settings(max_length, max_length_policy)
     kept = retain_value(retain)
     new = NewQueue(queue, of, partitions or -1, replication_factor or -1, settings, from_end, chosen, kept)
     created = ClusterClient(bootstrap).run(lambda client: client.queues.create(new), queue)
@@ -163,21 +162,25 @@ def describe(
     queue: QueueArgument, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, json: JsonOption = False
 ) -> None:
     """Show depth, messages in flight and messages that wait, for each partition of a queue."""
-    details, age_ms = ClusterClient(bootstrap).run(lambda client: _describe(client, queue), queue)
+    details, age_ms = ClusterClient(bootstrap).run(lambda client: describe_queue(client, queue), queue)
     if json:
         print_json(
             {
                 **_shown(details.summary),
                 "depth": details.depth,
+                "depth_is_upper_bound": details.depth_is_upper_bound,
                 "in_flight": details.in_flight,
                 "delayed": details.delayed,
+                "archiving": details.archiving,
+                "redelivered": details.redelivered,
+                "dead_letters": details.dead_letters,
                 "oldest_age_ms": age_ms,
                 "kept_by": {str(partition): reason for partition, reason in details.kept_by.items()},
                 "partitions": [asdict(each) for each in details.partitions],
             }
         )
     else:
-        _print_details(details, age_ms)
+        print_details(details, age_ms)
 
 
 @app.command()
@@ -194,11 +197,13 @@ def alter(
     route: RouteOption = None,
     retain: RetainOption = None,
     max_length: MaxLengthOption = None,
+    max_length_policy: MaxLengthPolicyOption = None,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Change settings of a queue; consumers need not restart."""
     settings, chosen = _settings(lock, max_attempts, back_off, dead_letter), _filter(filter_text, route)
-    settings |= order_settings(order, priorities, priority_share) | length_settings(max_length)
+    settings |= order_settings(order, priorities, priority_share)
+    settings |= length_settings(max_length, max_length_policy)
     kept = retain_value(retain)
     if not (settings or chosen or kept):
         raise Failure(
@@ -332,6 +337,18 @@ def _filter(filter_text: str | None, route: str | None) -> str:
     return queue_filter(filter_text, route)
 
 
+def _check_own(of: str | None, chosen: str, *, from_end: bool) -> None:
+    """Refuse options of a queue with a topic of its own that need an existing topic."""
+    if of is None and from_end:
+        raise Failure("--from-end needs --of: a new topic has no messages", code=ExitCode.USAGE)
+    if of is None and chosen:
+        raise Failure(
+            "--filter and --route need --of",
+            "Name the topic whose messages they choose.",
+            code=ExitCode.USAGE,
+        )
+
+
 def _parse_json(text: str) -> Any:
     try:
         return json_module.loads(text)
@@ -343,44 +360,6 @@ def _shown(queue: QueueSummary) -> dict[str, Any]:
     shown = asdict(queue)
     shown["lock_s"] = shown.pop("lock_ms") / 1000
     return shown
-
-
-async def _describe(client: InternalClient, queue: str) -> tuple[QueueDetails, int | None]:
-    """Describe a queue; returns the age of its oldest message, too."""
-    details = await client.queues.describe(queue)
-    oldest = await client.queue_messages.peek(queue, details.summary.topic, 1)
-    age_ms = max(0, SystemClock().now_ms() - oldest[0].record.timestamp) if oldest else None
-    return details, age_ms
-
-
-def _print_details(details: QueueDetails, age_ms: int | None) -> None:
-    queue = details.summary
-    back_off = f", back-off {queue.back_off}" if queue.back_off else ""
-    back_off += f", dead letters in {queue.dead_letter}" if queue.dead_letter else ""
-    typer.echo(
-        f"{queue.name}  topic {queue.sent_to}, depth {details.depth:,}, in flight {details.in_flight:,}, "
-        f"delayed {details.delayed:,}" + ("" if age_ms is None else f", oldest message {age_ms / 1000:.0f} s")
-    )
-    if queue.filter:
-        typer.echo(f"filter {queue.filter}, in view {queue.topic}")
-    typer.echo(
-        f"lock {queue.lock_ms / 1000:g} s, at most {queue.max_attempts} attempts{back_off}{show_order(queue)}"
-    )
-    for reason in dict.fromkeys(details.kept_by.values()):
-        typer.echo(f"deletion waits: {reason}")
-    typer.echo()
-    rows = [
-        (
-            each.partition,
-            NONE if each.start_offset is None else each.start_offset,
-            NONE if each.depth is None else each.depth,
-            each.in_flight,
-            each.waiting,
-            each.delayed,
-        )
-        for each in details.partitions
-    ]
-    print_table(["partition", "start offset", "depth", "in flight", "released", "delayed"], rows)
 
 
 def _print_received(message: QueueMessage, *, json: bool) -> None:

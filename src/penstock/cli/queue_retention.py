@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli.failures import ExitCode, Failure
+from penstock.config import MaxLengthPolicy
 from penstock.internal_client.queue_retention import retain_configs
 
 RetainOption = Annotated[
@@ -21,14 +22,24 @@ RetainOption = Annotated[
 MaxLengthOption = Annotated[
     int | None,
     typer.Option(
-        "--max-length", min=0, help="Refuse messages beyond this number of unsettled ones; 0: no limit."
+        "--max-length",
+        min=0,
+        help="Maximum number of unsettled messages; 0: no limit. See --max-length-policy.",
+    ),
+]
+MaxLengthPolicyOption = Annotated[
+    MaxLengthPolicy | None,
+    typer.Option(
+        "--max-length-policy",
+        help="Beyond --max-length, refuse new messages, or send the oldest ones to the dead letters.",
     ),
 ]
 
 
-def length_settings(max_length: int | None) -> dict[str, str]:
-    """The setting of --max-length; empty without one."""
-    return {} if max_length is None else {"max_length": str(max_length)}
+def length_settings(max_length: int | None, policy: MaxLengthPolicy | None) -> dict[str, str]:
+    """The settings of --max-length and --max-length-policy; empty without them."""
+    found = {} if max_length is None else {"max_length": str(max_length)}
+    return found if policy is None else {**found, "max_length_policy": policy.value}
 
 
 def retain_value(retain: str | None) -> str:

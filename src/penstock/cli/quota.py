@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import typer
@@ -16,11 +16,15 @@ from penstock.security.quota import DEFAULT, Default, EntityName, QuotaEntity, Q
 UserOption = Annotated[str | None, typer.Option("--user", metavar="USER", help="The user.")]
 ClientOption = Annotated[str | None, typer.Option("--client-id", metavar="ID", help="The client id.")]
 IpOption = Annotated[str | None, typer.Option("--ip", metavar="ADDRESS", help="The address of clients.")]
-UserDefaultOption = Annotated[bool, typer.Option("--user-default", help="Each user without an own quota.")]
-ClientDefaultOption = Annotated[
-    bool, typer.Option("--client-id-default", help="Each client id without an own quota.")
+UserDefaultOption = Annotated[
+    bool, typer.Option("--user-default", help="All users without a quota of their own.")
 ]
-IpDefaultOption = Annotated[bool, typer.Option("--ip-default", help="Each address without an own quota.")]
+ClientDefaultOption = Annotated[
+    bool, typer.Option("--client-id-default", help="All client ids without a quota of their own.")
+]
+IpDefaultOption = Annotated[
+    bool, typer.Option("--ip-default", help="All addresses without a quota of their own.")
+]
 
 app = typer.Typer(help="Manage the quotas of users, client ids and addresses.", no_args_is_help=True)
 
@@ -32,7 +36,10 @@ def register(root: typer.Typer) -> None:
 @app.command("set")
 def set_quota(
     quotas: Annotated[
-        list[str], typer.Argument(metavar="NAME=VALUE...", help=f"Quotas per broker: {', '.join(QuotaKey)}.")
+        list[str],
+        typer.Argument(
+            metavar="[USER] NAME=VALUE...", help=f"The user, and quotas per broker: {', '.join(QuotaKey)}."
+        ),
     ],
     user: UserOption = None,
     client_id: ClientOption = None,
@@ -43,6 +50,7 @@ def set_quota(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Set quotas. Rates are per second and broker; request_percentage is the time of the event loop."""
+    user, quotas = _leading_user(quotas, user, is_quota=lambda word: "=" in word)
     entity = _entity(user, client_id, ip, user_default, client_id_default, ip_default)
     values = dict(_value(text) for text in quotas)
     run_admin(bootstrap, lambda client: client.quotas.alter(entity, values), str(entity))
@@ -52,7 +60,8 @@ def set_quota(
 @app.command("remove")
 def remove_quota(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME...]", help="The quotas; all if none.")
+        list[str] | None,
+        typer.Argument(metavar="[USER] [NAME...]", help="The user, and the quotas; all if none."),
     ] = None,
     user: UserOption = None,
     client_id: ClientOption = None,
@@ -63,6 +72,7 @@ def remove_quota(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Remove quotas."""
+    user, names = _leading_user(names or [], user, is_quota=lambda word: word in set(QuotaKey))
     entity = _entity(user, client_id, ip, user_default, client_id_default, ip_default)
     chosen = names or [
         key for key in QuotaKey if (key is QuotaKey.CONNECTION_CREATION_RATE) == (entity.ip is not None)
@@ -107,6 +117,15 @@ def show_quotas(
         typer.echo(f"No quota is in force for user {user}.")
 
 
+def _leading_user(
+    words: list[str], user: str | None, is_quota: Callable[[str], bool]
+) -> tuple[str | None, list[str]]:
+    """The user and the quotas: a first word that is no quota names the user, as `--user` does."""
+    if user is not None or not words or is_quota(words[0]):
+        return user, words
+    return words[0], words[1:]
+
+
 def _entity(
     user: str | None,
     client_id: str | None,
@@ -124,7 +143,7 @@ def _entity(
 
     entity = QuotaEntity(name(user, user_default), name(client_id, client_id_default), name(ip, ip_default))
     if entity == QuotaEntity():
-        raise Failure("no entity is given", "Give --user, --client-id or --ip.", code=ExitCode.USAGE)
+        raise Failure("no entity is given", "Give a user, --client-id or --ip.", code=ExitCode.USAGE)
     return entity
 
 

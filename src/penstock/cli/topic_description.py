@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from uuid import UUID
 
 import typer
 
 from penstock.cli.cluster_client import ClusterClient, PartitionRange
 from penstock.cli.output import print_table
+from penstock.config import RETENTION_ACKNOWLEDGED
 from penstock.config.resources import ConfigResourceType
 
 _DEFAULT = 5
@@ -45,6 +47,8 @@ class Description:
     topic_id: str
     partitions: tuple[Partition, ...]
     settings: tuple[Setting, ...]
+    kept_by: Mapping[int, str] = field(default_factory=dict)
+    """Reason why records are kept, by partition, in a topic with `retention.acknowledged`."""
 
     def as_json(self) -> dict[str, object]:
         return {
@@ -65,6 +69,7 @@ class Description:
             "settings": {
                 setting.name: {"value": setting.value, "source": setting.source} for setting in self.settings
             },
+            "kept_by": {str(partition): reason for partition, reason in self.kept_by.items()},
         }
 
 
@@ -76,7 +81,8 @@ def describe_topic(cluster: ClusterClient, topic: str) -> Description:
         Partition(offsets, each.leader, each.replicas, each.in_sync, phase)
         for offsets, each, phase in zip(held, route.partitions, phases, strict=False)
     )
-    return Description(topic, _shown_id(route.id), partitions, _settings(cluster, topic))
+    settings = _settings(cluster, topic)
+    return Description(topic, _shown_id(route.id), partitions, settings, _kept_by(cluster, topic, settings))
 
 
 def print_description(description: Description) -> None:
@@ -87,6 +93,8 @@ def print_description(description: Description) -> None:
         columns.append("phase")
         rows = [(*row, each.phase) for row, each in zip(rows, description.partitions, strict=True)]
     print_table(columns, rows)
+    for partition, reason in description.kept_by.items():
+        typer.echo(f"deletion waits in partition {partition}: {reason}")
     own = [setting for setting in description.settings if setting.source != _SOURCES[_DEFAULT]]
     if own:
         typer.echo()
@@ -104,6 +112,12 @@ def _settings(cluster: ClusterClient, topic: str) -> tuple[Setting, ...]:
     return tuple(
         Setting(entry.name, str(entry.value), _SOURCES.get(entry.source, "unknown")) for entry in entries
     )
+
+
+def _kept_by(cluster: ClusterClient, topic: str, settings: Sequence[Setting]) -> dict[int, str]:
+    if not any(each.name == RETENTION_ACKNOWLEDGED.name and each.value == "true" for each in settings):
+        return {}
+    return cluster.run(lambda client: client.inspection.retention_reasons(topic), topic)
 
 
 def _shown_id(topic_id: UUID) -> str:

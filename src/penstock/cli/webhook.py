@@ -1,4 +1,4 @@
-"""`penstock webhook`: create, list, describe, pause, resume, test and delete webhooks, and change their secrets."""
+"""`penstock webhook`: create, list, describe, alter, pause, resume, test and delete webhooks, and rotate secrets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SecretOption = Annotated[
         "--secret",
         metavar="SECRET",
         envvar="PENSTOCK_WEBHOOK_SECRET",
-        help="Secret that signs the calls; by default a new one is drawn and printed once.",
+        help="Secret that signs the calls; by default a random one is generated and printed once.",
     ),
 ]
 UrlOption = Annotated[str, typer.Option("--url", metavar="URL", help="The receiver: an http or https URL.")]
@@ -133,6 +133,32 @@ def describe(
 
 
 @app.command()
+def alter(
+    webhook: WebhookArgument,
+    url: Annotated[str | None, typer.Option("--url", metavar="URL", help="The receiver.")] = None,
+    concurrency: Annotated[int | None, typer.Option("--concurrency", help="Calls at the same time.")] = None,
+    timeout: Annotated[
+        str | None, typer.Option("--timeout", metavar="TIME", help="Time for an answer.")
+    ] = None,
+    body_format: Annotated[
+        str | None, typer.Option("--format", metavar="FORMAT", help="Bodies: raw, or cloudevent.")
+    ] = None,
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    json: JsonOption = False,
+) -> None:
+    """Change a webhook; calls that have begun end as they are. `rotate-secret` changes its secret."""
+    timeout_ms = None if timeout is None else _milliseconds("--timeout", timeout)
+    given = {"url": url, "concurrency": concurrency, "timeout_ms": timeout_ms, "format": body_format}
+    changes = {field: value for field, value in given.items() if value is not None}
+    if not changes:
+        raise Failure(
+            "nothing to change", "Give --url, --concurrency, --timeout or --format.", code=ExitCode.USAGE
+        )
+    details = ClusterClient(bootstrap).run(lambda client: client.webhooks.alter(webhook, changes), webhook)
+    print_json(_shown(details)) if json else typer.echo(f"changed webhook {webhook}")
+
+
+@app.command()
 def pause(
     webhook: WebhookArgument, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, json: JsonOption = False
 ) -> None:
@@ -184,7 +210,10 @@ def try_webhook(
         typer.echo(f"the receiver answered {tested.status} after {tested.latency_ms:g} ms")
     if not tested.ok:
         reason = tested.error or f"the receiver answered {tested.status}"
-        raise Failure(f"the test of webhook {webhook} failed: {reason}", "Only an answer 2xx is a success.")
+        raise Failure(
+            f"the test of webhook {webhook} failed: {reason}",
+            "Only a response with a 2xx status counts as a success.",
+        )
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""Administration: topics, consumer groups, schedules, webhooks and pipelines."""
+"""Administration: topics, consumer groups, schedules, webhooks, pipelines, and all definitions."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, Self, TypedDict, Unpack
 
 from penstock.client.bootstrap import CONNECT_TIMEOUT_S
 from penstock.client.cluster import REQUEST_TIMEOUT_S, Cluster
+from penstock.client.definitions import Definitions
 from penstock.client.groups import Groups
 from penstock.client.option_names import check_names
 from penstock.client.pipelines import Pipelines
@@ -48,6 +49,7 @@ class Admin:
         self.schedules = Schedules(bootstrap, timeout_s)
         self.webhooks = Webhooks(bootstrap, timeout_s)
         self.pipelines = Pipelines(bootstrap, timeout_s)
+        self.definitions = Definitions(bootstrap, timeout_s)
 
     def __enter__(self) -> Self:
         return self

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, Unpack
 
 from penstock.client.admin import Admin, AdminOptions, check_admin_names
+from penstock.client.definitions import Definitions
 from penstock.client.groups import Groups
 from penstock.client.in_thread import in_thread
 from penstock.client.pipelines import Pipelines
@@ -58,6 +59,7 @@ class AsyncWebhooks(_Twin[Webhooks]):
     create = in_thread(Webhooks.create)
     list = in_thread(Webhooks.list)
     describe = in_thread(Webhooks.describe)
+    alter = in_thread(Webhooks.alter)
     pause = in_thread(Webhooks.pause)
     resume = in_thread(Webhooks.resume)
     rotate_secret = in_thread(Webhooks.rotate_secret)
@@ -76,6 +78,11 @@ class AsyncPipelines(_Twin[Pipelines]):
     delete = in_thread(Pipelines.delete)
 
 
+class AsyncDefinitions(_Twin[Definitions]):
+    export = in_thread(Definitions.export)
+    apply = in_thread(Definitions.apply)
+
+
 class AsyncAdmin:
     """Administration for asyncio; use it with `async with`."""
 
@@ -84,6 +91,7 @@ class AsyncAdmin:
     schedules: AsyncSchedules
     webhooks: AsyncWebhooks
     pipelines: AsyncPipelines
+    definitions: AsyncDefinitions
 
     def __init__(self, bootstrap: str | None = None, **options: Unpack[AdminOptions]) -> None:
         check_admin_names(options)
@@ -96,6 +104,7 @@ class AsyncAdmin:
         self.schedules = AsyncSchedules(admin.schedules)
         self.webhooks = AsyncWebhooks(admin.webhooks)
         self.pipelines = AsyncPipelines(admin.pipelines)
+        self.definitions = AsyncDefinitions(admin.definitions)
         return self
 
     async def __aexit__(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 from penstock.client.errors import ClientError, InvalidSetting
-from penstock.client.queue_session import ACCEPT, EXTEND, REJECT, RELEASE, QueueSession
+from penstock.client.queue_session import ACCEPT, EXTEND, REJECT, RELEASE, QueueSession, raise_first
 from penstock.config.retry_backoff import parse_retry_backoff
 from penstock.internal_client.queue_contents import decode_content
 from penstock.internal_client.queue_messages import QueueMessage as Delivered
@@ -174,16 +174,19 @@ class AsyncQueue:
         priority_share: float | None = None,
         retain: str = "",
         max_length: int | None = None,
+        max_length_policy: str | None = None,
         bootstrap: str | None = None,
     ) -> Self:
         """Create a queue, with a topic of its own or of an existing topic, and open it.
 
         `filter` and `route` choose messages of the existing topic: an expression as of a view, and a pattern for the
         header `penstock-route`. `retain` is `acknowledged`, or a time such as `2w` for which the topic keeps messages.
+        `max_length_policy` is `refuse`, or `dead-letter` for the oldest messages.
         """
         order_by = order, priorities, priority_share
         settings = queue_settings(lock_s, max_attempts, back_off, dead_letter, *order_by) | {
-            "max_length": max_length
+            "max_length": max_length,
+            "max_length_policy": max_length_policy,
         }
         queue = cls(name, bootstrap=bootstrap)
         try:
@@ -233,6 +236,13 @@ class AsyncQueue:
         """Receive up to `max_messages`; waits up to `wait_s` for the first one."""
         found = await self._session.receive(max_messages, wait_s)
         return [AsyncQueueMessage(each, self._session) for each in found]
+
+    async def accept(self, messages: Sequence[AsyncQueueMessage]) -> None:
+        """Accept several messages with one request; ReceiptExpired if one of them is not held any more."""
+        results = await self._session.settle_many([each.receipt for each in messages], ACCEPT)
+        for message, error in zip(messages, results, strict=True):
+            message.is_settled = error is None
+        raise_first(self.name, results)
 
     async def __aiter__(self) -> AsyncIterator[AsyncQueueMessage]:
         """Receive for ever. A message that the loop body leaves unsettled is accepted, after an exception released."""

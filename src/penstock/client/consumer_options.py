@@ -37,6 +37,10 @@ class ConsumerOptions(TypedDict, total=False):
     delivery: Literal["at-most-once", "at-least-once", "exactly-once"]
     """At least once by default."""
     profile: Literal["throughput", "latency"]
+    ordered: bool
+    """Keep the order of keys while a topic gets fewer partitions: messages of the other partitions wait until the
+    partitions that go were read to their end. Costs a request for each batch of messages. Off by default.
+    """
     idle_timeout_s: float
     """Time without messages after which iteration ends; without it, iteration never ends."""
     group_protocol: Literal["classic", "consumer"]

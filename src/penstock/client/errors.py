@@ -124,7 +124,8 @@ _ADVICE: dict[int, tuple[type[ClientError], str]] = {
     KafkaError.TOPIC_ALREADY_EXISTS: (ClientError, "Admin().topics.alter changes an existing one"),
     KafkaError._MSG_TIMED_OUT: (
         BrokerUnreachable,
-        "no broker stored the message within delivery_timeout_s; is one running at the bootstrap address?",
+        "no broker stored the message within delivery_timeout_s; is one running at the bootstrap address, and is "
+        "space left on its disk (`disk_full` in /health)?",
     ),
     KafkaError._ALL_BROKERS_DOWN: (BrokerUnreachable, "is one running at the bootstrap address?"),
     KafkaError._TRANSPORT: (BrokerUnreachable, "is one running at the bootstrap address?"),

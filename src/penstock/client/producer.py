@@ -54,7 +54,10 @@ class SendHandle:
 
 
 class Transaction:
-    """An open transaction, as returned by `with producer.transaction() as transaction`."""
+    """An open transaction, as returned by `with producer.transaction() as transaction`; adds offsets to it.
+
+    The end of the `with` block commits the transaction, and an exception in the block aborts it.
+    """
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions

@@ -86,7 +86,7 @@ def _transaction_settings(delivery: Delivery, options: ProducerOptions) -> dict[
     if delivery is not Delivery.EXACTLY_ONCE:
         for name in ("transactional_id", "transaction_timeout_s"):
             if name in options:
-                raise InvalidSetting(f"{name} goes with delivery='exactly-once'")
+                raise InvalidSetting(f"{name} needs delivery='exactly-once'")
         return {}
     return {
         "transactional.id": options.get("transactional_id") or f"penstock-{uuid.uuid4()}",

@@ -23,7 +23,15 @@ from penstock.client.async_queue import (
     send_options,
 )
 from penstock.client.errors import ClientError, InvalidSetting
-from penstock.client.queue_session import ACCEPT, EXTEND, REJECT, RELEASE, QueueSession, ReceiptExpired
+from penstock.client.queue_session import (
+    ACCEPT,
+    EXTEND,
+    REJECT,
+    RELEASE,
+    QueueSession,
+    ReceiptExpired,
+    raise_first,
+)
 from penstock.internal_client.queue_messages import QueueMessage as Delivered
 from penstock.internal_client.queue_views import queue_filter
 
@@ -122,6 +130,7 @@ class Queue:
         priority_share: float | None = None,
         retain: str = "",
         max_length: int | None = None,
+        max_length_policy: str | None = None,
         bootstrap: str | None = None,
         workers: int = 1,
     ) -> Self:
@@ -129,10 +138,12 @@ class Queue:
 
         `filter` and `route` choose messages of the existing topic: an expression as of a view, and a pattern for the
         header `penstock-route`. `retain` is `acknowledged`, or a time such as `2w` for which the topic keeps messages.
+        `max_length_policy` is `refuse`, or `dead-letter` for the oldest messages.
         """
         order_by = order, priorities, priority_share
         settings = queue_settings(lock_s, max_attempts, back_off, dead_letter, *order_by) | {
-            "max_length": max_length
+            "max_length": max_length,
+            "max_length_policy": max_length_policy,
         }
         queue = cls(name, bootstrap=bootstrap, workers=workers)
         try:
@@ -199,17 +210,10 @@ class Queue:
 
     def accept(self, messages: list[QueueMessage]) -> None:
         """Accept several messages with one request; ReceiptExpired if one of them is not held any more."""
-
-        async def all_of_them() -> list[BaseException | None]:
-            settling = (self.session.settle(each.receipt, ACCEPT) for each in messages)
-            return list(await asyncio.gather(*settling, return_exceptions=True))
-
-        results = self.call(all_of_them())
+        results = self.call(self.session.settle_many([each.receipt for each in messages], ACCEPT))
         for message, error in zip(messages, results, strict=True):
             message.is_settled = error is None
-        for error in results:
-            if error is not None:
-                raise error
+        raise_first(self.name, results)
 
     def __iter__(self) -> Iterator[QueueMessage]:
         """Receive until `stop`. A message that the loop body leaves unsettled is accepted; after a break released."""

@@ -123,22 +123,30 @@ class QueueSession:
             topic = (await self._client.queues.get_known(self.name)).sent_to
             if options.get("delay_ms"):
                 await self._require_delay(topic)
-            partitions = len((await self._client.topics.get(topic)).partitions)
             content, content_type = encode_content(value)
             encoded = key.encode() if isinstance(key, str) else key
             own = tuple((name, _as_bytes(each)) for name, each in (options.get("headers") or {}).items())
             headers = (*content_type, *option_headers(options), *own)
             record = NewRecord(encoded, content, _CLOCK.now_ms(), headers)
-            turn = next(self._turns)
-            partition = turn % partitions if encoded is None else partition_for(encoded, partitions)
-            return partition, await self._producer.send(topic, partition, record)
+            turn, known = next(self._turns), 0
+            while True:
+                partitions = (await self._client.topics.get(topic, fresh=bool(known))).active_count
+                partition = turn % partitions if encoded is None else partition_for(encoded, partitions)
+                try:
+                    return partition, await self._producer.send(topic, partition, record)
+                except BrokerError as error:
+                    if error.code is not ErrorCode.unknown_topic_or_partition or known == partitions:
+                        raise
+                    known = partitions  # the topic has fewer partitions now, or does not exist
 
     async def _require_delay(self, topic: str) -> None:
         if topic in self._delayed_topics:
             return
         entries = await self._client.configs.get(ConfigResourceType.TOPIC, topic)
         if not any(entry.name == _DELAY_CONFIG and entry.value == "true" for entry in entries):
-            raise InvalidSetting(f"a delay needs a topic with {_DELAY_CONFIG}=true, and {topic} has not")
+            raise InvalidSetting(
+                f"a delay needs a topic that was created with {_DELAY_CONFIG}=true; {topic} was not"
+            )
         self._delayed_topics.add(topic)
 
     # --- receiving
@@ -198,6 +206,15 @@ class QueueSession:
         with translated(self.name):
             await self._settler.settle(Settlement(parse_receipt(receipt), action, delay_ms, reason))
 
+    async def settle_many(self, receipts: Sequence[str], action: int) -> list[BrokerError | None]:
+        """Settle messages with one request to each leader; returns the refusal of each, or None."""
+        for receipt in receipts:
+            self._held.pop(receipt, None)
+        with translated(self.name):
+            return list(
+                await self._settle_all([Settlement(parse_receipt(each), action) for each in receipts])
+            )
+
     async def _settle_all(self, settlements: Sequence[Settlement]) -> Sequence[BrokerError | None]:
         return await self._client.queue_messages.settle(self.name, await self._topic(), settlements)
 
@@ -235,6 +252,14 @@ class QueueSession:
             raise ClientError(str(error)) from None
         with translated(self.name):
             return await self._replies.reply(place, content, content_type, _CLOCK.now_ms())
+
+
+def raise_first(queue: str, errors: Sequence[BrokerError | None]) -> None:
+    """Raise the first refusal, as an error of the client."""
+    for error in errors:
+        if error is not None:
+            with translated(queue):
+                raise error
 
 
 def _as_bytes(value: str | bytes) -> bytes:

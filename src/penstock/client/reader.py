@@ -31,6 +31,7 @@ from penstock.client.errors import (
     translated,
 )
 from penstock.client.joining import finish_joining, has_member_epoch
+from penstock.client.key_order import LOOK_AT_HELD_S, key_order
 from penstock.client.message import Message, take_live
 from penstock.client.partitions import named, wait_for_fetch
 from penstock.client.progress import progress_of
@@ -94,6 +95,7 @@ class MessageReader:
         self._was_assigned = False
         self._progress = progress_of(self.consumer, options.get("group"), delivery_of(options))
         self._group = options.get("group")
+        self._order = key_order(self.consumer, options)
         self.retry_topic = find_retry_topic(self.consumer, self._group, config)
         """Retry topic of the group, which the consumer reads too; None if there is none."""
         self._begin(topics)
@@ -132,6 +134,8 @@ class MessageReader:
         self._served_at = time.monotonic()
         if self._missing and self._served_at >= self._looked_at + LOOK_FOR_TOPIC_EVERY_S:
             self._assign_found()
+        if self._order is not None and self._order.held:
+            timeout_s = min(timeout_s, LOOK_AT_HELD_S)
         first = self.consumer.poll(0 if self._ready or self._fresh else timeout_s)
         if first is not None:
             self._take([first])
@@ -139,6 +143,8 @@ class MessageReader:
             return
         if first is not None:
             self._take(self.consumer.consume(FILL_MESSAGES - 1, 0))
+        if self._order is not None and (self._fresh or self._order.held):
+            self._fresh = self._order.admit(self._fresh, self._handed)
         if self._fresh:
             self._admit()
         if self._damage and not self._ready:
@@ -235,7 +241,8 @@ class MessageReader:
 
     def next_offset(self, place: Place) -> int | None:
         """Return the offset of the next message to hand over, if it is known."""
-        for message in (*self._ready, *self._fresh):
+        held = () if self._order is None else self._order.held
+        for message in (*self._ready, *held, *self._fresh):
             if (message.topic(), message.partition()) == place:
                 return int(message.offset())
         (position,) = self.consumer.position([TopicPartition(*place)])
@@ -246,6 +253,8 @@ class MessageReader:
         self._handed = []
         if self._group:
             finish_joining(self.consumer, self._has_joined)
+        if self._order is not None:
+            self._order.close()
         self.consumer.close()
 
     def _has_joined(self) -> bool:
@@ -368,7 +377,8 @@ class MessageReader:
         for place in places:
             self._damage.pop(place, None)
         first: dict[Place, int] = {}
-        for message in (*self._ready, *self._fresh):
+        held = () if self._order is None else self._order.drop(places)
+        for message in (*self._ready, *held, *self._fresh):
             place = (message.topic(), message.partition())
             if place in places:
                 first.setdefault(place, message.offset())

@@ -85,7 +85,10 @@ class Retries:
         """Offset to commit with a message; none if it was committed before."""
         place = message.topic, message.partition
         if not self._reader.is_in_work(place, message.offset):
-            raise ClientError(f"message {message.offset} of {message.topic_partition} is not in work")
+            raise ClientError(
+                f"message {message.offset} of {message.topic_partition} cannot be retried: the consumer has returned "
+                "later messages since, or its partition was revoked"
+            )
         # A commit that is under way must not arrive after that of the transaction, and move the group back.
         if self._reader.settle_commits():
             return []

@@ -28,6 +28,7 @@ from penstock.client.errors import (
 from penstock.client.pending import PendingSend, SentHeaders, Stored
 from penstock.client.producer_options import ProducerOptions, producer_config
 from penstock.client.serializers import serialize, serializer
+from penstock.client.topic_watch import TopicWatch
 from penstock.client.transactions import Transactions, fatal
 
 Headers = Mapping[str, str | bytes | None] | Sequence[tuple[str, str | bytes | None]]
@@ -52,6 +53,7 @@ class MessageSender:
         with translated("invalid combination of settings"):
             self._producer = Producer(config)
         self._delays = DelayTopics(config)
+        self._watch = TopicWatch(config["bootstrap.servers"])
         self.transactions: Transactions | None = None
         if "transactional.id" in config:
             self.transactions = Transactions(self._producer, config["transaction.timeout.ms"] / 1000)
@@ -72,11 +74,14 @@ class MessageSender:
                 "a producer with delivery='exactly-once' sends messages inside `with producer.transaction():`"
             )
         pending = PendingSend(self._seen, _header_list(headers))
+        encoded = serialize(self._key_serializer, key, "key")
+        if partition is None:
+            partition = self._watch.partition_for(topic, encoded)
         try:
             self._producer.produce(
                 topic,
                 value=serialize(self._value_serializer, value, "value"),
-                key=serialize(self._key_serializer, key, "key"),
+                key=encoded,
                 partition=ANY_PARTITION if partition is None else partition,
                 timestamp=_milliseconds(timestamp),
                 headers=pending.headers,
@@ -111,6 +116,7 @@ class MessageSender:
 
     def close(self) -> None:
         """Drop the queued messages; their failures are then known."""
+        self._watch.close()
         self._producer.purge()
         with suppress(KafkaException):
             self._producer.flush(1.0)

@@ -111,6 +111,21 @@ class Webhooks:
         """Describe a webhook; WebhookUnknown if there is none."""
         return _webhook(self._calls.run(lambda client: client.webhooks.describe(name)))
 
+    def alter(
+        self,
+        name: str,
+        *,
+        url: str | None = None,
+        concurrency: int | None = None,
+        timeout_s: float | None = None,
+        format: str | None = None,
+    ) -> Webhook:
+        """Change a webhook; calls that have begun end as they are."""
+        timeout_ms = None if timeout_s is None else round(timeout_s * 1000)
+        given = {"url": url, "concurrency": concurrency, "timeout_ms": timeout_ms, "format": format}
+        changes = {field: value for field, value in given.items() if value is not None}
+        return _webhook(self._calls.run(lambda client: client.webhooks.alter(name, changes)))
+
     def pause(self, name: str) -> Webhook:
         """Stop the calls of a webhook; messages stay in the queue."""
         return _webhook(self._calls.run(lambda client: client.webhooks.pause(name)))

@@ -8,14 +8,13 @@ from typing import TypeVar
 
 from penstock.cluster import acls
 from penstock.cluster.acl_nodes import encode_acls
-from penstock.cluster.change_maker import UNCLEAR, ChangeMaker
-from penstock.cluster.coordination import SessionExpired, StoreUnreachable
+from penstock.cluster.change_maker import ChangeMaker
 from penstock.cluster.image import ClusterImage
 from penstock.cluster.metadata import ClusterMetadata
 from penstock.cluster.metadata_change import MetadataChange
 from penstock.cluster.quotas import MAX_CHANGES_PER_REQUEST, QuotaChange, alter_quotas
 from penstock.cluster.topic_writes import BYTES_PER_PARTITION, batches
-from penstock.errors import BrokerError, ErrorCode, StorageError, UnknownOutcome
+from penstock.errors import BrokerError, ErrorCode
 from penstock.security.acl import AccessControlEntry, AclBinding, AclFilter, ResourcePattern
 
 V = TypeVar("V")
@@ -30,7 +29,7 @@ class AclAdministration:
 
     async def create(self, bindings: Sequence[AclBinding]) -> dict[AclBinding, BrokerError | None]:
         """Create entries. Returns None or the error for each; an entry that exists already is a success."""
-        await self._confirm()
+        await self._changes.confirm()
         self._check_count(len(bindings))
         results: dict[AclBinding, BrokerError | None] = {}
         for binding in bindings:
@@ -48,7 +47,7 @@ class AclAdministration:
 
     async def delete(self, filters: Sequence[AclFilter]) -> list[list[AclBinding] | BrokerError]:
         """Delete the entries that match. Returns the deleted entries, or the error, for each filter."""
-        await self._confirm()
+        await self._changes.confirm()
         image = self._metadata.image
         found = [acls.matching(image, each) for each in filters]
         doomed: dict[ResourcePattern, set[AccessControlEntry]] = {}
@@ -70,19 +69,8 @@ class AclAdministration:
             )
         if validate_only:
             return alter_quotas(self._metadata.image, changes).result
-        await self._confirm()
+        await self._changes.confirm()
         return await self._changes.make(lambda image: alter_quotas(image, changes))
-
-    async def _confirm(self) -> None:
-        """Wait for the changes that other brokers have acknowledged: a rule of theirs must not look absent or present
-        by mistake.
-        """
-        try:
-            await self._metadata.confirm()
-        except (SessionExpired, StoreUnreachable, UnknownOutcome) as error:
-            raise BrokerError(ErrorCode.request_timed_out, UNCLEAR) from error
-        except StorageError as error:
-            raise BrokerError(ErrorCode.kafka_storage_error, str(error)) from error
 
     async def _change(
         self,

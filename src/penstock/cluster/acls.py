@@ -46,7 +46,7 @@ def check_binding(binding: AclBinding) -> None:
         raise _invalid("the CLUSTER resource has no prefixes; use the pattern type LITERAL")
     kind, _, name = entry.principal.partition(":")
     if not kind or not name:
-        raise _invalid(f"{entry.principal[:80]!r} is no principal; give User:NAME")
+        raise _invalid(f"{entry.principal[:80]!r} is not a principal; give User:NAME")
     if not entry.host:
         raise _invalid("the host is empty; give an address or *")
     for text in (resource.name, entry.principal, entry.host):

@@ -11,7 +11,7 @@ from functools import partial
 from random import Random  # noqa: TID251 - the type; the numbers come from the caller
 from typing import TypeVar
 
-from penstock.cluster import delays, views, znodes
+from penstock.cluster import dead_letter_topics, delays, views, znodes
 from penstock.cluster.change_list import Scope
 from penstock.cluster.change_maker import MAX_ATTEMPTS, UNCLEAR, ChangeMaker
 from penstock.cluster.config_changes import (
@@ -177,6 +177,7 @@ class Administration:
         self, changes: Sequence[CredentialChange]
     ) -> dict[str, BrokerError | None]:
         """Alter SCRAM credentials. Returns None or the error for each user."""
+        await self._changes.confirm()
         credential = f"{self._random.getrandbits(64):016x}"
         return await self._changes.make(lambda image: alter_credentials(image, changes, credential))
 
@@ -284,6 +285,7 @@ class Administration:
             raise BrokerError(ErrorCode.invalid_request, "the group id must not be empty")
         current = image.group_configs.get(change.name, StoredConfigs())
         values = altered_group_configs(current.values, change, self._metadata.config)
+        dead_letter_topics.check_altered(image, change.name, current.values, values, self._metadata.config)
         after = image.with_group_configs(change.name, StoredConfigs(values, current.version + 1))
         path = znodes.group_configs_path(change.name)
         data = _fitting(znodes.encode(znodes.ConfigsNode(values)))

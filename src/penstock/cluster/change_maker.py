@@ -21,7 +21,7 @@ from penstock.cluster.loading import UnfinishedChange, read_unfinished
 from penstock.cluster.metadata import ClusterMetadata
 from penstock.cluster.metadata_change import MetadataChange, Rule
 from penstock.cluster.topic_writes import Writes, chunks, claim, cleanup
-from penstock.errors import BrokerError, ErrorCode, StorageError
+from penstock.errors import BrokerError, ErrorCode, StorageError, UnknownOutcome
 from penstock.model import BrokerId
 
 MAX_ATTEMPTS = 10
@@ -73,6 +73,17 @@ class ChangeMaker:
                 raise BrokerError(ErrorCode.request_timed_out, UNCLEAR) from error
             except StorageError as error:
                 raise BrokerError(ErrorCode.kafka_storage_error, str(error)) from error
+
+    async def confirm(self) -> None:
+        """Wait for the changes that other brokers have acknowledged, so that nothing looks absent, present or done by
+        mistake. Raises BrokerError as `make` does.
+        """
+        try:
+            await self._metadata.confirm()
+        except (SessionExpired, StoreUnreachable, UnknownOutcome) as error:
+            raise BrokerError(ErrorCode.request_timed_out, UNCLEAR) from error
+        except StorageError as error:
+            raise BrokerError(ErrorCode.kafka_storage_error, str(error)) from error
 
     async def rule(self, rule: Rule, topics: Iterable[str], fence: Check | None = None) -> None:
         """Apply a rule to the partitions of these topics, hundreds of partitions in one write."""

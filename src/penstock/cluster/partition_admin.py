@@ -143,5 +143,7 @@ def _unclean(image: ClusterImage, partition: PartitionState) -> PartitionState:
         raise BrokerError(ErrorCode.election_not_needed, "the partition has a leader")
     elected = leader_election.elect_any(image, partition)
     if elected is None:
-        raise BrokerError(ErrorCode.eligible_leaders_not_available, "no replica is alive")
+        raise BrokerError(
+            ErrorCode.eligible_leaders_not_available, "no replica is alive; start a broker that has one"
+        )
     return elected

@@ -5,8 +5,8 @@ Each change is decided from the image and written on condition of it (`ChangeMak
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeGuard
+from collections.abc import Callable, Sequence, Set
+from typing import NamedTuple, TypeGuard
 
 from penstock.clock import Clock
 from penstock.cluster import shrinking
@@ -18,6 +18,23 @@ from penstock.cluster.partition_writes import PartitionWrites
 from penstock.cluster.shrinking import WantedCount
 from penstock.cluster.topic_writes import Writes
 from penstock.model import LeaderEpoch, Offset, TopicPartition
+
+
+class Advance(NamedTuple):
+    """Next phase of a partition, by its leader in this leader epoch."""
+
+    name: TopicPartition
+    leader_epoch: LeaderEpoch
+    phase: PartitionPhase
+
+
+class Removal(NamedTuple):
+    """Removal of a partition by its leader in this leader epoch."""
+
+    name: TopicPartition
+    leader_epoch: LeaderEpoch
+    log_end: Callable[[PartitionState], Offset | None]
+    """Returns the end of the log for the recorded state of the partition, or None to keep the partition."""
 
 
 class PartitionCounts:
@@ -35,31 +52,32 @@ class PartitionCounts:
 
         return await self._changes.make(decide)
 
-    async def advance(self, name: TopicPartition, leader_epoch: LeaderEpoch, phase: PartitionPhase) -> bool:
-        """Write the next phase of a partition, as its leader in this leader epoch; false if another broker leads it or
-        its phase has changed.
+    async def advance(self, wanted: Sequence[Advance]) -> None:
+        """Write the next phases of partitions, as their leader, in one write. Partitions that another broker leads, or
+        whose phase has changed, are left alone.
         """
 
-        def decide(image: ClusterImage) -> MetadataChange[bool]:
-            state = image.partition(name)
-            if not _is_led(state, leader_epoch) or state.phase != phase - 1:
-                return MetadataChange(False)
-            writes = PartitionWrites()
-            writes.set(name, shrinking.with_phase(state, phase, self._clock.now_ms()))
-            return MetadataChange(True, Writes(tuple(writes.operations)), writes.scope)
+        def decide(image: ClusterImage) -> MetadataChange[None]:
+            writes, now_ms = PartitionWrites(), self._clock.now_ms()
+            for each in wanted:
+                state = image.partition(each.name)
+                if _is_led(state, each.leader_epoch) and state.phase == each.phase - 1:
+                    writes.set(each.name, shrinking.with_phase(state, each.phase, now_ms))
+            return MetadataChange(None, Writes(tuple(writes.operations)), writes.scope)
 
-        return await self._changes.make(decide)
+        await self._changes.make(decide)
 
-    async def remove(
-        self, name: TopicPartition, leader_epoch: LeaderEpoch, log_end: Callable[[], Offset | None]
-    ) -> bool:
-        """Remove the last partition of a topic, as its leader. `log_end` returns the end of its log, or None to keep
-        the partition.
-        """
+    async def remove(self, wanted: Sequence[Removal]) -> Set[TopicPartition]:
+        """Remove the last partitions of topics, as their leader, in one write; returns those that were removed."""
 
-        def decide(image: ClusterImage) -> MetadataChange[bool]:
-            end = log_end() if _is_led(image.partition(name), leader_epoch) else None
-            return MetadataChange(False) if end is None else shrinking.removal(image, name, end)
+        def decide(image: ClusterImage) -> MetadataChange[Set[TopicPartition]]:
+            ends: dict[TopicPartition, Offset] = {}
+            for each in wanted:
+                state = image.partition(each.name)
+                end = each.log_end(state) if _is_led(state, each.leader_epoch) else None
+                if end is not None:
+                    ends[each.name] = end
+            return shrinking.removal(image, ends)
 
         return await self._changes.make(decide)
 

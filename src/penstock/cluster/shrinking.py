@@ -9,12 +9,13 @@ node: a partition that is created again under its index begins there, so that no
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from enum import Enum
 
 from penstock.cluster import znodes
-from penstock.cluster.coordination import Delete, Set
+from penstock.cluster.coordination import Delete, Operation, Set
 from penstock.cluster.image import ClusterImage, PartitionPhase, PartitionState, RemovedPartition, TopicImage
 from penstock.cluster.loading import encode_partition, encode_topic
 from penstock.cluster.metadata_change import MetadataChange, existing_topic, scope_of
@@ -22,8 +23,6 @@ from penstock.cluster.topic_writes import MAX_PARTITIONS_PER_MULTI, Writes
 from penstock.cluster.views import refuse_view
 from penstock.config import (
     CLEANUP_POLICY,
-    DELIVERY_DELAY,
-    INDEX_BY_KEY,
     BrokerConfig,
     CleanupPolicy,
     TopicConfig,
@@ -93,33 +92,46 @@ def with_phase(state: PartitionState, phase: PartitionPhase, now_ms: int) -> Par
     return replace(state, phase=phase, phase_since_ms=now_ms)
 
 
-def removal(image: ClusterImage, name: TopicPartition, log_end: Offset) -> MetadataChange[bool]:
-    """Change by which the leader removes the last partition of a topic, whose log ends at `log_end` for good.
+def removal(
+    image: ClusterImage, ends: Mapping[TopicPartition, Offset]
+) -> MetadataChange[AbstractSet[TopicPartition]]:
+    """Change by which a leader removes the last partitions of topics, whose logs end at these offsets for good.
 
-    Without effect, and false, if the partition is not the last one or is not sealed.
+    Returns the removed partitions: one that is not the last, or not sealed, stays.
     """
-    topic, state = image.topic(name.topic), image.partition(name)
-    if topic is None or state is None or not is_removable(topic, name.partition):
-        return MetadataChange(False)
-    ended = RemovedPartition(log_end, state.leader_epoch)
-    rest = replace(
-        topic,
-        partitions=topic.partitions[:-1],
-        removed=(ended, *topic.removed),
-        version=topic.version + 1,
-    )
-    path = znodes.topic_path(topic.name)
-    operations = (
-        Set(path, encode_topic(rest), topic.version),
-        Delete(znodes.partition_path(topic.name, name.partition), state.partition_epoch),
-    )
-    return MetadataChange(True, Writes(operations), scope_of([rest]))
+    operations: list[Operation] = []
+    topics: list[TopicImage] = []
+    removed: set[TopicPartition] = set()
+    for name in dict.fromkeys(each.topic for each in ends):
+        topic = image.topic(name)
+        rest = topic
+        while rest is not None:
+            last = TopicPartition(name, len(rest.partitions) - 1)
+            if last not in ends or not is_removable(rest, last.partition):
+                break
+            state = rest.partitions[-1]
+            operations.append(Delete(znodes.partition_path(name, last.partition), state.partition_epoch))
+            rest = _without_last(rest, ends[last])
+            removed.add(last)
+        if topic is not None and rest is not None and rest is not topic:
+            rest = replace(rest, version=topic.version + 1)
+            operations.append(Set(znodes.topic_path(name), encode_topic(rest), topic.version))
+            topics.append(rest)
+    return MetadataChange(removed, Writes(tuple(operations)), scope_of(topics))
 
 
-def is_removable(topic: TopicImage, index: int) -> bool:
-    """Whether a partition is the last one, sealed, and without a reassignment in progress."""
+def _without_last(topic: TopicImage, log_end: Offset) -> TopicImage:
+    ended = RemovedPartition(log_end, topic.partitions[-1].leader_epoch)
+    return replace(topic, partitions=topic.partitions[:-1], removed=(ended, *topic.removed))
+
+
+def is_removable(topic: TopicImage, index: int, last: int | None = None) -> bool:
+    """Whether a partition is the last one, sealed, and without a reassignment in progress.
+
+    `last` is the index of the last partition when those above it are removed as well.
+    """
     state = topic.partitions[index]
-    is_last = 0 < index == len(topic.partitions) - 1
+    is_last = 0 < index == (len(topic.partitions) - 1 if last is None else last)
     return is_last and state.phase >= PartitionPhase.SEALED and not state.is_reassigning
 
 
@@ -166,10 +178,6 @@ def _check_can_shrink(topic: TopicImage, settings: TopicConfig, going: Collectio
         raise _invalid(
             f"topic {topic.name} is compacted: the newest value of a key in a removed partition would be lost"
         )
-    if settings[INDEX_BY_KEY]:
-        raise _invalid(f"topic {topic.name} has index.by.key: lookups by key need every partition")
-    if settings[DELIVERY_DELAY]:
-        raise _invalid(f"topic {topic.name} has delivery.delay: pending messages keep their partition")
     moving = [index for index in going if topic.partitions[index].is_reassigning]
     if moving:
         raise BrokerError(

@@ -83,8 +83,10 @@ def _altered(user: User, changes: Sequence[CredentialChange]) -> User:
 
 
 def set_disabled(image: ClusterImage, name: str, is_disabled: bool, credential: str) -> MetadataChange[None]:
-    """Disable a user, or enable it again. Its sessions end either way."""
+    """Disable a user, or enable it again. Its sessions end either way, unless nothing changes."""
     before = _existing(image, name)
+    if before.is_disabled == is_disabled:
+        return _change(before, before)
     return _change(before, replace(before, is_disabled=is_disabled, credential=credential))
 
 

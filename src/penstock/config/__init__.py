@@ -11,6 +11,7 @@ from penstock.config.address import parse_address as parse_address
 from penstock.config.authorization_options import *  # noqa: F403
 from penstock.config.broker_options import *  # noqa: F403
 from penstock.config.connection_options import *  # noqa: F403
+from penstock.config.dead_letter_options import *  # noqa: F403
 from penstock.config.gateway_options import *  # noqa: F403
 from penstock.config.group_options import *  # noqa: F403
 from penstock.config.listeners import Endpoint as Endpoint

@@ -8,6 +8,7 @@ from typing import Any
 
 from penstock.config.authorization_options import AUDIT, AUTHORIZATION
 from penstock.config.connection_options import CONNECTIONS, FETCHING
+from penstock.config.dead_letter_options import DEAD_LETTERS
 from penstock.config.gateway_options import GATEWAY
 from penstock.config.group_options import CONSUMER_GROUPS
 from penstock.config.listeners import DEFAULT_PROTOCOLS, EndpointList, Endpoints, ProtocolMap, ProtocolMapType
@@ -267,6 +268,7 @@ BROKER_GROUPS = (
     GATEWAY,
     CONSUMER_GROUPS,
     SHARE_GROUPS,
+    DEAD_LETTERS,
     TRANSACTIONS,
     WEBHOOKS,
     STORAGE,

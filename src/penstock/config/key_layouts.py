@@ -17,17 +17,30 @@ _LAYOUT = re.compile(r"(\d{1,5})@(\d{1,15})", re.ASCII)
 class KeyLayout(NamedTuple):
     partitions: int
     since_ms: int
+    raised_by: int = 0
+    """Difference between `number` and the partition count; above 0 after the count was reduced."""
+
+    @property
+    def number(self) -> int:
+        """Number of the layout, which never decreases: the partition count, or more if that was used before."""
+        return self.partitions + self.raised_by
 
 
 KeyLayouts = tuple[KeyLayout, ...]
 NO_LAYOUTS: KeyLayouts = ()
 
 
+def with_layout(layouts: KeyLayouts, partitions: int, since_ms: int) -> KeyLayouts:
+    """Layouts with one more, for a changed partition count."""
+    number = max(partitions, layouts[-1].number + 1) if layouts else partitions
+    return (*layouts, KeyLayout(partitions, since_ms, number - partitions))
+
+
 @dataclass(frozen=True, slots=True)
 class Layouts:
-    """Option type for key layouts. Counts and times must increase."""
+    """Option type for key layouts. Times must increase, and counts change."""
 
-    expected: str = "`partitions@milliseconds`, growing, several separated by commas, or nothing"
+    expected: str = "`partitions@milliseconds`, times growing, several separated by commas, or nothing"
 
     @property
     def kind(self) -> Kind:
@@ -35,9 +48,12 @@ class Layouts:
 
     def parse(self, text: str) -> KeyLayouts:
         found = [_LAYOUT.fullmatch(item.strip()) for item in text.split(",") if item.strip()]
-        layouts = tuple(KeyLayout(int(match[1]), int(match[2])) for match in found if match)
-        pairs = pairwise(layouts)
-        if None in found or any(a.partitions >= b.partitions or a.since_ms >= b.since_ms for a, b in pairs):
+        layouts = NO_LAYOUTS
+        for match in found:
+            if match is None:
+                raise ValueError(text)
+            layouts = with_layout(layouts, int(match[1]), int(match[2]))
+        if any(a.partitions == b.partitions or a.since_ms >= b.since_ms for a, b in pairwise(layouts)):
             raise ValueError(text)
         return layouts
 

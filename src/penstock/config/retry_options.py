@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from penstock.config.dead_letter_options import parse_dead_letter_topic
 from penstock.config.options import Option
 from penstock.config.retry_backoff import EXPECTED, RetryBackoff, parse_retry_backoff
-from penstock.config.share_options import parse_dead_letter_topic
 from penstock.config.topic_declarations import own
 from penstock.config.types import Integer, MaybeText, Parsed
 

@@ -11,6 +11,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from penstock.config.dead_letter_options import (
+    DEAD_LETTER_COPY_RECORD_ENABLE as DEAD_LETTER_COPY_RECORD_ENABLE,
+)
+from penstock.config.dead_letter_options import DEAD_LETTER_TOPIC_NAME as DEAD_LETTER_TOPIC_NAME
 from penstock.config.group_options import GROUP_SETTINGS
 from penstock.config.options import Option, OptionGroup, table
 from penstock.config.retry_backoff import EXPECTED, NO_BACKOFF, RetryBackoff, parse_retry_backoff
@@ -27,7 +31,6 @@ from penstock.config.types import (
 )
 
 _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.\d+)?S)?)?")
-_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _MAX_DURATION_DAYS: Final = 36_500
 
 
@@ -59,10 +62,9 @@ def parse_offset_reset(text: str) -> ShareOffsetReset:
     return ShareOffsetReset(strategy, total_seconds * 1000, text)
 
 
-def parse_dead_letter_topic(text: str) -> str:
-    if text and (_TOPIC_NAME.fullmatch(text) is None or text.startswith("__")):
-        raise ValueError(text)
-    return text
+class MaxLengthPolicy(StrEnum):
+    REFUSE = "refuse"
+    DEAD_LETTER = "dead-letter"
 
 
 class ShareOrder(StrEnum):
@@ -261,19 +263,6 @@ SHARE_RETRY_BACKOFF_MS: Option[RetryBackoff] = GROUP_SETTINGS.option(
     "Time after which a record that was released, or whose lock has expired, is delivered again: a list of delays, "
     "one for each delivery, of which the last one repeats, or `exponential:FIRST:MAXIMUM`. Empty: at once.",
 )
-DEAD_LETTER_TOPIC_NAME: Option[str] = GROUP_SETTINGS.option(
-    "errors.deadletterqueue.topic.name",
-    Parsed(parse_dead_letter_topic, "the name of a topic that is not internal, or nothing"),
-    "",
-    "Topic for records that members of a share group reject, or that exhaust their deliveries (KIP-1191). Without it "
-    "such records are archived and not kept elsewhere.",
-)
-DEAD_LETTER_COPY_RECORD_ENABLE: Option[bool] = GROUP_SETTINGS.option(
-    "errors.deadletterqueue.copy.record.enable",
-    Boolean(),
-    True,
-    "Whether dead letters have the key, value and headers of the record. Otherwise they only say where it was.",
-)
 SHARE_QUEUE_TOPIC: Option[str] = GROUP_SETTINGS.option(
     "share.queue.topic",
     MaybeText(),
@@ -285,8 +274,15 @@ SHARE_MAX_LENGTH: Option[int] = GROUP_SETTINGS.option(
     "share.max.length",
     Integer(0, LONG_MAX),
     0,
-    "Maximum number of messages of a queue that are not settled. Records beyond that are "
-    "refused with POLICY_VIOLATION. Each broker counts the partitions that it leads. 0: no limit.",
+    "Maximum number of messages of a queue that are not settled; `share.max.length.policy` says what happens beyond "
+    "it. Each broker counts the partitions that it leads. 0: no limit.",
+)
+SHARE_MAX_LENGTH_POLICY: Option[MaxLengthPolicy] = GROUP_SETTINGS.option(
+    "share.max.length.policy",
+    Choice(MaxLengthPolicy),
+    MaxLengthPolicy.REFUSE,
+    "Beyond `share.max.length`, `refuse` refuses records with POLICY_VIOLATION; `dead-letter` takes them and sends the "
+    "oldest ones that no consumer holds to the dead-letter topic. Without a dead-letter topic records are refused.",
 )
 SHARE_AUTO_OFFSET_RESET: Option[ShareOffsetReset] = GROUP_SETTINGS.option(
     "share.auto.offset.reset",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+from penstock.config.dead_letter_options import DEAD_LETTER_GROUP_ENABLE as DEAD_LETTER_GROUP_ENABLE
 from penstock.config.delay_options import DELIVERY_DELAY as DELIVERY_DELAY
 from penstock.config.delay_options import DELIVERY_DELAY_DEFAULT_MS as DELIVERY_DELAY_DEFAULT_MS
 from penstock.config.delay_options import DELIVERY_DELAY_MAX_MS as DELIVERY_DELAY_MAX_MS
@@ -169,7 +170,7 @@ INDEX_KEY_LAYOUTS: Option[KeyLayouts] = topic(
     Layouts(),
     NO_LAYOUTS,
     "Partition counts by which the gateway has distributed keys, each with its start time, as in "
-    "`12@0,24@1767225600000`, to find records from before partitions were added. Maintained by the gateway; "
+    "`12@0,24@1767225600000`, to find records from before the count was changed. Maintained by the gateway; "
     "do not change it.",
     broker="log.index.key.layouts",
 )

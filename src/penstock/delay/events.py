@@ -1,11 +1,13 @@
 """Events of the delayed messages of a partition, read from its log in the order of offsets.
 
 The log has everything: which records are delayed, which of them were delivered, cancelled or stored again, and which
-transactions were committed. Whoever reads the same log gets the same events.
+transactions were committed. All readers of a log get the same events.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from penstock.delay.headers import PREFIX, InvalidDelay, read_delay_headers
@@ -48,6 +50,41 @@ class Ended(NamedTuple):
 
 
 Event = Delayed | Settled | Ended
+
+
+class EventState(ABC):
+    """State that follows the events of a log: delayed records of a transaction count from its commit on."""
+
+    __slots__ = ()
+
+    open: dict[int, list[Delayed]]
+    """Delayed records of open transactions, by producer."""
+
+    def apply(self, events: Iterable[Event]) -> None:
+        """Apply the next events, in the order of the log."""
+        for event in events:
+            if isinstance(event, Delayed):
+                if event.producer_id == NO_PRODUCER:
+                    self._add(event)
+                else:
+                    self.open.setdefault(event.producer_id, []).append(event)
+            elif isinstance(event, Settled):
+                self._settle(event.message)
+            else:
+                self._end(event)
+
+    @abstractmethod
+    def _add(self, event: Delayed) -> None:
+        """Add a message that is to be delivered."""
+
+    @abstractmethod
+    def _settle(self, message: int) -> None:
+        """Remove a message that was delivered or cancelled."""
+
+    def _end(self, event: Ended) -> None:
+        for delayed in self.open.pop(event.producer_id, ()):
+            if event.is_commit:
+                self._add(delayed)
 
 
 def events_of(batch: memoryview, header: BatchHeader, max_decompressed_bytes: int) -> list[Event]:

@@ -13,38 +13,30 @@ from collections.abc import Iterable, Iterator
 
 from penstock.delay.due_blocks import DueMessage
 from penstock.delay.due_queue import DueQueue
-from penstock.delay.events import NO_PRODUCER, Delayed, Ended, Event, Settled
+from penstock.delay.events import Delayed, Ended, EventState
+from penstock.delay.moved_offsets import MovedOffsets
 from penstock.delay.segment_events import SegmentEvents
 
 
-class PendingMessages:
+class PendingMessages(EventState):
     def __init__(self) -> None:
         self.queue = DueQueue()
         """Messages that are pending and not in flight."""
         self.in_flight: dict[int, int] = {}
         """Due times of messages whose delivery or cancellation is being appended, or not committed yet."""
-        self._open: dict[int, list[Delayed]] = {}
-        """Delayed records of open transactions, by producer."""
-        self._moved: dict[int, int] = {}
+        self.open: dict[int, list[Delayed]] = {}
+        self._moved = MovedOffsets()
         """Offsets of messages that were stored again, where they are now."""
 
     def __len__(self) -> int:
         return len(self.queue) + len(self.in_flight)
 
-    # --- the log
+    @property
+    def is_empty(self) -> bool:
+        """True if no message is pending, in flight, or part of an open transaction."""
+        return not (len(self) or self.open)
 
-    def apply(self, events: Iterable[Event]) -> None:
-        """Apply events in the order of the log."""
-        for event in events:
-            if isinstance(event, Delayed):
-                if event.producer_id == NO_PRODUCER:
-                    self._add(event)
-                else:
-                    self._open.setdefault(event.producer_id, []).append(event)
-            elif isinstance(event, Settled):
-                self._remove(event.message)
-            else:
-                self._end(event)
+    # --- the log
 
     def apply_segment(self, found: SegmentEvents) -> None:
         """Apply the events of a segment of which none was applied before."""
@@ -55,39 +47,34 @@ class PendingMessages:
         for copy in found.copies.values():
             self._add(copy)
         for producer_id, records in found.open.items():
-            self._open.setdefault(producer_id, []).extend(records)
+            self.open.setdefault(producer_id, []).extend(records)
         if self._moved or self.in_flight:
             for message in found.settled:
-                self._moved.pop(message, None)
+                self._moved.discard(message)
                 self.in_flight.pop(message, None)
         self.queue.discard_sorted(found.settled)
 
     def _add(self, event: Delayed) -> None:
         message = event.message
         if event.offset != message:
-            self._moved[message] = event.offset
+            self._moved.put(message, event.offset)
         if message not in self.in_flight and message not in self.queue:
             self.queue.add(event.due_ms, message)
 
-    def _remove(self, message: int) -> None:
-        self._moved.pop(message, None)
+    def _settle(self, message: int) -> None:
+        self._moved.discard(message)
         if self.in_flight.pop(message, None) is None:
             self.queue.discard(message)
 
-    def _end(self, event: Ended) -> None:
-        for delayed in self._open.pop(event.producer_id, ()):
-            if event.is_commit:
-                self._add(delayed)
-
     def drop_below(self, log_start_offset: int) -> int:
         """Forget messages whose record was deleted with the start of the log; returns their number."""
-        for producer_id, records in tuple(self._open.items()):
-            self._open[producer_id] = [each for each in records if each.offset >= log_start_offset]
+        for producer_id, records in tuple(self.open.items()):
+            self.open[producer_id] = [each for each in records if each.offset >= log_start_offset]
         if not self._moved:
             return self.queue.discard_below(log_start_offset)
         lost = list(self.stored_below(log_start_offset))
         for each in lost:
-            self._moved.pop(each.message, None)
+            self._moved.discard(each.message)
             self.queue.discard(each.message)
         return len(lost)
 
@@ -123,7 +110,7 @@ class PendingMessages:
 
     def forget(self, message: int) -> None:
         """Forget a message whose record was deleted."""
-        self._remove(message)
+        self._settle(message)
 
     def is_cancellable(self, message: int) -> bool:
         return message in self.queue

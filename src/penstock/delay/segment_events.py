@@ -15,13 +15,12 @@ whose transaction does not end here. Pure.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from struct import Struct
 
 from penstock.delay.due_blocks import Block
 from penstock.delay.due_queue import DueQueue
-from penstock.delay.events import NO_PRODUCER, Delayed, Ended, Event, Settled
+from penstock.delay.events import Delayed, Ended, EventState
 
 _HEAD = Struct("=5I")
 _COPY = Struct("=3q")
@@ -30,7 +29,7 @@ _OPEN = Struct("=4q")
 
 
 @dataclass(slots=True)
-class SegmentEvents:
+class SegmentEvents(EventState):
     queue: DueQueue = field(default_factory=DueQueue)
     """Messages of this segment that are pending as far as it tells."""
     copies: dict[int, Delayed] = field(default_factory=dict)
@@ -38,19 +37,6 @@ class SegmentEvents:
     """Messages of earlier segments that were settled here, in any order."""
     ends: dict[int, bool] = field(default_factory=dict)
     open: dict[int, list[Delayed]] = field(default_factory=dict)
-
-    def apply(self, events: Iterable[Event]) -> None:
-        """Add the next events of the segment."""
-        for event in events:
-            if isinstance(event, Delayed):
-                if event.producer_id == NO_PRODUCER:
-                    self._add(event)
-                else:
-                    self.open.setdefault(event.producer_id, []).append(event)
-            elif isinstance(event, Settled):
-                self._settle(event.message)
-            else:
-                self._end(event)
 
     def _add(self, event: Delayed) -> None:
         if event.offset == event.message:
@@ -65,9 +51,7 @@ class SegmentEvents:
 
     def _end(self, event: Ended) -> None:
         self.ends.setdefault(event.producer_id, event.is_commit)
-        for delayed in self.open.pop(event.producer_id, ()):
-            if event.is_commit:
-                self._add(delayed)
+        EventState._end(self, event)  # not super(): a dataclass with slots is another class than this one
 
     # --- files
 

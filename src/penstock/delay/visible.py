@@ -12,9 +12,9 @@ from penstock.records.batch import BatchHeader
 from penstock.records.selecting import Match, Selected
 from penstock.records.walking import layouts, read_headers
 
-_select_in_c: Callable[[bytes | memoryview, int, bytes, int, int, bool, int], tuple[bytes, int]] | None
+_select_in_c: Callable[[bytes | memoryview, int, bytes, int, int, bool, int], tuple[bytes, int, bytes]] | None
 try:
-    from penstock.records._walker import select as _select_in_c
+    from penstock.records._walker import choose as _select_in_c
 except ImportError:
     _select_in_c = None
 
@@ -41,7 +41,7 @@ class VisibleRecords:
         """The visible records of a decompressed batch; all records have failed if the body is not valid."""
         try:
             if self._program is not None and _select_in_c is not None:
-                packed, failed = _select_in_c(body, header.record_count, self._program, 0, 0, False, 0)
+                packed, failed, _ = _select_in_c(body, header.record_count, self._program, 0, 0, False, 0)
                 return Selected([Match._make(each) for each in _MATCH.iter_unpack(packed)], failed)
             return self._select(bytes(body), header)
         except (InvalidBatch, ValueError):

@@ -1,12 +1,16 @@
-"""Conditions: the part of CEL that is evaluated without CEL, in C or here, with the same results.
+"""Conditions: the part of CEL that is evaluated without CEL, in C or in Python, with the same results.
 
 A condition compares key, value or a header with a text, or size, partition, offset or time with a number, or tests
-whether a header is there; `&&`, `||` and `!` combine conditions. A result is FALSE, TRUE or FAILED, combined by CEL's
-rules: `false && failed` is false and `true || failed` is true. `encode` makes the program that `_walker.select` runs:
+whether a header is there. `in` compares with each literal of a list; `&&`, `||` and `!` combine conditions. A result is
+FALSE, TRUE or FAILED, combined by CEL's rules: `false && failed` is false and `true || failed` is true. `evaluating`
+computes it in Python, and `encode` makes the program that `_walker.choose` runs:
 
     postfix instructions: code 1 | arguments         (numbers are big-endian, texts have a length of 4 bytes)
     0 constant: value 1       1 and     2 or     3 not     4 text: subject 1, relation 1, header name, text
     5 number: subject 1, relation 1, number 8                6 has header: name
+    7 JSON: kind 1, relation 1, number of names 1, names, then a text or a number 8 (none for kind 0, exists)
+
+A condition on JSON runs in C or not at all: what it cannot decide there (`records/json_path.h`) is left to CEL.
 """
 
 from __future__ import annotations
@@ -16,11 +20,13 @@ from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 from struct import Struct
 
-from penstock.filters.syntax_tree import Call, Constant, Identifier, Node, Select
+from penstock.filters.syntax_tree import Call, Constant, Identifier, Listing, Node, Select
 
 FALSE, TRUE, FAILED = 0, 1, 2
 MAX_DEPTH = 32
 """Depth of the stack that a program may need; a deeper expression is left to CEL."""
+MAX_ITEMS = 100
+"""Length of a list; membership of a longer one is left to CEL."""
 _REPLACEMENT = "�"
 _LENGTH = Struct(">I").pack
 _NUMBER = Struct(">q").pack
@@ -77,6 +83,23 @@ class HasHeader:
     name: bytes
 
 
+class JsonKind(IntEnum):
+    EXISTS = 0
+    TEXT = 1
+    NUMBER = 2
+    BOOL = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Json:
+    """Test of the field of a JSON value at a path."""
+
+    path: tuple[bytes, ...]
+    kind: JsonKind
+    relation: Relation
+    literal: bytes | int
+
+
 @dataclass(frozen=True, slots=True)
 class Not:
     condition: Condition
@@ -94,7 +117,7 @@ class Either:
     right: Condition
 
 
-Condition = Fixed | Text | Number | HasHeader | Not | Both | Either
+Condition = Fixed | Text | Number | HasHeader | Json | Not | Both | Either
 
 _NUMBERS = {"size": Subject.SIZE, "partition": Subject.PARTITION, "offset": Subject.OFFSET}
 _RELATIONS = {
@@ -125,8 +148,10 @@ def translate(node: Node, depth: int = 1) -> Condition | None:
     if isinstance(node, Constant):
         return Fixed(node.value) if isinstance(node.value, bool) else None
     if isinstance(node, Select):
-        is_header = node.is_test and node.operand == Identifier("headers")
-        return HasHeader(node.field.encode()) if is_header else None
+        if node.is_test and node.operand == Identifier("headers"):
+            return HasHeader(node.field.encode())
+        path = _json_path(Select(node.operand, node.field, is_test=False)) if node.is_test else None
+        return None if path is None else Json(path, JsonKind.EXISTS, Relation.EQUAL, 0)
     if not isinstance(node, Call):
         return None
     if node.function in ("_&&_", "_||_", "!_"):
@@ -136,10 +161,25 @@ def translate(node: Node, depth: int = 1) -> Condition | None:
         return _compare(left, relation, right) or _compare(right, _MIRRORED.get(relation, relation), left)
     if node.function in _TEXT_TESTS and node.target is not None and len(node.arguments) == 1:
         return _compare(node.target, _TEXT_TESTS[node.function], node.arguments[0])
-    if node.function == "@in" and len(node.arguments) == 2 and node.arguments[1] == Identifier("headers"):
-        name = _literal_text(node.arguments[0])
-        return None if name is None else HasHeader(name)
+    if node.function == "@in" and len(node.arguments) == 2:
+        return _member(*node.arguments)
     return None
+
+
+def _member(subject: Node, container: Node) -> Condition | None:
+    """`"name" in headers`, or a comparison with each literal of a list."""
+    if container == Identifier("headers"):
+        name = _literal_text(subject)
+        return None if name is None else HasHeader(name)
+    if not isinstance(container, Listing) or not 0 < len(container.items) <= MAX_ITEMS:
+        return None
+    either: Condition | None = None
+    for item in container.items:
+        equal = _compare(subject, Relation.EQUAL, item)
+        if equal is None:
+            return None
+        either = equal if either is None else Either(either, equal)
+    return either
 
 
 def _combine(node: Call, depth: int) -> Condition | None:
@@ -165,12 +205,57 @@ def _compare(subject: Node, relation: Relation, literal: Node) -> Condition | No
     if subject == Identifier("timestamp"):
         time_ms = _literal_time(literal)
         return None if time_ms is None else Number(Subject.TIMESTAMP, relation, time_ms)
+    path = _json_path(subject)
+    if path is not None:
+        return _compare_json(path, relation, literal)
     text = _literal_text(literal)
     place = _text_subject(subject)
     # CEL orders texts by code points; the order of texts that are not UTF-8 would differ here.
     if text is None or place is None or Relation.LESS <= relation <= Relation.AT_LEAST:
         return None
     return Text(place[0], place[1], relation, text)
+
+
+def _json_path(node: Node) -> tuple[bytes, ...] | None:
+    """The names of `json.a.b`; None for another expression."""
+    names: list[bytes] = []
+    while node != Identifier("json"):
+        if isinstance(node, Select) and not node.is_test:
+            name: bytes | None = node.field.encode()
+            node = node.operand
+        elif isinstance(node, Call) and node.function == "_[_]" and len(node.arguments) == 2:
+            name = _literal_text(node.arguments[1])
+            node = node.arguments[0]
+        else:
+            return None
+        if name is None or len(names) >= MAX_DEPTH:
+            return None
+        names.append(name)
+    return tuple(reversed(names)) or None
+
+
+def _compare_json(path: tuple[bytes, ...], relation: Relation, literal: Node) -> Condition | None:
+    text = _literal_text(literal)
+    if text is not None and not Relation.LESS <= relation <= Relation.AT_LEAST:
+        return Json(path, JsonKind.TEXT, relation, text)
+    value = literal.value if isinstance(literal, Constant) else None
+    if isinstance(value, bool):
+        return Json(path, JsonKind.BOOL, relation, value) if relation <= Relation.NOT_EQUAL else None
+    if isinstance(value, int) and relation <= Relation.AT_LEAST:
+        return Json(path, JsonKind.NUMBER, relation, value)
+    return None
+
+
+def reads_json(condition: Condition) -> bool:
+    match condition:
+        case Json():
+            return True
+        case Not(inner):
+            return reads_json(inner)
+        case Both(left, right) | Either(left, right):
+            return reads_json(left) or reads_json(right)
+        case _:
+            return False
 
 
 def _text_subject(node: Node) -> tuple[Subject, bytes] | None:
@@ -223,84 +308,9 @@ def encode(condition: Condition) -> bytes:
             return bytes((5, subject, relation)) + _NUMBER(number)
         case HasHeader(name):
             return b"\x06" + _LENGTH(len(name)) + name
-
-
-@dataclass(frozen=True, slots=True)
-class Plain:
-    """The parts of a record that conditions compare. A header that is repeated has its last value."""
-
-    key: bytes
-    value: bytes
-    headers: dict[bytes, bytes]
-    size: int
-    partition: int
-    offset: int
-    timestamp: int
-
-
-def evaluate(condition: Condition, record: Plain) -> int:
-    """FALSE, TRUE or FAILED."""
-    match condition:
-        case Fixed(value):
-            return int(value)
-        case Both(left, right):
-            results = evaluate(left, record), evaluate(right, record)
-            return FALSE if FALSE in results else max(results)
-        case Either(left, right):
-            results = evaluate(left, record), evaluate(right, record)
-            return TRUE if TRUE in results else max(results)
-        case Not(inner):
-            return (TRUE, FALSE, FAILED)[evaluate(inner, record)]
-        case HasHeader(name):
-            return int(name in record.headers)
-        case Text(subject, header, relation, literal):
-            text = _text_of(subject, header, record)
-            return FAILED if text is None else int(_holds_for_text(text, relation, literal))
-        case Number(subject, relation, number):
-            return _compare_numbers(_number_of(subject, record), relation, number, subject)
-
-
-def _text_of(subject: Subject, header: bytes, record: Plain) -> bytes | None:
-    if subject is Subject.HEADER:
-        return record.headers.get(header)
-    return record.key if subject is Subject.KEY else record.value
-
-
-def _holds_for_text(text: bytes, relation: Relation, literal: bytes) -> bool:
-    match relation:
-        case Relation.EQUAL:
-            return text == literal
-        case Relation.NOT_EQUAL:
-            return text != literal
-        case Relation.STARTS_WITH:
-            return text.startswith(literal)
-        case Relation.ENDS_WITH:
-            return text.endswith(literal)
-        case _:
-            return literal in text
-
-
-def _number_of(subject: Subject, record: Plain) -> int:
-    return {
-        Subject.SIZE: record.size,
-        Subject.PARTITION: record.partition,
-        Subject.OFFSET: record.offset,
-    }.get(subject, record.timestamp)
-
-
-def _compare_numbers(number: int, relation: Relation, literal: int, subject: Subject) -> int:
-    if subject is Subject.TIMESTAMP and not FIRST_MS <= number <= LAST_MS:
-        return FAILED
-    match relation:
-        case Relation.EQUAL:
-            return int(number == literal)
-        case Relation.NOT_EQUAL:
-            return int(number != literal)
-        case Relation.LESS:
-            return int(number < literal)
-        case Relation.AT_MOST:
-            return int(number <= literal)
-        case Relation.GREATER:
-            return int(number > literal)
-        case _:
-            return int(number >= literal)
+        case Json(path, kind, relation, wanted):
+            names = b"".join(_LENGTH(len(name)) + name for name in path)
+            start = bytes((7, kind, relation, len(path))) + names
+            if isinstance(wanted, bytes):
+                return start + _LENGTH(len(wanted)) + wanted
+            return start if kind is JsonKind.EXISTS else start + _NUMBER(wanted)

@@ -1,13 +1,13 @@
 """Filter of a view: finds the matching records of a batch.
 
 A record on which the evaluation fails does not match and is counted. Only the variables that the expression refers to
-are made. Comparisons run in C (`_walker.select`) or, without a compiler, in Python; everything else is CEL. A filter
+are made. Comparisons run in C (`_walker.choose`) or, without a compiler, in Python; everything else is CEL. A filter
 is used by one thread at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from struct import Struct
 from typing import Any
@@ -21,21 +21,21 @@ from penstock.filters.conditions import (
     LAST_MS,
     TRUE,
     Condition,
-    Plain,
     encode,
-    evaluate,
+    reads_json,
     translate,
 )
+from penstock.filters.evaluating import Plain, evaluate
 from penstock.filters.expression import compile_expression, route_test
 from penstock.filters.routes import ROUTE_HEADER
 from penstock.records.batch import LOG_APPEND_TIME_FLAG, BatchHeader
 from penstock.records.content import HEADER_NAMES, Headers
 from penstock.records.selecting import Match, Selected
-from penstock.records.walking import Layout, layouts, read_headers
+from penstock.records.walking import LAYOUT, Layout, layouts, read_headers
 
-_select_in_c: Callable[[bytes | memoryview, int, bytes, int, int, bool, int], tuple[bytes, int]] | None
+_select_in_c: Callable[[bytes | memoryview, int, bytes, int, int, bool, int], tuple[bytes, int, bytes]] | None
 try:
-    from penstock.records._walker import select as _select_in_c
+    from penstock.records._walker import choose as _select_in_c
 except ImportError:
     _select_in_c = None
 
@@ -54,10 +54,11 @@ class Filter:
         self._route = ""
         self._expression = compile_expression(text, route_test(lambda: self._route))
         condition = translate(self._expression.tree) if translated else None
+        is_compiled = condition is not None and in_c and _select_in_c is not None
+        self._program = encode(condition) if condition is not None and is_compiled else None
+        if condition is not None and reads_json(condition):
+            condition = None  # without C, and where C cannot decide
         self._condition = condition
-        self._program = (
-            encode(condition) if condition is not None and in_c and _select_in_c is not None else None
-        )
         self._makers = self._choose_makers()
 
     @property
@@ -84,7 +85,7 @@ class Filter:
         assert self._program is not None
         has_append_time = bool(header.attributes & LOG_APPEND_TIME_FLAG)
         time = header.max_timestamp if has_append_time else header.base_timestamp
-        packed, failed = _select_in_c(
+        packed, failed, undecided = _select_in_c(
             body,
             header.record_count,
             self._program,
@@ -93,13 +94,21 @@ class Filter:
             has_append_time,
             self._partition,
         )
-        return Selected([Match._make(each) for each in _MATCH.iter_unpack(packed)], failed)
+        found = Selected([Match._make(each) for each in _MATCH.iter_unpack(packed)], failed)
+        if not undecided:
+            return found
+        left = self._select(bytes(body), header, self._judge_by_cel, LAYOUT.iter_unpack(undecided))
+        return Selected(sorted(found.matches + left.matches), failed + left.failed)
 
     def _select(
-        self, body: bytes, header: BatchHeader, judge: Callable[[bytes, BatchHeader, Layout], int]
+        self,
+        body: bytes,
+        header: BatchHeader,
+        judge: Callable[[bytes, BatchHeader, Layout], int],
+        records: Iterable[Layout] | None = None,
     ) -> Selected:
         matches, failed = [], 0
-        for layout in layouts(body, header.record_count):
+        for layout in layouts(body, header.record_count) if records is None else records:
             result = judge(body, header, layout)
             if result == TRUE:
                 matches.append(Match(layout[0], layout[1], layout[3]))

@@ -13,6 +13,7 @@ _VARINT, _FIXED_64, _BYTES, _FIXED_32 = 0, 1, 2, 5
 _ANY_VALUE, _CHECKED_EXPRESSION = 2, 4
 _CONSTANT, _IDENTIFIER, _SELECT, _CALL, _LIST, _COMPREHENSION = 3, 4, 5, 6, 7, 9
 _BOOL, _INT, _TEXT = 2, 3, 6
+_OPTIONAL_ITEMS = 2
 _LONG_BITS = 64
 
 Fields = dict[int, list[int | bytes]]
@@ -53,11 +54,18 @@ class Comprehension:
 
 
 @dataclass(frozen=True, slots=True)
+class Listing:
+    """List in the expression, such as `["eu", "us"]`."""
+
+    items: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Other:
     children: tuple[Node, ...]
 
 
-Node = Constant | Identifier | Select | Call | Comprehension | Other
+Node = Constant | Identifier | Select | Call | Comprehension | Listing | Other
 
 
 def read_tree(serialized: bytes) -> Node:
@@ -71,6 +79,8 @@ def children(node: Node) -> tuple[Node, ...]:
         return (node.operand,)
     if isinstance(node, Call):
         return node.arguments if node.target is None else (node.target, *node.arguments)
+    if isinstance(node, Listing):
+        return node.items
     return node.children if isinstance(node, Comprehension | Other) else ()
 
 
@@ -100,8 +110,14 @@ def _node(message: bytes) -> Node:
         parts = _fields(_message(fields, _COMPREHENSION))
         return Comprehension(tuple(node for number in (2, 4, 5, 6, 7) for node in _nodes(parts, number)))
     if _LIST in fields:
-        return Other(_nodes(_fields(_message(fields, _LIST)), 1))
+        return _list(_fields(_message(fields, _LIST)))
     return Other(())
+
+
+def _list(fields: Fields) -> Node:
+    """A list; `Other` if it has optional elements."""
+    items = _nodes(fields, 1)
+    return Other(items) if _OPTIONAL_ITEMS in fields else Listing(items)
 
 
 def _constant(fields: Fields) -> Constant:

@@ -12,9 +12,9 @@ from penstock.gateway.http.problems import Problem
 from penstock.gateway.http.responses import json_response
 from penstock.gateway.http.schema import Schema
 from penstock.gateway.http.shared_schemas import BOOLEAN, INTEGER, STRING, an_array, an_object
+from penstock.internal_client.acl_documents import read_rule, show_rule
 from penstock.model import BrokerId
 from penstock.security.acl import (
-    AccessControlEntry,
     AclBinding,
     AclFilter,
     Operation,
@@ -42,7 +42,7 @@ _RULE_FIELDS: dict[str, Schema] = {
     "permission": _PERMISSION,
 }
 _RULE = an_object(_RULE_FIELDS)
-_NEW_RULE = an_object(_RULE_FIELDS, required=("principal", "operation", "resource_type", "name"))
+NEW_RULE = an_object(_RULE_FIELDS, required=("principal", "operation", "resource_type", "name"))
 _RULES = DeclaredResponse("By resource.", an_object({"rules": an_array(_RULE)}))
 _FILTERS = (
     query("principal", _NAME, "Rules of this principal, as `User:alice`."),
@@ -73,7 +73,7 @@ async def list_acls(call: Call) -> Response:
 
 
 async def create_acls(call: Call) -> Response:
-    rules = [_binding(each) for each in call.body["rules"]]
+    rules = [read_rule(each) for each in call.body["rules"]]
     await call.context.backend.acls.create(rules)
     return _rules(sorted(rules), 201)
 
@@ -122,29 +122,8 @@ def _filter(call: Call) -> AclFilter:
     )
 
 
-def _binding(given: dict[str, Any]) -> AclBinding:
-    pattern = PatternType[given.get("pattern", PatternType.LITERAL.name)]
-    permission = Permission[given.get("permission", Permission.ALLOW.name)]
-    resource = ResourcePattern(ResourceType[given["resource_type"]], given["name"], pattern)
-    operation = Operation[given["operation"]]
-    return AclBinding(
-        resource, AccessControlEntry(given["principal"], given.get("host", "*"), operation, permission)
-    )
-
-
 def _rules(rules: list[AclBinding], status: int = 200) -> Response:
-    shown = [
-        {
-            "principal": rule.entry.principal,
-            "operation": rule.entry.operation.name,
-            "resource_type": rule.resource.kind.name,
-            "name": rule.resource.name,
-            "pattern": rule.resource.pattern.name,
-            "host": rule.entry.host,
-            "permission": rule.entry.permission.name,
-        }
-        for rule in rules
-    ]
+    shown = [show_rule(rule) for rule in rules]
     return json_response({"rules": shown}, status)
 
 
@@ -168,7 +147,7 @@ ENDPOINTS = (
         "Create rules. A rule that exists already is a success.",
         create_acls,
         {201: _RULES},
-        bodies={JSON: an_object({"rules": an_array(_NEW_RULE, minItems=1, maxItems=MAX_RULES)})},
+        bodies={JSON: an_object({"rules": an_array(NEW_RULE, minItems=1, maxItems=MAX_RULES)})},
         needs=(on_cluster("ALTER"),),
     ),
     Endpoint(
@@ -200,7 +179,7 @@ ENDPOINTS = (
             query("name", _NAME, "The resource name; `kafka-cluster` for the cluster.", required=True),
             query("host", _NAME, "The address of the client; 127.0.0.1 by default."),
         ),
-        needs=(on_cluster("DESCRIBE"),),
+        needs=(on_cluster("DESCRIBE"), on_cluster("DESCRIBE_CONFIGS")),
     ),
     Endpoint(
         "GET",

@@ -12,9 +12,8 @@ from penstock.gateway.http.responses import json_response
 from penstock.gateway.http.shared_schemas import INTEGER, LONG_MAX, STRING, TOPIC_NAME, an_array, an_object
 from penstock.gateway.message_forms import show_bytes
 from penstock.gateway.queue_endpoints import QUEUE, TAG, on_queue
-from penstock.internal_client.dead_letters import DeadLetter, Selection
+from penstock.internal_client.dead_letters import DeadLetter, LetterOwner, Selection
 from penstock.internal_client.queue_contents import decode_content
-from penstock.internal_client.queues import QueueSummary
 from penstock.net.acting import own_requests
 
 MAX_LETTERS: Final = 10_000
@@ -54,12 +53,12 @@ async def purge(call: Call) -> Response:
     return json_response({"purged": purged})
 
 
-async def _queue(call: Call, operation: str) -> QueueSummary:
-    queue = await call.context.backend.queues.get(call.parameters["queue"])
+async def _queue(call: Call, operation: str) -> LetterOwner:
+    queue = await call.context.backend.dead_letters.owner(call.parameters["queue"])
     if not queue.dead_letter:
         raise BrokerError(
             ErrorCode.resource_not_found,
-            f"queue {queue.name} has no dead-letter topic; PATCH /v1/queues/{queue.name} with dead_letter sets it",
+            f"{queue.name} has no dead-letter topic; PATCH /v1/queues/{queue.name} with dead_letter sets it",
         )
     await call.require(operation, "TOPIC", queue.dead_letter)
     return queue
@@ -88,7 +87,7 @@ _LETTER = an_object(
         "value_base64": STRING,
         "key": {"type": ["string", "null"]},
         "key_base64": STRING,
-        "reason": {"type": "string", "description": "rejected, attempts or expired."},
+        "reason": {"type": "string", "description": "rejected, attempts, expired or overflow."},
         "detail": STRING,
         "attempts": INTEGER,
         "origin": {"type": "string", "description": "Topic, partition and offset of the message."},

@@ -2,99 +2,85 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from starlette.responses import Response
 
-from penstock.gateway.authorization import CLUSTER_NAME, on_cluster
+from penstock.errors import BrokerError
+from penstock.gateway.authorization import on_cluster
+from penstock.gateway.definition_schemas import DOCUMENT
 from penstock.gateway.http.endpoint import JSON, Call, DeclaredResponse, Endpoint, query
 from penstock.gateway.http.problems import Problem
 from penstock.gateway.http.responses import json_response
-from penstock.gateway.http.shared_schemas import (
-    BOOLEAN,
-    CONFIG_VALUES,
-    INTEGER,
-    STRING,
-    TOPIC_NAME,
-    an_array,
-    an_object,
+from penstock.gateway.http.shared_schemas import BOOLEAN, STRING, an_array, an_object
+from penstock.internal_client.definitions.planning import (
+    SECTIONS,
+    Definitions,
+    InvalidDefinition,
+    carry_out,
+    document,
+    export,
+    plan,
+    read_document,
 )
-from penstock.internal_client.definitions import FORMAT, Definitions, Step, carry_out, export, plan
+from penstock.internal_client.definitions.reading import Reading
+from penstock.internal_client.definitions.section import Step
 
-_COUNT = {"type": "integer", "minimum": 1, "maximum": 100_000}
-_TOPIC = an_object(
+_STEPS = an_object(
     {
-        "name": TOPIC_NAME,
-        "partitions": _COUNT,
-        "replication_factor": {"type": "integer", "minimum": 1, "maximum": 100},
-        "configs": CONFIG_VALUES,
-    },
-    required=("name",),
-)
-_DOCUMENT = an_object(
-    {
-        "format": {"type": "integer", "minimum": FORMAT, "maximum": FORMAT},
-        "topics": an_array(_TOPIC, maxItems=100_000),
-        "brokers": {**CONFIG_VALUES, "description": "Settings of all brokers."},
-    },
-    required=("format", "topics"),
-)
-_SHOWN = an_object(
-    {
-        "format": INTEGER,
-        "topics": an_array(
+        "dry_run": BOOLEAN,
+        "steps": an_array(
             an_object(
                 {
+                    "action": {**STRING, "description": "create, change, delete; differs changes nothing."},
+                    "section": STRING,
                     "name": STRING,
-                    "partitions": INTEGER,
-                    "replication_factor": INTEGER,
-                    "configs": {"type": "object", "additionalProperties": STRING},
+                    "text": STRING,
+                    "changes": {
+                        "type": "object",
+                        "additionalProperties": an_object({"from": {}, "to": {}}),
+                        "description": "Values before and after; null is the default.",
+                    },
                 }
             )
         ),
-        "brokers": {"type": "object", "additionalProperties": STRING},
     }
 )
-_STEPS = an_object(
-    {"dry_run": BOOLEAN, "steps": an_array(an_object({"action": STRING, "topic": STRING, "text": STRING}))}
-)
-_RIGHTS = {"create": "CREATE", "add_partitions": "ALTER", "configure": "ALTER_CONFIGS", "delete": "DELETE"}
 
 
 async def show_definitions(call: Call) -> Response:
-    backend = call.context.backend
-    found = await export(backend.topics, backend.configs)
-    await call.learn("DESCRIBE_CONFIGS", "TOPIC", found.topics)
-    visible = {
-        name: topic for name, topic in found.topics.items() if call.allows("DESCRIBE_CONFIGS", "TOPIC", name)
-    }
-    return json_response(Definitions(visible, found.brokers).document())
+    return json_response(document(await _present(call)))
 
 
 async def apply_definitions(call: Call) -> Response:
-    backend, is_dry = call.context.backend, call.parameters["dry_run"]
-    wanted = Definitions.read(call.body)
-    if len(wanted.topics) != len(call.body["topics"]):
-        raise Problem(400, "a topic is named twice", error="INVALID_REQUEST", pointer="/topics")
-    present = await export(backend.topics, backend.configs)
-    steps = plan(present, wanted, prune=call.parameters["prune"])
-    for step in steps:
-        await _require(call, step)
+    is_dry, threads = call.parameters["dry_run"], call.context.threads
+    try:
+        wanted = await threads.run("background", lambda: read_document(call.body))
+    except InvalidDefinition as error:
+        raise Problem(400, str(error), error="INVALID_REQUEST", pointer=error.pointer) from None
+    present = await _present(call)
+    steps = await threads.run("background", lambda: plan(present, wanted, prune=call.parameters["prune"]))
+    for operation, kind, name in {right for step in steps for right in SECTIONS[step.section].rights(step)}:
+        await call.require(operation, kind, name)
     if not is_dry:
-        for step in steps:
-            await carry_out(step, backend.topics, backend.configs)
-    return json_response({"dry_run": is_dry, "steps": [_shown(step) for step in steps]})
+        await _make(steps, call)
+    return json_response({"dry_run": is_dry, "steps": [step.document() for step in steps]})
 
 
-async def _require(call: Call, step: Step) -> None:
-    if step.action in _RIGHTS:
-        await call.require(_RIGHTS[step.action], "TOPIC", step.topic)
-    elif step.action == "configure_brokers":
-        await call.require("ALTER_CONFIGS", "CLUSTER", CLUSTER_NAME)
+async def _make(steps: Sequence[Step], call: Call) -> None:
+    for place, step in enumerate(steps):
+        try:
+            await carry_out(step, call.context.backend)
+        except BrokerError as error:
+            raise BrokerError(error.code, f"{error} (step {place + 1} of {len(steps)})") from None
 
 
-def _shown(step: Step) -> dict[str, Any]:
-    return {"action": step.action, "topic": step.topic, "text": step.text}
+async def _present(call: Call) -> Definitions:
+    async def visible(kind: str, names: Sequence[str]) -> Iterable[str]:
+        await call.learn("DESCRIBE_CONFIGS", kind, names)
+        return [name for name in names if call.allows("DESCRIBE_CONFIGS", kind, name)]
+
+    return await export(Reading(call.context.backend, visible))
 
 
 ENDPOINTS = (
@@ -103,9 +89,10 @@ ENDPOINTS = (
         "/v1/definitions",
         "definitions",
         "Cluster",
-        "Topics and settings of the cluster as one document.",
+        "Topics, settings, users, rules, quotas, views, queues, webhooks, schedules, retry policies and pipelines "
+        "as one document, without secrets. What the user may not see is left out.",
         show_definitions,
-        {200: DeclaredResponse("The document.", _SHOWN)},
+        {200: DeclaredResponse("The document.", DOCUMENT)},
         needs=(on_cluster("DESCRIBE_CONFIGS"),),
     ),
     Endpoint(
@@ -113,8 +100,8 @@ ENDPOINTS = (
         "/v1/definitions",
         "applyDefinitions",
         "Cluster",
-        "Create and change topics and settings, as a document says. A step that fails ends it; the steps "
-        "before it stay.",
+        "Create and change everything that differs from a document. A step that fails ends it; the steps before it "
+        "stay. The user needs the rights of each step.",
         apply_definitions,
         {200: DeclaredResponse("The steps that were made, or would be.", _STEPS)},
         parameters=(
@@ -122,10 +109,11 @@ ENDPOINTS = (
             query(
                 "prune",
                 {**BOOLEAN, "default": False},
-                "Also delete topics, and reset settings, that the document does not name.",
+                "Also delete entries, and reset settings, that a section of the document does not name. Sections that "
+                "the document does not have stay.",
             ),
         ),
-        bodies={JSON: _DOCUMENT},
+        bodies={JSON: DOCUMENT},
         needs=(on_cluster("ALTER"), on_cluster("DESCRIBE_CONFIGS")),
     ),
 )

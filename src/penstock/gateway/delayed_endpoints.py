@@ -108,7 +108,7 @@ ENDPOINTS = (
             query(
                 "after",
                 {"type": "string", "minLength": 1, "maxLength": 60},
-                "The `next` of the last response, to go on behind it.",
+                "The `next` of the last response, to continue behind it.",
             ),
         ),
         needs=(on_topic("READ"),),

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from penstock.config import DELIVERY_DELAY
 from penstock.config.resources import ConfigResourceType
 from penstock.delay.headers import DELAY_MS, DELIVER_AT, HIDING, InvalidDelay, parse_time
+from penstock.errors import BrokerError, ErrorCode
 from penstock.gateway.backend import Backend
 from penstock.gateway.http.problems import Problem
 from penstock.gateway.http.schema import Schema
 from penstock.gateway.http.shared_schemas import LONG_MAX
+from penstock.gateway.mailbox_layouts import TOPIC as MAILBOX
+from penstock.internal_client.configs import ConfigEntry
 from penstock.records.content import Headers
 
 DELAY_FIELDS: Final[Mapping[str, Schema]] = {
@@ -53,10 +56,21 @@ def has_delay(headers: Iterable[Headers]) -> bool:
 
 async def require_delays(backend: Backend, topic: str) -> None:
     """Refuse delayed messages for a topic that would store them as ordinary ones."""
-    entries = await backend.configs.get(ConfigResourceType.TOPIC, topic)
+    entries = await _entries(backend, topic)
     if not any(entry.name == DELIVERY_DELAY.name and entry.value == "true" for entry in entries):
         raise Problem(
             400,
-            f"{topic} has no delayed messages: create a topic with {DELIVERY_DELAY.name}=true",
+            f"{topic} has no delayed messages; a topic has them from its creation on: "
+            f"`penstock topic create {topic} --set {DELIVERY_DELAY.name}=true`",
             error="INVALID_REQUEST",
         )
+
+
+async def _entries(backend: Backend, topic: str) -> Sequence[ConfigEntry]:
+    """Settings of a topic; none for the mailbox before its first message, which creates it."""
+    try:
+        return await backend.configs.get(ConfigResourceType.TOPIC, topic)
+    except BrokerError as error:
+        if error.code is ErrorCode.unknown_topic_or_partition and topic == MAILBOX:
+            return ()
+        raise

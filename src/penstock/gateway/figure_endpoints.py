@@ -56,7 +56,10 @@ async def show_history(call: Call) -> Response:
 
 
 def _find(call: Call, text: str) -> Series | None:
-    """Return a series that the client may see; a Problem where the name is not one."""
+    """Return the series with a name such as `topic:orders:records`; None if it is unknown or hidden from the client.
+
+    Raises Problem (400) if the name is malformed.
+    """
     kind, _, rest = text.partition(":")
     name, _, figure = rest.rpartition(":")
     if kind not in KINDS or not name or not figure:

@@ -25,6 +25,7 @@ from penstock.gateway import (
     queue_request_endpoints,
     quota_endpoints,
     retry_policy_endpoints,
+    right_endpoints,
     schedule_endpoints,
     session_endpoints,
     topic_endpoints,
@@ -75,6 +76,7 @@ RESOURCES = (
     *definition_endpoints.ENDPOINTS,
     *inspection_endpoints.ENDPOINTS,
     *figure_endpoints.ENDPOINTS,
+    *right_endpoints.ENDPOINTS,
     *session_endpoints.ENDPOINTS,
 )
 

@@ -1,7 +1,7 @@
 """Mailboxes: messages to users, stored in the topic `mailbox` with the receiving user as key.
 
 A message is acknowledged when it is committed. The messages of one user have one order, that of their ids,
-even when partitions are added: a read goes through the partition counts that were used, oldest first
+even when partitions are added or removed: a read goes through the partition counts that were used, oldest first
 (`mailbox_layouts.py`).
 """
 
@@ -36,7 +36,7 @@ IDEMPOTENCY_KEY = "penstock-idempotency-key"
 MAX_WAIT_LEG_MS = 10_000
 """A long poll looks up the user's partition again after this many milliseconds."""
 RETRY_WINDOW_MS = 86_400_000
-"""Look-back window for idempotency keys after partitions were added, in milliseconds: a retry is matched with
+"""Look-back window for idempotency keys after the partition count changed, in milliseconds: a retry is matched with
 sends up to this long before the change.
 """
 _PAGE = Limits(1_000, 1024 * 1024)
@@ -103,7 +103,7 @@ class Mailbox:
     def _record(
         self, layout: KeyLayout, from_user: str, to_user: str, message: str, idempotency_key: str | None
     ) -> NewRecord:
-        headers = [(FROM_USER, from_user.encode()), (LAYOUT, b"%d" % layout.partitions)]
+        headers = [(FROM_USER, from_user.encode()), (LAYOUT, b"%d" % layout.number)]
         if idempotency_key is not None:
             headers.append((IDEMPOTENCY_KEY, idempotency_key.encode()))
         return NewRecord(to_user.encode(), message.encode(), self._clock.now_ms(), tuple(headers))
@@ -139,7 +139,8 @@ class Mailbox:
         sender, _, key = message.headers
         ends = [later.since_ms for later in view.layouts[1:]]
         for layout, end_ms in zip(view.layouts, ends, strict=False):
-            if layout.partitions >= current.partitions or self._clock.now_ms() > end_ms + RETRY_WINDOW_MS:
+            is_old = self._clock.now_ms() > end_ms + RETRY_WINDOW_MS
+            if layout.number >= current.number or is_old or not view.has_place(layout, user):
                 continue
             partition = partition_for(user, layout.partitions)
             starts = await self._backend.records.offsets(TOPIC, [partition], end_ms - RETRY_WINDOW_MS)
@@ -197,7 +198,7 @@ class Mailbox:
         deadline = self._clock.monotonic() + wait_ms / 1000
 
         def show(records: Sequence[Record]) -> list[MailboxMessage]:
-            places = [MessageId(layout.partitions, record.offset, partition) for record in records]
+            places = [MessageId(layout.number, record.offset, partition) for record in records]
             return [self._message(view, user, *each) for each in zip(places, records, strict=True)]
 
         def read() -> Awaitable[list[MailboxMessage]]:
@@ -211,7 +212,7 @@ class Mailbox:
         if last is None:
             return None
         found = message_id.decode(last, view.topic_id, user)
-        if found is None or all(layout.partitions != found.layout for layout in view.layouts):
+        if found is None or all(layout.number != found.layout for layout in view.layouts):
             raise Problem(
                 400,
                 "last_message_id is not the id of a message to this user; leave it out to begin with the oldest",
@@ -230,25 +231,23 @@ class Mailbox:
             positions[after.partition] = after.offset + 1
         found: list[tuple[MessageId, Record]] = []
         left_bytes = limits.max_bytes
-        for layout in view.layouts:
-            if after is not None and layout.partitions < after.layout:
-                continue
+        for layout in _readable(view, user, after):
             partition = partition_for(user, layout.partitions)
             is_last, has_come_here = layout == current, partition in positions
             while len(found) < limits.max_records and left_bytes > 0:
                 try:
-                    page = await self._backend.records.read_key(
-                        TOPIC,
+                    page = await self._read_page(
                         partition,
                         user,
                         positions.get(partition, 0),
                         Limits(limits.max_records - len(found), left_bytes),
                         wait_ms if is_last and not found else 0,
+                        may_be_gone=not is_last,
                     )
                 except RecordDamaged as damage:
                     if found:
                         return found
-                    place = MessageId(layout.partitions, damage.next_offset - 1, partition)
+                    place = MessageId(layout.number, damage.next_offset - 1, partition)
                     raise _damaged(message_id.encode(place, view.topic_id, user)) from damage
                 taken = self._take(view, layout, page, partition, user, positions, has_come_here)
                 left_bytes -= sum(len(record.value or b"") for _, record in taken)
@@ -258,6 +257,18 @@ class Mailbox:
             if is_last or len(found) >= limits.max_records or left_bytes <= 0:
                 break
         return found
+
+    async def _read_page(
+        self, partition: int, user: bytes, offset: int, limits: Limits, wait_ms: int, *, may_be_gone: bool
+    ) -> KeyPage:
+        try:
+            return await self._backend.records.read_key(TOPIC, partition, user, offset, limits, wait_ms)
+        except BrokerError as error:
+            if may_be_gone and error.code is ErrorCode.unknown_topic_or_partition:
+                return KeyPage(
+                    (), offset, True
+                )  # the partition was removed a moment ago, with all its records
+            raise
 
     def _take(
         self,
@@ -277,11 +288,11 @@ class Mailbox:
         taken: list[tuple[MessageId, Record]] = []
         for record in page.records:
             written = _layout_of(view, record, partition, user)
-            if written > layout.partitions:
+            if written > layout.number:
                 positions[partition] = record.offset
                 return taken
-            if written == layout.partitions or has_come_here:
-                taken.append((MessageId(layout.partitions, record.offset, partition), record))
+            if written == layout.number or has_come_here:
+                taken.append((MessageId(layout.number, record.offset, partition), record))
         positions[partition] = page.next_offset
         return taken
 
@@ -294,6 +305,12 @@ class Mailbox:
             (record.value or b"").decode(errors="replace"),
             record.timestamp,
         )
+
+
+def _readable(view: LayoutView, user: bytes, after: MessageId | None) -> list[KeyLayout]:
+    """Layouts that may have messages after one, whose partitions exist."""
+    first = -1 if after is None else after.layout
+    return [each for each in view.layouts if each.number >= first and view.has_place(each, user)]
 
 
 def _damaged(damaged_id: str) -> Problem:
@@ -312,7 +329,7 @@ def _layout_of(view: LayoutView, record: Record, partition: int, user: bytes) ->
     possible = [layout for layout in view.layouts if partition_for(user, layout.partitions) == partition]
     said = next((value for name, value in record.headers if name == LAYOUT), None)
     for layout in possible:
-        if said == b"%d" % layout.partitions:
-            return layout.partitions
+        if said == b"%d" % layout.number:
+            return layout.number
     begun = [layout for layout in possible if layout.since_ms <= record.timestamp]
-    return (begun[-1] if begun else [*possible, *view.layouts][0]).partitions
+    return (begun[-1] if begun else [*possible, *view.layouts][0]).number

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from starlette.responses import Response
 
@@ -131,6 +132,23 @@ _RECEIVE_PARAMETERS = (
     query("wait", _WAIT, "Seconds to wait for a message where there is none."),
 )
 _RECEIVED = DeclaredResponse("Messages, in order.", an_object({"messages": an_array(_MESSAGE)}))
+_RECEIVE = Endpoint(
+    "GET",
+    "/receive",
+    "receive",
+    "Messages to users",
+    "The messages to a user, oldest first.",
+    receive,
+    {200: _RECEIVED},
+    parameters=_RECEIVE_PARAMETERS,
+    bodies={JSON: _RECEIVE_BODY},
+    is_body_required=False,
+    assumes_json=True,
+    is_plain=True,
+    begin=begin_receive,
+    is_stream=True,
+    needs=(RequiredPermission("READ", "TOPIC", TOPIC, owner="user_id"),),
+)
 
 ENDPOINTS = (
     Endpoint(
@@ -159,38 +177,11 @@ ENDPOINTS = (
         begin=begin_send,
         needs=(RequiredPermission("WRITE", "TOPIC", TOPIC, owner="from_user"),),
     ),
-    Endpoint(
-        "GET",
-        "/receive",
-        "receive",
-        "Messages to users",
-        "The messages to a user, oldest first.",
-        receive,
-        {200: _RECEIVED},
-        parameters=_RECEIVE_PARAMETERS,
-        bodies={JSON: _RECEIVE_BODY},
-        is_body_required=False,
-        assumes_json=True,
-        is_plain=True,
-        begin=begin_receive,
-        is_stream=True,
-        needs=(RequiredPermission("READ", "TOPIC", TOPIC, owner="user_id"),),
-    ),
-    Endpoint(
-        "POST",
-        "/receive",
-        "receiveByPost",
-        "Messages to users",
-        "The same as GET, for clients that cannot send a body with GET.",
-        receive,
-        {200: _RECEIVED},
-        parameters=_RECEIVE_PARAMETERS,
-        bodies={JSON: _RECEIVE_BODY},
-        is_body_required=False,
-        assumes_json=True,
-        is_plain=True,
-        begin=begin_receive,
-        is_stream=True,
-        needs=(RequiredPermission("READ", "TOPIC", TOPIC, owner="user_id"),),
+    _RECEIVE,
+    replace(
+        _RECEIVE,
+        method="POST",
+        name="receiveByPost",
+        summary="The same as GET, for clients that cannot send a body with GET.",
     ),
 )

@@ -1,7 +1,7 @@
 """Layouts of the mailboxes: the partition counts in use over time, which all gateways share through the
 topic's config.
 
-After partitions were added, one gateway records the time from which the new count is used, some seconds
+After partitions were added or removed, one gateway records the time from which the new count is used, some seconds
 ahead; the other gateways have read it by then. From that time no message is sent under the old count,
 messages in flight under it are acknowledged for one more second, and sends under the new count begin a second
 after that. While the clocks of the gateways differ by less than a second, all messages of a user under one
@@ -17,10 +17,11 @@ from dataclasses import dataclass
 
 from penstock.clock import Clock
 from penstock.config import INDEX_BY_KEY, INDEX_KEY_LAYOUTS, MAILBOX_NUM_PARTITIONS, BrokerConfig
-from penstock.config.key_layouts import KeyLayout, KeyLayouts
+from penstock.config.key_layouts import KeyLayout, KeyLayouts, with_layout
 from penstock.config.resources import ConfigResourceType
 from penstock.errors import BrokerError, ErrorCode
 from penstock.gateway.backend import Backend
+from penstock.internal_client.partitioner import partition_for
 from penstock.internal_client.topic_routes import TopicRoute
 from penstock.internal_client.topics import NewTopic
 from penstock.model import TopicId
@@ -42,6 +43,12 @@ class LayoutView:
     topic_id: TopicId
     layouts: KeyLayouts
     """The layouts, oldest first; at least one."""
+    present: int = 1 << 16
+    """Number of partitions of the topic, with those that are being removed."""
+
+    def has_place(self, layout: KeyLayout, user: bytes) -> bool:
+        """Whether the partition of the user under a layout exists: it is removed when all its records have expired."""
+        return partition_for(user, layout.partitions) < self.present
 
     def current(self, now_ms: int) -> KeyLayout:
         last = self.layouts[-1]
@@ -51,9 +58,9 @@ class LayoutView:
 
     def is_over(self, layout: KeyLayout, now_ms: int) -> bool:
         """Whether no message sent under the layout can be acknowledged any more."""
-        if layout.partitions == self.layouts[-1].partitions:
+        if layout.number == self.layouts[-1].number:
             return False
-        later = [each.since_ms for each in self.layouts if each.partitions > layout.partitions]
+        later = [each.since_ms for each in self.layouts if each.number > layout.number]
         return bool(later) and now_ms >= later[0] + ACKNOWLEDGED_MS
 
 
@@ -107,17 +114,17 @@ class MailboxLayouts:
         asked_at = self._clock.monotonic()
         topic = await self._topic()
         layouts, is_indexed = await self._configured()
-        count = len(topic.partitions)
+        count = topic.active_count
         if not layouts:
             layouts = (KeyLayout(count, 0),)
             await self._write(layouts)
-        elif count > layouts[-1].partitions:
+        elif count != layouts[-1].partitions:
             since_ms = max(self._clock.now_ms() + SETTLE_MS, layouts[-1].since_ms + SETTLE_MS)
-            layouts = (*layouts, KeyLayout(count, since_ms))
+            layouts = with_layout(layouts, count, since_ms)
             await self._write(layouts)
         if not is_indexed:
             await self._backend.configs.alter(ConfigResourceType.TOPIC, TOPIC, {INDEX_BY_KEY.name: "true"})
-        self._view, self._read_at = LayoutView(topic.id, layouts), asked_at
+        self._view, self._read_at = LayoutView(topic.id, layouts, len(topic.partitions)), asked_at
         return self._view
 
     async def _topic(self) -> TopicRoute:

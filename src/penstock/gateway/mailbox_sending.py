@@ -79,7 +79,7 @@ class SentMessage:
                 OutcomeUnknown("the partition count changed while the message was sent")
             )
             return
-        place = MessageId(self._layout.partitions, self._offset, self._partition)
+        place = MessageId(self._layout.number, self._offset, self._partition)
         try:
             sent_id = message_id.encode(place, self._topic_id, self._user)
         except Exception as error:  # noqa: BLE001 - the reply reports every failure

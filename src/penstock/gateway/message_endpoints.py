@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -37,6 +38,7 @@ from penstock.gateway.message_forms import (
     show_record,
 )
 from penstock.gateway.newest_reading import MAX_NEWEST, read_newest
+from penstock.gateway.placing import produce_placed
 from penstock.gateway.records import Limits
 from penstock.gateway.topic_reading import check_partition_count, read_all
 from penstock.internal_client.partitioner import partition_for
@@ -63,9 +65,9 @@ async def produce(call: Call) -> Response:
     if any(partition is not None and partition >= partitions for partition in chosen):
         # Partitions may have been added since.
         partitions = (await call.context.backend.topics.get(name, fresh=True)).active_count
-    turn = next(_turns) % partitions
+    turn = next(_turns)
     places = [
-        _place(record, turn, partitions) if partition is None else partition
+        _place(record, partitions, turn=turn) if partition is None else partition
         for record, partition in zip(records, chosen, strict=True)
     ]
     for place, partition in enumerate(places):
@@ -83,13 +85,15 @@ async def produce(call: Call) -> Response:
     if key is not None:
         record = await _with_idempotency_key(backend, name, records, key)
         return answer_stored(places, [await backend.records.produce(name, places[0], record, is_alone=True)])
-    return answer_stored(
-        places, await backend.records.produce_many(name, list(zip(places, records, strict=True)))
-    )
+    if any(partition is not None for partition in chosen):
+        outcomes = await backend.records.produce_many(name, list(zip(places, records, strict=True)))
+    else:
+        places, outcomes = await produce_placed(backend, name, records, partial(_place, turn=turn))
+    return answer_stored(places, outcomes)
 
 
-def _place(record: NewRecord, turn: int, partitions: int) -> int:
-    return turn if record.key is None else partition_for(record.key, partitions)
+def _place(record: NewRecord, partitions: int, *, turn: int) -> int:
+    return turn % partitions if record.key is None else partition_for(record.key, partitions)
 
 
 def _read(call: Call) -> tuple[list[NewRecord], list[int | None]]:

@@ -3,9 +3,9 @@ checksum.
 
     layout 2 | offset 8 | partition 2 | checksum 4 over these, the topic's id and the user     in hexadecimal
 
-The layout is the partition count under which the message was written. Counts never decrease, so the ids of
-one user's messages sort in the order of delivery. An id of another user, of another topic or with a typing
-error is refused.
+The layout is the number of the partition count under which the message was written (`KeyLayout.number`). Numbers
+never decrease, so the ids of one user's messages sort in the order of delivery. An id of another user, of another topic
+or with a typing error is refused.
 """
 
 from __future__ import annotations

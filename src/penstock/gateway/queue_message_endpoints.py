@@ -18,6 +18,7 @@ from penstock.gateway.http.responses import json_response
 from penstock.gateway.http.shared_schemas import INTEGER, NUMBER, STRING, an_array, an_object
 from penstock.gateway.message_endpoints import answer_stored
 from penstock.gateway.message_forms import show_bytes
+from penstock.gateway.placing import produce_placed
 from penstock.gateway.queue_endpoints import LOCK, QUEUE, TAG, on_queue
 from penstock.internal_client.partitioner import partition_for
 from penstock.internal_client.queue_contents import decode_content, encode_content, option_headers
@@ -42,10 +43,8 @@ async def send(call: Call) -> Response:
     messages, now_ms = call.body["messages"], call.context.clock.now_ms()
     if any("delay_ms" in message for message in messages):
         await _require_delay(call, topic)
-    partitions = (await call.context.backend.topics.get(topic)).active_count
     records = [new_record(message, f"/messages/{place}", now_ms) for place, message in enumerate(messages)]
-    places = [choose_partition(record, partitions) for record in records]
-    outcomes = await call.context.backend.records.produce_many(topic, list(zip(places, records, strict=True)))
+    places, outcomes = await produce_placed(call.context.backend, topic, records, choose_partition)
     return answer_stored(places, [_with_status(each) for each in outcomes])
 
 
@@ -62,7 +61,7 @@ async def _require_delay(call: Call, topic: str) -> None:
     if not any(entry.name == _DELAY_CONFIG and entry.value == "true" for entry in entries):
         raise Problem(
             400,
-            f"delay_ms needs a topic with {_DELAY_CONFIG}=true, and {topic} has not",
+            f"delay_ms needs a topic that was created with {_DELAY_CONFIG}=true; {topic} was not",
             error="INVALID_REQUEST",
         )
 

@@ -26,7 +26,7 @@ _POLICY = an_object(
         "dead_letter": STRING,
     }
 )
-_CHOICES: dict[str, Mapping[str, Any]] = {
+CHOICES: dict[str, Mapping[str, Any]] = {
     "max_attempts": {
         "type": "integer",
         "minimum": 2,
@@ -98,7 +98,7 @@ ENDPOINTS = (
         set_policy,
         {200: DeclaredResponse("The policy.", _POLICY)},
         parameters=(_GROUP,),
-        bodies={JSON: an_object(_CHOICES, required=())},
+        bodies={JSON: an_object(CHOICES, required=())},
         needs=(on_group("ALTER_CONFIGS"),),
     ),
     Endpoint(

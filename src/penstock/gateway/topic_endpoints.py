@@ -11,7 +11,7 @@ from starlette.responses import Response
 from penstock.config.resources import ConfigResourceType
 from penstock.gateway.authorization import RequiredPermission, on_topic
 from penstock.gateway.config_endpoints import CONFIG_CHANGES, CONFIGS, show_configs
-from penstock.gateway.http.endpoint import JSON, Call, DeclaredResponse, Endpoint, path
+from penstock.gateway.http.endpoint import JSON, Call, DeclaredResponse, Endpoint, path, query
 from penstock.gateway.http.problems import Problem
 from penstock.gateway.http.responses import json_response
 from penstock.gateway.http.shared_schemas import (
@@ -153,7 +153,8 @@ async def alter_topic(call: Call) -> Response:
 
 
 async def drain_progress(call: Call) -> Response:
-    progress = await read_progress(call.context.backend.inspection, call.parameters["topic"])
+    count = call.parameters.get("partitions", 0)
+    progress = await read_progress(call.context.backend.inspection, call.parameters["topic"], count)
     going = [
         {
             "partition": each.partition,
@@ -295,7 +296,10 @@ ENDPOINTS = (
         "The partitions that a smaller number of partitions removes: their writers, and groups that are behind.",
         drain_progress,
         {200: DeclaredResponse("The partitions that go.", _PROGRESS)},
-        parameters=(_TOPIC,),
+        parameters=(
+            _TOPIC,
+            query("partitions", _COUNT, "Show the partitions that would go with this number instead."),
+        ),
         needs=(on_topic("DESCRIBE"),),
     ),
     Endpoint(

@@ -1,7 +1,8 @@
-"""Endpoints for webhooks: create, list, describe, pause, resume, test and delete them, and change their secrets."""
+"""Endpoints for webhooks: create, list, describe, alter, pause, resume, test and delete them, and rotate secrets."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -39,6 +40,12 @@ _SECRET = {
     "minLength": 1,
     "maxLength": 200,
     "description": "Secret that signs the calls: `whsec_` and base64, or any text. One is drawn unless given.",
+}
+_ALTERABLE: Final[dict[str, Mapping[str, Any]]] = {
+    "url": {"type": "string", "minLength": 1, "maxLength": 4_096},
+    "concurrency": {"type": "integer", "minimum": 1, "maximum": 256},
+    "timeout_s": {"type": "number", "minimum": 0.01, "maximum": 300},
+    "format": {"type": "string", "enum": list(FORMATS)},
 }
 _SUMMARY_FIELDS: Final = {
     "name": STRING,
@@ -104,6 +111,14 @@ async def create_webhook(call: Call) -> Response:
 
 async def describe_webhook(call: Call) -> Response:
     return json_response(_describe(await call.context.backend.webhooks.describe(call.parameters["webhook"])))
+
+
+async def alter_webhook(call: Call) -> Response:
+    changes = dict(call.body)
+    if "timeout_s" in changes:
+        changes["timeout_ms"] = round(changes.pop("timeout_s") * 1000)
+    details = await call.context.backend.webhooks.alter(call.parameters["webhook"], changes)
+    return json_response(_describe(details))
 
 
 async def pause_webhook(call: Call) -> Response:
@@ -185,10 +200,7 @@ ENDPOINTS = (
                     "queue": {**TOPIC_NAME, "description": "An existing queue. Give this or a topic."},
                     "topic": {**TOPIC_NAME, "description": "A topic, of which a queue is created."},
                     "filter": FILTER,
-                    "url": {"type": "string", "minLength": 1, "maxLength": 4_096},
-                    "concurrency": {"type": "integer", "minimum": 1, "maximum": 256},
-                    "timeout_s": {"type": "number", "minimum": 0.01, "maximum": 300},
-                    "format": {"type": "string", "enum": list(FORMATS)},
+                    **_ALTERABLE,
                     "secret": _SECRET,
                 },
                 required=("name", "url"),
@@ -205,6 +217,17 @@ ENDPOINTS = (
         describe_webhook,
         {200: DeclaredResponse("The webhook.", _DETAILS)},
         parameters=(_WEBHOOK,),
+    ),
+    Endpoint(
+        "PATCH",
+        "/v1/webhooks/{webhook}",
+        "alterWebhook",
+        TAG,
+        "Change URL, concurrency, timeout or format; calls that have begun end as they are.",
+        alter_webhook,
+        {200: DeclaredResponse("The webhook.", _DETAILS)},
+        parameters=(_WEBHOOK,),
+        bodies={JSON: an_object(_ALTERABLE, required=())},
     ),
     _action(
         "pause",

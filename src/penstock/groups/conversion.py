@@ -58,16 +58,18 @@ def upgrade(classic: ClassicGroup, image: ClusterImage, settings: GroupSettings)
     """
     saved, group_id = classic.saved(), classic.group_id
     if settings.migration_policy not in _UPGRADES:
-        raise _refused("a group with members of the classic protocol, which may not change its kind")
+        raise _refused(
+            "group.consumer.migration.policy does not allow it while classic members are in the group"
+        )
     if saved.protocol_type != PROTOCOL_TYPE:
-        raise _refused(f"a group of type {saved.protocol_type!r}, not of consumers")
+        raise _refused(f"its protocol type is {saved.protocol_type!r}, not {PROTOCOL_TYPE!r}")
     if len(saved.members) > settings.max_size:
-        raise _refused("a group of more members than are allowed")
+        raise _refused(f"it has {len(saved.members)} members, more than the maximum of {settings.max_size}")
     try:
         values = {member.member_id: _member_value(classic, member) for member in saved.members}
         owned = _owned(saved.members, values, image)
     except BrokerError as error:
-        raise _refused(f"its members do not speak the consumer protocol: {error}") from None
+        raise _refused(f"the subscription of a member is invalid: {error}") from None
     records = [GroupRecord(ClassicGroupKey(group_id), None)]
     for member_id, value in values.items():
         settled = _settled(saved.generation, owned[member_id])
@@ -105,7 +107,7 @@ def downgrade(consumer: ConsumerGroup, now_ms: int) -> list[GroupRecord]:
 
 
 def _refused(message: str) -> BrokerError:
-    return BrokerError(ErrorCode.group_id_not_found, f"no consumer group: {message}")
+    return BrokerError(ErrorCode.group_id_not_found, f"the group cannot become a consumer group: {message}")
 
 
 def _member_value(classic: ClassicGroup, member: ClassicMember) -> ConsumerMemberValue:

@@ -15,10 +15,12 @@ from penstock.errors import BrokerError, ErrorCode
 from penstock.internal_client.api import ClientApi, check_error
 from penstock.internal_client.routes import Routes
 from penstock.model import BrokerId
+from penstock.net.acting import own_requests
 from penstock.net.broker_connection import BrokerConnection
 
 _DESCRIBE_CONFIGS = ClientApi(32, 4)
 _INCREMENTAL_ALTER_CONFIGS = ClientApi(44, 1)
+_LIST_CONFIG_RESOURCES = ClientApi(74, 1)
 _SET_ON_RESOURCE = frozenset(
     {ConfigSource.DYNAMIC_TOPIC_CONFIG, ConfigSource.DYNAMIC_BROKER_CONFIG, ConfigSource.DYNAMIC_GROUP_CONFIG}
 )
@@ -49,6 +51,15 @@ class ConfigEntry:
 class ConfigCalls:
     def __init__(self, routes: Routes) -> None:
         self._routes = routes
+
+    async def names(self, kind: ConfigResourceType) -> list[str]:
+        """Names of all resources of a kind that have settings, sorted, whether or not the user may see them."""
+        with own_requests():  # the gateway shows a client the resources that it may describe
+            response = await self._routes.at_any(
+                lambda each: _LIST_CONFIG_RESOURCES.call(each, {"resource_types": [kind]})
+            )
+        check_error(response.error_code)
+        return sorted(each.resource_name for each in response.config_resources)
 
     async def get(self, kind: ConfigResourceType, name: str) -> Sequence[ConfigEntry]:
         """Return all settings of one resource, sorted by name. An empty name stands for all brokers."""

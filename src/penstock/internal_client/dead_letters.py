@@ -1,4 +1,4 @@
-"""Dead letters of queues: list, redrive and purge them.
+"""Dead letters of queues, and of consumer groups with retries: list, redrive and purge them.
 
 A redrive copies dead letters to a topic and marks them in the dead-letter topic within one transaction, so an
 interrupted and repeated redrive sends nothing twice. A mark is a record with the header `penstock-dead-settled` in the
@@ -11,15 +11,17 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from penstock.clock import SystemClock
+from penstock.delay.retrying import RETRY_ATTEMPTS
 from penstock.errors import BrokerError, ConfigError, ErrorCode
 from penstock.filters.matching import Filter
 from penstock.internal_client.partitioner import partition_for
 from penstock.internal_client.produce_loop import PartitionProducer, batches_of
-from penstock.internal_client.queues import QueueSummary
+from penstock.internal_client.queues import QueueCalls
 from penstock.internal_client.records import EARLIEST, LATEST, RecordCalls
+from penstock.internal_client.retry_policies import RetryPolicyCalls
 from penstock.internal_client.routes import Routes
 from penstock.internal_client.topics import TopicCalls
 from penstock.internal_client.transactions import ProducerIdentity, TransactionCalls
@@ -72,6 +74,29 @@ class DeadLetter(NamedTuple):
         return "-".join(self.headers.get(f"__dlq.errors.{name}", "?") for name in names)
 
 
+class LetterOwner(Protocol):
+    """A queue, or a consumer group with a retry policy."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def dead_letter(self) -> str:
+        """Topic of the dead letters."""
+
+    @property
+    def sent_to(self) -> str:
+        """Topic that a redrive sends them to."""
+
+
+class RetryGroup(NamedTuple):
+    """A consumer group whose dead letters return to its retry topic, which only this group reads."""
+
+    name: str
+    dead_letter: str
+    sent_to: str
+
+
 @dataclass(frozen=True, slots=True)
 class Selection:
     """The dead letters of a redrive; all of them by default."""
@@ -93,8 +118,29 @@ class DeadLetterCalls:
         self._topics = TopicCalls(routes)
         self._records = RecordCalls(routes)
         self._transactions = TransactionCalls(routes)
+        self._queues = QueueCalls(routes)
+        self._policies = RetryPolicyCalls(routes)
 
-    async def find(self, queue: QueueSummary, selection: Selection) -> list[DeadLetter]:
+    async def owner(self, name: str) -> LetterOwner:
+        """The queue of this name, or the consumer group with a retry policy; GROUP_ID_NOT_FOUND for neither."""
+        try:
+            return await self._queues.get(name)
+        except BrokerError as error:
+            if error.code is not ErrorCode.group_id_not_found:
+                raise
+        try:
+            policy = await self._policies.get(name)
+        except BrokerError as failure:
+            if failure.code is not ErrorCode.resource_not_found:
+                raise
+            raise BrokerError(
+                ErrorCode.group_id_not_found,
+                f"there is neither a queue {name[:80]!r} nor a consumer group of this name with a retry policy; "
+                "`penstock queue list` shows the queues",
+            ) from None
+        return RetryGroup(name, policy.dead_letter, policy.topic)
+
+    async def find(self, queue: LetterOwner, selection: Selection) -> list[DeadLetter]:
         """Read the dead letters of a queue, the oldest of each partition first."""
         route = await self._topics.get(_topic_of(queue), fresh=True)
         partitions = range(len(route.partitions))
@@ -108,7 +154,7 @@ class DeadLetterCalls:
 
     async def redrive(
         self,
-        queue: QueueSummary,
+        queue: LetterOwner,
         selection: Selection,
         *,
         to: str | None = None,
@@ -143,7 +189,7 @@ class DeadLetterCalls:
             await self._begin(queue)  # waits until the last transaction is complete, so that readers see it
         return done
 
-    async def purge(self, queue: QueueSummary) -> int:
+    async def purge(self, queue: LetterOwner) -> int:
         """Mark all dead letters of a queue, so that they are not listed or redriven any more."""
         producer = await self._begin(queue)
         letters = await self.find(queue, Selection())
@@ -155,13 +201,13 @@ class DeadLetterCalls:
             await self._begin(queue)  # as after a redrive
         return len(letters)
 
-    async def _begin(self, queue: QueueSummary) -> ProducerIdentity:
+    async def _begin(self, queue: LetterOwner) -> ProducerIdentity:
         return await self._transactions.begin(f"redrive-{queue.name}", _TIMEOUT_MS, is_held=False)
 
     async def _redrive_batch(
-        self, queue: QueueSummary, target: str, producer: ProducerIdentity, letters: Sequence[DeadLetter]
+        self, queue: LetterOwner, target: str, producer: ProducerIdentity, letters: Sequence[DeadLetter]
     ) -> None:
-        partitions = len((await self._topics.get(target)).partitions)
+        partitions = (await self._topics.get(target)).active_count
         wanted = self._marks(queue, letters)
         for letter in letters:
             record = _redriven(queue, letter)
@@ -184,7 +230,7 @@ class DeadLetterCalls:
         await self._transactions.end(producer, is_commit=True)
 
     @staticmethod
-    def _marks(queue: QueueSummary, letters: Sequence[DeadLetter]) -> dict[tuple[str, int], list[NewRecord]]:
+    def _marks(queue: LetterOwner, letters: Sequence[DeadLetter]) -> dict[tuple[str, int], list[NewRecord]]:
         """Marks of letters, one record for each partition of the dead-letter topic."""
         offsets: dict[int, list[int]] = {}
         for letter in letters:
@@ -200,7 +246,7 @@ class DeadLetterCalls:
     # --- reading
 
     async def _read(
-        self, queue: QueueSummary, partition: int, selection: Selection, limit: int | None
+        self, queue: LetterOwner, partition: int, selection: Selection, limit: int | None
     ) -> list[DeadLetter]:
         """Read the letters of one partition that have no mark."""
         topic = queue.dead_letter
@@ -232,7 +278,7 @@ class DeadLetterCalls:
 
     @staticmethod
     def _sort(
-        queue: QueueSummary,
+        queue: LetterOwner,
         partition: int,
         record: Record,
         letters: dict[int, DeadLetter],
@@ -246,11 +292,12 @@ class DeadLetterCalls:
             letters[record.offset] = DeadLetter(partition, record, headers)
 
 
-def _topic_of(queue: QueueSummary) -> str:
+def _topic_of(queue: LetterOwner) -> str:
     if not queue.dead_letter:
         raise BrokerError(
             ErrorCode.resource_not_found,
-            f"queue {queue.name} has no dead-letter topic; `penstock queue alter --dead-letter TOPIC` sets it",
+            f"{queue.name} has no dead-letter topic; `penstock queue alter --dead-letter TOPIC` sets it for a queue, "
+            "`penstock retry-policy set` for a consumer group",
         )
     return queue.dead_letter
 
@@ -300,9 +347,12 @@ def _matcher(selection: Selection, partition: int) -> Callable[[DeadLetter], boo
     return matches
 
 
-def _redriven(queue: QueueSummary, letter: DeadLetter) -> NewRecord:
+def _redriven(queue: LetterOwner, letter: DeadLetter) -> NewRecord:
     record = letter.record
-    kept = tuple(each for each in record.headers if not each[0].startswith(_OWN) and each[0] != FROM_HEADER)
+    dropped = {FROM_HEADER}
+    if isinstance(queue, RetryGroup):
+        dropped.add(RETRY_ATTEMPTS)  # attempts begin anew
+    kept = tuple(each for each in record.headers if not each[0].startswith(_OWN) and each[0] not in dropped)
     headers = (*kept, (FROM_HEADER, f"{queue.dead_letter}-{letter.id}".encode()))
     return NewRecord(record.key, record.value, _CLOCK.now_ms(), headers)
 

@@ -43,10 +43,10 @@ class DrainProgress:
         return all(each.phase in ("sealed", "dropping") for each in self.going)
 
 
-async def read_progress(inspection: InspectionCalls, topic: str) -> DrainProgress:
-    """Ask every broker for the partitions of the topic that go."""
+async def read_progress(inspection: InspectionCalls, topic: str, count: int = 0) -> DrainProgress:
+    """Ask every broker for the partitions of the topic that go; with a count, for those that would go with it."""
     broker_ids = await inspection.broker_ids()
-    answers = await asyncio.gather(*(inspection.drain_progress(each, topic) for each in broker_ids))
+    answers = await asyncio.gather(*(inspection.drain_progress(each, topic, count) for each in broker_ids))
     newest = max(answers, key=lambda answer: (len(answer["phases"]), -answer["active"]))
     phases, since_ms, active = newest["phases"], newest["since_ms"], newest["active"]
     led = {int(index): report for answer in answers for index, report in answer["led"].items()}
@@ -56,7 +56,7 @@ async def read_progress(inspection: InspectionCalls, topic: str) -> DrainProgres
             groups.setdefault(int(index), []).extend((group, offset) for group, offset in found)
     going = [
         _going(index, phases[index], since_ms[index], led.get(index), groups.get(index, []))
-        for index in range(active, len(phases))
+        for index in range(count or active, len(phases))
     ]
     return DrainProgress(topic, active, tuple(going))
 

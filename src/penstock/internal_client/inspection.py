@@ -74,9 +74,11 @@ class InspectionCalls:
         """Return the requests that a broker has refused, with its authorization mode."""
         return await self.ask(node_id, "refusals", {})
 
-    async def drain_progress(self, node_id: BrokerId, topic: str) -> Any:
-        """Return the progress of the partitions that go and that a broker leads, and groups that it coordinates."""
-        return await self.ask(node_id, "drain_progress", {"topic": topic})
+    async def drain_progress(self, node_id: BrokerId, topic: str, count: int = 0) -> Any:
+        """Return the progress of the partitions that go and that a broker leads, and groups that it coordinates; with
+        a count, of the partitions that would go with that count.
+        """
+        return await self.ask(node_id, "drain_progress", {"topic": topic, "count": count})
 
     async def retention_reasons(self, topic: str) -> dict[int, str]:
         """Return what deletion waits for in the partitions of a topic with `retention.acknowledged`."""

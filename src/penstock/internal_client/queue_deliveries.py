@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from penstock.errors import ErrorCode, InvalidBatch
 from penstock.internal_client.receipts import Receipt
 from penstock.records.batch import CONTROL_FLAG, crc_matches
-from penstock.records.iteration import Record, iterate, read_batches
+from penstock.records.iteration import Record, iterate_between, read_batches
 from penstock.wire.queue_receive import (
     QueueReceiveRequest,
     QueueReceiveResponse,
@@ -57,6 +57,8 @@ def messages_of(
 
 
 def _records(found: ReceivedPartition) -> Iterator[Record]:
+    first = min(each.first_offset for each in found.ranges)
+    last = max(each.last_offset for each in found.ranges)
     for part in found.records:
         assert isinstance(part, bytes | memoryview)
         for header, batch in read_batches(memoryview(part)):
@@ -64,4 +66,4 @@ def _records(found: ReceivedPartition) -> Iterator[Record]:
                 continue
             if not crc_matches(batch, header):
                 raise InvalidBatch(ErrorCode.corrupt_message, "the CRC of the batch does not match")
-            yield from iterate(batch, header, max_decompressed_bytes=MAX_BATCH_BYTES)
+            yield from iterate_between(batch, header, first, last, MAX_BATCH_BYTES)

@@ -1,10 +1,10 @@
-"""Retention of a queue's own topic: by acknowledgement, or for a time."""
+"""Retention of a queue's own topic, by acknowledgement or for a time, and the policy of its maximum length."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from penstock.config import RETENTION_ACKNOWLEDGED, RETENTION_MS
+from penstock.config import RETENTION_ACKNOWLEDGED, RETENTION_MS, MaxLengthPolicy
 from penstock.config.retry_backoff import parse_delay_ms
 from penstock.errors import BrokerError, ErrorCode
 
@@ -27,3 +27,12 @@ def not_its_own(queue: str, topic: str) -> BrokerError:
         f"{topic} is not the own topic of queue {queue}; `penstock topic alter {topic} --set "
         f"{RETENTION_ACKNOWLEDGED.name}=true` changes what the topic keeps",
     )
+
+
+def check_policy(policy: str | None, dead_letter: str | None) -> None:
+    """Refuse a queue whose oldest messages should become dead letters, and that has no topic for them."""
+    if policy == MaxLengthPolicy.DEAD_LETTER and not dead_letter:
+        raise BrokerError(
+            ErrorCode.invalid_config,
+            "share.max.length.policy=dead-letter needs a dead-letter topic; name one, or refuse messages",
+        )

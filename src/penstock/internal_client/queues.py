@@ -8,136 +8,37 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Final
 
 from penstock.config import (
-    DEAD_LETTER_TOPIC_NAME,
     DELIVERY_DELAY,
     SHARE_AUTO_OFFSET_RESET,
-    SHARE_DELIVERY_COUNT_LIMIT,
     SHARE_ISOLATION_LEVEL,
-    SHARE_MAX_LENGTH,
-    SHARE_ORDER,
-    SHARE_PRIORITY_ENABLE,
-    SHARE_PRIORITY_SHARE,
     SHARE_QUEUE_TOPIC,
-    SHARE_RECORD_LOCK_DURATION_MS,
-    SHARE_RETRY_BACKOFF_MS,
 )
 from penstock.config.resources import ConfigResourceType
 from penstock.errors import BrokerError, ErrorCode
-from penstock.internal_client.api import ClientApi, check_error
 from penstock.internal_client.configs import Changes, ConfigCalls
 from penstock.internal_client.groups import GroupCalls
 from penstock.internal_client.inspection import InspectionCalls
-from penstock.internal_client.queue_retention import not_its_own, retain_configs
+from penstock.internal_client.queue_retention import check_policy, not_its_own, retain_configs
+from penstock.internal_client.queue_values import SETTINGS as SETTINGS
+from penstock.internal_client.queue_values import NewQueue as NewQueue
+from penstock.internal_client.queue_values import QueueDetails as QueueDetails
+from penstock.internal_client.queue_values import QueuePartition as QueuePartition
+from penstock.internal_client.queue_values import QueueSummary as QueueSummary
+from penstock.internal_client.queue_values import queue_partition
 from penstock.internal_client.queue_views import Part, QueueViews
 from penstock.internal_client.records import EARLIEST, LATEST, RecordCalls
 from penstock.internal_client.routes import Routes
 from penstock.internal_client.share_groups import ShareGroupCalls
 from penstock.internal_client.topics import NewTopic, TopicCalls
 from penstock.net.acting import own_requests
-from penstock.wire.share_status import ShareStatus
 
-_LIST_CONFIG_RESOURCES = ClientApi(74, 1)
 _NAMES_PER_REQUEST: Final = 100
 _KNOWN_SECONDS: Final = 5.0
 _MAX_KNOWN: Final = 10_000
-
-SETTINGS: Final[Mapping[str, str]] = {
-    "lock_ms": SHARE_RECORD_LOCK_DURATION_MS.name,
-    "max_attempts": SHARE_DELIVERY_COUNT_LIMIT.name,
-    "back_off": SHARE_RETRY_BACKOFF_MS.name,
-    "dead_letter": DEAD_LETTER_TOPIC_NAME.name,
-    "order": SHARE_ORDER.name,
-    "priorities": SHARE_PRIORITY_ENABLE.name,
-    "priority_share": SHARE_PRIORITY_SHARE.name,
-    "max_length": SHARE_MAX_LENGTH.name,
-}
-"""Settings of a queue with the group configs that hold them."""
-
-
-@dataclass(frozen=True, slots=True)
-class QueueSummary:
-    name: str
-    topic: str
-    lock_ms: int
-    max_attempts: int
-    back_off: str
-    dead_letter: str = ""
-    """Topic of the dead letters; empty for none."""
-    of: str = ""
-    """Topic of which `topic` is a view; empty if the queue reads all of `topic`."""
-    filter: str = ""
-    """Filter of the messages; empty for all."""
-    order: str = "none"
-    """Order of delivery: `key`, or `none`."""
-    priorities: bool = False
-    """Whether messages of a higher priority are delivered first."""
-    priority_share: float = 0.0
-    max_length: int = 0
-    """Maximum number of messages that are not settled; 0 for no limit."""
-    """Share of deliveries that is reserved for messages of lower priorities."""
-
-    @property
-    def sent_to(self) -> str:
-        """Topic that messages of the queue are written to."""
-        return self.of or self.topic
-
-
-@dataclass(frozen=True, slots=True)
-class QueuePartition:
-    partition: int
-    start_offset: int | None
-    depth: int | None
-    """Number of messages that are not settled; None if unknown."""
-    in_flight: int = 0
-    waiting: int = 0
-    delayed: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class QueueDetails:
-    summary: QueueSummary
-    partitions: tuple[QueuePartition, ...]
-    kept_by: Mapping[int, str] = field(default_factory=dict)
-    """Reason why records are kept, by partition, in a topic with `retention.acknowledged`."""
-
-    @property
-    def depth(self) -> int:
-        return sum(each.depth or 0 for each in self.partitions)
-
-    @property
-    def in_flight(self) -> int:
-        return sum(each.in_flight for each in self.partitions)
-
-    @property
-    def delayed(self) -> int:
-        return sum(each.delayed for each in self.partitions)
-
-
-@dataclass(frozen=True, slots=True)
-class NewQueue:
-    """A queue to create: with a topic of its own, or of an existing topic."""
-
-    name: str
-    of: str | None = None
-    partitions: int = -1
-    replication_factor: int = -1
-    settings: Mapping[str, str] = field(default_factory=dict)
-    """Values by the names of `SETTINGS`."""
-    is_from_end: bool = False
-    """Whether messages that an existing topic has now are left out."""
-    filter: str = ""
-    """Filter of the messages of an existing topic; empty for all."""
-    retain: str = ""
-    """How long the queue's own topic keeps messages, see `retain_configs`; empty for the default."""
-
-    @property
-    def topic(self) -> str:
-        """Topic that the queue reads: its own, the existing one, or a view of it with the name of the queue."""
-        return self.of if self.of is not None and not self.filter else self.name
 
 
 class QueueCalls:
@@ -155,14 +56,7 @@ class QueueCalls:
 
     async def all(self) -> list[QueueSummary]:
         """Read every queue, sorted by name."""
-        with own_requests():  # the gateway shows a client the queues that it may describe
-            response = await self._routes.at_any(
-                lambda connection: _LIST_CONFIG_RESOURCES.call(
-                    connection, {"resource_types": [ConfigResourceType.GROUP]}
-                )
-            )
-        check_error(response.error_code)
-        names = sorted(each.resource_name for each in response.config_resources)
+        names = await self._configs.names(ConfigResourceType.GROUP)
         found: list[QueueSummary] = []
         for start in range(0, len(names), _NAMES_PER_REQUEST):
             summaries = await self._summaries(names[start : start + _NAMES_PER_REQUEST])
@@ -217,6 +111,7 @@ class QueueCalls:
                     priorities=values[SETTINGS["priorities"]] == "true",
                     priority_share=float(values[SETTINGS["priority_share"]]),
                     max_length=int(values[SETTINGS["max_length"]]),
+                    max_length_policy=values[SETTINGS["max_length_policy"]],
                 )
             )
         return found
@@ -230,7 +125,7 @@ class QueueCalls:
             if each.topic == summary.topic
         }
         partitions = [
-            _partition(each.partition, each.start_offset, each.lag, served.get(each.partition))
+            queue_partition(each.partition, each.start_offset, each.lag, served.get(each.partition))
             for each in await self._share_groups.offsets(name)
             if each.topic == summary.topic
         ]
@@ -254,6 +149,7 @@ class QueueCalls:
         if queue.of is not None and queue.retain:
             raise not_its_own(queue.name, queue.of)
         dead_letter = queue.settings.get("dead_letter", "")
+        check_policy(queue.settings.get("max_length_policy"), dead_letter)
         await self._check_dead_letter(queue.of or topic, dead_letter)
         if queue.of is None:
             await self._create_topic(queue)
@@ -332,6 +228,10 @@ class QueueCalls:
         `retain` is as in `NewQueue`.
         """
         queue, dead_letter = await self.get(name), settings.get("dead_letter") or ""
+        check_policy(
+            settings.get("max_length_policy", queue.max_length_policy),
+            settings.get("dead_letter", queue.dead_letter),
+        )
         await self._check_dead_letter(queue.sent_to, dead_letter)
         if filter_text:
             await self._views.set_filter(name, queue.topic, filter_text)
@@ -387,11 +287,3 @@ def _wrong_dead_letter(dead_letter: str, reason: str) -> BrokerError:
         ErrorCode.invalid_config,
         f"{dead_letter} cannot be the dead-letter topic: {reason}; name another topic",
     )
-
-
-def _partition(
-    number: int, start_offset: int | None, depth: int | None, served: ShareStatus | None
-) -> QueuePartition:
-    if served is None:
-        return QueuePartition(number, start_offset, depth)
-    return QueuePartition(number, start_offset, depth, served.in_flight, served.waiting, served.delayed)

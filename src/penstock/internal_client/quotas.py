@@ -41,6 +41,18 @@ class QuotaCalls:
             check_error(entry.error_code, entry.error_message)
 
 
+def entity_document(entity: QuotaEntity) -> dict[str, str | None]:
+    """An entity as a JSON document, in which null is the default."""
+    names = {"user": entity.user, "client_id": entity.client_id, "ip": entity.ip}
+    return {
+        kind: None if isinstance(name, Default) else name for kind, name in names.items() if name is not None
+    }
+
+
+def read_entity(document: Mapping[str, str | None]) -> QuotaEntity:
+    return QuotaEntity(**{kind: DEFAULT if name is None else name for kind, name in document.items()})
+
+
 def _entity(components: Any) -> QuotaEntity:
     names: dict[str, EntityName] = {
         _FIELDS[each.entity_type]: DEFAULT if each.entity_name is None else each.entity_name

@@ -1,4 +1,5 @@
-"""Webhooks of a cluster: create, list, describe, pause, resume, test and delete them, and change their secrets.
+"""Webhooks of a cluster: create, list, describe, alter, pause, resume, test and delete them, and change their
+secrets.
 
 A webhook of a topic has a queue of its own, which is created before the webhook and deleted after it. Every call may be
 repeated.
@@ -6,6 +7,7 @@ repeated.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -178,6 +180,10 @@ class WebhookCalls:
     async def describe(self, name: str) -> WebhookDetails:
         """Describe a webhook; RESOURCE_NOT_FOUND without it."""
         return _details(await self._objects.call(name, "describe"))
+
+    async def alter(self, name: str, changes: Mapping[str, object]) -> WebhookDetails:
+        """Change `url`, `concurrency`, `timeout_ms` or `format` of a webhook."""
+        return _details(await self._objects.call(name, "alter", {"changes": dict(changes)}))
 
     async def pause(self, name: str) -> WebhookDetails:
         return _details(await self._objects.call(name, "pause"))

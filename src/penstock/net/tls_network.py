@@ -6,8 +6,9 @@ import asyncio
 import ssl
 from collections.abc import Callable
 
+from penstock.net.handshake_turns import HandshakeTurns
 from penstock.net.network import Listener, Network, Socket
-from penstock.net.tls_socket import HandshakeTurns, TlsSocket
+from penstock.net.tls_socket import TlsSocket
 
 HANDSHAKE_SECONDS = 10.0
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import ssl
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from typing_extensions import Buffer
 
+from penstock.net.handshake_turns import HandshakeTurns
 from penstock.net.network import Socket
 from penstock.records.log_slice import SliceFile
 
@@ -29,32 +29,9 @@ _MAX_HANDSHAKE_BYTES = 128 * 1024
 """Bytes of the peer in a handshake, certificate chain included."""
 _MAX_OWED_BYTES = 256 * 1024
 """Ciphertext that may wait because of what the peer sent (KeyUpdate, alerts) while it does not read."""
-_STEPS_PER_TURN = 2
 
 # Ciphertext is decrypted as soon as it is received, so all connections receive into one buffer.
 _received = memoryview(bytearray(256 * 1024))
-
-
-class HandshakeTurns:
-    """Queue of handshake steps: each takes a fraction of a millisecond, so few run in each turn of the loop."""
-
-    def __init__(self) -> None:
-        self._waiting: deque[Callable[[], None]] = deque()
-
-    def __len__(self) -> int:
-        return len(self._waiting)
-
-    def request(self, step: Callable[[], None]) -> None:
-        self._waiting.append(step)
-        if len(self._waiting) == 1:
-            asyncio.get_running_loop().call_soon(self._run)
-
-    def _run(self) -> None:
-        for _ in range(min(_STEPS_PER_TURN, len(self._waiting))):
-            self._waiting[0]()
-            self._waiting.popleft()
-        if self._waiting:
-            asyncio.get_running_loop().call_soon(self._run)
 
 
 class TlsSocket:
@@ -224,7 +201,7 @@ class TlsSocket:
             self._fail("the handshake is too long")
             return
         self._socket.on_readable(None)  # further bytes, perhaps requests already, wait until the step is done
-        self._turns.request(self._step)
+        (self._turns.begin if self._tls is None else self._turns.proceed)(self._step)
 
     def _step(self) -> None:
         if self._closed or self.is_established or self._failure is not None:
@@ -242,6 +219,7 @@ class TlsSocket:
             self._fail(_reason(error))
             return
         self.is_established = True
+        self._turns.ended()
         self._stop_timer()
         self._flush_quietly()
         self._report(None)

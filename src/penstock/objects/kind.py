@@ -13,7 +13,8 @@ How to add a kind:
 3. Name the internal topic in `cluster/internal_topics.py` and choose the next number of `wire/object_call.py` for
    FindCoordinator.
 4. Declare an `ObjectKind`, and in `server/objects/` a `ServedKind` with the calls that clients may make and their
-   rights. Add both to `server/objects/services.py`: start, stop, elections, repair and lists follow from that.
+   rights; `ServedCalls` has those that all kinds share. Add both to `server/objects/services.py`: start, stop,
+   elections, repair and lists follow from that.
 5. Clients use `internal_client/objects.py`: `call` goes to the owner of a name, `all` asks all brokers.
 """
 

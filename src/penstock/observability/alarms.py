@@ -23,6 +23,8 @@ MAX_ALARMS = 1000
 class AlarmKind(StrEnum):
     CORRUPT_FETCH = "corrupt_fetch"
     """This process fetched a record batch whose CRC does not match, and refused it."""
+    BLOCKED_DEAD_LETTERS = "blocked_dead_letters"
+    """Dead letters of a share group cannot be written. Its records wait, and nothing is lost."""
     DAMAGED_LOG = "damaged_log"
     """A log of this broker has stored records that cannot be read."""
     TRUNCATION_REFUSED = "truncation_refused"

@@ -7,11 +7,18 @@ import re
 _PYTHON_ERROR = re.compile(r"^(?:[\w.]*\.)?(\w+)(?:: (.*))?$")
 _JAVA_ERROR = re.compile(r"^: (?:[\w.$]*[.$])?(\w+)(?:: (.*))?$", re.MULTILINE)
 _CONDITION = re.compile(r"^\[[A-Z0-9_.]+\] |\s*SQLSTATE: \w+.*")
+_COLOUR = re.compile("\x1b\\[[0-9;]*m")
+_ANSWER = re.compile(r"<Error>.*?<Code>([^<]*)</Code>\s*(?:<Message>([^<]*)</Message>)?", re.DOTALL)
+_ARROW = "\u21b3"
 
 
 def cause_of(error: BaseException) -> str:
-    """Return the reason of an error without stack traces: of a failed task the last line of its traceback."""
+    """Return the reason of an error without stack traces: of a failed task the last line of its traceback, of a
+    request to an object store its answer.
+    """
     text = str(error)
+    if (answer := _store_answer(text)) is not None:
+        return answer
     for line in reversed(_traceback_lines(text)):
         if found := _PYTHON_ERROR.match(line):
             return found[2] or found[1]
@@ -19,6 +26,28 @@ def cause_of(error: BaseException) -> str:
         return _CONDITION.sub("", found[2] or found[1]).strip()
     first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
     return _CONDITION.sub("", first).strip()
+
+
+def storage_reason(error: Exception) -> str:
+    """Return the reason of an error of deltalake or of its object store in one line."""
+    text = _COLOUR.sub("", str(error))
+    if (answer := _store_answer(text)) is not None:
+        return answer
+    first, *inner = [line.strip() for line in text.splitlines() if line.strip()] or [type(error).__name__]
+    causes = [line.removeprefix(_ARROW).strip() for line in inner if line.startswith(_ARROW)]
+    return ": ".join([first, *causes])
+
+
+def _store_answer(text: str) -> str | None:
+    """Answer of an S3 server that refused a request; None if there is none in the text."""
+    found = _ANSWER.search(text)
+    if found is None:
+        return None
+    return (
+        f"the object store answered {found[1]}: {found[2]}"
+        if found[2]
+        else f"the object store answered {found[1]}"
+    )
 
 
 def _traceback_lines(text: str) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack
 
 import pyarrow as pa
@@ -25,6 +25,7 @@ from penstock.errors import PenstockError
 from penstock.pipeline.archive.file_writer import GROUP_BYTES
 from penstock.pipeline.archive.maintenance import KEEP_HOURS
 from penstock.pipeline.archive.table import not_shared
+from penstock.pipeline.causes import storage_reason
 from penstock.pipeline.table_store import Store, storage_options
 
 RESULT = "name string, size_bytes long, rows long"
@@ -53,15 +54,16 @@ def overwrite(frame: DataFrame, store: Store) -> int:
         raise TableRefused(not_shared(store, problem))
     store.make_durable(each.name for each in written)
     table = DeltaTable(store.uri, storage_options=storage_options(store))
+    before = table.version()
     try:
         table.create_write_transaction(added, "overwrite", table.schema(), [])
     except CommitFailedError as error:
         raise TableRefused(
             f"another writer changed {store.uri} at the same time, try again: {error}"
         ) from error
-    DeltaTable(store.uri, storage_options=storage_options(store)).vacuum(
-        retention_hours=KEEP_HOURS, dry_run=False, enforce_retention_duration=False, full=True
-    )
+    table = DeltaTable(store.uri, storage_options=storage_options(store))
+    store.make_versions_durable(before, table.version())
+    table.vacuum(retention_hours=KEEP_HOURS, dry_run=False, enforce_retention_duration=False, full=True)
     return sum(each.rows for each in written)
 
 
@@ -75,16 +77,18 @@ def _make_or_check(store: Store, schema: pa.Schema) -> None:
             ) from None
         DeltaTable.create(store.uri, schema, storage_options=storage_options(store), mode="ignore")
     except (DeltaError, OSError) as error:
-        raise TableRefused(
-            f"the table at {store.uri} cannot be read: {str(error).splitlines()[0]}"
-        ) from error
+        raise TableRefused(f"the table at {store.uri} cannot be read: {storage_reason(error)}") from error
     else:
         if [field.name for field in pa.schema(table.schema())] != schema.names:
             raise TableRefused(f"the table at {store.uri} has other columns than {', '.join(schema.names)}")
 
 
-def write_file(store: Store, schema: pa.Schema, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write one file in a task. No file is written if there are no rows."""
+def write_file(
+    store: Store, schema: pa.Schema, rows: Iterator[pa.RecordBatch], required: Collection[str] = ()
+) -> Iterator[pa.RecordBatch]:
+    """Write one file in a task. No file is written if there are no rows. Raises TableRefused for a null in a column
+    that is required.
+    """
     name, count, size = f"{uuid.uuid4().hex}.parquet", 0, 0
     gathered: list[pa.RecordBatch] = []
     with ExitStack() as stack:
@@ -98,6 +102,9 @@ def write_file(store: Store, schema: pa.Schema, rows: Iterator[pa.RecordBatch]) 
                     sink = stack.enter_context(store.create(name))
                     writer = stack.enter_context(pq.ParquetWriter(sink, schema, compression="zstd"))
                 table = pa.Table.from_batches(gathered).cast(schema)
+                for column in required:
+                    if table[column].null_count:
+                        raise TableRefused(f"the column {column!r} of {store.uri} must not be null")
                 writer.write_table(table)
                 count += table.num_rows
                 gathered = []

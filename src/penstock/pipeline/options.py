@@ -134,6 +134,21 @@ _WITHOUT_MEANING = frozenset(
 )
 """Accepted options of Spark's source without effect: this source is no consumer, and chooses its fetch sizes."""
 
+_OF_CATALOG = frozenset(
+    (
+        "provider",
+        "location",
+        "is_managed_location",
+        "external",
+        "owner",
+        "comment",
+        "collation",
+        "serialization.format",
+    )
+)
+_CATALOG_PREFIX = "option."
+"""Properties that Spark's catalog adds to the options of a table."""
+
 _REFUSED = {
     "kafka.auto.offset.reset": "set startingOffsets",
     "kafka.enable.auto.commit": "the checkpoint of the query has its offsets",
@@ -144,8 +159,22 @@ _REFUSED = {
 """Options that Spark's source refuses, too, or that mean nothing here, with what to do instead."""
 
 
-def parse(given: Mapping[str, str]) -> SourceOptions:
+def without_catalog(given: Mapping[str, str]) -> dict[str, str]:
+    """Options by lower-case name, without those that Spark's catalog adds for `create table ... using penstock`. The
+    catalog has the options of the table with a prefix.
+    """
     options = {name.lower(): value for name, value in given.items()}
+    stored = {
+        name.removeprefix(_CATALOG_PREFIX): value
+        for name, value in options.items()
+        if name.startswith(_CATALOG_PREFIX)
+    }
+    plain = {name: value for name, value in options.items() if not name.startswith(_CATALOG_PREFIX)}
+    return {name: value for name, value in {**stored, **plain}.items() if name not in _OF_CATALOG}
+
+
+def parse(given: Mapping[str, str]) -> SourceOptions:
+    options = without_catalog(given)
     for name in sorted(options.keys() & _REFUSED.keys()):
         raise OptionError(f"the option {name} is not supported: {_REFUSED[name]}")
     unknown = sorted(options.keys() - _KNOWN.keys() - _WITHOUT_MEANING)

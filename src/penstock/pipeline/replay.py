@@ -23,7 +23,7 @@ from penstock.pipeline.options import EARLIEST, LATEST, Bound, OptionError, Sour
 from penstock.pipeline.planning import Plan, limited
 from penstock.pipeline.range_reading import warn
 from penstock.pipeline.ranges import OffsetRange
-from penstock.pipeline.replay_writer import ReplayTarget, replayed_up_to, write_rows
+from penstock.pipeline.replay_writer import ReplayTarget, active_partitions, replayed_up_to, write_rows
 from penstock.pipeline.table_store import store_at
 
 OFFSETS_A_ROUND = 5_000_000
@@ -86,7 +86,7 @@ def _target(job: ReplayJob, topic_ids: Mapping[str, str]) -> ReplayTarget:
     settings = topic_settings(bootstrap, [job.target], [_RETENTION, _BEFORE_MAX, _TYPE])[job.target]
     what = [sorted(topic_ids.items()), topic.id, job.where, repr(options.start), repr(options.end)]
     name = job.name or hashlib.sha256(json.dumps(what).encode()).hexdigest()[:16]
-    partitions = len(topic.partitions)
+    partitions = active_partitions(bootstrap, job.target)
     return ReplayTarget(bootstrap, job.target, partitions, name, topic_ids, _oldest_ms(settings), None)
 
 

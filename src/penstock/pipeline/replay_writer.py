@@ -80,6 +80,15 @@ def replayed_up_to(target: ReplayTarget, topic: str, partition: int) -> int | No
     return committed_offset(target.bootstrap, target.group(topic, partition), target.topic)
 
 
+def active_partitions(bootstrap: str, topic: str) -> int:
+    """Number of partitions of a topic that records are written to."""
+
+    async def look_up(routes: Routes) -> int:
+        return (await routes.topic(topic)).active_count
+
+    return run(bootstrap, look_up)
+
+
 def committed_offset(bootstrap: str, group: str, topic: str) -> int | None:
     """Committed offset of a group for the first partition of a topic, after pending transactional commits
     have ended.

@@ -52,7 +52,7 @@ class StatsJob:
     def checkpoint_location(self) -> str:
         if self.checkpoint is not None:
             return self.checkpoint
-        if not self.store.is_local:
+        if not self.store.is_file_system:
             raise OptionError("a table in an object store needs a checkpoint: set a checkpoint directory")
         return f"{self.store.uri}.checkpoint"
 

@@ -12,6 +12,7 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import Transaction
 
+from penstock.pipeline.causes import storage_reason
 from penstock.pipeline.delta_writer import TableRefused
 from penstock.pipeline.read_settings import librdkafka_settings
 from penstock.pipeline.replay_writer import committed_offset
@@ -41,9 +42,11 @@ def write_to_table(store: Store, query: str, rows: pa.Table, number: int) -> Non
             storage_options=options,
             commit_properties=CommitProperties(app_transactions=[Transaction(application, number)]),
         )
+        latest = DeltaTable(store.uri, storage_options=options).version()
+        store.make_versions_durable(max(0, latest - 1), latest)
     except DeltaError as error:
         raise TableRefused(
-            f"cannot write statistics to the table at {store.uri}: {str(error).splitlines()[0]}"
+            f"cannot write statistics to the table at {store.uri}: {storage_reason(error)}"
         ) from error
 
 

@@ -21,21 +21,30 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from penstock.clock import SystemClock
 from penstock.pipeline.archive.table import not_shared
+from penstock.pipeline.causes import storage_reason
 from penstock.pipeline.delta_writer import RESULT, TableRefused, write_file
 from penstock.pipeline.table_store import Store, storage_options
 
 _ATTEMPTS = 5
+_CONSTRAINT = "delta.constraints."
 
 
-def append(frame: DataFrame, store: Store, application: str, number: int) -> int:
-    """Append a batch, and return the number of its rows; 0 if it was committed before."""
+def append(
+    frame: DataFrame, store: Store, application: str, number: int, *, has_written: bool = False
+) -> int:
+    """Append a batch, and return the number of its rows; 0 if it was committed before. With `has_written`, an earlier
+    batch of the query was committed: raises TableRefused if the table does not contain it any more.
+    """
     schema = to_arrow_schema(frame.schema, timezone="UTC")
+    if has_written:
+        _check_same(store, application)
     table = _with_columns(store, schema)
     if _last(table, application) >= number:
         return 0
+    required = _required(store, table, schema)
 
     def write(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return write_file(store, schema, rows)
+        return write_file(store, schema, rows, required)
 
     written = frame.mapInArrow(write, RESULT).collect()
     if not written:
@@ -58,11 +67,48 @@ def append(frame: DataFrame, store: Store, application: str, number: int) -> int
         raise TableRefused(
             f"another writer changed {store.uri} at the same time, the batch is written again: {error}"
         ) from error
+    store.make_versions_durable(table.version(), _open(store).version())
     return sum(each.rows for each in written)
 
 
 def _open(store: Store) -> DeltaTable:
     return DeltaTable(store.uri, storage_options=storage_options(store))
+
+
+def _check_same(store: Store, application: str) -> None:
+    try:
+        is_same = _last(_open(store), application) >= 0
+    except TableNotFoundError:
+        is_same = False
+    except (DeltaError, OSError) as error:
+        raise TableRefused(f"the table at {store.uri} cannot be read: {storage_reason(error)}") from error
+    if not is_same:
+        raise TableRefused(
+            f"the table at {store.uri} was deleted or replaced, or the checkpoint was: the table has no rows of this "
+            "query. Restore them, or delete the pipeline and apply it again, which writes all rows of the source"
+        )
+
+
+def _required(store: Store, table: DeltaTable, schema: pa.Schema) -> list[str]:
+    """Columns that must not be null. Raises TableRefused for rules of others that this writer cannot keep."""
+    constraints = [
+        name.removeprefix(_CONSTRAINT)
+        for name in table.metadata().configuration
+        if name.startswith(_CONSTRAINT)
+    ]
+    if constraints:
+        raise TableRefused(
+            f"the table at {store.uri} has the constraint {constraints[0]!r}, which is not checked here: drop it, or "
+            "choose another table"
+        )
+    required = [field.name for field in table.schema().fields if not field.nullable]
+    missing = [name for name in required if name not in schema.names]
+    if missing:
+        raise TableRefused(
+            f"the column {missing[0]!r} of {store.uri} must not be null, and the rows do not have it: add it in the "
+            "transformation, or choose another table"
+        )
+    return required
 
 
 def _last(table: DeltaTable, application: str) -> int:
@@ -83,14 +129,14 @@ def _with_columns(store: Store, schema: pa.Schema) -> DeltaTable:
             DeltaTable.create(store.uri, schema, storage_options=storage_options(store), mode="ignore")
             continue
         except (DeltaError, OSError) as error:
-            raise TableRefused(f"the table at {store.uri} cannot be read: {_first_line(error)}") from error
+            raise TableRefused(f"the table at {store.uri} cannot be read: {storage_reason(error)}") from error
         new = _new_columns(store, table, schema)
         if not new:
             return table
         try:
             table.alter.add_columns(new)
         except DeltaError as error:
-            raise TableRefused(f"cannot add columns to {store.uri}: {_first_line(error)}") from error
+            raise TableRefused(f"cannot add columns to {store.uri}: {storage_reason(error)}") from error
     raise TableRefused(f"other writers change {store.uri} all the time: stop them")
 
 
@@ -110,7 +156,3 @@ def _new_columns(store: Store, table: DeltaTable, schema: pa.Schema) -> list[Del
 
 def _name(field: DeltaField) -> str:
     return str(getattr(field.type, "type", field.type))
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)

@@ -7,7 +7,7 @@ store. Files are durable after `make_durable` has returned.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +18,7 @@ from deltalake.fs import DeltaStorageHandler
 from pyarrow.fs import FileInfo, FileSelector, PyFileSystem
 
 _OF_STORES = ("AWS_", "AZURE_", "GOOGLE_", "HADOOP_")
+_LOG = "_delta_log"
 _MAX_SINGLE_LOOKUPS = 10
 """Maximum number of files in a directory of an object store to look up one by one. Above it, the directory is
 listed.
@@ -33,6 +34,11 @@ class Store:
     @property
     def is_local(self) -> bool:
         return self.uri.startswith("/")
+
+    @property
+    def is_file_system(self) -> bool:
+        """Whether Spark can keep checkpoints there without further packages."""
+        return self.is_local or self.uri.startswith("hdfs://")
 
     def path_of(self, name: str) -> str:
         return os.path.join(self.uri, name)
@@ -77,6 +83,11 @@ class Store:
         for directory in directories:
             _sync(self.path_of(directory))
         _sync(os.path.dirname(self.uri))
+
+    def make_versions_durable(self, first: int, last: int) -> None:
+        """Fsync the log entries of these versions of a table."""
+        names = [f"{_LOG}/{version:020}.json" for version in range(first, last + 1)]
+        self.make_durable(name for name in names if self.has(name))
 
     def has(self, name: str) -> bool:
         """Whether this file exists in a local store."""
@@ -133,8 +144,18 @@ class Store:
                 self._file_system().delete_file(name)
 
     def is_occupied(self) -> bool:
-        """Whether the local directory is not empty."""
-        return self.is_local and os.path.exists(self.uri) and bool(os.listdir(self.uri))
+        """Whether the location holds files. A table log without a version does not count: a creation that was
+        killed leaves it.
+        """
+        return self._holds("", _is_foreign) or self._holds(_LOG, _is_version)
+
+    def _holds(self, directory: str, counts: Callable[[str], bool]) -> bool:
+        if self.is_local:
+            with suppress(FileNotFoundError):
+                return any(map(counts, os.listdir(self.path_of(directory))))
+            return False
+        found = self._file_system().get_file_info(FileSelector(directory, allow_not_found=True))
+        return any(counts(os.path.basename(info.path)) for info in found)
 
     def _file_system(self) -> PyFileSystem:
         return PyFileSystem(DeltaStorageHandler(self.uri, dict(self.options) or None))
@@ -157,6 +178,14 @@ def store_at(place: str, environment: Mapping[str, str] = os.environ) -> Store:
 def storage_options(store: Store) -> dict[str, Any] | None:
     """Storage options for deltalake."""
     return dict(store.options) or None
+
+
+def _is_foreign(name: str) -> bool:
+    return name != _LOG
+
+
+def _is_version(name: str) -> bool:
+    return name[:20].isdigit()
 
 
 def _sync(path: str) -> None:

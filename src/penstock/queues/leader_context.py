@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.observability.logs import Logger
+from penstock.queues.batch_notes import RecordBodies
 from penstock.queues.dead_letters import Origin
 from penstock.queues.share_settings import GroupShareSettings
 from penstock.queues.state_client import ShareStateClient
@@ -43,6 +44,7 @@ class LeaderContext(Protocol):
     threads: Threads
     logger: Logger
     letters: LetterSink
+    bodies: RecordBodies
 
     def wall_ms(self) -> int: ...
 

@@ -2,21 +2,36 @@
 
 The records of acquired batches are looked into for the headers of `records/expiry.py`. A batch that is not in memory,
 or is compressed and not small, is read in a pool first: the acquisition is taken back, as if it had not been made.
-Expiry times of such batches are remembered. Loop thread only.
+Expiry times of such batches are remembered, and so are large batches (`batch_notes.py`), of which excerpts are
+delivered. Loop thread only.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock.errors import PenstockError, WouldBlock
+from penstock.queues.batch_notes import (
+    CODEC_POSITION,
+    LARGE_BYTES,
+    MIN_COMPRESSED_RECORDS,
+    BatchNotes,
+    Expirations,
+    Note,
+    Places,
+    RecordBodies,
+    find_places,
+    header_of_single,
+    may_be_noted,
+)
 from penstock.queues.record_source import Part
 from penstock.queues.share_reading import Fetched, Wanted
 from penstock.queues.states import Acknowledgement, AcknowledgeType, Acquired, DeadReason, Reason
-from penstock.records.batch import BatchHeader
-from penstock.records.expiry import EXPIRING_BYTES, expires_at
+from penstock.records.batch import CODEC_MASK, HEADER_SIZE, BatchHeader, read_header
+from penstock.records.compression import decompress
+from penstock.records.expiry import expires_at, has_lifetime
 from penstock.records.iteration import iterate, read_batches
 from penstock.records.log_slice import LogSlice
 from penstock.threads import Threads
@@ -32,17 +47,15 @@ _MAX_ROUNDS: Final = 20
 _MAX_DECOMPRESSED: Final = 256 << 20
 EXPIRED: Final = Reason(DeadReason.EXPIRED)
 
-Expirations = tuple[tuple[int, int], ...]
-"""Offsets of records that expire, each with its time in epoch milliseconds."""
-
 
 class LiveRecords:
     """Expiry in one share-partition."""
 
-    def __init__(self, threads: Threads) -> None:
+    def __init__(self, threads: Threads, bodies: RecordBodies) -> None:
         self._threads = threads
         self._known: OrderedDict[int, Expirations] = OrderedDict()
         """Expirations of compressed batches, by base offset."""
+        self._notes = BatchNotes(bodies)
         self._unread: list[Part] = []
         """Parts of the acquisition that was taken back last."""
 
@@ -59,7 +72,7 @@ class LiveRecords:
                 partition.take_back(wanted.member, fetched.acquired)
                 raise
             if not expired:
-                return fetched
+                return self._delivered(fetched)
             types = bytes((AcknowledgeType.REJECT,))
             asked = [Acknowledgement(first, last, types) for first, last in expired]
             leader.acknowledge(
@@ -67,13 +80,21 @@ class LiveRecords:
             )
             left = list(_without(fetched.acquired, expired))
             if left:
-                return fetched._replace(acquired=left)
+                return self._delivered(fetched._replace(acquired=left))
         raise WouldBlock  # others have a turn before more expired records are looked at
+
+    def _delivered(self, fetched: Fetched) -> Fetched:
+        for part in fetched.records:
+            if may_be_noted(part):
+                return fetched._replace(records=self._notes.excerpts(fetched.records, fetched.acquired))
+        return fetched
 
     def expired(
         self, parts: Sequence[Part], acquired: Sequence[Acquired], wall_ms: int
     ) -> list[tuple[int, int]]:
         """Acquired records that have expired, in order, neighbours in one range; WouldBlock if some are not read."""
+        if len(parts) == 1 and _is_lasting(parts[0]):
+            return []
         found: list[tuple[int, int]] = []
         # With priorities a batch may be there twice, and batches in any order.
         past = {offset for offset, time_ms in self._expirations(parts) if time_ms <= wall_ms}
@@ -88,28 +109,44 @@ class LiveRecords:
 
     def _expirations(self, parts: Sequence[Part]) -> Iterator[tuple[int, int]]:
         for part in parts:
+            header = header_of_single(part) if len(part) >= LARGE_BYTES else None
+            note = None if header is None else self._notes.find(header)
+            if note is not None:
+                yield from note.expirations
+                continue
             content = _cached(part)
             if content is None:
                 self._unread = list(parts)
                 raise WouldBlock
-            for header, batch in read_batches(content):
-                known = self._known.get(header.base_offset) if header.codec else None
-                if known is None:
-                    if header.codec and header.size > _INLINE_BYTES:
-                        self._unread = list(parts)
-                        raise WouldBlock
-                    known = _look(header, batch)
-                yield from known
+            for batch_header, batch in read_batches(content):
+                yield from self._expirations_of(batch_header, batch, parts)
+
+    def _expirations_of(self, header: BatchHeader, batch: memoryview, parts: Sequence[Part]) -> Expirations:
+        known = self._known.get(header.base_offset) if header.codec else None
+        if known is None:
+            if header.codec and header.size > _INLINE_BYTES:
+                self._unread = list(parts)
+                raise WouldBlock
+            known = self._remember(_study(header, batch))
+        return known
+
+    def _remember(self, study: _Study) -> Expirations:
+        header = study.header
+        if header.codec:
+            self._known[header.base_offset] = study.expirations
+            self._known.move_to_end(header.base_offset)
+        if study.places is not None:
+            self._notes.add(Note(header, study.expirations, study.places), study.body)
+        return study.expirations
 
     async def warm(self) -> None:
         """Read the parts that the last acquisition has not found in memory."""
         unread, self._unread = self._unread, []
         if not unread:
             return
-        known = await self._threads.run("read", lambda: _look_all(unread))
-        for offset, expirations in known:
-            self._known[offset] = expirations
-            self._known.move_to_end(offset)
+        known = await self._threads.run("read", lambda: _study_all(unread))
+        for study in known:
+            self._remember(study)
         while len(self._known) > max(_MAX_KNOWN, len(known)):
             self._known.popitem(last=False)
 
@@ -121,28 +158,57 @@ def _cached(part: Part) -> memoryview | None:
     return None if content is None else memoryview(content)
 
 
-def _look_all(parts: Sequence[Part]) -> list[tuple[int, Expirations]]:
-    """Expirations of the compressed batches of some parts, by base offset. Runs in a pool."""
+def _is_lasting(part: Part) -> bool:
+    """Whether a part is small, in memory, uncompressed, and no record of it expires. False if that is not known."""
+    return (
+        not isinstance(part, LogSlice)
+        and read_header(part).size == len(part)
+        and not part[CODEC_POSITION] & CODEC_MASK
+        and not has_lifetime(bytes(part))
+    )
+
+
+class _Study(NamedTuple):
+    """Findings of one look at a batch."""
+
+    header: BatchHeader
+    expirations: Expirations = ()
+    places: Places | None = None
+    """Places of the records, if the batch is worth a note."""
+    body: bytes = b""
+    """Decompressed records of a compressed batch."""
+
+
+def _study_all(parts: Sequence[Part]) -> list[_Study]:
+    """Studies of the compressed batches of some parts. Runs in a pool."""
     found = []
     for part in parts:
         content = memoryview(part.read()) if isinstance(part, LogSlice) else part
         for header, batch in read_batches(content):
             if header.codec:
-                found.append((header.base_offset, _look(header, batch)))
+                found.append(_study(header, batch))
     return found
 
 
-def _look(header: BatchHeader, batch: memoryview) -> Expirations:
-    if header.is_control or not (header.codec or any(name in bytes(batch) for name in EXPIRING_BYTES)):
-        return ()
-    found = []
+def _study(header: BatchHeader, batch: memoryview) -> _Study:
+    if header.is_control:
+        return _Study(header)
     try:
-        for record in iterate(batch, header, max_decompressed_bytes=_MAX_DECOMPRESSED):
-            time_ms = expires_at(record.timestamp, record.headers) if record.headers else None
-            if time_ms is not None:
-                found.append((record.offset, time_ms))
+        body = bytes(decompress(header.codec, batch[HEADER_SIZE:], _MAX_DECOMPRESSED))
+        expirations = _read_expirations(header, batch) if has_lifetime(body) else ()
     except PenstockError:
-        return ()  # delivered as it is: the consumer decides about a batch that cannot be read
+        return _Study(header)  # delivered as it is: the consumer decides about a batch that cannot be read
+    is_noted = header.record_count >= MIN_COMPRESSED_RECORDS if header.codec else header.size >= LARGE_BYTES
+    places = find_places(header, body) if is_noted else None
+    return _Study(header, expirations, places, body if header.codec else b"")
+
+
+def _read_expirations(header: BatchHeader, batch: memoryview) -> Expirations:
+    found = []
+    for record in iterate(batch, header, max_decompressed_bytes=_MAX_DECOMPRESSED):
+        time_ms = expires_at(record.timestamp, record.headers) if record.headers else None
+        if time_ms is not None:
+            found.append((record.offset, time_ms))
     return tuple(found)
 
 

@@ -1,7 +1,8 @@
 """Record batches of a partition's log as the spans of an acquisition, and the bytes of the batches that were acquired.
 
-Batch headers are read, records are not. Offsets without a batch, control batches and, with read_committed, aborted
-batches become hidden spans. Loop thread, and WouldBlock where the disk would have to be waited for.
+Batch headers are read a chunk of the log at a time; batches inside of a chunk are sent from there, larger ones as
+slices of the segment. Offsets without a batch, control batches and, with read_committed, aborted batches become hidden
+spans. Loop thread, and WouldBlock where the disk would have to be waited for.
 """
 
 from __future__ import annotations
@@ -29,6 +30,23 @@ class _Batch(NamedTuple):
     size: int
 
 
+class _Chunk(NamedTuple):
+    """Bytes of a segment that were read, and their position there."""
+
+    position: int
+    content: bytes
+
+    def part(self, position: int, size: int) -> memoryview | None:
+        """Bytes of a batch; None if the chunk does not have all of them."""
+        start = position - self.position
+        if start < 0 or start + size > len(self.content):
+            return None
+        return memoryview(self.content)[start : start + size]
+
+
+_NO_CHUNK = _Chunk(0, b"")
+
+
 class ReadAhead(NamedTuple):
     """Bytes of the log from an offset on, found by an earlier acquisition: the next one need not look for them.
 
@@ -38,6 +56,7 @@ class ReadAhead(NamedTuple):
     offset: int
     segments: tuple[Segment, ...]
     records: LogSlice
+    chunk: _Chunk = _NO_CHUNK
 
     def is_valid(self, log: Log, offset: int) -> bool:
         return offset == self.offset and self.segments is log.segment_list.all and not log.damage
@@ -68,20 +87,25 @@ class LogSpans:
         self._seen: _Batch | None = None
         self._below = below
         self._is_ahead = ahead is not None and ahead.is_valid(log, first)
-        self._slice = ahead.records if ahead is not None and self._is_ahead else self._read()
+        self._chunk = _NO_CHUNK
+        if ahead is not None and self._is_ahead:
+            self._slice, self._chunk = ahead.records, ahead.chunk
+        else:
+            self._slice = self._read()
 
     def _read(self) -> LogSlice:
+        self._chunk = _NO_CHUNK
         return self._log.read(
             Offset(self._first), self._max_bytes, below=Offset(self._below), at_least_one=True
         )
 
     def __iter__(self) -> Iterator[Span]:
         offset, last = self._first, self._last
-        headers = _headers(self._slice, self._max_bytes)
+        headers = self._headers()
         found = next(headers, None)
         if found is None and self._is_ahead:
             self._slice = self._read()  # what was left does not have a whole batch
-            headers = _headers(self._slice, self._max_bytes)
+            headers = self._headers()
             found = next(headers, None)
         if not len(self._slice):
             yield Span(offset, last, is_hidden=True)
@@ -109,19 +133,19 @@ class LogSpans:
         length = self._slice.position + self._slice.length - position
         if length < HEADER_SIZE:
             return None
-        return ReadAhead(offset, self._segments, LogSlice(self._slice.file, position, length))
+        return ReadAhead(offset, self._segments, LogSlice(self._slice.file, position, length), self._chunk)
 
     def _is_aborted(self, header: BatchHeader) -> bool:
         return header.is_transactional and self._log.producers.aborted.has(
             header.producer_id, header.base_offset
         )
 
-    def slices(self, acquired: Sequence[Acquired], sent: int) -> tuple[list[LogSlice], int]:
+    def slices(self, acquired: Sequence[Acquired], sent: int) -> tuple[list[LogSlice | memoryview], int]:
         """Bytes of the batches that have acquired records, neighbours in one slice, and the last offset of them.
 
         Batches up to the offset `sent` are left out: another range of their records was acquired before.
         """
-        found: list[LogSlice] = []
+        found: list[tuple[int, int]] = []
         place = 0
         for batch in self._batches:
             while place < len(acquired) and acquired[place].last_offset < batch.first:
@@ -131,34 +155,37 @@ class LogSpans:
             if acquired[place].first_offset > batch.last or batch.last <= sent:
                 continue
             sent = batch.last
-            if found and found[-1].position + found[-1].length == batch.position:
-                found[-1] = LogSlice(self._slice.file, found[-1].position, found[-1].length + batch.size)
+            if found and sum(found[-1]) == batch.position:
+                found[-1] = found[-1][0], found[-1][1] + batch.size
             else:
-                found.append(LogSlice(self._slice.file, batch.position, batch.size))
-        return found, sent
+                found.append((batch.position, batch.size))
+        file, chunk = self._slice.file, self._chunk
+        return [chunk.part(*each) or LogSlice(file, *each) for each in found], sent
 
+    def _headers(self) -> Iterator[tuple[int, BatchHeader]]:
+        """Headers of the whole batches at the start of the slice, with their positions in the file.
 
-def _headers(records: LogSlice, max_bytes: int) -> Iterator[tuple[int, BatchHeader]]:
-    """Headers of the whole batches at the start of a slice, with their positions in the file.
-
-    Batches beyond `max_bytes` are left out, but for the first one.
-    """
-    position, end = records.position, records.position + records.length
-    limit = records.position + max_bytes
-    chunk, start = b"", position
-    while end - position >= HEADER_SIZE:
-        if position - start + HEADER_SIZE > len(chunk):
-            start = position
-            content = records.file.pread_cached(start, min(_CHUNK_BYTES, end - start))
-            if content is None:
-                if position == records.position:
-                    raise WouldBlock
-                return  # what is in memory is enough for now
-            chunk = content
-        header = read_header(chunk, position - start)
-        if header.magic != MAGIC or header.size < HEADER_SIZE:
-            raise CorruptLog(f"no batch at position {position}")
-        if header.size > end - position or (header.size > limit - position and position > records.position):
-            return  # cut by the limit of bytes
-        yield position, header
-        position += header.size
+        Batches beyond the limit of bytes are left out, but for the first one.
+        """
+        records = self._slice
+        position, end = records.position, records.position + records.length
+        limit = records.position + self._max_bytes
+        start, chunk = self._chunk
+        while end - position >= HEADER_SIZE:
+            if position < start or position - start + HEADER_SIZE > len(chunk):
+                start = position
+                content = records.file.pread_cached(start, min(_CHUNK_BYTES, end - start))
+                if content is None:
+                    if position == records.position:
+                        raise WouldBlock
+                    return  # what is in memory is enough for now
+                chunk = content
+                self._chunk = _Chunk(start, chunk)
+            header = read_header(chunk, position - start)
+            size = header.size
+            if header.magic != MAGIC or size < HEADER_SIZE:
+                raise CorruptLog(f"no batch at position {position}")
+            if size > end - position or (size > limit - position and position > records.position):
+                return  # cut by the limit of bytes
+            yield position, header
+            position += size

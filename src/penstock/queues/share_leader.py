@@ -20,9 +20,8 @@ from penstock.queues.leader_context import WaitingFetch as WaitingFetch
 from penstock.queues.live_records import LiveRecords
 from penstock.queues.ordered_acquiring import OrderedAcquiring
 from penstock.queues.projected_source import make_source
-from penstock.queues.record_source import Part
 from penstock.queues.share_partition import REJECTED, SharePartition
-from penstock.queues.share_reading import Fetched, Shown, Wanted, peek
+from penstock.queues.share_reading import Fetched, Peeked, Wanted, peek
 from penstock.queues.start_offset import find_start_offset
 from penstock.queues.state_client import RETRIABLE, ShareStateClient
 from penstock.queues.state_verifier import StateVerifier
@@ -60,11 +59,11 @@ class ShareLeader:
         self.logger: Logger = context.logger
         self.settings = context.settings_of(key.group_id)
         self._waiting = WaitingFetches(self, replica.data_waiters, self._on_data)
-        self._source = make_source(replica, projection, context.threads, self.wake)
+        self.source = make_source(replica, projection, context.threads, self.wake)
         self._store_timer: asyncio.TimerHandle | None = None
         self._writer: StateWriter | None = None
         self.letters = DeadLetterWriter(self, context)
-        self.live = LiveRecords(context.threads)
+        self.live = LiveRecords(context.threads, context.bodies)
         self._ordered = OrderedAcquiring(self, context.threads)
         self._loading: asyncio.Task[None] | None = asyncio.get_running_loop().create_task(self._load())
         self._verifier: StateVerifier | None = None
@@ -130,7 +129,7 @@ class ShareLeader:
         if self._verifier is not None:
             self._verifier.close()
         self.letters.close()
-        self._source.close()
+        self.source.close()
         if self._store_timer is not None:
             self._store_timer.cancel()
         self._ordered.close()
@@ -174,13 +173,13 @@ class ShareLeader:
 
     def read_through(self, projection: Projection | None) -> None:
         """Read through this projection from now on; None for the log as it is stored."""
-        if self._source.identity != (b"" if projection is None else projection.identity):
-            self._source.close()
-            self._source = make_source(self.replica, projection, self._context.threads, self.wake)
+        if self.source.identity != (b"" if projection is None else projection.identity):
+            self.source.close()
+            self.source = make_source(self.replica, projection, self._context.threads, self.wake)
             self.wake()
 
     @property
-    def _is_stalled(self) -> bool:
+    def is_stalled(self) -> bool:
         """Whether the last write has failed: nothing is acquired until one succeeds."""
         return self._writer is not None and self._writer.is_stalled
 
@@ -217,8 +216,8 @@ class ShareLeader:
         partition = self.partition
         return (
             partition is not None
-            and not self._is_stalled
-            and not self._source.is_reading
+            and not self.is_stalled
+            and not self.source.is_reading
             and self._ordered.is_ready(partition)
             and partition.next_span(self.read_limit) is not None
         )
@@ -226,10 +225,10 @@ class ShareLeader:
     def has_records(self) -> bool:
         """Whether a fetch would find records now; WouldBlock if that is not known. Hidden offsets are settled."""
         partition = self.partition
-        if partition is None or not self._source.identity or not self._ordered.is_ready(partition):
+        if partition is None or not self.source.identity or not self._ordered.is_ready(partition):
             return self.has_work()
         look = Wanted("", 0, 0, AcquireMode.RECORD_LIMIT, 1)
-        while not self._is_stalled and partition.next_span(self.read_limit) is not None:
+        while not self.is_stalled and partition.next_span(self.read_limit) is not None:
             before = partition.progress
             self.acquire_once(partition, look, -1, self.now_ms())
             if before == partition.progress:
@@ -239,7 +238,7 @@ class ShareLeader:
     def acquire(self, wanted: Wanted, now_ms: int) -> Fetched:
         """Acquire records for a member; WouldBlock if batch headers are not in memory."""
         partition = self.partition
-        if partition is None or self._is_stalled:
+        if partition is None or self.is_stalled:
             return Fetched([], [])
         partition.on_log_start(self.replica.log.log_start_offset)
         self._expire(partition, now_ms)
@@ -262,7 +261,7 @@ class ShareLeader:
             return None
         try:
             is_committed = self.settings.is_committed
-            spans = self._source.spans(*span, wanted.max_bytes, below, is_committed=is_committed)
+            spans = self.source.spans(*span, wanted.max_bytes, below, is_committed=is_committed)
             acquired = partition.acquire(
                 wanted.member,
                 spans,
@@ -275,7 +274,7 @@ class ShareLeader:
             )
         except (CorruptLog, StorageError) as error:
             raise BrokerError(ErrorCode.corrupt_message, str(error)) from error
-        self._source.used(spans, partition.end_offset)
+        self.source.used(spans, partition.end_offset)
         if self._store_timer is None and partition.has_changes:
             self._store_timer = asyncio.get_running_loop().call_later(_STORE_SECONDS, self._store_hidden)
         parts, sent = spans.slices(acquired, sent)
@@ -287,26 +286,26 @@ class ShareLeader:
         if self.partition is not None and self.partition.has_changes:
             self.store(None)
 
-    def peek(self, max_records: int, max_bytes: int) -> tuple[list[Shown], list[Part]]:
+    def peek(self, max_records: int, max_bytes: int) -> Peeked:
         """Show the first records that are not settled, without acquiring them; WouldBlock if not in memory."""
         if self.partition is None:
-            return [], []
+            return Peeked([], [])
         self.partition.on_log_start(self.replica.log.log_start_offset)
         self.has_records()  # settles hidden offsets
         limits = self.read_limit, max_records, max_bytes
-        return peek(self._source, self.partition, *limits, is_committed=self.settings.is_committed)
+        return peek(self.source, self.partition, *limits, is_committed=self.settings.is_committed)
 
     async def warm(self) -> None:
         """Read what the next acquisition looks at into memory, or what the last look did not find there."""
         if self.partition is not None:
             span = self.partition.next_span(self.read_limit) or (self.partition.start_offset,)
-            await self._source.warm(span[0], self.read_limit)
+            await self.source.warm(span[0], self.read_limit)
 
     def available_bytes(self, at_most: int) -> int:
         """Number of bytes that a fetch would find, up to a limit; for fetches with a minimum."""
         partition = self.partition
         span = None if partition is None else partition.next_span(self.read_limit)
-        return 0 if span is None else self._source.available_bytes(span[0], self.read_limit, at_most)
+        return 0 if span is None else self.source.available_bytes(span[0], self.read_limit, at_most)
 
     # --- acknowledging
 

@@ -16,13 +16,12 @@ from collections.abc import Iterable, Sequence
 from penstock.errors import BrokerError, ErrorCode
 from penstock.queues import acknowledging
 from penstock.queues.acquiring import Acquisition, Span
+from penstock.queues.letter_states import LetterStates
 from penstock.queues.ranges import Range, unsettled
-from penstock.queues.record_states import RecordStates
 from penstock.queues.states import (
     ACKNOWLEDGED,
     ACQUIRED,
     ARCHIVED,
-    ARCHIVING,
     AVAILABLE,
     WAITING,
     Acknowledgement,
@@ -30,16 +29,13 @@ from penstock.queues.states import (
     Acquired,
     AcquireMode,
     DeadReason,
-    Letters,
     Reason,
 )
 
 REJECTED = Reason(DeadReason.REJECTED)
-SEQUENCES = 1 << 31
-"""Number of sequences of a producer; the next one after the last is 0."""
 
 
-class SharePartition(RecordStates):
+class SharePartition(LetterStates):
     # --- acquiring
 
     @property
@@ -239,6 +235,59 @@ class SharePartition(RecordStates):
         place, end = self._split(first), self._split(last + 1)
         return [each for each in self._ranges.all[place:end] if each.state == ACQUIRED]
 
+    # --- records without a consumer
+
+    def give_up(
+        self, spans: Iterable[Span], first: int, last: int, max_records: int, reason: Reason
+    ) -> tuple[int, int]:
+        """Archive records that no member holds, from one offset to another, without a delivery.
+
+        `spans` begin at `first`. Offsets of hidden spans are settled and count. Returns the number of offsets that are
+        not of interest any more, and the offset behind the last one that was looked at.
+        """
+        count, offset = 0, first
+        for span in spans:
+            offset = max(span.first, self.start_offset)
+            while offset <= min(span.last, last):
+                if count >= max_records or self._is_full(offset):
+                    return count, offset
+                end = min(span.last, last, offset + max_records - count - 1)
+                if offset >= self.end_offset:
+                    self._reach(offset, end)
+                found = self._ranges.all[self._ranges.place(offset)]
+                end = min(end, found.last)
+                if found.state in (AVAILABLE, WAITING):
+                    count += end - offset + 1
+                    if span.is_hidden:
+                        self._settle(offset, end, ARCHIVED)
+                    else:
+                        self._archive(offset, end, reason)
+                offset = max(end + 1, self.start_offset)  # settled neighbours may be gone with the record
+        return count, offset
+
+    def is_held_within(self, first: int, last: int) -> bool:
+        """Whether a member holds a record between two offsets."""
+        offset = max(first, self.start_offset)
+        while offset <= last and offset < self.end_offset:
+            found = self._ranges.all[self._ranges.place(offset)]
+            if found.state == ACQUIRED:
+                return True
+            offset = found.last + 1
+        return False
+
+    def _is_full(self, offset: int) -> bool:
+        """Whether too many records wait for their dead letters, or ranges are kept, to give up this record."""
+        is_new = offset >= self.end_offset
+        return self.archiving >= self.settings.max_archiving or (
+            is_new and len(self._ranges) >= self.settings.max_ranges
+        )
+
+    def _reach(self, first: int, last: int) -> None:
+        """Extend the records in flight up to these, which were never acquired. Those before them stay available."""
+        if first > self.end_offset:
+            self._extend(Range(self.end_offset, first - 1, AVAILABLE, 0))
+        self._extend(Range(first, last, AVAILABLE, 0))
+
     # --- locks and sessions
 
     @property
@@ -279,69 +328,6 @@ class SharePartition(RecordStates):
             count += len(held)
             self._release(held, now_ms, None if is_lost else 0)
         return count
-
-    # --- dead letters
-
-    def begin_letters(self, producer_id: int, sequence: int, max_records: int) -> Letters | None:
-        """Choose the records of the next batch of dead letters, the oldest first; None if none waits for one."""
-        assert self.letters is None or not self.letters.ranges, "a batch is being written"
-        chosen: list[tuple[int, int]] = []
-        while self._unsent and max_records > 0:
-            first, last = self._unsent.popleft()
-            for each in self._archiving_within(max(first, self.start_offset), last):
-                end = min(each[1], each[0] + max_records - 1)
-                if end >= each[0]:
-                    chosen.append((each[0], end))
-                    max_records -= end - each[0] + 1
-                if end < each[1]:
-                    self._unsent.append((max(each[0], end + 1), each[1]))
-        if not chosen:
-            return None
-        self.letters = Letters(producer_id, sequence, tuple(chosen))
-        return self.letters
-
-    def _archiving_within(self, first: int, last: int) -> list[tuple[int, int]]:
-        found = []
-        while first <= last and first < self.end_offset:
-            each = self._ranges.all[self._ranges.place(first)]
-            if each.state == ARCHIVING:
-                found.append((first, min(each.last, last)))
-            first = each.last + 1
-        return found
-
-    def letter_of(self, offset: int) -> tuple[int, Reason]:
-        """Delivery count and reason of a record that is archiving; those of an unknown one if it is gone."""
-        if not self.start_offset <= offset < self.end_offset:
-            return 0, Reason(DeadReason.REJECTED)
-        found = self._ranges.all[self._ranges.place(offset)]
-        return found.delivery_count, found.reason
-
-    def finish_letters(self) -> None:
-        """Archive the records of the batch: all of their dead letters are written."""
-        letters = self.letters
-        assert letters is not None
-        for first, last in letters.ranges:
-            for each in self._archiving_within(max(first, self.start_offset), last):
-                self._settle(*each, ARCHIVED)
-        self.letters = Letters(letters.producer_id, (letters.sequence + letters.records) % SEQUENCES)
-
-    def renumber_letters(self, producer_id: int) -> None:
-        """Write the batch with another producer: the topic knows another history of the present one."""
-        assert self.letters is not None
-        self.letters = Letters(producer_id, 0, self.letters.ranges)
-
-    def shorten_letters(self) -> None:
-        """Write the first half of the batch first: all of it together is too large for the topic."""
-        assert self.letters is not None
-        left, kept = max(1, self.letters.records // 2), []
-        for first, last in self.letters.ranges:
-            end = min(last, first + left - 1)
-            if end >= first:
-                kept.append((first, end))
-                left -= end - first + 1
-            if end < last:
-                self._unsent.append((max(first, end + 1), last))
-        self.letters = self.letters._replace(ranges=tuple(kept))
 
     # --- counts
 

@@ -16,6 +16,7 @@ from penstock.config import GroupConfig
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import ShareKey
 from penstock.observability.logs import Logger
+from penstock.queues.batch_notes import RecordBodies
 from penstock.queues.leader_context import LetterSink
 from penstock.queues.share_leader import ShareLeader
 from penstock.queues.share_settings import GroupShareSettings, share_settings
@@ -55,6 +56,7 @@ class SharePartitions:
         self.threads = threads
         self.logger = logger
         self.letters = letters
+        self.bodies = RecordBodies()
         self.counts = ShareCounts()
         """Counts of share-partitions that are not served here any more."""
         self._metadata = metadata

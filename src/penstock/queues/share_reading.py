@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from penstock.errors import WouldBlock
@@ -44,6 +44,13 @@ class Shown(NamedTuple):
     state: int
 
 
+class Peeked(NamedTuple):
+    ranges: list[Shown]
+    records: list[Part]
+    is_whole: bool = True
+    """False if further records are not in memory; the next look finds them when they have been read."""
+
+
 def peek(
     source: RecordSource,
     partition: SharePartition,
@@ -52,36 +59,43 @@ def peek(
     max_bytes: int,
     *,
     is_committed: bool,
-) -> tuple[list[Shown], list[Part]]:
+) -> Peeked:
     """The first records that are not settled, and the batches that have them; WouldBlock if none is in memory."""
     found: list[Shown] = []
     parts: list[Part] = []
     sent, left = -1, max_records
     # A projection shows few of the offsets.
     for first, last, count, state in partition.unsettled(below, below if source.identity else max_records):
-        if left <= 0 or max_bytes <= 0:
-            break
-        try:
-            spans = source.spans(first, last, max_bytes, below, is_committed=is_committed)
-            shown = [Acquired(*each, count) for each in _records(spans, left)]
-        except WouldBlock:
-            if not found:
-                raise
-            break
-        batches, sent = spans.slices(shown, sent)
-        found += [Shown(*each, state) for each in shown]
-        parts += batches
-        left -= sum(each.last_offset - each.first_offset + 1 for each in shown)
-        max_bytes -= sum(map(len, batches))
-    return found, parts
+        place, end = first, min(last, below - 1)
+        while place <= end and left > 0 and max_bytes > 0:
+            try:
+                spans = source.spans(place, end, max_bytes, below, is_committed=is_committed)
+                ranges, behind = _look(spans, place, left)
+            except WouldBlock:
+                if not found:
+                    raise
+                return Peeked(found, parts, is_whole=False)
+            shown = [Acquired(*each, count) for each in ranges]
+            batches, sent = spans.slices(shown, sent)
+            found += [Shown(*each, state) for each in shown]
+            parts += batches
+            left -= sum(each.last_offset - each.first_offset + 1 for each in shown)
+            max_bytes -= sum(map(len, batches))
+            if behind == place:
+                break
+            place = behind  # a window in memory may end before the range does
+    return Peeked(found, parts)
 
 
-def _records(spans: Iterable[Span], at_most: int) -> Iterator[tuple[int, int]]:
-    """First and last offsets of the first records of spans that are not hidden."""
+def _look(spans: Iterable[Span], place: int, at_most: int) -> tuple[list[tuple[int, int]], int]:
+    """First and last offsets of the first records of spans that are not hidden, and the offset behind the spans."""
+    found: list[tuple[int, int]] = []
     for span in spans:
+        place = span.last + 1
         if not span.is_hidden:
             last = min(span.last, span.first + at_most - 1)
-            yield span.first, last
+            found.append((span.first, last))
             at_most -= last - span.first + 1
             if at_most <= 0:
-                return
+                break
+    return found, place

@@ -24,6 +24,7 @@ from penstock.queues.record_codec import decode_value, encode_value
 from penstock.queues.records import SnapshotValue, UpdateValue
 from penstock.queues.state_shard import ReadState, StateSummary, read_state
 from penstock.queues.states import StateUpdate
+from penstock.queues.write_turn import WriteTurn
 from penstock.state_log.appender import Done
 from penstock.transactions.links import BrokerLinks
 from penstock.wire.share_state import ShareStateRequest
@@ -47,6 +48,7 @@ class ShareStateClient:
     def __init__(self, node_id: BrokerId, coordinator: ShareCoordinator, links: BrokerLinks) -> None:
         self._node_id = node_id
         self._coordinator = coordinator
+        self._turn = WriteTurn()
         self.links = links
         """Connections to other brokers, also for other requests about share groups."""
 
@@ -91,8 +93,14 @@ class ShareStateClient:
         """
         if not self._coordinator.leads(name):
             return False
-        self._coordinator.shard_named(name).store_soon(key, *epochs, update, done)
+        shard = self._coordinator.shard_named(name)
+        shard.store_soon(key, *epochs, update, done)
+        self._turn.note(shard.append_now)
         return True
+
+    def write_soon(self, write: Callable[[], None]) -> None:
+        """Call `write` after this turn of the loop; the records of all such calls are appended at once then."""
+        self._turn.add(write)
 
     async def delete(self, key: ShareKey) -> None:
         leader = self._coordinator.leader_of(key)

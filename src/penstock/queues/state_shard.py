@@ -71,15 +71,25 @@ class ShareStateShard(Shard[StateRecord]):
         for key, state in self._states.items():
             yield key, state.start_offset
 
+    def unwritten(self) -> Iterator[ShareKey]:
+        """Share-partitions with dead letters that are not written."""
+        for key, state in self._states.items():
+            if state.has_unwritten_letters:
+                yield key
+
     # --- requests
 
     async def initialize(self, key: ShareKey, state_epoch: int, start_offset: int) -> None:
-        """Create or reset the state. A repeated request changes nothing, so it does not undo progress."""
+        """Create the state, or reset it to a start offset.
+
+        A request without a start offset creates only: the group coordinator repeats it, with a newer state epoch if
+        members came and went meanwhile, and an existing state keeps its progress.
+        """
         self.check_writable()
         known = self._states.get(key)
         if known is not None and state_epoch < known.state_epoch:
             raise _fenced_state(known, state_epoch)
-        if known is not None and state_epoch == known.state_epoch:
+        if known is not None and (state_epoch == known.state_epoch or start_offset == NO_START_OFFSET):
             await self._committed([])
             return
         now_ms = self._context.wall_ms()
@@ -114,6 +124,10 @@ class ShareStateShard(Shard[StateRecord]):
     ) -> None:
         """Store changes as `store` does; `done` is called with the outcome. BrokerError if they are refused at once."""
         self._store(key, state_epoch, leader_epoch, update, CallWaiter(done))
+
+    def append_now(self) -> None:
+        """Append what was stored in this turn of the loop, without waiting for its end."""
+        self._appender.append_collected()
 
     def _store(
         self, key: ShareKey, state_epoch: int, leader_epoch: int, update: StateUpdate, waiter: Waiter

@@ -87,7 +87,7 @@ class StateWriter:
         if not self._is_begun:
             self._is_begun = True
             # Not now: decisions of the requests that came together go with one write.
-            asyncio.get_running_loop().call_soon(self._write)
+            self._owner.states.write_soon(self._write)
 
     def close(self, error: BrokerError) -> None:
         """Write nothing more; waiting clients get the error."""

@@ -9,7 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 
 from penstock.queues.records import SnapshotValue, UpdateValue
-from penstock.queues.states import ARCHIVED, StateBatch, is_settled
+from penstock.queues.states import ARCHIVED, ARCHIVING, StateBatch, is_settled
 
 
 class StoredRanges:
@@ -96,6 +96,8 @@ class StoredState:
         """Number of updates since the snapshot."""
         self.letters = snapshot.letters
         self.ranges = StoredRanges()
+        self._may_archive = False
+        """False if no range waits for dead letters."""
         self._put(snapshot.batches)
 
     def apply_update(self, update: UpdateValue) -> None:
@@ -109,9 +111,19 @@ class StoredState:
             self.delivery_complete_count = update.delivery_complete_count
             self.ranges.drop_below(self.start_offset)
 
+    @property
+    def has_unwritten_letters(self) -> bool:
+        """Whether records wait for their dead letters."""
+        if self.letters is not None and self.letters.ranges:
+            return True
+        if self._may_archive:
+            self._may_archive = any(each.state == ARCHIVING for each in self.ranges.all())
+        return self._may_archive
+
     def _put(self, batches: Iterable[StateBatch]) -> None:
         for batch in batches:
             self.ranges.put(batch)
+            self._may_archive |= batch.state == ARCHIVING
 
     def snapshot(self, now_ms: int) -> SnapshotValue:
         """The present state as the next snapshot."""

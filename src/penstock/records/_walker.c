@@ -6,6 +6,7 @@
 #include <Python.h>
 #include <string.h>
 
+#include "json_path.h"
 #include "walk.h"
 
 #define MIN_RECORD_BYTES 7
@@ -59,9 +60,10 @@ static PyObject *lay_out(PyObject *Py_UNUSED(module), PyObject *arguments)
 #define FIRST_MS (-62135596800000LL)
 #define LAST_MS 253402300799999LL
 
-enum { FALSE_RESULT, TRUE_RESULT, FAILED_RESULT };
-enum { CONSTANT, AND, OR, NOT, TEXT, NUMBER, HAS_HEADER };
+enum { FALSE_RESULT, TRUE_RESULT, FAILED_RESULT, UNDECIDED_RESULT };
+enum { CONSTANT, AND, OR, NOT, TEXT, NUMBER, HAS_HEADER, JSON };
 enum { KEY, VALUE, HEADER, SIZE, PARTITION, OFFSET, TIMESTAMP };
+enum { JSON_EXISTS, JSON_TEXT, JSON_NUMBER, JSON_BOOL };
 enum { EQUAL, NOT_EQUAL, LESS, AT_MOST, GREATER, AT_LEAST, STARTS_WITH, ENDS_WITH, CONTAINS };
 
 typedef struct {
@@ -194,10 +196,64 @@ static int64_t take_number(const unsigned char **at)
     return (int64_t)number;
 }
 
-/* Run a program, which `check_program` has accepted. */
-static int judge(const unsigned char *at, const unsigned char *end, const Record *record)
+/* Find the field at the path of an instruction: 1, 0 if only the last name is missing, -1 if an earlier one is, -2 to
+   give up. */
+static int find_json(const Record *record, const unsigned char **at, Json *value)
+{
+    int count = *(*at)++, found = 1;
+    value->at = record->body + record->layout->value_start;
+    value->end = value->at + record->layout->value_length;
+    for (int place = 0; place < count; place++) {
+        Span name = take_text(at);
+        if (found < 1)
+            found = found == 0 ? -1 : found;
+        else if ((found = json_find_field(*value, name.at, name.size, value)) < 0)
+            found = -2;
+    }
+    return found;
+}
+
+static int judge_json(const Record *record, const unsigned char **at)
+{
+    int kind = *(*at)++, relation = *(*at)++, order;
+    Json value;
+    int found = find_json(record, at, &value), is_missing = found < 1;
+    Span text = {NULL, 0}, literal = {NULL, 0};
+    int64_t number = 0;
+    if (kind == JSON_TEXT)
+        literal = take_text(at);
+    else if (kind != JSON_EXISTS)
+        number = take_number(at);
+    if (found == -2)
+        return UNDECIDED_RESULT;
+    if (is_missing)
+        return found == 0 && kind == JSON_EXISTS ? FALSE_RESULT : FAILED_RESULT;
+    if (kind == JSON_EXISTS)
+        return TRUE_RESULT;
+    if (kind == JSON_TEXT) {
+        if (json_text(value, &text.at, &text.size) < 0)
+            return UNDECIDED_RESULT;
+        return compare_text(text, relation, literal) ? TRUE_RESULT : FALSE_RESULT;
+    }
+    if (kind == JSON_BOOL) {
+        if (*value.at != 't' && *value.at != 'f')
+            return UNDECIDED_RESULT;
+        return compare_number(*value.at == 't', relation, number) ? TRUE_RESULT : FALSE_RESULT;
+    }
+    if (json_compare_number(value, number, &order) < 0)
+        return UNDECIDED_RESULT;
+    return compare_number(order, relation, 0) ? TRUE_RESULT : FALSE_RESULT;
+}
+
+/* Run a program, which `check_program` has accepted. A record whose document or field is not a simple one is left to
+   CEL as a whole. */
+static int judge(const unsigned char *at, const unsigned char *end, const Record *record, int has_json)
 {
     int stack[MAX_STACK], depth = 0;
+    const Layout *layout = record->layout;
+    if (has_json &&
+        (layout->value_length < 1 || json_check_object(record->body + layout->value_start, layout->value_length) < 0))
+        return UNDECIDED_RESULT;
     while (at < end) {
         int code = *at++;
         if (code == NOT) {
@@ -218,6 +274,11 @@ static int judge(const unsigned char *at, const unsigned char *end, const Record
         } else if (code == NUMBER) {
             int subject = *at++, relation = *at++;
             stack[depth++] = judge_number(record, subject, relation, take_number(&at));
+        } else if (code == JSON) {
+            int result = judge_json(record, &at);
+            if (result == UNDECIDED_RESULT)
+                return result;
+            stack[depth++] = result;
         } else {
             stack[depth++] = find_header(record, take_text(&at)).size >= 0 ? TRUE_RESULT : FALSE_RESULT;
         }
@@ -237,10 +298,29 @@ static int skip_text(const unsigned char **at, const unsigned char *end)
     return 0;
 }
 
-/* Return 0 if the program is complete, needs no more than the stack and leaves one result. */
+static int skip_json(const unsigned char **at, const unsigned char *end)
+{
+    if (end - *at < 3 || (*at)[0] > JSON_BOOL || (*at)[1] > CONTAINS)
+        return -1;
+    int kind = (*at)[0], count = (*at)[2];
+    *at += 3;
+    for (int place = 0; place < count + (kind == JSON_TEXT); place++) {
+        if (skip_text(at, end) < 0)
+            return -1;
+    }
+    if (kind == JSON_TEXT || kind == JSON_EXISTS)
+        return 0;
+    if (end - *at < 8)
+        return -1;
+    *at += 8;
+    return 0;
+}
+
+/* Return 0, or 1 if the program reads JSON, if it is complete, needs no more than the stack and leaves one result;
+   else -1. */
 static int check_program(const unsigned char *at, const unsigned char *end)
 {
-    int depth = 0;
+    int depth = 0, has_json = 0;
     while (at < end) {
         int code = *at++;
         if (code == NOT) {
@@ -263,19 +343,39 @@ static int check_program(const unsigned char *at, const unsigned char *end)
             if (code == NUMBER ? end - at < 8 : skip_text(&at, end) < 0 || skip_text(&at, end) < 0)
                 return -1;
             at += code == NUMBER ? 8 : 0;
+        } else if (code == JSON) {
+            has_json = 1;
+            if (skip_json(&at, end) < 0)
+                return -1;
         } else if (code != HAS_HEADER || skip_text(&at, end) < 0) {
             return -1;
         }
         if (++depth > MAX_STACK)
             return -1;
     }
-    return depth == 1 ? 0 : -1;
+    return depth == 1 ? has_json : -1;
 }
 
 typedef struct {
     int64_t *found; /* start, end and offset delta of each match */
     Py_ssize_t count, capacity, failed;
+    Layout *undecided;
+    Py_ssize_t undecided_count, undecided_capacity;
 } Selection;
+
+static int add_undecided(Selection *selection, const Layout *layout)
+{
+    if (selection->undecided_count == selection->undecided_capacity) {
+        Py_ssize_t capacity = selection->undecided_capacity ? 2 * selection->undecided_capacity : 16;
+        Layout *grown = PyMem_RawRealloc(selection->undecided, (size_t)capacity * sizeof(Layout));
+        if (grown == NULL)
+            return -1;
+        selection->undecided = grown;
+        selection->undecided_capacity = capacity;
+    }
+    selection->undecided[selection->undecided_count++] = *layout;
+    return 0;
+}
 
 static int add_match(Selection *selection, const Layout *layout)
 {
@@ -295,8 +395,8 @@ static int add_match(Selection *selection, const Layout *layout)
 }
 
 /* Return 0, -1 for an invalid body, or -2 without memory. */
-static int select_all(const Py_buffer *body, Py_ssize_t count, const Py_buffer *program, int64_t base_offset,
-                      int64_t time, int has_append_time, int64_t partition, Selection *selection)
+static int select_all(const Py_buffer *body, Py_ssize_t count, const Py_buffer *program, int has_json,
+                      int64_t base_offset, int64_t time, int has_append_time, int64_t partition, Selection *selection)
 {
     const unsigned char *start = body->buf, *code = program->buf;
     Cursor cursor = {start, start + body->len, 0};
@@ -307,8 +407,10 @@ static int select_all(const Py_buffer *body, Py_ssize_t count, const Py_buffer *
         uint64_t delta = has_append_time ? 0 : (uint64_t)layout.timestamp_delta;
         Record record = {start, &layout, partition, (int64_t)((uint64_t)base_offset + (uint64_t)layout.offset_delta),
                          (int64_t)((uint64_t)time + delta)};
-        int result = judge(code, code + program->len, &record);
+        int result = judge(code, code + program->len, &record, has_json);
         if (result == TRUE_RESULT && add_match(selection, &layout) < 0)
+            return -2;
+        if (result == UNDECIDED_RESULT && add_undecided(selection, &layout) < 0)
             return -2;
         selection->failed += result == FAILED_RESULT;
     }
@@ -324,27 +426,33 @@ static PyObject *select_records(PyObject *Py_UNUSED(module), PyObject *arguments
     if (!PyArg_ParseTuple(arguments, "y*ny*LLpL", &body, &count, &program, &base_offset, &time, &has_append_time,
                           &partition))
         return NULL;
-    Selection selection = {NULL, 0, 0, 0};
+    Selection selection = {NULL, 0, 0, 0, NULL, 0, 0};
     PyObject *selected = NULL;
-    if (check_program(program.buf, (const unsigned char *)program.buf + program.len) < 0) {
+    int has_json = check_program(program.buf, (const unsigned char *)program.buf + program.len);
+    if (has_json < 0) {
         PyErr_SetString(PyExc_ValueError, "the program is not valid");
     } else {
         if (body.len >= LONG_BODY_BYTES) {
             Py_BEGIN_ALLOW_THREADS
-            result = select_all(&body, count, &program, base_offset, time, has_append_time, partition, &selection);
+            result = select_all(&body, count, &program, has_json, base_offset, time, has_append_time, partition,
+                                &selection);
             Py_END_ALLOW_THREADS
         } else {
-            result = select_all(&body, count, &program, base_offset, time, has_append_time, partition, &selection);
+            result = select_all(&body, count, &program, has_json, base_offset, time, has_append_time, partition,
+                                &selection);
         }
         if (result == 0)
-            selected = Py_BuildValue("(y#n)", selection.found == NULL ? "" : (const char *)selection.found,
-                                     selection.count * 3 * (Py_ssize_t)sizeof(int64_t), selection.failed);
+            selected = Py_BuildValue("(y#ny#)", selection.found == NULL ? "" : (const char *)selection.found,
+                                     selection.count * 3 * (Py_ssize_t)sizeof(int64_t), selection.failed,
+                                     selection.undecided == NULL ? "" : (const char *)selection.undecided,
+                                     selection.undecided_count * (Py_ssize_t)sizeof(Layout));
         else if (result == -2)
             PyErr_NoMemory();
         else
             PyErr_SetString(PyExc_ValueError, "no valid record");
     }
     PyMem_RawFree(selection.found);
+    PyMem_RawFree(selection.undecided);
     PyBuffer_Release(&program);
     PyBuffer_Release(&body);
     return selected;
@@ -352,8 +460,9 @@ static PyObject *select_records(PyObject *Py_UNUSED(module), PyObject *arguments
 
 static PyMethodDef methods[] = {
     {"lay_out", lay_out, METH_VARARGS, "lay_out(body, position, record_count): packed layouts of the next records."},
-    {"select", select_records, METH_VARARGS,
-     "select(body, record_count, program, base_offset, time, has_append_time, partition): matches and failures."},
+    {"choose", select_records, METH_VARARGS,
+     "choose(body, record_count, program, base_offset, time, has_append_time, partition): matches, failures, and the "
+     "layouts of records that need CEL."},
     {NULL, NULL, 0, NULL},
 };
 

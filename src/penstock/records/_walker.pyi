@@ -1,5 +1,5 @@
 def lay_out(body: bytes | memoryview, position: int, record_count: int, /) -> bytes: ...
-def select(
+def choose(
     body: bytes | memoryview,
     record_count: int,
     program: bytes,
@@ -8,4 +8,4 @@ def select(
     has_append_time: bool,
     partition: int,
     /,
-) -> tuple[bytes, int]: ...
+) -> tuple[bytes, int, bytes]: ...

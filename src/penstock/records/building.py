@@ -82,14 +82,14 @@ def rebuild_batch(header: BatchHeader, records: Sequence[Record]) -> bytearray:
     return _finish(header._replace(max_timestamp=max_timestamp, record_count=len(records)), records)
 
 
-def with_records(header: BatchHeader, records: Sequence[bytes]) -> bytearray:
+def with_records(header: BatchHeader, records: Sequence[bytes], count: int | None = None) -> bytearray:
     """A batch with some records of another one, encoded as they are there, uncompressed. All other fields stay the
-    same.
+    same. `count` is their number if an element of `records` has several.
     """
     batch = bytearray(HEADER_SIZE) + b"".join(records)
     plain = header._replace(
         attributes=header.attributes & ~CODEC_MASK,
-        record_count=len(records),
+        record_count=len(records) if count is None else count,
         batch_length=len(batch) - LENGTH_OVERHEAD,
     )
     write_header(batch, plain)

@@ -59,6 +59,29 @@ def iterate(
         )
 
 
+def iterate_between(
+    buffer: memoryview, header: BatchHeader, first: int, last: int, max_decompressed_bytes: int
+) -> Iterator[Record]:
+    """The records of a batch from one offset to another. The others are passed over, and cost little."""
+    body = bytes(decompress(header.codec, buffer[HEADER_SIZE : header.size], max_decompressed_bytes))
+    append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME_FLAG else None
+    from_delta, to_delta = first - header.base_offset, last - header.base_offset
+    for _, _, delta, offset_delta, key, key_length, value, value_length, headers, count in layouts(
+        body, header.record_count
+    ):
+        if offset_delta < from_delta:
+            continue
+        if offset_delta > to_delta:
+            return
+        yield Record(
+            header.base_offset + offset_delta,
+            record_timestamp(header, delta) if append_time is None else append_time,
+            None if key_length < 0 else body[key : key + key_length],
+            None if value_length < 0 else body[value : value + value_length],
+            read_headers(body, headers, count) if count else (),
+        )
+
+
 def record_timestamp(header: BatchHeader, delta: int) -> int:
     timestamp = header.base_timestamp + delta
     if not _MIN_LONG <= timestamp <= _MAX_LONG:

@@ -45,7 +45,10 @@ class TransactionCheck(Protocol):
         """True when the coordinator is on this broker and has the partition in the batch's transaction."""
 
     async def verify(self, partition: TopicPartition, header: BatchHeader) -> ErrorCode:
-        """Ask the coordinator for the partition; `none` when it is in the batch's transaction."""
+        """Ask the coordinator whether the partition is in the batch's transaction.
+
+        Returns `none` if it is, and the coordinator's error otherwise.
+        """
 
 
 def check_produced(

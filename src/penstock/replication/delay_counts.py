@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.delay.due_blocks import DueMessage
+from penstock.errors import BrokerError, ErrorCode
 from penstock.observability.metrics import Histogram
 
 if TYPE_CHECKING:
@@ -21,12 +22,23 @@ class DelayCounts:
     cancelled: int = 0
     lateness: Histogram = field(default_factory=Histogram)
     """Time between the due time of a message and its delivery."""
+    retried: int = 0
+    """Number of records that were produced to retry topics for another attempt."""
+    exhausted: int = 0
+    """Number of batches that retry topics have refused: a record had no attempt left."""
     moved: int = 0
     """Number of pending messages that were stored again before their segment was deleted."""
     held_segments: int = 0
     """Number of segments that the last round of retention kept, because most of their bytes are pending."""
     unreadable: int = 0
     """Number of times that a damaged record has kept a message from being delivered."""
+
+    def on_retried(self, records: int, refusal: BrokerError | None) -> None:
+        """Count a checked batch of a retry topic."""
+        if refusal is None:
+            self.retried += records
+        elif refusal.code is ErrorCode.policy_violation:
+            self.exhausted += 1
 
     @property
     def pending(self) -> int:

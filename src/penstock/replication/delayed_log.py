@@ -18,6 +18,7 @@ from typing import TypeVar
 from penstock.clock import Clock
 from penstock.delay.delivering import Delivery, Stored, copies, deliveries
 from penstock.delay.due_blocks import DueMessage
+from penstock.delay.due_limit import MAX_DUE, DueLimit
 from penstock.delay.pending import PendingMessages
 from penstock.errors import BrokerError, CorruptLog, ErrorCode, StorageError
 from penstock.model import Offset
@@ -45,8 +46,6 @@ PAUSE_S = 0.1
 """Pause in seconds after a delivery that could not be appended."""
 UNREADABLE_PAUSE_S = 30.0
 """Pause in seconds before a damaged record is read again; it may have been repaired."""
-MAX_DUE = 1_000
-"""Maximum number of messages that one job reads."""
 MAX_DUE_BYTES = 8 << 20
 """Size in bytes of the records that one job reads, and some more."""
 MOVE_PATIENCE_S = 10.0
@@ -64,7 +63,7 @@ class DelayedLog:
         self._log = replica.log
         self._threads = threads
         self._clock = clock
-        self._counts = counts
+        self.counts = self._counts = counts
         self._epoch_start = replica.partition.in_sync.epoch_start
         self._is_running = False
         self._is_stopped = False
@@ -78,6 +77,7 @@ class DelayedLog:
         """True after the first events were applied."""
         self._delivers_from = 0.0
         """Time of the loop from which on messages are delivered again after an append that failed."""
+        self._due_limit = DueLimit()
         self._timer: asyncio.TimerHandle | None = None
         self._waiting: list[tuple[Offset, Callable[[], None]]] = []
 
@@ -163,7 +163,7 @@ class DelayedLog:
             self._delivers_after = self._log.high_watermark
         if may_deliver and self._delivers_after is not None and self.applied_offset >= self._delivers_after:
             self._delivers_after = None
-            self._start_delivery(self.pending.take_due(self._clock.now_ms(), MAX_DUE))
+            self._start_delivery(self._due_limit.take(self.pending, self._clock.now_ms()))
         elif self._may_scan and now >= self._scans_from:
             self._start_scan()
         else:
@@ -297,7 +297,7 @@ class DelayedLog:
         for copy in copies(kept, now_ms) if self._may_deliver else ():
             batch = memoryview(copy.batch)
             try:
-                self._replica.append_as_leader(batch, read_header(batch), now_ms)
+                self._replica.append_delivery(batch, read_header(batch), now_ms)
             except BrokerError:
                 return False
             self._counts.moved += len(copy.messages)
@@ -367,7 +367,7 @@ class DelayedLog:
             return False
         batch = memoryview(delivery.batch)
         try:
-            self._replica.append_as_leader(batch, read_header(batch), now_ms, keeps_time=True)
+            self._replica.append_delivery(batch, read_header(batch), now_ms, keeps_time=True)
         except BrokerError:
             return False
         self._counts.on_delivered(delivery.messages, now_ms)

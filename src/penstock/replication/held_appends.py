@@ -126,6 +126,9 @@ class HeldAppends:
         try:
             refusal = checked.result()
         finally:
+            rules = self.delays if held.may_delay else None
+            if rules is not None and rules.retry is not None and self.delayed is not None:
+                self.delayed.counts.on_retried(held.header.record_count, refusal)
             if refusal is None and held.cancels and self.delayed is not None:
                 self.delayed.when_applied(partial(self._on_valid, held))
             elif refusal is None:

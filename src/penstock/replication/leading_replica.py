@@ -23,7 +23,7 @@ class LeadingReplica(Protocol):
     @property
     def is_only_replica(self) -> bool: ...
 
-    def append_as_leader(
+    def append_delivery(
         self, batch: memoryview, header: BatchHeader, now_ms: int, *, keeps_time: bool = False
     ) -> AppendInfo: ...
 

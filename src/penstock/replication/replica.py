@@ -69,6 +69,10 @@ class ReplicaContext:
 
 
 class Replica:
+    notes_writers = False
+    """True while the broker notes the clients that write to this partition: it drains, or a plan is requested."""
+    _delivers = False
+
     def __init__(self, log: Log, durability: Durability, context: ReplicaContext) -> None:
         self.name, self.topic_id = log.topic_partition, log.topic_id
         self.log = log
@@ -302,17 +306,32 @@ class Replica:
 
     def set_phase(self, phase: PartitionPhase) -> None:
         self.phase = phase
+        self.notes_writers = bool(phase)
         if phase < PartitionPhase.SEALED:
             self.is_ending = False
 
+    def append_delivery(
+        self, batch: memoryview, header: BatchHeader, now_ms: int, *, keeps_time: bool = False
+    ) -> AppendInfo:
+        """Append delayed messages as `append_as_leader` does. A partition takes them until it is sealed."""
+        self._delivers = True
+        try:
+            return self.append_as_leader(batch, header, now_ms, keeps_time=keeps_time)
+        finally:
+            self._delivers = False
+
     def _check_phase(self, *, is_marker: bool) -> None:
-        """Refuse records of a sealed partition, and everything as a follower or while the partition is removed."""
+        """Refuse records of a sealed partition, and everything as a follower or while the partition is removed.
+
+        A partition that is being sealed still takes the deliveries of its delayed messages.
+        """
         if self.is_ending or not self.partition.is_leader:
             raise self._not_leader()
-        if not (is_marker or self.phase.takes_records):
+        is_awaited = self._delivers and self.phase is PartitionPhase.SEALING
+        if not (is_marker or is_awaited or self.phase.takes_records):
             raise BrokerError(
                 ErrorCode.unknown_topic_or_partition,
-                f"{self.name} takes no more records: the topic has fewer partitions now",
+                f"{self.name} takes no more records, because it is being removed; refresh the metadata",
             )
 
     def fail_held_appends(self) -> None:

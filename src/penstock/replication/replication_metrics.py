@@ -81,6 +81,16 @@ class ReplicationMetrics:
             lambda: counts.pending,
         )
         metrics.add_counter(
+            "penstock_retried_records",
+            "Records that were produced to retry topics of consumer groups for another attempt.",
+            lambda: counts.retried,
+        )
+        metrics.add_counter(
+            "penstock_exhausted_retries",
+            "Batches that retry topics have refused, because a record had no attempt left.",
+            lambda: counts.exhausted,
+        )
+        metrics.add_counter(
             "penstock_delayed_delivered_messages", "Delayed messages delivered.", lambda: counts.delivered
         )
         metrics.add_counter(

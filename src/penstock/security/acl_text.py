@@ -51,7 +51,7 @@ def parse_resource(text: str, *, is_prefix: bool = False) -> ResourcePattern:
     kind = _KINDS.get(word.lower())
     if kind is None:
         raise ValueError(
-            f"{text[:80]!r} is no resource; give topic:NAME, group:NAME, transactional-id:NAME or cluster"
+            f"{text[:80]!r} is not a resource; give topic:NAME, group:NAME, transactional-id:NAME or cluster"
         )
     if kind is ResourceType.CLUSTER:
         if (separator and name != CLUSTER_NAME) or is_prefix:

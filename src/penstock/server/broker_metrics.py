@@ -10,6 +10,7 @@ from penstock.replication.in_sync_writer import InSyncWriter
 from penstock.replication.replication_metrics import ReplicationMetrics
 from penstock.server.acceptor import Acceptor
 from penstock.server.context import BrokerContext
+from penstock.server.draining.draining_metrics import DrainingMetrics
 from penstock.server.serving_metrics import ServingMetrics
 from penstock.transactions.transaction_metrics import TransactionMetrics
 
@@ -32,6 +33,8 @@ def show_metrics(context: BrokerContext, acceptor: Acceptor, peers: Peers, in_sy
         "Time for which clients over a quota were muted.",
         lambda: 0 if context.quotas is None else context.quotas.throttled_seconds,
     )
+    if context.draining is not None:
+        DrainingMetrics(context, context.draining).show(metrics)
     audit = context.authorization.audit
     if audit is not None:
         metrics.add_counter("penstock_audit_lines", "Lines of the audit log.", lambda: audit.written)

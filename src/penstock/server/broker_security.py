@@ -27,10 +27,10 @@ from penstock.gateway.http.users import HttpUsers, user_of_certificate
 from penstock.internal_client.inspection import InspectionCalls
 from penstock.model import BrokerId
 from penstock.net.broker_connection import BrokerConnection
+from penstock.net.handshake_turns import HandshakeTurns
 from penstock.net.login_network import LoginNetwork
 from penstock.net.network import Network
 from penstock.net.tls_network import TlsNetwork
-from penstock.net.tls_socket import HandshakeTurns
 from penstock.observability.logs import Logger
 from penstock.observability.metrics import BrokerMetrics
 from penstock.replication.authentication import prove
@@ -42,6 +42,7 @@ from penstock.server.context import BrokerContext
 from penstock.server.door import Door
 from penstock.server.embedded_gateway import EmbeddedAccounts
 from penstock.server.environment import Environment
+from penstock.server.free_memory import return_free_memory
 from penstock.server.http_accounts import HttpAccounts
 from penstock.server.sasl.accounts import Accounts
 from penstock.server.sasl.service import LoginCounts, SaslService
@@ -68,7 +69,8 @@ class BrokerSecurity:
         self._environment = environment
         self._logger = logger
         self._in_force = in_force
-        self._turns = HandshakeTurns()
+        self._turns = HandshakeTurns(self._after_many_handshakes)
+        self._is_stopped = False
         self._passwords = PasswordChecks(environment.threads, environment.random)
         self._tokens: TokenValidator | None = None
         self._listeners = config.listeners.listeners
@@ -113,6 +115,7 @@ class BrokerSecurity:
         context.http_accounts = HttpAccounts(context, self.accounts(context), self._tokens, self._logger)
 
     async def stop(self) -> None:
+        self._is_stopped = True
         await self.reloads.stop()
         if self._tokens is not None:
             await self._tokens.stop()
@@ -180,6 +183,10 @@ class BrokerSecurity:
             await prove(connection, self._secret(), self._node_id, ANY_BROKER, random)
         except BrokerError as error:
             raise ConnectionError(str(error)) from error
+
+    def _after_many_handshakes(self) -> None:
+        if not self._is_stopped:
+            self._environment.threads.run("background", return_free_memory)
 
     def _settings(self, listener: str) -> TlsSettings:
         return TlsSettings.of(self._in_force().for_listener(listener))

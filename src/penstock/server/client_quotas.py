@@ -84,6 +84,12 @@ class ClientQuotas:
         else:
             answer.when_done(partial(self._on_done, session, request, answer, wait))
 
+    def on_gateway_request(self, user: str, client_id: str, seconds: float) -> None:
+        """Charge the time of a request to the user on whose behalf a gateway makes it. The gateway in this broker
+        refuses later requests of the user; the connection, which many users share, is not muted.
+        """
+        self._charge(QuotaKey.REQUEST_PERCENTAGE, user, client_id, seconds * _PERCENT)
+
     def _on_done(
         self, session: Throttled, request: MeasuredRequest, answer: PendingResponse, wait: float
     ) -> None:

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from penstock.server.http_accounts import HttpAccounts
     from penstock.server.inspection.activity import Activity
     from penstock.server.objects.services import ObjectServices
+    from penstock.server.queue_upkeep.upkeep import QueueUpkeep
 
 
 @dataclass(slots=True)
@@ -94,6 +95,7 @@ class BrokerContext:
     """Accounts of HTTP clients, from the start of the broker on."""
     draining: Draining | None = None
     acknowledged: AcknowledgedRetention | None = None
+    queue_upkeep: QueueUpkeep | None = None
     """Set by the broker, which makes it from this context."""
     activity: Activity | None = None
     """Journals for gateways, made when the first gateway asks."""

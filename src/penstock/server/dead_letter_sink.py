@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from penstock.cluster.internal_topics import is_internal
+from penstock.cluster.administration import Administration
+from penstock.cluster.dead_letter_topics import check_permitted
+from penstock.cluster.image import TopicImage
+from penstock.cluster.topics import USE_DEFAULT, CreatableTopic
+from penstock.config import DEAD_LETTER_AUTO_CREATE, DEAD_LETTER_GROUP_ENABLE
 from penstock.errors import BrokerError, ErrorCode
 from penstock.queues.dead_letters import Origin
 from penstock.records.building import NewRecord, build_batch
@@ -12,8 +16,9 @@ from penstock.server.topic_writer import TopicWriter
 class DeadLetterTopics:
     """Each batch is written once: a partition recognises a repeated sequence of a producer."""
 
-    def __init__(self, writer: TopicWriter) -> None:
+    def __init__(self, writer: TopicWriter, administration: Administration) -> None:
         self._writer = writer
+        self._administration = administration
 
     async def producer_id(self) -> int:
         return await self._writer.producer_id()
@@ -21,17 +26,31 @@ class DeadLetterTopics:
     async def write(
         self, topic: str, source: Origin, records: list[NewRecord], producer_id: int, sequence: int
     ) -> None:
-        known = self._writer.metadata.image.topic(topic)
-        if is_internal(topic) or topic == source.topic:
+        metadata = self._writer.metadata
+        check_permitted(metadata.image, topic, metadata.config)
+        if topic == source.topic:
             raise BrokerError(
                 ErrorCode.invalid_topic_exception,
-                f"{topic} cannot be the dead-letter topic of group {source.group}: it is internal, or its own topic",
+                f"{topic} cannot be the dead-letter topic of group {source.group}: it is its own topic",
             )
+        known = metadata.image.topic(topic)
+        if known is None and metadata.config[DEAD_LETTER_AUTO_CREATE]:
+            known = await self._create(topic, source)
         if known is None or not known.partitions:
             raise BrokerError(
                 ErrorCode.unknown_topic_or_partition,
                 f"the dead-letter topic {topic} of group {source.group} does not exist; create it",
             )
-        partition = source.partition % len(known.partitions)
+        partition = source.partition % known.active_count
         batch = build_batch(records, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
         await self._writer.write(known, partition, batch)
+
+    async def _create(self, topic: str, source: Origin) -> TopicImage:
+        """Create a dead-letter topic with as many partitions as the topic of the records."""
+        known = self._writer.metadata.image.topic(source.topic)
+        partitions = USE_DEFAULT if known is None else len(known.partitions)
+        wanted = CreatableTopic(topic, partitions, configs={DEAD_LETTER_GROUP_ENABLE.name: "true"})
+        (created,) = await self._administration.create_topics([wanted])
+        if isinstance(created, BrokerError):
+            raise created  # written again after a pause, also if another broker has created it
+        return created

@@ -191,8 +191,11 @@ class Dispatcher:
         quotas = self._context.quotas
         if quotas is not None:
             seconds = self._monotonic() - started
-            measured = MeasuredRequest(api_key, version, client_id or "", len(frame), seconds)
-            quotas.on_request(session, measured, answer)
+            if on_behalf is not None:
+                quotas.on_gateway_request(on_behalf.principal.name, client_id or "", seconds)
+            else:
+                measured = MeasuredRequest(api_key, version, client_id or "", len(frame), seconds)
+                quotas.on_request(session, measured, answer)
         if isinstance(answer, PendingResponse) and not answer.is_done:
             answer.observe(self, api.key, started)
         else:

@@ -13,8 +13,9 @@ from penstock.config import (
 )
 from penstock.config.settings import ListenerConfig
 from penstock.net.connection import ConnectionLimits
+from penstock.net.handshake_turns import HandshakeTurns
 from penstock.net.network import Socket
-from penstock.net.tls_socket import HandshakeTurns, TlsSocket
+from penstock.net.tls_socket import TlsSocket
 from penstock.observability.logs import Logger
 from penstock.security.subject import format_subject
 from penstock.security.tls_reload import ReloadingTls

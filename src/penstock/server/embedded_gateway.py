@@ -52,7 +52,11 @@ class BrokerUserQuota:
         if quotas is None:
             return 0.0
         key = QuotaKey.PRODUCER_BYTE_RATE if writes else QuotaKey.CONSUMER_BYTE_RATE
-        return quotas.wait_seconds(key, _principal().name, CLIENT_ID)
+        user = _principal().name
+        return max(
+            quotas.wait_seconds(key, user, CLIENT_ID),
+            quotas.wait_seconds(QuotaKey.REQUEST_PERCENTAGE, user, CLIENT_ID),
+        )
 
     def charge(self, *, received: int, sent: int) -> None:
         quotas = self._broker.quotas

@@ -8,6 +8,7 @@ results. Loop thread only.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +19,7 @@ from penstock.model import Offset
 from penstock.net.response import Answer, Parts, PendingResponse
 from penstock.replication.keyed_log import KeyedLog, KeyWait
 from penstock.replication.replica import Replica
+from penstock.server.long_polls import LongPolls
 from penstock.storage.keys.lookup import KeyQuery, KeyRecords
 from penstock.wire.fetch_by_key import KeyLookup, KeyResult, encode_fetch_by_key_response
 
@@ -29,6 +31,8 @@ MAX_BYTES = 1024 * 1024
 MAX_WAIT_MS = 300_000
 MAX_FOUND_BYTES = 8 * 1024 * 1024
 """Limit in bytes of the results that are held for a slow client."""
+
+_CHECKS_PER_TURN = 200
 
 FindReplica = Callable[[KeyLookup], Replica]
 """Finds the leader of a lookup's partition; BrokerError when it is not here or may not be read."""
@@ -49,8 +53,9 @@ class _Open:
 
 
 class KeySession:
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, long_polls: LongPolls) -> None:
         self._clock = clock
+        self._long_polls = long_polls
         self._open: dict[int, _Open] = {}
         self._put_back: dict[int, _Open] = {}
         self._found: list[KeyResult] = []
@@ -58,6 +63,7 @@ class KeySession:
         self._later: PendingResponse | None = None
         self._correlation_id = 0
         self._is_due = False
+        long_polls.parked.add(self.check_rights)
 
     def start(self, lookups: Iterable[KeyLookup], find_replica: FindReplica) -> None:
         for lookup in lookups:
@@ -75,7 +81,29 @@ class KeySession:
                 opened.give_up()
 
     def close(self) -> None:
+        self._long_polls.parked.discard(self.check_rights)
         self.give_up(list(self._open))
+
+    def check_rights(self) -> None:
+        """Refuse open lookups whose right was revoked, a few in each turn of the loop."""
+        self._check_some(deque(self._open.values()))
+
+    def _check_some(self, unchecked: deque[_Open]) -> None:
+        for _ in range(min(len(unchecked), _CHECKS_PER_TURN)):
+            opened = unchecked.popleft()
+            if self._open.get(opened.lookup.id) is opened:
+                self._check_right(opened)
+        if unchecked:
+            self._long_polls.serve(partial(self._check_some, unchecked))
+
+    def _check_right(self, opened: _Open) -> None:
+        try:
+            opened.find_replica(opened.lookup)
+        except BrokerError as error:
+            if error.code is ErrorCode.topic_authorization_failed:
+                opened.give_up()
+                self._put_back.pop(opened.lookup.id, None)
+                self._finish(opened, KeyResult(opened.lookup.id, error.code))
 
     def answer(self, correlation_id: int) -> Answer:
         """Respond to a request with ready results, at once or when there are some. A request that waits gets

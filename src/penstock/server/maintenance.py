@@ -30,6 +30,8 @@ from penstock.server.cleaning import Cleaning
 from penstock.server.context import BrokerContext
 from penstock.server.delay_filing import DelayFiling
 from penstock.server.projection_files import ProjectionFiles
+from penstock.server.queue_upkeep.upkeep import ROUND_SECONDS as QUEUE_UPKEEP_SECONDS
+from penstock.server.queue_upkeep.upkeep import QueueUpkeep
 from penstock.server.repairing import REPAIR_SECONDS, Repairing
 from penstock.server.scrubbing import Scrubbing
 from penstock.server.shared_views import ROUND_SECONDS, SharedViews
@@ -60,6 +62,7 @@ class Maintenance:
         self._stopping = asyncio.Event()
         self._cleaning = Cleaning(context, logger, self._stopping)
         self._acknowledged = AcknowledgedRetention(context, logger)
+        self._queue_upkeep = QueueUpkeep(context, logger)
         self._scrubbing = Scrubbing(context, logger, self._stopping)
         self._repairing = Repairing(context, logger)
         self._shared_views = SharedViews(context, logger)
@@ -80,6 +83,7 @@ class Maintenance:
         self._every(_seconds(LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS), self._checkpoint_logs)
         self._every(_seconds(LOG_RETENTION_CHECK_INTERVAL_MS), self._cleaning.retain)
         self._every(lambda _: ACKNOWLEDGED_SECONDS, self._acknowledged.run)
+        self._every(lambda _: QUEUE_UPKEEP_SECONDS, self._queue_upkeep.run)
         self._every(_seconds(LOG_CLEANER_BACKOFF_MS), self._compact)
         self._every(lambda _: self._scrubbing.look_seconds(), self._scrubbing.run_if_due)
         self._every(lambda _: REPAIR_SECONDS, self._scrubbing.scrub_suspects)
@@ -94,6 +98,8 @@ class Maintenance:
     def show(self, metrics: BrokerMetrics) -> None:
         self._scrubbing.show(metrics)
         self._repairing.show(metrics)
+        self._queue_upkeep.show(metrics)
+        self._acknowledged.show(metrics)
         metrics.add_gauge(
             "penstock_archive_behind_partitions",
             "Partitions whose retention waits for the archive.",

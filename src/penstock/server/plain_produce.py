@@ -47,7 +47,7 @@ def handle_plain(
         if info is None:
             context.produce_routes.forget(route)
             return None
-        if replica.phase:
+        if replica.notes_writers:
             context.on_draining_write(session, replica.name)
         log_start_offset = info.log_start_offset
         waiters = replica.acknowledging(info, acks)

@@ -156,7 +156,7 @@ class ProjectedFetchOperation(FetchOperation):
         return BrokerError(code, str(error))
 
     def _after_reads(self) -> None:
-        """Respond, wait, or go on to scan where a read has found nothing so far."""
+        """Respond, wait, or continue to scan where a read has found nothing so far."""
         assert self._later is not None
         if self._later.is_done:
             return

@@ -1,20 +1,39 @@
 """Maximum length of queues (`share.max.length`): the leader refuses records that a queue has no room for.
 
-A broker counts the unsettled records of the partitions that it leads, and allows its part of the maximum. Records of
-share-partitions that are being loaded are not counted. Loop thread only.
+With `share.max.length.policy=dead-letter` the leader takes such records, and gives up the oldest ones instead
+(`queue_overflow.py`). A broker counts the unsettled records of the partitions that it leads, and allows its part of the
+maximum. Records of share-partitions that are being loaded are not counted. Loop thread only.
 """
 
 from __future__ import annotations
 
 from functools import partial
+from typing import NamedTuple
 
-from penstock.cluster.image import ImageChange, TopicImage
+from penstock.cluster.image import ImageChange
 from penstock.cluster.metadata import ClusterMetadata
-from penstock.config import SHARE_MAX_LENGTH, SHARE_QUEUE_TOPIC, GroupConfig
+from penstock.config import (
+    DEAD_LETTER_TOPIC_NAME,
+    SHARE_MAX_LENGTH,
+    SHARE_MAX_LENGTH_POLICY,
+    SHARE_QUEUE_TOPIC,
+    GroupConfig,
+    MaxLengthPolicy,
+)
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import ShareKey
+from penstock.queues.share_leader import ShareLeader
 from penstock.queues.share_partitions import SharePartitions
 from penstock.replication.replica_manager import ReplicaManager
+from penstock.server.projection_kinds import projection_of
+from penstock.server.queue_overflow import QueueOverflow
+
+
+class LengthLimit(NamedTuple):
+    group: str
+    maximum: int
+    gives_up: bool
+    """Whether the oldest records become dead letters. Otherwise new ones are refused."""
 
 
 class QueueLengths:
@@ -24,8 +43,9 @@ class QueueLengths:
         self._metadata = metadata
         self._replicas = replicas
         self._partitions = partitions
-        self._limits: dict[str, list[tuple[str, int]]] = {}
-        """Queues with a maximum length, each with it, by topic."""
+        self._limits: dict[str, list[LengthLimit]] = {}
+        """Queues with a maximum length, by topic."""
+        self.overflow = QueueOverflow(self._excess, partitions.logger)
 
     def on_image(self, change: ImageChange) -> None:
         if change.before.group_configs != change.after.group_configs:
@@ -35,12 +55,14 @@ class QueueLengths:
 
     def read(self) -> None:
         """Set the checks of all topics whose queues have a maximum length."""
-        limits: dict[str, list[tuple[str, int]]] = {}
+        limits: dict[str, list[LengthLimit]] = {}
         for group, configs in self._metadata.image.group_configs.items():
             settings = GroupConfig(self._metadata.config, configs.values)
             topic, maximum = settings[SHARE_QUEUE_TOPIC], settings[SHARE_MAX_LENGTH]
             if topic and maximum:
-                limits.setdefault(topic, []).append((group, maximum))
+                is_trimmed = settings[SHARE_MAX_LENGTH_POLICY] is MaxLengthPolicy.DEAD_LETTER
+                gives_up = is_trimmed and bool(settings[DEAD_LETTER_TOPIC_NAME])
+                limits.setdefault(topic, []).append(LengthLimit(group, maximum, gives_up))
         self._limits = limits
         self._load()
         checks = self._replicas.length_limits
@@ -49,37 +71,76 @@ class QueueLengths:
 
     def _load(self) -> None:
         """Load the share-partitions of this broker, so that the first send is counted."""
-        for topic, queues in self._limits.items():
-            known = self._metadata.image.topic(topic)
-            for group, _ in queues if known is not None else ():
-                assert known is not None
-                self._depth(group, known)
+        for topic, limits in self._limits.items():
+            for limit in limits:
+                self._leaders(limit.group, topic)
+                if limit.gives_up:
+                    self.overflow.look(topic)
 
-    def _check(self, topic: str, queues: list[tuple[str, int]], records: int) -> None:
-        known = self._metadata.image.topic(topic)
-        if known is None:
-            return
-        for group, maximum in queues:
-            depth, led = self._depth(group, known)
-            allowed = -(-maximum * led // max(1, len(known.partitions)))
-            if depth + records > allowed:
+    def _check(self, topic: str, limits: list[LengthLimit], records: int) -> None:
+        for limit in limits:
+            leaders = self._leaders(limit.group, topic)
+            depth, allowed = sum(map(_depth, leaders)), self._allowed(limit, topic, len(leaders))
+            if depth + records <= allowed:
+                continue
+            if not limit.gives_up:
                 raise BrokerError(
                     ErrorCode.policy_violation,
-                    f"queue {group} is full: it has {depth} messages here, and share.max.length is {maximum}; try "
-                    "again when consumers have settled some",
+                    f"queue {limit.group} is full: it has {depth} messages here, and share.max.length is "
+                    f"{limit.maximum}; try again when consumers have settled some",
                 )
+            if any(_waits_for_letters(each) for each in leaders):
+                raise BrokerError(
+                    ErrorCode.policy_violation,
+                    f"queue {limit.group} is full, and its dead letters cannot be written fast enough; try again when "
+                    "its dead-letter topic can be written",
+                )
+            self.overflow.look(topic)
 
-    def _depth(self, group: str, topic: TopicImage) -> tuple[int, int]:
-        """Number of unsettled records of a queue in the partitions that this broker leads, and of these partitions."""
-        depth = led = 0
-        for index in range(len(topic.partitions)):
+    def _excess(self, topic: str) -> list[tuple[int, list[ShareLeader]]]:
+        """Number of records that are too many in each queue of a topic, and its share-partitions, the longest first."""
+        found = []
+        for limit in self._limits.get(topic, ()):
+            leaders = self._leaders(limit.group, topic)
+            depth = sum(_depth(each) - _archiving(each) for each in leaders)
+            excess = depth - self._allowed(limit, topic, len(leaders))
+            if limit.gives_up and excess > 0:
+                found.append((excess, sorted(leaders, key=_depth, reverse=True)))
+        return found
+
+    def _allowed(self, limit: LengthLimit, topic: str, led: int) -> int:
+        """Part of the maximum for the partitions that this broker leads."""
+        known = self._metadata.image.topic(topic)
+        return -(-limit.maximum * led // max(1, 0 if known is None else len(known.partitions)))
+
+    def _leaders(self, group: str, name: str) -> list[ShareLeader]:
+        """Share-partitions of a queue in the partitions that this broker leads; they may still be loading."""
+        image, found = self._metadata.image, []
+        topic = image.topic(name)
+        projection = None if topic is None else projection_of(image, name)
+        for index in range(0 if topic is None else len(topic.partitions)):
+            assert topic is not None
             try:
-                replica = self._replicas.get(topic.name, index)
+                replica = self._replicas.get(name, index)
             except BrokerError:
                 continue
-            led += 1
-            partition = self._partitions.get(ShareKey(group, topic.id, index), replica).partition
-            if partition is not None:
-                start = max(partition.start_offset, replica.log.log_start_offset)
-                depth += max(0, replica.log.log_end_offset - start - partition.settled)
-        return depth, led
+            found.append(self._partitions.get(ShareKey(group, topic.id, index), replica, projection))
+        return found
+
+
+def _depth(leader: ShareLeader) -> int:
+    """Number of unsettled records of a share-partition; 0 while it is loading."""
+    partition, log = leader.partition, leader.replica.log
+    if partition is None:
+        return 0
+    start = max(partition.start_offset, log.log_start_offset)
+    return max(0, log.log_end_offset - start - partition.settled)
+
+
+def _archiving(leader: ShareLeader) -> int:
+    return 0 if leader.partition is None else leader.partition.archiving
+
+
+def _waits_for_letters(leader: ShareLeader) -> bool:
+    partition = leader.partition
+    return partition is not None and partition.archiving >= partition.settings.max_archiving

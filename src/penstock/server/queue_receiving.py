@@ -19,6 +19,7 @@ from penstock.queues.share_leader import ShareLeader
 from penstock.queues.share_reading import Wanted
 from penstock.queues.states import AcquireMode
 from penstock.server.dispatch import Request
+from penstock.server.security import Operation, ResourceType
 from penstock.server.share_acknowledging import ShareTargets
 from penstock.server.share_cold_reads import ReadingTime, warm, warm_for_others
 from penstock.wire.queue_receive import (
@@ -71,6 +72,8 @@ class QueueReceiving:
         self._waits_for: list[ShareLeader] = []
         self._found: list[ReceivedPartition] = []
         self._is_reading = self._is_ended = False
+        self._is_partial = False
+        """Whether a look has had records read into memory, and shows those that are there."""
         self._later: PendingResponse | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -120,9 +123,11 @@ class QueueReceiving:
             self._pause(warm(cold))
 
     def _find_leaders(self) -> list[tuple[ShareKey, ShareLeader]]:
-        leaders = []
+        leaders: list[tuple[ShareKey, ShareLeader]] = []
         if self._later is not None:
             self._targets.forget()
+            if self._is_refused():
+                return leaders
         start = self._token[0] % max(1, len(self._keys))
         for key in self._keys[start:] + self._keys[:start]:
             try:
@@ -135,14 +140,27 @@ class QueueReceiving:
                 self._fail(key, error)
         return leaders
 
+    def _is_refused(self) -> bool:
+        """Whether the right to read the queue was revoked while the request waited; its partitions have failed then."""
+        try:
+            self._request.require(Operation.READ, ResourceType.GROUP, self._asked.group_id)
+        except BrokerError as error:
+            for key in self._keys:
+                self._fail(key, error)
+            return True
+        return False
+
     def _take(self, leader: ShareLeader, result: ReceivedPartition, max_records: int, max_bytes: int) -> None:
         """Take or show records of one partition; WouldBlock if they are not in memory."""
         if self._asked.kind == ReceiveKind.WAIT:
             self._is_ended |= leader.has_records()
             return
         if self._asked.kind == ReceiveKind.PEEK:
-            ranges, records = leader.peek(max_records, max_bytes)
-            result.ranges, result.records = [ReceivedRange(*each) for each in ranges], records
+            peeked = leader.peek(max_records, max_bytes)
+            if not peeked.is_whole and not self._is_partial:
+                self._is_partial = True  # once: more records than fit into memory are shown in part
+                raise WouldBlock
+            result.ranges, result.records = [ReceivedRange(*each) for each in peeked.ranges], peeked.records
             return
         wanted = Wanted(
             self._member,
@@ -182,11 +200,12 @@ class QueueReceiving:
         if self._timer is None:
             seconds = self._request.context.long_polls.wait_seconds(self._wait_ms)
             self._timer = asyncio.get_running_loop().call_later(seconds, self._on_timeout)
+        self._request.context.long_polls.parked.add(self.serve)
         for leader in self._waits_for:
             leader.wait(self)
 
     def serve(self) -> None:
-        """Try again: one of the partitions has work, is loaded or closed."""
+        """Try again: one of the partitions has work, is loaded or closed, or rights have changed."""
         if self._later is None or self._later.is_done:
             self._stop_waiting()
         elif not self._is_reading:
@@ -215,6 +234,7 @@ class QueueReceiving:
     def _stop_waiting(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        self._request.context.long_polls.parked.discard(self.serve)
         for leader in self._waits_for:
             leader.stop_waiting(self)
 
@@ -235,5 +255,8 @@ def _check(asked: QueueReceiveRequest) -> None:
     if asked.kind not in set(ReceiveKind):
         raise BrokerError(ErrorCode.invalid_request, f"unknown kind {asked.kind} of receive")
     if asked.max_records < 1:
-        raise BrokerError(ErrorCode.invalid_request, f"{asked.max_records} messages; ask for at least one")
+        raise BrokerError(
+            ErrorCode.invalid_request,
+            f"the maximum of {asked.max_records} messages is too low; request at least one",
+        )
     check_lock_ms(asked.lock_ms)

@@ -22,6 +22,7 @@ from penstock.server.share_sessions import (
     INITIAL_EPOCH,
     ReadTopic,
     ReadTopics,
+    ShareRoutes,
     ShareSession,
 )
 from penstock.wire.leader_hints import NodeEndpoint
@@ -71,17 +72,70 @@ class ShareTargets:
         self._moved: set[int] = set()
         self._found: dict[ShareKey, ShareLeader] = {}
         """Share-partitions that were found in this turn of the loop."""
+        self._is_fresh = False
+        """Whether the routes of the session were looked at in this turn of the loop."""
 
     def forget(self) -> None:
         """Look up share-partitions again: time has passed."""
-        self._found.clear()
+        self._found = {}
+        self._is_fresh = False
 
     def leader(self, key: ShareKey) -> ShareLeader:
         """Share-partition that this broker serves; BrokerError if it does not."""
+        self._refresh()
         found = self._found.get(key)
         if found is None or found.error is not None:
-            found = self._found[key] = self._look_up(key)
+            found = self._look_up(key)
+            self._found = {**self._found, key: found}
         return found
+
+    def leaders(
+        self, on_error: Callable[[ShareKey, BrokerError], None]
+    ) -> list[tuple[ShareKey, ShareLeader]]:
+        """All share-partitions of the session in the order of this request; errors are reported."""
+        session = self._session
+        assert session is not None
+        self._refresh()
+        if session.routes is not None and self._found is session.routes.leaders:
+            return session.turned(list(self._found.items()))
+        found: dict[ShareKey, ShareLeader] = {}
+        for key in session.turned(list(session.partitions)):
+            try:
+                leader = self.leader(key)
+                if leader.error is not None:
+                    raise leader.error
+                found[key] = leader
+            except BrokerError as error:
+                on_error(key, error)
+        self._keep(session, found)
+        return list(found.items())
+
+    def _keep(self, session: ShareSession, found: dict[ShareKey, ShareLeader]) -> None:
+        """Keep the routes of a session if all of its partitions are here."""
+        topics = session.read_topics
+        if topics is not None and len(found) == len(session.partitions):
+            names = dict.fromkeys(topics.topics[key.topic_id].name for key in found)
+            by_partition = {key: found[key] for key in session.partitions}
+            session.routes = ShareRoutes(topics.image, by_partition, tuple(names))
+
+    def _refresh(self) -> None:
+        """Take the routes of the session if they are valid, and the client may still read."""
+        session = self._session
+        if self._is_fresh or session is None:
+            return
+        self._is_fresh = True
+        routes = session.routes
+        if routes is None:
+            return
+        context = self._request.context
+        session.routes = None
+        try:
+            if routes.check(context.image, context.replicas):
+                for name in routes.topics:
+                    self._request.require(Operation.READ, ResourceType.TOPIC, name)
+                session.routes, self._found = routes, routes.leaders
+        except BrokerError:
+            return  # the share-partitions are looked up one by one
 
     def _look_up(self, key: ShareKey) -> ShareLeader:
         context, topics = self._request.context, self._known_topics()

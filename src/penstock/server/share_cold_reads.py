@@ -1,6 +1,6 @@
 """Records of share-partitions that are not in memory when a fetch wants them: read in a pool, for a limited time.
 
-A view without a match may have a long log to scan: each read settles a part of it, and the next fetch goes on there.
+A view without a match may have a long log to scan: each read settles a part of it, and the next fetch continues there.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class ShareServices:
             context.clock,
             context.threads,
             context.logger,
-            DeadLetterTopics(writer),
+            DeadLetterTopics(writer, context.administration),
         )
         self.sessions = ShareSessions(self.partitions)
         self.lengths = QueueLengths(context.metadata, context.replicas, self.partitions)
@@ -36,6 +36,7 @@ class ShareServices:
         self.lengths.read()
 
     async def stop(self) -> None:
+        self.lengths.overflow.stop()
         self.partitions.stop()
         await self.coordinator.stop()
         self.states.close()

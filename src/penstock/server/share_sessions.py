@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from penstock.cluster.image import ClusterImage
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import ShareKey, TopicId
+from penstock.queues.share_leader import ShareLeader
 from penstock.queues.share_partitions import SharePartitions
 from penstock.replication.projections import Projection
+from penstock.replication.replica_manager import ReplicaManager
 
 FINAL_EPOCH: Final = -1
 INITIAL_EPOCH: Final = 0
@@ -24,6 +26,7 @@ MAX_PARTITIONS: Final = 10_000
 _MAX_EPOCH: Final = 2**31 - 1
 
 Owner = Hashable
+T = TypeVar("T")
 
 
 class OpenFetch(Protocol):
@@ -48,6 +51,26 @@ class ReadTopics(NamedTuple):
     topics: dict[TopicId, ReadTopic]
 
 
+class ShareRoutes(NamedTuple):
+    """Share-partitions of a session, all of which this broker served when they were found."""
+
+    image: ClusterImage
+    leaders: dict[ShareKey, ShareLeader]
+    topics: tuple[str, ...]
+    """Names of the topics, for the rights of the client."""
+
+    def check(self, image: ClusterImage, replicas: ReplicaManager) -> bool:
+        """Whether they are still served here; BrokerError if this broker does not lead one of the partitions."""
+        if self.image is not image:
+            return False
+        for leader in self.leaders.values():
+            name = leader.replica.name
+            is_held = replicas.get(name.topic, name.partition) is leader.replica
+            if leader.error is not None or not is_held or not leader.is_leading:
+                return False
+        return True
+
+
 @dataclass(slots=True, eq=False)
 class ShareSession:
     group_id: str
@@ -62,18 +85,20 @@ class ShareSession:
     is_open: bool = True
     """Whether the session is neither closed nor replaced."""
     read_topics: ReadTopics | None = None
+    routes: ShareRoutes | None = None
+    """The partitions as they were found last; None if some are on other brokers, or were added since."""
 
     def forget(self, keys: Iterable[ShareKey]) -> None:
         for key in keys:
             self.partitions.pop(key, None)
+            self.routes = None
 
-    def turned(self) -> list[ShareKey]:
-        """The partitions, beginning with another one in each epoch, so that none starves."""
-        keys = list(self.partitions)
-        if len(keys) < 2:
-            return keys
-        start = self.epoch % len(keys)
-        return keys[start:] + keys[:start]
+    def turned(self, found: list[T]) -> list[T]:
+        """Things of the partitions, beginning with another one in each epoch, so that no partition starves."""
+        if len(found) < 2:
+            return found
+        start = self.epoch % len(found)
+        return found[start:] + found[:start]
 
 
 class ShareSessions:
@@ -117,6 +142,7 @@ class ShareSessions:
                 ErrorCode.share_session_limit_reached, f"a session has at most {MAX_PARTITIONS} partitions"
             )
         session.partitions.update(named)
+        session.routes = None
         for key in named.keys() - session.touched:
             session.touched.add(key)
             self._users[key] += 1

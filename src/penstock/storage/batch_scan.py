@@ -75,7 +75,7 @@ def read_batch(file: File, position: int, header: BatchHeader) -> memoryview:
 def find_batch(
     file: File, position: int, end: int, *, base_offset: int, min_offset: int
 ) -> tuple[int, BatchHeader] | None:
-    """Find the first whole batch with a valid CRC after `position`, where a scan can go on behind damage.
+    """Find the first whole batch with a valid CRC after `position`, where a scan can continue behind damage.
 
     The end of the damaged batch by its own length is tried first, because a value written by a client can look like a
     batch.

@@ -1,7 +1,7 @@
 """The segment that compaction writes to replace some neighbouring segments.
 
 The steps on disk, and the state after a crash between them, are described in `stray_files`. Until the log has finished
-the swap, readers go on in the old files, which stay open for them.
+the swap, readers continue in the old files, which stay open for them.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Waits for the disk: runs in a pool.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from penstock.model import Offset
 from penstock.records.batch import HEADER_SIZE, LOG_APPEND_TIME_FLAG, BatchHeader, crc_matches
 from penstock.records.compression import Codec, decompress
 from penstock.records.iteration import Record, read_batches, record_timestamp
-from penstock.records.walking import layouts, read_headers
+from penstock.records.walking import Layout, layouts, read_headers
 from penstock.storage.delay_files import read_delay_file
 from penstock.storage.log import Log
 from penstock.storage.reading import floor_segment
@@ -98,13 +98,14 @@ class ReadMessages:
 def read_messages(log: Log, wanted: Sequence[Wanted], below: Offset, max_bytes: int = 0) -> ReadMessages:
     """Read the records of messages, in the order of `wanted`, until they have `max_bytes`, and some more."""
     read = ReadMessages()
+    reader = _Reader(log, below)
     size = 0
     for start in range(0, len(wanted), _WINDOW):
         if start and size >= max_bytes:
             read.left = list(wanted[start:])
             break
         window = wanted[start : start + _WINDOW]
-        found = _read_window(log, window, below)
+        found = reader.read(window)
         read.unreadable += (each for each in window if each.offset not in found)
         stored = [found[each.offset] for each in window if each.offset in found]
         size += sum(len(each.record.value or b"") for each in stored)
@@ -112,50 +113,62 @@ def read_messages(log: Log, wanted: Sequence[Wanted], below: Offset, max_bytes: 
     return read
 
 
-def _read_window(log: Log, wanted: Sequence[Wanted], below: Offset) -> dict[int, Stored]:
-    """Records by their offset, each batch read once; those that cannot be read are missing."""
-    found: dict[int, Stored] = {}
-    left = sorted(wanted, key=lambda each: each.offset)
-    while left:
-        here = left[:1]
-        try:
-            header, batch = _batch_at(log, left[0].offset, below)
-            here = [each for each in left if each.offset <= header.last_offset]
-            for each, record in zip(here, _records(batch, header, log, here), strict=True):
-                found[each.offset] = Stored(each.due, record, Codec(header.codec))
-        except (BrokerError, CorruptLog, StorageError, OSError):
-            here = here if here[0].offset in found else left[:1]
-        left = left[len(here) :]
-    return found
+class _Reader:
+    """Reads records by offset, and keeps the last batch open: messages with one due time are often in one batch."""
+
+    def __init__(self, log: Log, below: Offset) -> None:
+        self._log = log
+        self._below = below
+        self._batch: _OpenBatch | None = None
+
+    def read(self, wanted: Sequence[Wanted]) -> dict[int, Stored]:
+        """Records by their offset, each batch read once; those that cannot be read are missing."""
+        found: dict[int, Stored] = {}
+        for each in sorted(wanted, key=lambda one: one.offset):
+            try:
+                batch = self._batch
+                if batch is None or not batch.header.base_offset <= each.offset <= batch.header.last_offset:
+                    self._batch = batch = self._open(each.offset)
+                found[each.offset] = Stored(each.due, batch.record(each.offset), batch.codec)
+            except (BrokerError, CorruptLog, StorageError, OSError):
+                continue
+        return found
+
+    def _open(self, offset: int) -> _OpenBatch:
+        log = self._log
+        content = log.read(Offset(offset), 1, below=self._below, at_least_one=True, wait=True).read()
+        for header, batch in read_batches(memoryview(content)):
+            if crc_matches(batch, header) and header.base_offset <= offset <= header.last_offset:
+                return _OpenBatch(batch, header, log.config.max_decompressed_bytes)
+        raise CorruptLog(f"{log.topic_partition}: the batch at offset {offset} is damaged")
 
 
-def _batch_at(log: Log, offset: int, below: Offset) -> tuple[BatchHeader, memoryview]:
-    content = log.read(Offset(offset), 1, below=below, at_least_one=True, wait=True).read()
-    for header, batch in read_batches(memoryview(content)):
-        if crc_matches(batch, header) and header.base_offset <= offset <= header.last_offset:
-            return header, batch
-    raise CorruptLog(f"{log.topic_partition}: the batch at offset {offset} is damaged")
+class _OpenBatch:
+    """A decompressed batch of which records are read, fastest in the order of offsets."""
 
+    def __init__(self, batch: memoryview, header: BatchHeader, max_decompressed_bytes: int) -> None:
+        self.header = header
+        self.codec = Codec(header.codec)
+        self._body = bytes(decompress(header.codec, batch[HEADER_SIZE : header.size], max_decompressed_bytes))
+        self._layouts: Iterator[Layout] = iter(())
+        self._next_delta = header.last_offset_delta + 1
+        """No record from this offset delta on was passed."""
 
-def _records(batch: memoryview, header: BatchHeader, log: Log, wanted: Iterable[Wanted]) -> Iterator[Record]:
-    """The wanted records of a batch; CorruptLog if one is not there."""
-    body = bytes(
-        decompress(header.codec, batch[HEADER_SIZE : header.size], log.config.max_decompressed_bytes)
-    )
-    deltas = iter([each.offset - header.base_offset for each in wanted])
-    delta = next(deltas, None)
-    for _, _, time_delta, offset_delta, key, key_length, value, value_length, headers, count in layouts(
-        body, header.record_count
-    ):
-        if offset_delta == delta:
-            has_append_time = header.attributes & LOG_APPEND_TIME_FLAG
-            yield Record(
-                header.base_offset + offset_delta,
-                header.max_timestamp if has_append_time else record_timestamp(header, time_delta),
-                None if key_length < 0 else body[key : key + key_length],
-                None if value_length < 0 else body[value : value + value_length],
-                read_headers(body, headers, count),
-            )
-            delta = next(deltas, None)
-    if delta is not None:
-        raise CorruptLog(f"offset {header.base_offset + delta} is not in its batch")
+    def record(self, offset: int) -> Record:
+        """The record with an offset; CorruptLog if it is not there, InvalidBatch if the records are not valid."""
+        header, body, delta = self.header, self._body, offset - self.header.base_offset
+        if delta < self._next_delta:
+            self._layouts = layouts(body, header.record_count)
+        for _, _, time_delta, found, key, key_length, value, value_length, headers, count in self._layouts:
+            if found == delta:
+                self._next_delta = delta + 1
+                has_append_time = header.attributes & LOG_APPEND_TIME_FLAG
+                return Record(
+                    offset,
+                    header.max_timestamp if has_append_time else record_timestamp(header, time_delta),
+                    None if key_length < 0 else body[key : key + key_length],
+                    None if value_length < 0 else body[value : value + value_length],
+                    read_headers(body, headers, count),
+                )
+        self._next_delta = header.last_offset_delta + 1
+        raise CorruptLog(f"offset {offset} is not in its batch")

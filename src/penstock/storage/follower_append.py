@@ -87,8 +87,7 @@ def _end_of_run(
 def _remember(log: Log, segment: Segment, position: int, header: BatchHeader, now_ms: int) -> None:
     """Update index, epochs and producers after a fetched batch was written at `position`."""
     if position - segment.indexed_size >= log.config.index_interval_bytes:
-        segment.index.add(header.base_offset - segment.base_offset, position, segment.max_timestamp)
-        segment.indexed_size = position
+        segment.add_index_entry(header.base_offset, position)
     segment.max_timestamp = max(segment.max_timestamp, header.max_timestamp)
     if header.leader_epoch != log.latest_epoch:
         log.leader_epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))

@@ -276,18 +276,16 @@ class Log:
         if self.failure is not None or self.context.full:
             raise self._refusal()
         timestamp = header.max_timestamp
-        has_append_time = self._append_time and not keeps_time
-        if has_append_time:
+        append_time_ms = now_ms if self._append_time and not keeps_time else -1
+        if append_time_ms >= 0:
             timestamp = now_ms
         elif timestamp > now_ms + self._after_max_ms or now_ms - header.base_timestamp > self._before_max_ms:
             self._check_timestamps(header, now_ms)
         has_producer = header.producer_id >= 0
         is_control = header.attributes & CONTROL_FLAG
-        if has_producer and not is_control:
-            earlier = self.producers.check(header)
-            if earlier is not None:
-                return self._duplicate(earlier)
-        if has_append_time:
+        if has_producer and not is_control and (earlier := self.producers.check(header)) is not None:
+            return self._duplicate(earlier)
+        if append_time_ms >= 0:
             stamp_append_time(batch, now_ms)
         base_offset = self.log_end_offset
         last_offset = base_offset + header.last_offset_delta
@@ -304,15 +302,13 @@ class Log:
         except OSError as error:
             raise self.write_failed(error) from error
         if position - segment.indexed_size >= self._index_interval_bytes:
-            segment.index.add(base_offset - segment.base_offset, position, segment.max_timestamp)
-            segment.indexed_size = position
+            segment.add_index_entry(base_offset, position)
         if position == 0:
             segment.created_ms = now_ms
         if timestamp > segment.max_timestamp:
             segment.max_timestamp = timestamp
         if leader_epoch != self.latest_epoch:
-            self.leader_epochs.assign(leader_epoch, base_offset)
-            self.latest_epoch = leader_epoch
+            self.assign_epoch(leader_epoch)
         if has_producer:
             if is_control:
                 self.apply_control(batch, header, base_offset, now_ms)
@@ -321,9 +317,7 @@ class Log:
         # In this order: a reader that takes the size first and then finds the log end unmoved has a size that fits it.
         self.log_end_offset = Offset(last_offset + 1)
         segment.size = position + len(batch)
-        return AppendInfo(
-            base_offset, Offset(last_offset), now_ms if has_append_time else -1, self.log_start_offset
-        )
+        return AppendInfo(base_offset, Offset(last_offset), append_time_ms, self.log_start_offset)
 
     def append_as_follower(self, records: memoryview, leader_epoch: LeaderEpoch, now_ms: int) -> None:
         """Append the whole batches of a range fetched from the leader, with their offsets and epochs."""

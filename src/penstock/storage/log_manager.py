@@ -283,7 +283,7 @@ class LogManager:
         truncate_log(log, offset, now_ms, lambda: self.write_checkpoints(both=True))
 
     def restart(self, log: Log, offset: Offset, now_ms: int) -> None:
-        """Remove everything and go on at `offset`."""
+        """Remove everything and continue at `offset`."""
         restart_log(log, offset, now_ms, lambda: self.write_checkpoints(both=True))
 
     # --- topics

@@ -178,8 +178,7 @@ class TailCheck:
         if position == 0 and 0 <= header.max_timestamp < segment.created_ms:
             segment.created_ms = header.max_timestamp
         if position - segment.indexed_size >= self._index_interval_bytes:
-            segment.index.add(header.base_offset - segment.base_offset, position, segment.max_timestamp)
-            segment.indexed_size = position
+            segment.add_index_entry(header.base_offset, position)
         segment.max_timestamp = max(segment.max_timestamp, header.max_timestamp)
         segment.size = segment.synced_size = position + header.size
         self._replay.apply(segment, position, header)

@@ -94,6 +94,11 @@ class Segment:
     def file(self) -> File:
         return self.writer or self.log_file.get()
 
+    def add_index_entry(self, offset: int, position: int) -> None:
+        """Add an index entry for the batch with this base offset at `position`, before the batch is counted in."""
+        self.index.add(offset - self.base_offset, position, self.max_timestamp)
+        self.indexed_size = position
+
     def derived_path(self, suffix: str) -> str:
         return self.log_file.path.removesuffix(LOG_SUFFIX) + suffix
 

@@ -42,7 +42,7 @@ from penstock.webhooks.outcome import (
 from penstock.webhooks.receiver_url import parse_url
 from penstock.webhooks.request import USER_AGENT, Request, Source, make_request
 from penstock.webhooks.signing import key_of, signature_headers
-from penstock.webhooks.webhook import Webhook
+from penstock.webhooks.webhook import Definition, Webhook
 from penstock.wire.queue_settle import GROUP_DELAY
 
 WAIT_MS: Final = 5_000
@@ -95,7 +95,7 @@ class WebhookAgent:
         self._handle = handle
         self._context = context
         self._definition = handle.state.definition
-        self._receiver = parse_url(self._definition.url)
+        """Definition of the calls that begin now: a changed one is adopted before the next messages are received."""
         self._task: asyncio.Task[None] | None = None
         self._waiting: deque[tuple[QueueMessage, Batch]] = deque()
         """Messages that were received and have no call yet."""
@@ -156,6 +156,7 @@ class WebhookAgent:
         """Receive messages and begin their calls, or wait until that is possible."""
         await self._handle.committed()
         self._changed.clear()
+        await self._adopt(self._handle.state.definition)
         if self._is_stopped():
             await self._stand_still()
             return
@@ -168,6 +169,17 @@ class WebhookAgent:
         lock_ms = 2 * self._definition.timeout_ms + LOCK_MARGIN_MS
         batch = await self._context.queues.receive(self._definition.queue, room, WAIT_MS, lock_ms)
         self._waiting.extend((message, batch) for message in batch.messages)
+
+    async def _adopt(self, definition: Definition) -> None:
+        """Begin calls by this definition from now on."""
+        before, self._definition = self._definition, definition
+        if definition.url != before.url:
+            self._failures, self._held_until = 0, 0.0
+        if definition.timeout_ms > before.timeout_ms:
+            # Their locks are too short for calls that may take longer.
+            messages = [message for message, _ in self._waiting]
+            self._waiting.clear()
+            await self._release(messages)
 
     def _is_stopped(self) -> bool:
         return self._handle.state.is_paused or self._held_until > self._context.clock.monotonic()
@@ -212,9 +224,10 @@ class WebhookAgent:
 
     async def _deliver(self, message: QueueMessage, batch: Batch) -> None:
         source = Source(batch.topic, parse_receipt(message.receipt).topic_id, message.partition)
-        request = make_request(source, message.record, message.attempt, self._definition.format)
+        definition = self._definition
+        request = make_request(source, message.record, message.attempt, definition.format)
         attempt = Attempt(message.attempt, batch.has_back_off, self._context.random())
-        decision = await self._call(request, attempt)
+        decision = await self._call(request, attempt, definition)
         if decision.action is Action.ACCEPT:
             await self._settle_surely(message, _ACCEPT, 0)
             return
@@ -223,12 +236,12 @@ class WebhookAgent:
         delay_ms = GROUP_DELAY if decision.delay_ms == QUEUE_BACK_OFF else decision.delay_ms
         await self._settle_surely(message, _RELEASE, delay_ms, decision.reason)
 
-    async def _call(self, request: Request, attempt: Attempt) -> Decision:
+    async def _call(self, request: Request, attempt: Attempt, definition: Definition) -> Decision:
         clock = self._context.clock
         started = clock.monotonic()
         status = 0
         try:
-            answer = await self._send(request)
+            answer = await self._send(request, definition)
             status = answer.status
             retry_after_ms = read_retry_after(answer.retry_after, clock.now_ms())
             decision = decide(status, retry_after_ms, attempt)
@@ -244,7 +257,7 @@ class WebhookAgent:
             self._held_until = max(self._held_until, clock.monotonic() + hold_ms / 1000)
         return decision
 
-    async def _send(self, request: Request) -> Answer:
+    async def _send(self, request: Request, definition: Definition) -> Answer:
         clock, context = self._context.clock, self._context
         now_ms = clock.now_ms()
         try:
@@ -253,8 +266,8 @@ class WebhookAgent:
         except ValueError as error:
             raise CallFailed(str(error)) from None
         signed = signature_headers(keys, request.message_id, now_ms // 1000, request.body)
-        timeout_s = self._definition.timeout_ms / 1000
-        return await context.caller.call(self._receiver, [*request.headers, *signed], request.body, timeout_s)
+        receiver, timeout_s = parse_url(definition.url), definition.timeout_ms / 1000
+        return await context.caller.call(receiver, [*request.headers, *signed], request.body, timeout_s)
 
     async def test(self, identity: str) -> dict[str, object]:
         """Call the receiver with a test message, whatever the queue has; returns what came of it."""
@@ -263,7 +276,8 @@ class WebhookAgent:
         started = self._context.clock.monotonic()
         status, problem = 0, ""
         try:
-            status = (await self._send(Request(f"test_{identity}", headers, body))).status
+            request = Request(f"test_{identity}", headers, body)
+            status = (await self._send(request, self._handle.state.definition)).status
         except CallFailed as error:
             problem = str(error)
         millis = round((self._context.clock.monotonic() - started) * 1000, 1)

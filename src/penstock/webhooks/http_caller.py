@@ -10,7 +10,7 @@ import asyncio
 import ssl
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from penstock.config.address_rules import AddressRules
 from penstock.net.network import resolve_host
@@ -22,8 +22,26 @@ MAX_REDIRECTS: Final = 3
 MAX_IDLE: Final = 32
 """Number of idle connections that are kept for a receiver."""
 IDLE_SECONDS: Final = 30.0
+TLS_SECONDS: Final = 60.0
+"""Time in seconds after which trusted certificates are read again."""
 _REDIRECTS: Final = (307, 308)
 _Place = tuple[str, str, int]
+
+
+class _Tls(NamedTuple):
+    """Settings of TLS connections: the file of trusted certificates, and when it was read, in seconds."""
+
+    file: str | None
+    read_at: float
+    context: ssl.SSLContext
+
+
+def _make_tls_context(authorities: str | None) -> ssl.SSLContext:
+    """Trust the authorities of the system, and those of a file. Runs in a pool."""
+    context = ssl.create_default_context()
+    if authorities is not None:
+        context.load_verify_locations(authorities)
+    return context
 
 
 class Caller(Protocol):
@@ -41,12 +59,19 @@ class Caller(Protocol):
 
 
 class HttpCaller:
-    def __init__(self, rules: Callable[[], AddressRules], threads: Threads) -> None:
+    def __init__(
+        self,
+        rules: Callable[[], AddressRules],
+        threads: Threads,
+        authorities: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        """`authorities` names a file with trusted certificates besides those of the system."""
         self._rules = rules
+        self._authorities = authorities
         self._threads = threads
         self._idle: dict[_Place, list[tuple[HttpConnection, asyncio.TimerHandle]]] = {}
         self._resolving: dict[tuple[str, int], asyncio.Future[Sequence[str]]] = {}
-        self._tls: ssl.SSLContext | None = None
+        self._tls: _Tls | None = None
 
     def close(self) -> None:
         for connections in self._idle.values():
@@ -96,7 +121,7 @@ class HttpCaller:
 
     async def _connect(self, receiver: Receiver) -> HttpConnection:
         address = await self._address(receiver)
-        tls = self._tls_context() if receiver.scheme == "https" else None
+        tls = await self._tls_context() if receiver.scheme == "https" else None
         _, connection = await asyncio.get_running_loop().create_connection(
             partial(HttpConnection, partial(self._keep, receiver[:3])),
             address,
@@ -134,10 +159,16 @@ class HttpCaller:
         if not done.cancelled():
             done.exception()
 
-    def _tls_context(self) -> ssl.SSLContext:
-        if self._tls is None:
-            self._tls = ssl.create_default_context()
-        return self._tls
+    async def _tls_context(self) -> ssl.SSLContext:
+        file, now = self._authorities(), asyncio.get_running_loop().time()
+        known = self._tls
+        if known is None or known.file != file or now - known.read_at >= TLS_SECONDS:
+            try:
+                context = await self._threads.run("names", partial(_make_tls_context, file))
+            except (OSError, ssl.SSLError) as error:
+                raise CallFailed(f"webhook.ssl.ca.location {file} cannot be read: {error}") from None
+            known = self._tls = _Tls(file, now, context)
+        return known.context
 
     # --- idle connections
 

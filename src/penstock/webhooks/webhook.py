@@ -5,6 +5,7 @@ A state is a value; each change makes a new one.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -17,6 +18,8 @@ DEFAULT_TIMEOUT_MS: Final = 10_000
 MIN_TIMEOUT_MS: Final = 10
 MAX_TIMEOUT_MS: Final = 300_000
 DEFAULT_OVERLAP_MS: Final = 24 * 3_600_000
+ALTERABLE: Final = ("url", "concurrency", "timeout_ms", "format")
+"""Fields of a definition that can be changed; queue, topic and filter stay."""
 MAX_OVERLAP_MS: Final = 30 * 24 * 3_600_000
 
 
@@ -72,6 +75,14 @@ def resume(webhook: Webhook) -> Webhook:
     if not webhook.is_paused:
         return webhook
     return msgspec.structs.replace(webhook, is_paused=False, paused_reason="")
+
+
+def alter(webhook: Webhook, changes: Mapping[str, object]) -> Webhook:
+    """Change fields of the definition that are in `ALTERABLE`."""
+    definition = msgspec.structs.replace(webhook.definition, **changes)
+    if definition == webhook.definition:
+        return webhook
+    return msgspec.structs.replace(webhook, definition=definition)
 
 
 def rotate(webhook: Webhook, sealed: bytes, until_ms: int) -> Webhook:

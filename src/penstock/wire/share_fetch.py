@@ -30,6 +30,8 @@ _OFFSETS = Struct(">qq")
 _ACQUIRED = Struct(">qqhB")
 _INDEX_AND_ERROR = Struct(">ih")
 _LEADER = Struct(">iiB")
+_PLAIN = Struct(">ihBhBiiB")
+"""A partition up to the size of its records, both messages null."""
 _SIZE_BYTES = 4
 _MIN_TOPIC_BYTES = 18
 _MIN_PARTITION_BYTES = 6
@@ -173,6 +175,10 @@ def encode_share_fetch(
 
 def _encode_fetched(result: ShareResult) -> bytes:
     """Encode a partition up to its records."""
+    size = p.unsigned_varint(sum(map(len, result.records)) + 1)
+    if result.error_message is None and result.acknowledge_error_message is None:
+        codes = result.error_code, 0, result.acknowledge_error_code, 0
+        return _PLAIN.pack(result.partition, *codes, result.leader_id, result.leader_epoch, 0) + size
     return b"".join(
         (
             _INDEX_AND_ERROR.pack(result.partition, result.error_code),
@@ -180,7 +186,7 @@ def _encode_fetched(result: ShareResult) -> bytes:
             p.INT16(result.acknowledge_error_code),
             p.nullable_compact_string(result.acknowledge_error_message),
             _LEADER.pack(result.leader_id, result.leader_epoch, 0),
-            p.unsigned_varint(sum(map(len, result.records)) + 1),
+            size,
         )
     )
 

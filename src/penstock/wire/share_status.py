@@ -3,7 +3,8 @@
 request   group (length 2)
 response  error code 2 | count 4, each: topic (length 2) | partition 4 | start offset 8 | in flight 8 |
           waiting for redelivery 8 | age of the oldest lock in milliseconds 8, -1 without one |
-          waiting for the time of their next delivery 8
+          waiting for the time of their next delivery 8 | waiting for their dead letter 8 |
+          redelivered 8 | dead letters: rejected 8, attempts 8, expired 8, overflow 8
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from penstock.wire.headers import (
 )
 from penstock.wire.reader import MALFORMED, NO_LIMIT, Reader
 
-_NUMBERS = Struct(">iqqqqq")
-_STATUS_BYTES = 46
+_NUMBERS = Struct(">iqqqqqqqqqqq")
+_STATUS_BYTES = 94
 
 
 class ShareStatus(NamedTuple):
@@ -35,6 +36,14 @@ class ShareStatus(NamedTuple):
     waiting: int
     oldest_lock_ms: int
     delayed: int = 0
+    archiving: int = 0
+    """Number of records that wait for their dead letter."""
+    redelivered: int = 0
+    """Number of redeliveries since the leader has loaded the share-partition, as those of dead letters."""
+    rejected: int = 0
+    attempts: int = 0
+    expired: int = 0
+    overflow: int = 0
 
 
 def encode_share_status_request(correlation_id: int, client_id: str, group_id: str) -> bytes:

@@ -18,6 +18,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
+from login_ground import login_ground
 from secure import SecureBroker, secure_broker, secure_cluster
 
 from support.cluster_processes import ClusterProcesses
@@ -41,6 +42,10 @@ class Foreign:
     run: tuple[str, ...]
     logs_in: bool = False
     """Whether the program logs in to a broker with TLS and users."""
+    logs_in_often: bool = False
+    """Whether the program logs in by every mechanism, and produces and consumes for some seconds."""
+    login_lifetime_ms: int = 2_000
+    """Time after which the logins of such a program expire; 0 for a client that does not log in again (KIP-368)."""
 
     @property
     def missing(self) -> list[str]:
@@ -151,6 +156,42 @@ CLIENTS = (
         logs_in=True,
     ),
     Foreign(
+        "Java, every login", "java", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Logins"), logs_in_often=True
+    ),
+    Foreign(
+        "Go, franz-go, every login",
+        "go_logins",
+        ("go",),
+        (("go", "build", "-o", "client", "."),),
+        ("./client",),
+        logs_in_often=True,
+    ),
+    Foreign(
+        "JavaScript, kafkajs, every login",
+        "javascript",
+        ("node", "npm"),
+        (("npm", "install", "--no-audit", "--no-fund", "--silent"),),
+        ("node", "logins.js"),
+        logs_in_often=True,
+    ),
+    Foreign(
+        "kcat, every login",
+        "kcat",
+        ("kcat",),
+        (),
+        (sys.executable, "logins.py"),
+        logs_in_often=True,
+        login_lifetime_ms=0,
+    ),
+    Foreign(
+        "Python, every login of three clients",
+        "python",
+        (),
+        (),
+        (sys.executable, "logins.py"),
+        logs_in_often=True,
+    ),
+    Foreign(
         "Spark's own Kafka connector",
         "spark",
         ("java", "mvn"),
@@ -173,7 +214,7 @@ def main(chosen: Sequence[str]) -> int:
             print(f"{client.name}: skipped, {', '.join(client.missing)} is not installed")
             skipped += 1
             continue
-        problem = build(client) or (try_logins(client) if client.logs_in else try_out(client))
+        problem = build(client) or try_client(client)
         print(f"{client.name}: {problem or 'passed'}", flush=True)
         passed, failed = (passed, failed + 1) if problem else (passed + 1, failed)
     print(f"{passed} passed, {failed} failed, {skipped} skipped")
@@ -190,6 +231,12 @@ def build(client: Foreign) -> str:
         if done.returncode:
             return f"cannot be built\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
     return ""
+
+
+def try_client(client: Foreign) -> str:
+    if client.logs_in_often:
+        return try_login_load(client, 1) or try_login_load(client, 3)
+    return try_logins(client) if client.logs_in else try_out(client)
 
 
 def try_out(client: Foreign) -> str:
@@ -226,6 +273,30 @@ def try_login(client: Foreign, start: Callable[[Path], AbstractContextManager[Se
         )
     print("".join(f"  {line}\n" for line in done.stdout.splitlines()), end="", flush=True)
     return "" if done.returncode == 0 else f"failed with {done.returncode}\n{done.stderr[-4000:]}"
+
+
+def try_login_load(client: Foreign, brokers: int) -> str:
+    """Run a program that is under load while its logins expire."""
+    with (
+        tempfile.TemporaryDirectory(prefix="penstock-foreign-") as directory,
+        login_ground(Path(directory), brokers, client.login_lifetime_ms) as ground,
+    ):
+        done = subprocess.run(
+            [*client.run, str(ground.file)],
+            cwd=BUILD / client.folder,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+        )
+        accepted, failed = ground.logins()
+    print("".join(f"  {line}\n" for line in done.stdout.splitlines()), end="")
+    print(f"  {accepted} logins at {brokers} brokers", flush=True)
+    if done.returncode:
+        return f"failed with {done.returncode}\n{done.stderr[-4000:]}"
+    if failed:
+        return f"{failed} logins failed"
+    # Eight logins by SASL have a producer and a consumer each, which log in again every two seconds.
+    return "clients did not log in again" if client.login_lifetime_ms and accepted < 40 else ""
 
 
 def run(client: Foreign, cluster: ClusterProcesses) -> str:

@@ -26,6 +26,9 @@ def test_webhook_is_created_listed_tested_and_deleted(start_broker: StartBroker)
         assert admin.webhooks.pause("hook").paused
         assert not admin.webhooks.resume("hook").paused
         assert admin.webhooks.test("hook").ok
+        assert admin.webhooks.alter("hook", timeout_s=7).timeout_s == 7.0
+        with pytest.raises(InvalidSetting, match="scheme"):
+            admin.webhooks.alter("hook", url="file:///etc/passwd")
         assert admin.webhooks.rotate_secret("hook", overlap_s=60).secrets == 2
         with pytest.raises(ClientError, match="DUPLICATE_RESOURCE"):
             admin.webhooks.create("hook", receiver.url, queue="orders")

@@ -232,3 +232,15 @@ def test_async_queue_does_the_same(bootstrap: str, queue_name: str) -> None:
                 await queue.receive()
 
     asyncio.run(scenario())
+
+
+def test_several_messages_are_accepted_together(bootstrap: str, topic_name: str) -> None:
+    with Queue.create(topic_name, partitions=1, bootstrap=bootstrap) as queue:
+        for value in range(4):
+            queue.send(value)
+        held = queue.receive_many(4, wait_s=WAIT_S)
+        held[1].accept()
+        with pytest.raises(ReceiptExpired):
+            queue.accept(held)
+        assert [each.is_settled for each in held] == [True, False, True, True]
+        assert describe(bootstrap, topic_name).depth == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from penstock.model import Offset, TopicId, TopicPartition
+from penstock.model import TopicId, TopicPartition
 from penstock.server.draining.known_clients import (
     MAX_CLIENTS,
     WAITING_MS,
@@ -12,7 +12,6 @@ from penstock.server.draining.known_clients import (
     ClientIdentity,
     KnownClients,
 )
-from penstock.server.draining.quiet_times import QuietTimes
 from penstock.server.draining.writers import MAX_WRITERS, Writers
 
 TOPIC = TopicId(UUID(int=1))
@@ -65,15 +64,6 @@ def test_a_client_that_keeps_asking_and_writes_nothing_seems_to_wait() -> None:
     assert clients.seems_to_wait(TOPIC, ANNA, 1_000 + WAITING_MS)
     clients.others = [Acquaintances(producers={ANNA})]
     assert not clients.seems_to_wait(TOPIC, ANNA, 99_000)
-
-
-def test_quiet_time_counts_from_the_last_write_that_was_seen() -> None:
-    quiet = QuietTimes()
-    assert quiet.look(NAME, Offset(5), 1_000) == 0
-    assert quiet.look(NAME, Offset(5), 4_000) == 3_000
-    assert quiet.look(NAME, Offset(6), 5_000) == 0
-    quiet.keep([])
-    assert quiet.look(NAME, Offset(6), 9_000) == 0
 
 
 def test_writers_are_bounded_and_newest_first() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,6 +24,7 @@ from penstock.config.loading import parse_assignments
 
 DEFAULT = Form()
 POLL_SECONDS = 0.5
+_FORM_OPTIONS = ("brokers", "base_port", "http_base_port", "zookeeper", "secure", "insecure")
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -51,6 +53,18 @@ ZookeeperOption = Annotated[
     str | None,
     typer.Option(metavar="HOST:PORT[/CHROOT]", help="An existing ZooKeeper; by default one is started."),
 ]
+SecureOption = Annotated[
+    bool, typer.Option("--secure", help="Encrypt and authenticate: make certificates and an administrator.")
+]
+InsecureOption = Annotated[
+    bool, typer.Option("--insecure", help="Accept that other machines need no authentication.")
+]
+DetachOption = Annotated[
+    bool, typer.Option("--detach", help="Return once all brokers serve, and leave them running.")
+]
+PipelinesOption = Annotated[
+    bool, typer.Option("--pipelines", help="Also run declared pipelines, as `penstock pipeline serve` does.")
+]
 
 
 def up(
@@ -59,69 +73,33 @@ def up(
     base_port: BasePortOption = None,
     http_base_port: HttpBasePortOption = None,
     zookeeper: ZookeeperOption = None,
-    secure: Annotated[
-        bool,
-        typer.Option("--secure", help="Encrypt and authenticate: make certificates and an administrator."),
-    ] = False,
-    insecure: Annotated[
-        bool, typer.Option("--insecure", help="Accept that other machines need no authentication.")
-    ] = False,
+    secure: SecureOption = False,
+    insecure: InsecureOption = False,
     settings: SetOption = None,
-    detach: Annotated[
-        bool, typer.Option("--detach", help="Return once all brokers serve, and leave them running.")
-    ] = False,
-    pipelines: Annotated[
-        bool,
-        typer.Option("--pipelines", help="Also run declared pipelines, as `penstock pipeline serve` does."),
-    ] = False,
+    detach: DetachOption = False,
+    pipelines: PipelinesOption = False,
 ) -> None:
     """Start ZooKeeper and brokers on this machine: a new cluster, or the one that the directory holds."""
     if pipelines and (detach or secure):
-        raise Failure(
-            f"--pipelines cannot be combined with {'--detach' if detach else '--secure'}",
-            "Start the cluster, then run `penstock pipeline serve` beside it.",
-            code=ExitCode.USAGE,
-        )
+        raise _no_pipelines_with("--detach" if detach else "--secure")
     began = time.monotonic()
-    file = ClusterFile(data_dir)
-    options: dict[str, Any] = {
-        "brokers": brokers,
-        "base_port": base_port,
-        "http_base_port": http_base_port,
-        "zookeeper": zookeeper,
-        "secure": secure or None,
-        "insecure": insecure or None,
-    }
-    given = {option: value for option, value in options.items() if value is not None}
-
-    def change(known: LocalCluster | None) -> LocalCluster:
-        if known is None:
-            known = plan_cluster(Form(**given))
-        else:
-            _check_same(data_dir, known.form, given)
-        made: dict[str, str] = {}
-        if known.form.secure:
-            made = secure_cluster(data_dir, known.form.base_port, known.bootstrap)
-            if known.zookeeper.may_use_tls:
-                made |= secure_zookeeper(data_dir)
-        return with_settings(known, {**made, **parse_assignments(settings or [])})
-
+    options = (brokers, base_port, http_base_port, zookeeper, secure or None, insecure or None)
+    given = {name: value for name, value in zip(_FORM_OPTIONS, options, strict=True) if value is not None}
     for number in STOP_SIGNALS:
         signal.signal(number, signal.default_int_handler)
+    file = ClusterFile(data_dir)
     start = ClusterStart(file)
-    cluster = start.run(change)
+    cluster = start.run(lambda known: _planned(data_dir, known, given, parse_assignments(settings or [])))
     if detach:
         _announce(cluster, began, f"`penstock cluster down --data-dir {data_dir}`")
         return
     supervisor = PipelineSupervisor(cluster.bootstrap, data_dir) if pipelines else None
-    try:
+    with suppress(KeyboardInterrupt):  # the expected end
         _announce(cluster, began, f"Ctrl-C or `penstock cluster down --data-dir {data_dir}`")
         if supervisor is not None:
             supervisor.start()
             typer.echo(f"pipelines: log in {supervisor.log_path}")
         _wait_for_end(file, start)
-    except KeyboardInterrupt:
-        pass  # the expected end
     if supervisor is not None:
         supervisor.stop()
     _stop(file)
@@ -153,6 +131,30 @@ def kill(node_id: NodeArgument, data_dir: DataDirOption) -> None:
         )
     end_all([process], signal.SIGKILL, STOP_SECONDS)
     typer.echo(f"killed broker {node_id} (pid {process.pid})")
+
+
+def _no_pipelines_with(option: str) -> Failure:
+    return Failure(
+        f"--pipelines cannot be combined with {option}",
+        "Start the cluster, then run `penstock pipeline serve` beside it.",
+        code=ExitCode.USAGE,
+    )
+
+
+def _planned(
+    data_dir: Path, known: LocalCluster | None, given: Mapping[str, Any], settings: Mapping[str, str]
+) -> LocalCluster:
+    """Return the cluster to start: a new one as `given`, or the known one, with certificates and settings."""
+    if known is None:
+        known = plan_cluster(Form(**given))
+    else:
+        _check_same(data_dir, known.form, given)
+    made: dict[str, str] = {}
+    if known.form.secure:
+        made = secure_cluster(data_dir, known.form.base_port, known.bootstrap)
+        if known.zookeeper.may_use_tls:
+            made |= secure_zookeeper(data_dir)
+    return with_settings(known, {**made, **settings})
 
 
 def _check_same(directory: Path, form: Form, given: Mapping[str, Any]) -> None:

@@ -15,7 +15,7 @@ async def drain(node_id: int, bootstrap: Address, log: Logger) -> None:
     """Reassign all replicas of a broker, and repeat until none is left. The brokers serve meanwhile."""
     log.info("draining broker", node_id=node_id)
     while (code := await _drain_once(node_id, bootstrap)) != 0:
-        log.error("broker not drained; it goes on serving", node_id=node_id, exit_code=code)
+        log.error("broker not drained; it continues to serve", node_id=node_id, exit_code=code)
         await asyncio.sleep(RETRY_SECONDS)
 
 

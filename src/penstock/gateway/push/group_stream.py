@@ -8,7 +8,7 @@ once. Acknowledgements never move a group back. Loop thread only.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from penstock.errors import BrokerError
@@ -16,6 +16,8 @@ from penstock.gateway.push.feed import Feeds
 from penstock.gateway.push.group_member import StreamMember
 from penstock.gateway.push.position import Positions
 from penstock.gateway.push.stream import PushStream
+from penstock.internal_client.groups import GroupCalls
+from penstock.internal_client.records import LATEST, RecordCalls
 from penstock.internal_client.routes import Routes
 from penstock.internal_client.topic_routes import TopicRoute
 
@@ -30,9 +32,13 @@ class GroupStream:
         self._id_positions: dict[int, int] = {}
         """Positions that were sent and not acknowledged, which event ids have to contain."""
         self.stream = PushStream(feeds, topic, id_positions=self._id_positions)
+        self.stream.committed = self._committed
         self.group = group
         self._records = feeds.records
         self._start = start
+        self._calls = GroupCalls(routes, RecordCalls(routes))
+        self._first_ends: dict[int, int] = {}
+        """Ends of partitions of other members without a committed offset, from which on they are read."""
         self._member = StreamMember(routes, group, topic, member_id, self)
         self._acknowledged: dict[int, int] = {}
         """Acknowledged offset of each partition that is read, at least the committed offset at the time of
@@ -41,6 +47,14 @@ class GroupStream:
         self._uncommitted: set[int] = set()
         self._membership: asyncio.Task[None] | None = None
         self._committing: asyncio.Task[None] | None = None
+
+    async def _committed(self, partitions: Sequence[int]) -> Mapping[int, int]:
+        """Positions of the group in partitions that other members read."""
+        found = await self._calls.committed(self.group, self.stream.topic.name, partitions)
+        new = [each for each in partitions if each not in found and each not in self._first_ends]
+        if new and self._start == LATEST:
+            self._first_ends |= await self._records.offsets(self.stream.topic.name, new, LATEST)
+        return {**self._first_ends, **found}
 
     async def join(self) -> None:
         """Join the group; BrokerError or OSError where that fails."""

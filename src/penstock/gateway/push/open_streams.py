@@ -1,6 +1,6 @@
 """The open streams by topic, and what a change of the topic means to them.
 
-Topics are looked up every few seconds. Streams of all partitions read added partitions from their start; when
+Topics are looked up every second. Streams of all partitions read added partitions from their start; when
 a topic was deleted, or created again with the same name, its streams end with an error. Loop thread only.
 """
 
@@ -13,7 +13,7 @@ from penstock.gateway.push.stream import PushStream
 from penstock.internal_client.topic_routes import TopicRoute
 from penstock.internal_client.topics import TopicCalls
 
-LOOK_SECONDS = 5.0
+LOOK_SECONDS = 1.0
 
 
 class OpenStreams:
@@ -69,7 +69,9 @@ def _follow(stream: PushStream, found: TopicRoute) -> None:
             f"{found.name} was deleted, and another topic was created with its name",
         )
         stream.fail(error)
-    elif stream.reads_all:
+        return
+    if stream.reads_all:
         known = len(stream.topic.partitions)
+        stream.leave_out(range(len(found.partitions), known))  # removed, with all their records
         stream.read_from(dict.fromkeys(range(known, len(found.partitions)), 0))
-        stream.topic = found
+    stream.topic = found

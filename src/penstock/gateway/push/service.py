@@ -215,7 +215,7 @@ class PushService:
             if partition not in partitions:
                 raise Problem(
                     404,
-                    f"{topic.name} has {len(partitions)} partitions",
+                    f"there is no partition {partition} of {topic.name}; it has {len(partitions)} partitions",
                     error="UNKNOWN_TOPIC_OR_PARTITION",
                 )
             partitions = range(partition, partition + 1)

@@ -7,7 +7,7 @@ assigns and revokes its partitions. Loop thread only.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -19,6 +19,8 @@ from penstock.internal_client.retries import RETRIABLE
 from penstock.internal_client.topic_routes import TopicRoute
 
 _RETRY_SECONDS = 0.5
+_TURN_SECONDS = 0.05
+"""Time after which a stream looks again at partitions that go."""
 
 
 class Event(NamedTuple):
@@ -45,6 +47,8 @@ class PushStream:
         self.reads_all = reads_all
         self.positions: dict[int, int] = {}
         self._id_positions = self.positions if id_positions is None else id_positions
+        self.committed: Callable[[Sequence[int]], Awaitable[Mapping[int, int]]] | None = None
+        """Looks up the committed offsets of partitions that other members of the group read."""
         self._feeds = feeds
         self._open: dict[int, PartitionFeed] = {}
         self._is_due = asyncio.Event()
@@ -104,16 +108,36 @@ class PushStream:
                     await self._is_due.wait()
 
     async def _take_some(self, max_events: int, max_bytes: int) -> list[Event]:
-        for partition in tuple(self.positions):
+        going = [each for each, route in enumerate(self.topic.partitions) if route.is_going]
+        for partition in sorted(self.positions, key=lambda each: each not in going):
             page = await self._read(partition)
             if page is None:
                 continue
+            if going and partition not in going and await self._is_late(going):
+                await asyncio.sleep(_TURN_SECONDS)
+                return []
             # The partition that was read last comes last next time.
             self.positions[partition] = self.positions.pop(partition)
             events = self._events_of(partition, page, max_events, max_bytes)
             if events:
                 return events
         return []
+
+    async def _is_late(self, going: Sequence[int]) -> bool:
+        """Whether partitions that go have messages to send: those of the others come after them, so that the messages
+        of a key keep their order.
+
+        Their ends are looked up after the page of another partition was read: earlier messages of its keys are below.
+        """
+        if not (self.reads_all or self.committed):
+            return False
+        ends = await self._feeds.records.offsets(self.topic.name, going, LATEST)
+        starts = await self._feeds.records.offsets(self.topic.name, going, EARLIEST)
+        others = [each for each in going if each not in self.positions and ends[each] > starts[each]]
+        positions = dict(self.positions)
+        if others and self.committed is not None:
+            positions |= await self.committed(others)
+        return any(ends[each] > max(starts[each], positions.get(each, -1)) for each in going)
 
     async def _read(self, partition: int) -> SharedPage | None:
         """Return the next page of a partition; None where there is nothing, or the partition is not read any

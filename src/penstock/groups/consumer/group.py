@@ -43,35 +43,29 @@ from penstock.groups.group import (
     SyncResult,
     Ticket,
 )
-from penstock.groups.records import GroupRecord, MemberState
+from penstock.groups.heartbeat_group import HeartbeatGroup
+from penstock.groups.records import MemberState
 from penstock.groups.settings import GroupSettings
 
 _DOWNGRADES = (GroupMigrationPolicy.BIDIRECTIONAL, GroupMigrationPolicy.DOWNGRADE)
 
 
-class ConsumerGroup:
+class ConsumerGroup(HeartbeatGroup[ConsumerState]):
     kind: GroupKind = GroupKind.CONSUMER
 
     def __init__(self, group_id: str, settings: GroupSettings, wall_ms: Callable[[], int]) -> None:
-        self.group_id = group_id
-        self.remembered = ConsumerState(group_id, settings)
-        self._settings = settings
-        self._wall_ms = wall_ms
+        super().__init__(group_id, ConsumerState(group_id, settings), settings, wall_ms)
         self._timers = MemberTimers(group_id, settings)
         self._classic = ClassicService(self.remembered, self._timers, settings)
-        self._empty_since_ms: int | None = None
 
     # Loading
-
-    def apply(self, record: GroupRecord) -> None:
-        self.remembered.apply(record)
 
     def loaded(self, image: ClusterImage, now_ms: int) -> None:
         self.remembered.loaded(image)
         for member in self.remembered.members.values():
             self._timers.heard_from(member, now_ms)
             self._timers.reconciled(member, None, now_ms)
-        self._empty_since_ms = self._wall_ms() if self.is_empty else None
+        self._note_empty()
 
     # Consumer protocol
 
@@ -212,8 +206,7 @@ class ConsumerGroup:
             self._timers.forget(member)
             self.remembered.remove(member)
         self.remembered.go_on(changed=True)
-        if self.is_empty:
-            self._empty_since_ms = self._wall_ms()
+        self._note_empty()
 
     # Topic changes and deadlines
 
@@ -287,22 +280,6 @@ class ConsumerGroup:
             return GroupState.STABLE
         return GroupState.RECONCILING
 
-    @property
-    def is_empty(self) -> bool:
-        return not self.remembered.members
-
-    @property
-    def is_blank(self) -> bool:
-        return self.remembered.epoch == 0
-
-    @property
-    def member_count(self) -> int:
-        return len(self.remembered.members)
-
-    @property
-    def empty_since_ms(self) -> int | None:
-        return self._empty_since_ms
-
     def check_commit(
         self,
         member_id: str,
@@ -340,9 +317,6 @@ class ConsumerGroup:
     def topics(self) -> frozenset[str]:
         return self.remembered.topics
 
-    def reads(self, topic: str) -> bool:
-        return topic in self.remembered.topics
-
     def describe(self) -> GroupDescription:
         remembered = self.remembered
         return GroupDescription(
@@ -374,10 +348,3 @@ class ConsumerGroup:
             target=self.remembered.targets.get(member.member_id, {}),
             is_classic=classic is not None,
         )
-
-    def tombstones(self) -> list[GroupRecord]:
-        return self.remembered.tombstones()
-
-    def give_up(self, error: ErrorCode) -> Step:
-        """Nothing to answer: no request waits in a consumer group."""
-        return Step()

@@ -1,6 +1,6 @@
 """One member of a consumer group: its description, its assignment and its deadlines.
 
-Changed by `ConsumerState` and `ConsumerGroup` alone; `value` and `current` are the values of its records.
+Only `ConsumerState` and `ConsumerGroup` change a member; `value` and `current` are the values of its records.
 """
 
 from __future__ import annotations

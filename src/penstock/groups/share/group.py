@@ -27,7 +27,8 @@ from penstock.groups.group import (
     SyncResult,
     Ticket,
 )
-from penstock.groups.records import GroupRecord, ShareCurrentValue, ShareMemberValue, ShareTopic
+from penstock.groups.heartbeat_group import HeartbeatGroup
+from penstock.groups.records import ShareCurrentValue, ShareMemberValue, ShareTopic
 from penstock.groups.settings import GroupSettings
 from penstock.groups.share.state import ShareMember, ShareState
 from penstock.model import TopicId
@@ -38,27 +39,20 @@ PROTOCOL_TYPE = "share"
 ASSIGNOR = "simple"
 
 
-class ShareGroup:
+class ShareGroup(HeartbeatGroup[ShareState]):
     kind: GroupKind = GroupKind.SHARE
 
     def __init__(self, group_id: str, settings: GroupSettings, wall_ms: Callable[[], int]) -> None:
-        self.group_id = group_id
-        self.remembered = ShareState(group_id)
+        super().__init__(group_id, ShareState(group_id), settings, wall_ms)
         self.is_initializing = False
         """Whether the shard creates share states for this group now."""
-        self._settings = settings
-        self._wall_ms = wall_ms
         self._sessions = Deadlines()
-        self._empty_since_ms: int | None = None
-
-    def apply(self, record: GroupRecord) -> None:
-        self.remembered.apply(record)
 
     def loaded(self, image: ClusterImage, now_ms: int) -> None:
         self.remembered.image = image
         for member_id in self.remembered.members:
             self._heard_from(member_id, now_ms)
-        self._empty_since_ms = self._wall_ms() if self.is_empty else None
+        self._note_empty()
 
     # --- heartbeats
 
@@ -135,8 +129,7 @@ class ShareGroup:
             self._sessions.discard(member_id)
             self.remembered.remove(member_id)
         self.remembered.go_on(changed=True)
-        if self.is_empty:
-            self._empty_since_ms = self._wall_ms()
+        self._note_empty()
 
     def _heard_from(self, member_id: str, now_ms: int) -> None:
         self._sessions.set(member_id, now_ms + self._settings.share_session_timeout_ms(self.group_id))
@@ -231,27 +224,8 @@ class ShareGroup:
         return GroupState.EMPTY if self.is_empty else GroupState.STABLE
 
     @property
-    def is_empty(self) -> bool:
-        return not self.remembered.members
-
-    @property
-    def is_blank(self) -> bool:
-        return self.remembered.epoch == 0
-
-    @property
-    def member_count(self) -> int:
-        return len(self.remembered.members)
-
-    @property
-    def empty_since_ms(self) -> int | None:
-        return self._empty_since_ms
-
-    @property
     def topics(self) -> frozenset[str]:
         return self.remembered.subscribed
-
-    def reads(self, topic: str) -> bool:
-        return topic in self.remembered.subscribed
 
     def describe(self) -> GroupDescription:
         return GroupDescription(
@@ -279,12 +253,6 @@ class ShareGroup:
             target=self.remembered.targets.get(member.member_id, {}),
             is_classic=False,
         )
-
-    def tombstones(self) -> list[GroupRecord]:
-        return self.remembered.tombstones()
-
-    def give_up(self, error: ErrorCode) -> Step:
-        return Step()
 
 
 def _said_by(request: ShareHeartbeat, known: ShareMemberValue | None) -> ShareMemberValue:

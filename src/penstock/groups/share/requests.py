@@ -105,7 +105,9 @@ class ShareRequests:
         return not self._shard.is_closed and self._groups.get(group.group_id) is group
 
     async def _initialize(self, group: ShareGroup, topics: Mapping[TopicId, ShareTopic]) -> None:
-        """Create states in the present epoch. A repetition after a failure finds them and changes nothing."""
+        """Create states in the present epoch. A repetition after a failure finds them and changes nothing, in a later
+        epoch too: members may have used the states that exist.
+        """
         epoch = group.remembered.epoch
         self._shard.carry_out(group.group_id, group.initializing(topics))
         for key in _keys(group, topics):

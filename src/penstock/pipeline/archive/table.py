@@ -22,6 +22,7 @@ from deltalake.transaction import AddAction, RemoveAction, Transaction
 
 from penstock.clock import SystemClock
 from penstock.errors import PenstockError
+from penstock.pipeline.causes import storage_reason
 from penstock.pipeline.columns import FIELDS
 from penstock.pipeline.table_store import Store, storage_options, store_at
 
@@ -180,9 +181,9 @@ class ArchiveTable:
             except DeltaError as error:
                 if not isinstance(error, CommitFailedError):
                     raise ArchiveError(
-                        f"cannot add columns to {self.store.uri}: {_first_line(error)}"
+                        f"cannot add columns to {self.store.uri}: {storage_reason(error)}"
                     ) from error
-            self._sync_log(view.version + 1, self._open().version())
+            self.store.make_versions_durable(view.version + 1, self._open().version())
             view = self.view()
         raise ArchiveError(f"cannot add columns to {self.store.uri}: other writers change it all the time")
 
@@ -236,7 +237,7 @@ class ArchiveTable:
         """Fsync the log entries that led to a version: the archiver that wrote them may have stopped before
         its fsync.
         """
-        self._sync_log(max(0, view.version - _VERSIONS_IN_DOUBT), view.version)
+        self.store.make_versions_durable(max(0, view.version - _VERSIONS_IN_DOUBT), view.version)
 
     def check_files(self, files: Iterable[FileBounds]) -> None:
         """Raise FilesMissing unless all of these files exist in their full size."""
@@ -277,11 +278,7 @@ class ArchiveTable:
         except CommitFailedError as error:
             raise CommitRefused(str(error)) from error
         # This commit is one of the versions since the view.
-        self._sync_log(view.version + 1, self._open().version())
-
-    def _sync_log(self, first: int, last: int) -> None:
-        names = [f"_delta_log/{version:020}.json" for version in range(first, last + 1)]
-        self.store.make_durable(name for name in names if self.store.has(name))
+        self.store.make_versions_durable(view.version + 1, self._open().version())
 
     def _create(self) -> None:
         if self.store.is_occupied():
@@ -297,7 +294,7 @@ class ArchiveTable:
         except (DeltaError, OSError) as error:
             if not DeltaTable.is_deltatable(self.store.uri, storage_options(self.store)):
                 raise ArchiveError(
-                    f"cannot create an archive at {self.store.uri}: {_first_line(error)}"
+                    f"cannot create an archive at {self.store.uri}: {storage_reason(error)}"
                 ) from error
             return  # another archiver created the table first
         self.store.make_durable(["_delta_log/00000000000000000000.json"])
@@ -315,7 +312,7 @@ class ArchiveTable:
             raise
         except (DeltaError, OSError) as error:
             raise ArchiveError(
-                f"the table at {self.store.uri} cannot be read: {_first_line(error)}"
+                f"the table at {self.store.uri} cannot be read: {storage_reason(error)}"
             ) from error
 
     def _checked(self, table: DeltaTable) -> DeltaTable:
@@ -388,7 +385,3 @@ def _bounds_of(row: Mapping[str, Any]) -> FileBounds:
         bounds("offset"),
         bounds("timestamp"),
     )
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from penstock.clock import SystemClock
 from penstock.declared.definition import PipelineDefinition
 from penstock.pipeline.charts import draw_table
 from penstock.pipeline.running.transforming import (
@@ -26,14 +27,24 @@ from penstock.pipeline.table_store import store_at
 class BatchOutputs:
     """Writer of the batches of one query. Spark calls it again with a batch whose run failed."""
 
-    def __init__(self, bootstrap: str, definition: PipelineDefinition, checkpoint: str) -> None:
+    def __init__(
+        self, bootstrap: str, definition: PipelineDefinition, checkpoint: str, *, has_written: bool
+    ) -> None:
         self._bootstrap = bootstrap
         self._definition = definition
         self._checkpoint = checkpoint
+        self._has_written = has_written
         self.rows = 0
         """Rows written since the start of the query."""
+        self.busy_since_ms: int | None = None
+        """Start of the batch that is being written; None between batches."""
 
     def write(self, batch: DataFrame, number: int) -> None:
+        self.busy_since_ms = SystemClock().now_ms()
+        self._write(batch, number)
+        self.busy_since_ms = None
+
+    def _write(self, batch: DataFrame, number: int) -> None:
         target = self._definition.target
         rows = transformed(good_rows(batch), self._definition) if is_per_batch(self._definition) else batch
         check_outputs(rows, self._definition)
@@ -46,7 +57,8 @@ class BatchOutputs:
                 written = self._to_topic(rows, target.topic, number)
             if target.table is not None:
                 application = f"penstock-pipeline/{_query_id(batch)}"
-                written = append(rows, store_at(target.table), application, number)
+                store, has_written = store_at(target.table), self._has_written or self.rows > 0
+                written = append(rows, store, application, number, has_written=has_written)
             self.rows += written
         finally:
             if is_shared:

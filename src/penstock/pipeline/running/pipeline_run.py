@@ -7,12 +7,14 @@ pipeline has a session of its own on the shared Spark context, so that temporary
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
@@ -41,6 +43,10 @@ _CONTINUOUS_TRIGGER = "1 second"
 _ARCHIVE_PAUSE_SECONDS = 2.0
 _OBSERVED = "source"
 _WAIT_SECONDS = 1
+_MISFIT = re.compile(
+    r"\[(STATE_STORE_(?:KEY|VALUE|SCHEMA|COLUMN|INVALID)\w*|STREAMING_STATEFUL_OPERATOR\w*|CANNOT_LOAD_STATE_STORE\S*)\]"
+)
+"""Conditions of Spark for a query whose state does not have the form of the stored one."""
 
 
 class RunFailed(PenstockError):
@@ -62,6 +68,10 @@ class RunFigures:
     """Age of the newest record that was processed; 0 if there is no newer one."""
     batch_ms: int | None = None
     """Duration of the last batch."""
+    succeeded_ms: int | None = None
+    """End of the last batch that was written, or of the last look for records that found none."""
+    busy_since_ms: int | None = None
+    """Start of the batch that is being written; None between batches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +80,8 @@ class RunPlace:
 
     bootstrap: str
     checkpoint: str
+    has_written: bool = False
+    """Whether earlier activations have written rows."""
 
 
 class PipelineRun(Protocol):
@@ -93,7 +105,9 @@ class StreamRun:
         self._definition = definition
         self._place = place
         self._queries: list[StreamingQuery] = []
-        self._outputs = BatchOutputs(place.bootstrap, definition, self._checkpoint("rows"))
+        self._outputs = BatchOutputs(
+            place.bootstrap, definition, self._checkpoint("rows"), has_written=place.has_written
+        )
         self._figures = RunFigures()
         self._next_batch = 0
         self._newest_ms: int | None = None
@@ -139,11 +153,24 @@ class StreamRun:
             active = [each for each in self._queries if each.isActive]
             for each in self._queries:
                 if (problem := each.exception()) is not None:
-                    raise problem
+                    raise self._explained(problem)
             if not active:
                 return
-            active[0].awaitTermination(_WAIT_SECONDS)
+            try:
+                active[0].awaitTermination(_WAIT_SECONDS)
+            except StreamingQueryException as problem:
+                raise self._explained(problem) from problem
         raise RunCancelled("stopped")
+
+    def _explained(self, problem: Exception) -> Exception:
+        """The same error, or RunFailed if the state in the checkpoint is that of another query."""
+        if _MISFIT.search(str(problem)) is None:
+            return problem
+        return RunFailed(
+            f"the definition does not fit its checkpoint at {self._place.checkpoint}: undo the change, or delete the "
+            "pipeline and apply it again, which reads its source from the beginning. Spark says: "
+            f"{_inner_cause(problem)}"
+        )
 
     def stop(self) -> None:
         for each in self._queries:
@@ -153,10 +180,13 @@ class StreamRun:
         for each in self._queries[:1]:
             for progress in each.recentProgress:
                 self._count(progress)
-        return replace(self._figures, rows=self._outputs.rows)
+        return replace(self._figures, rows=self._outputs.rows, busy_since_ms=self._outputs.busy_since_ms)
 
     def _count(self, progress: Any) -> None:
         """Add the figures of a batch, unless they were added before."""
+        began = datetime.fromisoformat(progress["timestamp"])
+        succeeded_ms = int(began.timestamp() * 1000) + int(progress["batchDuration"])
+        self._figures = replace(self._figures, succeeded_ms=succeeded_ms)
         if progress["batchId"] < self._next_batch:
             return
         self._next_batch = progress["batchId"] + 1
@@ -167,7 +197,7 @@ class StreamRun:
         behind_ms = SystemClock().now_ms() - self._newest_ms if self._newest_ms else None
         lag_seconds = 0.0 if lag == 0 else None if behind_ms is None else round(behind_ms / 1000, 1)
         counted = (self._figures.bytes or 0) + ((observed and observed["bytes"]) or 0)
-        self._figures = RunFigures(0, counted, lag, lag_seconds, progress["batchDuration"])
+        self._figures = RunFigures(0, counted, lag, lag_seconds, progress["batchDuration"], succeeded_ms)
 
     def _started(self, writer: Any, once: bool) -> StreamingQuery:
         trigger = {"availableNow": True} if once else {"processingTime": _CONTINUOUS_TRIGGER}
@@ -193,6 +223,8 @@ class ArchiveRun:
         self._is_once = True
         self._rows = self._bytes = 0
         self._lag: int | None = None
+        self._succeeded_ms: int | None = None
+        self._busy_since_ms: int | None = None
 
     def start(self, spark: SparkSession, *, once: bool) -> None:
         self._spark, self._is_once = spark, once
@@ -202,12 +234,14 @@ class ArchiveRun:
         assert spark is not None
         while not is_cancelled.is_set():
             before, bytes_before = self._rows, self._bytes
+            self._busy_since_ms = SystemClock().now_ms()
             for done in Archiver(self._job, lambda: spark, self._warn).run():
                 self._rows, self._lag = before + done.rows, done.offsets_left
                 self._bytes = bytes_before + done.bytes
                 if is_cancelled.is_set():
                     raise RunCancelled("stopped")
             maintain(self._table, lambda: spark, self._expires_before())
+            self._succeeded_ms, self._busy_since_ms = SystemClock().now_ms(), None
             if self._is_once:
                 return
             is_cancelled.wait(_ARCHIVE_PAUSE_SECONDS)
@@ -217,13 +251,27 @@ class ArchiveRun:
         """Nothing to stop: a round is committed as a whole, or not at all."""
 
     def figures(self) -> RunFigures:
-        return RunFigures(self._rows, self._bytes, self._lag, 0.0 if self._lag == 0 else None)
+        return RunFigures(
+            self._rows,
+            self._bytes,
+            self._lag,
+            0.0 if self._lag == 0 else None,
+            succeeded_ms=self._succeeded_ms,
+            busy_since_ms=self._busy_since_ms,
+        )
 
     def _expires_before(self) -> Any:
         if self._keep_ms is None:
             return None
         today = datetime.fromtimestamp(SystemClock().now_ms() / 1000, UTC).date()
         return today - timedelta(milliseconds=self._keep_ms)
+
+
+def _inner_cause(problem: Exception) -> str:
+    """Spark's reason in one line: the part of its message from the condition on."""
+    found = _MISFIT.search(str(problem))
+    text = str(problem)[found.start() :] if found else str(problem)
+    return " ".join(text.split())[:300]
 
 
 def check_targets(bootstrap: str, definition: PipelineDefinition) -> None:

@@ -17,7 +17,7 @@ from pyspark.sql.types import (
 )
 
 from penstock.pipeline.kafka_security import NAMES as SECURITY_NAMES
-from penstock.pipeline.options import OptionError, bootstrap_of, choice_of, number_of
+from penstock.pipeline.options import OptionError, bootstrap_of, choice_of, number_of, without_catalog
 from penstock.records.compression import Codec
 
 TOPIC, KEY, VALUE, HEADERS, PARTITION = COLUMNS = ("topic", "key", "value", "headers", "partition")
@@ -76,7 +76,7 @@ class SinkOptions:
 
 
 def parse_sink(given: Mapping[str, str]) -> SinkOptions:
-    options = {name.lower(): value for name, value in given.items()}
+    options = without_catalog(given)
     for name in sorted(options.keys() - _KNOWN.keys() - _WITHOUT_MEANING):
         raise OptionError(
             f"unknown option {name!r} for writing; known options: {', '.join(sorted(_KNOWN.values()))}"

@@ -104,7 +104,9 @@ class Driver:
     def _check_timeouts(self) -> None:
         for name, worker in list(self._workers.items()):
             if worker.overdue_ms(self._clock.now_ms()) > 0:
-                reason = "the pipeline did not end within its timeout: the function or a task may never end"
+                reason = (
+                    "a run or a batch did not end within the timeout: the function or a task may never end"
+                )
                 self._write(
                     {"event": "timed out", "name": name, "at_ms": self._clock.now_ms(), "reason": reason}
                 )

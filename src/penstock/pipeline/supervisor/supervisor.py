@@ -76,6 +76,8 @@ class Supervisor:
         self._stopping: set[str] = set()
         self._events: list[tuple[str, dict[str, Any]]] = []
         self._changed: set[str] = set()
+        self._guilty: dict[str, str] = {}
+        """Pipelines that exceeded their timeout, so that the driver ends, with the reason."""
         self._reported_at = 0.0
         self._ended = threading.Event()
         threading.Thread(target=self._keep, name="leases", daemon=True).start()
@@ -199,6 +201,7 @@ class Supervisor:
         if ready or self._driver.pid is not None:
             reason = self._driver.ensure() if ready or not self._driver.is_alive else None
             if reason is not None:
+                self._hear()  # its last words, which may say which pipeline ended it
                 self._on_driver_death(reason)
         self._driver.send({"pipelines": {name: self._order(each, now) for name, each in ready.items()}})
 
@@ -215,12 +218,21 @@ class Supervisor:
         }
 
     def _on_driver_death(self, reason: str) -> None:
+        """Pipelines that ended the driver wait for their back-off; the others start again with it."""
         self._echo(reason)
+        guilty, self._guilty = self._guilty, {}
+        if guilty:
+            reason = f"the driver was ended by {', '.join(sorted(guilty))}, and starts again"
         for name, each in self._owned.items():
-            if each.known.pop("is_alive", False):
-                failures = int(each.known.get("failures", 0)) + 1
-                self._note(name, {"state": "failed", "error": reason, "failures": failures})
-                self._log(name, "driver died", {"reason": reason})
+            if not each.known.pop("is_alive", False):
+                continue
+            failures = int(each.known.get("failures", 0)) + 1
+            changes = {"state": "failed", "error": guilty.get(name, reason), "failures": failures}
+            if name in guilty:
+                in_a_row = int(each.known.get("failures_in_a_row", 0)) + 1
+                changes |= {"failures_in_a_row": in_a_row, "last_failure_ms": self._clock.now_ms()}
+            self._note(name, changes)
+            self._log(name, "driver died", {"reason": changes["error"]})
 
     def _hear(self) -> None:
         for report in self._driver.received():
@@ -247,8 +259,8 @@ class Supervisor:
         self._events.append((name, {"event": report["event"], **fields}))
         details = " ".join(f"{key}={value}" for key, value in fields.items() if key != "at_ms")
         self._echo(f"{name}: {report['event']} {details}".rstrip())
-        if report["event"] in ("timed out", "driver ended") and name in self._owned:
-            self._note(name, {"state": "failed", "error": report.get("reason")})
+        if report["event"] == "timed out":
+            self._guilty[name] = str(report["reason"])
 
     def _note(self, name: str, changes: Mapping[str, Any]) -> None:
         if name in self._owned:

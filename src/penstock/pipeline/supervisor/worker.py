@@ -66,6 +66,8 @@ class WorkerState:
     next_run_ms: int | None = None
     duration_ms: int | None = None
     checkpoint: str | None = None
+    table: str | None = None
+    """Table that rows were written to."""
     run_requests: int = 0
     """Requests of runs by hand that were served."""
     since_ms: int = field(default_factory=lambda: SystemClock().now_ms())
@@ -89,16 +91,23 @@ class Worker(threading.Thread):
         self._requested = int(wanted.get("run_requests", 0))
         self._run: PipelineRun | None = None
         self._rows_before = self._bytes_before = 0
+        self._busy_since_ms: int | None = None
+        self._table: str | None = None
         known = wanted.get("known") or {}
+        # A changed definition starts without the back-off of the old one.
+        is_same = known.get("revision") in (None, wanted["revision"])
         self.state = WorkerState(
             rows=known.get("rows", 0),
             bytes=known.get("bytes", 0),
             runs=known.get("runs", 0),
             failures=known.get("failures", 0),
+            failures_in_a_row=known.get("failures_in_a_row", 0) if is_same else 0,
+            error=known.get("error") if is_same else None,
             last_start_ms=known.get("last_start_ms"),
             last_success_ms=known.get("last_success_ms"),
             last_failure_ms=known.get("last_failure_ms"),
             duration_ms=known.get("duration_ms"),
+            table=known.get("table"),
             run_requests=known.get("run_requests", self._requested if not known else 0),
         )
 
@@ -114,12 +123,16 @@ class Worker(threading.Thread):
             self._woken.set()
 
     def overdue_ms(self, now_ms: int) -> int:
-        """Milliseconds by which the current start or run exceeds its timeout; not positive if it does not."""
+        """Milliseconds by which the current start, run, or batch of a continuous run exceeds its timeout; not
+        positive if it does not.
+        """
         state, timeout_ms = self.state, self._timeout_ms
         if state.state == STARTING and state.last_start_ms is not None and self._run is not None:
             return now_ms - state.last_start_ms - (timeout_ms or START_TIMEOUT_MS)
         if state.state == RUNNING and timeout_ms is not None and not self._is_continuous:
             return now_ms - (state.last_start_ms or now_ms) - timeout_ms
+        if state.state == RUNNING and timeout_ms is not None and self._busy_since_ms is not None:
+            return now_ms - self._busy_since_ms - timeout_ms
         return 0
 
     def run(self) -> None:
@@ -141,9 +154,12 @@ class Worker(threading.Thread):
         self.state.rows = self._rows_before + figures.rows
         self.state.bytes = self._bytes_before + (figures.bytes or 0)
         self.state.lag_records, self.state.lag_seconds = figures.lag_records, figures.lag_seconds
-        if figures.batch_ms is not None and self._is_continuous:
+        self._busy_since_ms = figures.busy_since_ms
+        self.state.table = self._table if figures.rows else self.state.table
+        if figures.succeeded_ms is not None and self._is_continuous:
             self.state.duration_ms = figures.batch_ms
-            self.state.last_success_ms = SystemClock().now_ms()
+            self.state.last_success_ms = figures.succeeded_ms
+            self.state.failures_in_a_row, self.state.error = 0, None
 
     @property
     def _is_continuous(self) -> bool:
@@ -209,7 +225,9 @@ class Worker(threading.Thread):
         checkpoint = checkpoint_of(self._settings.checkpoints, definition.name, self.wanted["id"])
         if definition.target.archive is None:
             self._check_checkpoint(checkpoint)
-        place = RunPlace(self._settings.bootstrap, checkpoint)
+        self._table = definition.target.table
+        has_written = self._table is not None and self.state.table == self._table
+        place = RunPlace(self._settings.bootstrap, checkpoint, has_written=has_written)
         spark = self._open_session()
         run = self._run = run_of(definition, place, lambda text: self._emit("warning", {"text": text}))
         self.state.checkpoint = checkpoint

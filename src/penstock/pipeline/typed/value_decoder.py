@@ -45,7 +45,7 @@ class ValueDecoder:
         return self._fields
 
     def decode(self, values: pa.Array) -> list[pa.Array]:
-        """Columns of the values, and the reasons of bad ones, in the order of `fields`."""
+        """Decode values into one column for each of `fields`; the last has the reasons of invalid values."""
         found = self._decode_plain(values) if self._plain is not None and len(values) else None
         return self._decode_rows(values.to_pylist()) if found is None else found
 

@@ -13,6 +13,7 @@ from penstock.errors import StorageError
 from penstock.internal_client.slices import in_slices
 from penstock.model import Offset, TopicPartition
 from penstock.observability.logs import Logger
+from penstock.observability.metrics import BrokerMetrics
 from penstock.replication.replica import Replica
 from penstock.server.acknowledged.deciding import Position, Verdict, decide
 from penstock.server.acknowledged.positions import as_report, collect, read_report, sources
@@ -30,8 +31,22 @@ class AcknowledgedRetention:
         context.acknowledged = self
         self.verdicts: dict[TopicPartition, Verdict] = {}
         """Last verdict about each partition that this broker leads."""
+        self.freed = 0
+        """Number of offsets that were freed."""
         self._context = context
         self._logger = logger
+
+    def show(self, metrics: BrokerMetrics) -> None:
+        metrics.add_counter(
+            "penstock_acknowledged_freed_records",
+            "Offsets that were freed in topics with retention.acknowledged: all queues and groups have settled them.",
+            lambda: self.freed,
+        )
+        metrics.add_gauge(
+            "penstock_acknowledged_blocked_partitions",
+            "Partitions with retention.acknowledged in which deletion waits for a queue or group, or for an answer.",
+            lambda: sum(1 for verdict in self.verdicts.values() if verdict.reason),
+        )
 
     async def run(self) -> None:
         """Delete what is settled, in all partitions that this broker leads."""
@@ -77,6 +92,7 @@ class AcknowledgedRetention:
             found = [Position(*each) for each in positions.found.get(name, ())]
         verdict = decide(found, self._queues(name.topic), log.log_start_offset, _limit(replica))
         if verdict.start_offset > log.log_start_offset and replica.partition.is_leader:
+            self.freed += verdict.start_offset - log.log_start_offset
             await free_records(self._context, replica, Offset(verdict.start_offset))
         return verdict
 

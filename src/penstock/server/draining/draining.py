@@ -7,35 +7,37 @@ coordinators of all brokers before. Every write is conditional on the leader epo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 from penstock.clock import monotonic_ms
 from penstock.cluster.change_maker import ChangeMaker
-from penstock.cluster.image import ImageChange, PartitionPhase, PartitionState, TopicImage
+from penstock.cluster.image import ImageChange, PartitionState, TopicImage
 from penstock.cluster.partition_counts import PartitionCounts
-from penstock.cluster.shrinking import is_removable
-from penstock.config import PARTITION_DRAIN_MAX_MS, PARTITION_DRAIN_QUIET_MS, TopicConfig
 from penstock.errors import PenstockError
 from penstock.internal_client.inspection import ask_broker
-from penstock.model import BrokerId, Offset, TopicPartition
+from penstock.model import BrokerId, TopicPartition
 from penstock.observability.logs import Logger
 from penstock.replication.replica import Replica
 from penstock.server.context import BrokerContext
 from penstock.server.dispatch import Session
+from penstock.server.draining.advancing import Advancer, asks_groups
 from penstock.server.draining.group_positions import GroupPositions
-from penstock.server.draining.known_clients import Acquaintances, ClientIdentity, KnownClients
-from penstock.server.draining.next_phase import DrainingPartition, DrainLimits, GroupPosition, Verdict, judge
+from penstock.server.draining.known_clients import ClientIdentity, KnownClients
+from penstock.server.draining.quiet_file import read_quiet_times, write_quiet_times
 from penstock.server.draining.quiet_times import QuietTimes
-from penstock.server.draining.reports import make_report, read_report
-from penstock.server.draining.unread import has_records
+from penstock.server.draining.reports import DrainReport, make_report, read_report
 from penstock.server.draining.writers import Writers
 from penstock.transactions.links import BrokerLinks
 
 LOOK_SECONDS = 1.0
-NAMED_WRITERS = 5
+REMOVAL_SECONDS = 0.02
+"""Pause between removals: the next partition may be removed by another broker."""
+OBSERVED_SECONDS = 1.5
+"""Time for which the writers of partitions that may go are observed."""
+KEEP_SECONDS = 10.0
+"""Interval at which quiet times are written to the disk."""
 QUESTION = "drain_report"
 PENSTOCK_CLIENT = "penstock"
 """Start of the client ids of internal clients."""
@@ -50,18 +52,26 @@ class Draining:
         self.counts = PartitionCounts(context.metadata, changes, context.clock)
         self.clients = KnownClients()
         self.writers = Writers()
-        self.verdicts: dict[TopicPartition, Verdict] = {}
-        """Last verdict about each partition that this broker leads."""
+        self.advancer = Advancer(context, self.counts, self.writers, logger)
         self._context = context
         self._links = links
         self._logger = logger
         self._quiet = QuietTimes()
-        self._positions = GroupPositions()
+        self._observers: list[Writers] = []
+        self._kept_at: float | None = None
+        """Time of the loop at which quiet times were last written; None if the file may have old ones."""
         self._topics: dict[str, TopicImage] = {}
         """Shrinking topics."""
         self._started_ms = monotonic_ms(context.clock)
         self._is_due = asyncio.Event()
+        self._is_changed = asyncio.Event()
+        """Set when the image of a shrinking topic changes."""
         self._task: asyncio.Task[None] | None = None
+
+    @property
+    def topics(self) -> Iterable[TopicImage]:
+        """Topics with partitions that go."""
+        return self._topics.values()
 
     def start(self) -> None:
         """Follow the image, after the replicas of the broker."""
@@ -77,6 +87,8 @@ class Draining:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
+            if self._topics:
+                await self._keep_quiet_times(is_last=True)
         self._links.close()
 
     def on_image(self, change: ImageChange) -> None:
@@ -88,6 +100,7 @@ class Draining:
             self._topics[name] = after
             if before is None or before.id != after.id or after.active_count < before.active_count:
                 self.clients.begin(after.id, self._connected())
+            self._is_changed.set()
         self._wake()
 
     def _wake(self) -> None:
@@ -114,8 +127,25 @@ class Draining:
         return 1 + max(writable, default=-1)
 
     def on_write(self, session: Session, name: TopicPartition) -> None:
-        """Note a write to a draining partition."""
-        self.writers.note(name, identity(session), self._context.clock.now_ms())
+        """Note a write to a draining partition, or to one that is observed."""
+        client, now_ms = identity(session), self._context.clock.now_ms()
+        for writers in (self.writers, *self._observers):
+            writers.note(name, client, now_ms)
+
+    async def observe(self, replicas: Sequence[Replica]) -> Writers:
+        """Note for a moment which clients write to partitions that do not drain."""
+        writers = Writers()
+        self._observers.append(writers)
+        for replica in replicas:
+            replica.notes_writers = True
+        try:
+            await asyncio.sleep(OBSERVED_SECONDS)
+        finally:
+            self._observers.remove(writers)
+            if not self._observers:
+                for replica in replicas:
+                    replica.notes_writers = bool(replica.phase)
+        return writers
 
     def _connected(self) -> Iterator[ClientIdentity]:
         return map(identity, self._sessions())
@@ -136,25 +166,56 @@ class Draining:
                 self._logger.error_rarely("draining partitions not checked", error)
             if not self._topics:
                 self._is_due.clear()
-            await asyncio.sleep(LOOK_SECONDS)
+            await self._remove_meanwhile(LOOK_SECONDS)
+
+    async def _remove_meanwhile(self, seconds: float) -> None:
+        """Remove partitions as soon as they are the last ones of their topics, until the next look."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        while True:
+            self._is_changed.clear()
+            await self.advancer.remove(list(self._topics.values()))
+            left = deadline - loop.time()
+            if left <= REMOVAL_SECONDS:
+                await asyncio.sleep(max(0.0, left))
+                return
+            changed = loop.create_task(self._is_changed.wait())
+            try:
+                await asyncio.wait([changed], timeout=left - REMOVAL_SECONDS)
+            finally:
+                changed.cancel()
+            await asyncio.sleep(REMOVAL_SECONDS)
 
     async def _look(self) -> None:
+        if self._kept_at is None:
+            self._kept_at = asyncio.get_running_loop().time()
+            read = partial(read_quiet_times, self._context.disk)
+            self._quiet.load(await self._context.threads.run("background", read))
         self._know_clients()
         replicas = list(self._going())
         names = [replica.name for replica, _ in replicas]
         self._quiet.keep(names)
         self.writers.keep(names)
-        for name in self.verdicts.keys() - set(names):
-            del self.verdicts[name]
+        for name in self.advancer.verdicts.keys() - set(names):
+            del self.advancer.verdicts[name]
         now_ms = monotonic_ms(self._context.clock)
-        quiet = {
-            replica.name: self._quiet.look(replica.name, replica.log.log_end_offset, now_ms)
-            for replica, _ in replicas
-        }
-        await self._exchange(with_groups=any(_asks_groups(each, state) for each, state in replicas))
-        for replica, state in replicas:
-            if replica.partition.is_leader:
-                await self._advance(replica, state, quiet[replica.name])
+        for replica, _ in replicas:
+            self._quiet.look(replica.name, replica.log.log_end_offset, replica.partition.leader_epoch, now_ms)
+        await self._exchange(with_groups=any(asks_groups(each, state) for each, state in replicas))
+        await self._keep_quiet_times(is_last=not replicas)
+        await self.advancer.advance(replicas, self._topics, partial(self._quiet.of, now_ms=now_ms))
+
+    async def _keep_quiet_times(self, *, is_last: bool = False) -> None:
+        now = asyncio.get_running_loop().time()
+        if self._kept_at is None or (now < self._kept_at + KEEP_SECONDS and not is_last):
+            return
+        self._kept_at = now
+        times = list(self._quiet.all(monotonic_ms(self._context.clock)))
+        try:
+            write = partial(write_quiet_times, self._context.disk, times)
+            await self._context.threads.run("background", write)
+        except OSError as error:
+            self._logger.error_rarely("quiet times of draining partitions not stored", error)
 
     def _going(self) -> Iterator[tuple[Replica, PartitionState]]:
         """Replicas on this broker of partitions that go."""
@@ -175,28 +236,27 @@ class Draining:
         age_ms = monotonic_ms(self._context.clock) - self._started_ms
         for topic in self._topics.values():
             is_late = topic.id in self.clients.own.incomplete and topic.id not in self.clients.own.before
-            if is_late and age_ms >= self._limits(topic).quiet_ms:
+            if is_late and age_ms >= self.advancer.limits(topic).quiet_ms:
                 # Clients from before the start have connected again by now.
                 self.clients.own.incomplete.discard(topic.id)
                 self.clients.begin(topic.id, self._connected())
 
     async def _exchange(self, *, with_groups: bool) -> None:
-        """Ask all other brokers for their clients, and for the positions of their groups."""
+        """Ask all other brokers for their clients and quiet times, and for the positions of their groups."""
         others = [each for each in self._context.image.brokers if each != self._context.node_id]
         answers = await asyncio.gather(*(self._ask(each, with_groups) for each in others))
-        known = [answer[0] for answer in answers if answer is not None]
-        self.clients.others = known if len(known) == len(others) else None
-        self._positions = GroupPositions()
+        told = [answer for answer in answers if answer is not None]
+        self.clients.others = [each.known for each in told] if len(told) == len(others) else None
+        now_ms = monotonic_ms(self._context.clock)
+        for each in told:
+            self._quiet.learn(each.quiet, now_ms)
+        self.advancer.positions = GroupPositions()
         if with_groups:
-            own = await make_report(self._context, self.clients.own, with_groups=True)
-            self._positions.merge(read_report(own)[1])
-            for answer in answers:
-                if answer is not None:
-                    self._positions.merge(answer[1])
+            own = read_report(await self.report(with_groups=True))
+            for each in (own, *told):
+                self.advancer.positions.merge(each.positions)
 
-    async def _ask(
-        self, broker_id: BrokerId, with_groups: bool
-    ) -> tuple[Acquaintances, GroupPositions] | None:
+    async def _ask(self, broker_id: BrokerId, with_groups: bool) -> DrainReport | None:
         try:
             arguments = {"groups": int(with_groups)}
             answer = await self._links.send(
@@ -222,85 +282,8 @@ class Draining:
 
     async def report(self, *, with_groups: bool) -> dict[str, Any]:
         """Answer to the question of another broker."""
-        return await make_report(self._context, self.clients.own, with_groups=with_groups)
-
-    # --- phases
-
-    async def _advance(self, replica: Replica, state: PartitionState, quiet_ms: int) -> None:
-        topic = self._topics.get(replica.name.topic)
-        if topic is None:
-            return  # the change was taken back since the look began
-        verdict = await self._judge(replica, state, quiet_ms, self._limits(topic))
-        self.verdicts[replica.name] = verdict
-        epoch = replica.partition.leader_epoch
-        with suppress(PenstockError):  # the next look tries again
-            if verdict.phase is not None:
-                self._announce(replica, verdict)
-                await self.counts.advance(replica.name, epoch, verdict.phase)
-            elif state.phase >= PartitionPhase.SEALED:
-                await self._remove(replica)
-
-    async def _judge(
-        self, replica: Replica, state: PartitionState, quiet_ms: int, limits: DrainLimits
-    ) -> Verdict:
-        log = replica.log
-        partition = DrainingPartition(
-            state.phase,
-            state.waits_for_groups,
-            max(0, self._context.clock.now_ms() - state.phase_since_ms),
-            quiet_ms,
-            log.producers.unstable.first_open() is not None,
-            log.high_watermark >= log.log_end_offset,
-            await self._behind(replica) if _asks_groups(replica, state) else (),
-        )
-        return judge(partition, limits)
-
-    async def _behind(self, replica: Replica) -> list[GroupPosition] | None:
-        if not self._positions.is_complete(self._context.image):
-            return None
-        behind = []
-        for position in self._positions.found.get(replica.name, ()):
-            log = replica.log
-            look = partial(has_records, log, Offset(position.offset), log.high_watermark)
-            if await self._context.threads.run("read", look):
-                behind.append(position)
-        return behind
-
-    def _limits(self, topic: TopicImage) -> DrainLimits:
-        settings = TopicConfig(self._context.config, topic.configs)
-        return DrainLimits(settings[PARTITION_DRAIN_QUIET_MS], settings[PARTITION_DRAIN_MAX_MS])
-
-    def _announce(self, replica: Replica, verdict: Verdict) -> None:
-        if verdict.is_overdue:
-            writers = [f"{client.client_id}@{client.host}" for client, _ in self.writers.of(replica.name)]
-            self._logger.warning(
-                "partition drained for too long, refusing records",
-                partition=replica.name,
-                writers=", ".join(writers[:NAMED_WRITERS]),
-            )
-        else:
-            phase = verdict.phase.name.lower() if verdict.phase is not None else ""
-            self._logger.info("partition changes its phase", partition=replica.name, phase=phase)
-
-    async def _remove(self, replica: Replica) -> None:
-        """Remove the last partition of a topic once nothing in it is needed any more."""
-        topic = self._context.image.topic(replica.name.topic)
-        index = replica.name.partition
-        if topic is None or index >= len(topic.partitions) or not is_removable(topic, index):
-            return
-        is_dropped = topic.partitions[index].phase is PartitionPhase.DROPPING
-        if _end_for_removal(replica, is_dropped) is None:
-            return
-        replica.is_ending = True
-        # After an error the outcome is unknown: the partition takes no marker until a later attempt succeeds.
-        done = await self.counts.remove(
-            replica.name, replica.partition.leader_epoch, lambda: _end_for_removal(replica, is_dropped)
-        )
-        replica.is_ending = done
-        if done:
-            self._logger.info(
-                "partition removed", partition=replica.name, log_end_offset=replica.log.log_end_offset
-            )
+        times = list(self._quiet.all(monotonic_ms(self._context.clock)))
+        return await make_report(self._context, self.clients.own, times, with_groups=with_groups)
 
 
 def identity(session: Session) -> ClientIdentity:
@@ -310,17 +293,3 @@ def identity(session: Session) -> ClientIdentity:
 def reads_phases(session: Session) -> bool:
     """Whether the client is one of this project, which writes only to the active partitions that it asks for."""
     return not session.software and (session.client_id or "").startswith(PENSTOCK_CLIENT)
-
-
-def _asks_groups(replica: Replica, state: PartitionState) -> bool:
-    return replica.partition.is_leader and state.phase is PartitionPhase.DRAINING and state.waits_for_groups
-
-
-def _end_for_removal(replica: Replica, is_dropped: bool) -> Offset | None:
-    """Log end offset of a partition that can be removed; None if records or a transaction keep it."""
-    log = replica.log
-    end = log.log_end_offset
-    is_settled = log.high_watermark >= end and log.producers.unstable.first_open() is None
-    is_archived = replica.removable_offset >= end
-    is_expired = log.log_start_offset >= end
-    return end if is_settled and is_archived and (is_expired or is_dropped) else None

@@ -39,15 +39,22 @@ class GroupPositions:
         )
 
 
-def collect(context: BrokerContext, positions: GroupPositions) -> Generator[None, None, None]:
-    """Add the positions that the coordinators on this broker know, in steps."""
+def collect(
+    context: BrokerContext, positions: GroupPositions, wanted: Mapping[str, int] | None = None
+) -> Generator[None, None, None]:
+    """Add the positions that the coordinators on this broker know, in steps.
+
+    `wanted` has the first partition of each topic that counts; by default, those that go of all shrinking topics.
+    """
     image = context.image
-    sources = _sources(image)
+    if wanted is None:
+        wanted = {topic.name: topic.active_count for topic in image.topics.values() if topic.is_shrinking}
+    sources = {each: name for name in wanted for each in (name, *image.views_of(name))}
     for shard in context.groups.shards:
         for group_id, topic, index, value in shard.offsets.all():
             if topic in sources:
                 name = TopicPartition(sources[topic], index)
-                if _goes(image, name):
+                if name.partition >= wanted[name.topic]:
                     positions.add(name, GroupPosition(group_id, value.offset))
         positions.shards.setdefault(OFFSETS_TOPIC, {})[shard.partition] = shard.leader_epoch
         yield
@@ -56,18 +63,7 @@ def collect(context: BrokerContext, positions: GroupPositions) -> Generator[None
             topic_name = image.topic_names.get(key.topic_id, "")
             if topic_name in sources:
                 name = TopicPartition(sources[topic_name], key.partition)
-                if _goes(image, name):
+                if name.partition >= wanted[name.topic]:
                     positions.add(name, GroupPosition(key.group_id, start_offset))
         positions.shards.setdefault(SHARE_STATE_TOPIC, {})[share_shard.partition] = share_shard.leader_epoch
         yield
-
-
-def _sources(image: ClusterImage) -> Mapping[str, str]:
-    """Shrinking topics and their views, each with the topic that has the records."""
-    shrinking = [topic.name for topic in image.topics.values() if topic.is_shrinking]
-    return {each: name for name in shrinking for each in (name, *image.views_of(name))}
-
-
-def _goes(image: ClusterImage, name: TopicPartition) -> bool:
-    topic = image.topics[name.topic]
-    return topic.active_count <= name.partition < len(topic.partitions)

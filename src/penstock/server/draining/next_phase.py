@@ -1,7 +1,8 @@
 """Decision of a leader about a partition that goes: the next phase, or the reasons to wait. Pure.
 
-A draining partition refuses records (SEALING) when nothing was written for a while, no transaction is open and no group
-is behind, or when it has drained for too long. It is sealed when its records are committed and no transaction is open.
+A draining partition refuses records (SEALING) when nothing was written for a while, no transaction is open, no delayed
+message is pending and no group is behind, or when it has drained for too long. It is sealed when its records are
+committed, no transaction is open and no delayed message is pending.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ class DrainingPartition:
     has_open_transaction: bool
     is_committed: bool
     """Whether the high watermark is the log end offset."""
+    has_delayed: bool = False
+    """Whether delayed messages are pending, or are not known yet."""
     behind: Sequence[GroupPosition] | None = None
     """Groups that have not read everything; None while not all coordinators have answered."""
 
@@ -47,6 +50,7 @@ class Verdict:
     """Next phase; None to wait."""
     reasons: tuple[str, ...] = ()
     """Conditions that the partition waits for."""
+    groups_behind: int = 0
     is_overdue: bool = False
     """Whether the partition is sealed because it has drained for too long."""
 
@@ -70,13 +74,15 @@ def _judge_draining(partition: DrainingPartition, limits: DrainLimits) -> Verdic
     reasons += _unfinished(partition)
     if partition.waits_for_groups:
         reasons += _behind(partition.behind)
-    return Verdict(None if reasons else PartitionPhase.SEALING, tuple(reasons))
+    behind = len(partition.behind or ()) if partition.waits_for_groups else 0
+    return Verdict(None if reasons else PartitionPhase.SEALING, tuple(reasons), behind)
 
 
 def _unfinished(partition: DrainingPartition) -> tuple[str, ...]:
     found = (
         (partition.has_open_transaction, "a transaction is open"),
         (not partition.is_committed, "records are not committed"),
+        (partition.has_delayed, "delayed messages are pending"),
     )
     return tuple(text for is_so, text in found if is_so)
 

@@ -1,8 +1,9 @@
-"""Report of a broker to another one about shrinking topics: the clients it knows and the positions of its groups."""
+"""Report of a broker to another one about shrinking topics: clients, quiet times and positions of groups."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from penstock.internal_client.slices import in_slices
@@ -11,9 +12,18 @@ from penstock.server.context import BrokerContext
 from penstock.server.draining.group_positions import GroupPositions, collect
 from penstock.server.draining.known_clients import Acquaintances, ClientIdentity
 from penstock.server.draining.next_phase import GroupPosition
+from penstock.server.draining.quiet_times import QuietTime
 
 
-async def make_report(context: BrokerContext, known: Acquaintances, *, with_groups: bool) -> dict[str, Any]:
+class DrainReport(NamedTuple):
+    known: Acquaintances
+    positions: GroupPositions
+    quiet: list[QuietTime]
+
+
+async def make_report(
+    context: BrokerContext, known: Acquaintances, quiet: Sequence[QuietTime], *, with_groups: bool
+) -> dict[str, Any]:
     """Report as plain values."""
     positions = GroupPositions()
     if with_groups:
@@ -25,10 +35,11 @@ async def make_report(context: BrokerContext, known: Acquaintances, *, with_grou
         "incomplete": [topic_id.hex for topic_id in known.incomplete],
         "groups": [[name.topic, name.partition, list(found)] for name, found in positions.found.items()],
         "shards": positions.shards,
+        "quiet": [list(each) for each in quiet],
     }
 
 
-def read_report(report: Any) -> tuple[Acquaintances, GroupPositions]:
+def read_report(report: Any) -> DrainReport:
     """Content of a report; ValueError, TypeError or KeyError if it is malformed."""
     known = Acquaintances(
         {
@@ -46,4 +57,5 @@ def read_report(report: Any) -> tuple[Acquaintances, GroupPositions]:
         },
         {topic: dict(epochs) for topic, epochs in report["shards"].items()},
     )
-    return known, positions
+    quiet = [QuietTime(str(topic), *map(int, rest)) for topic, *rest in report.get("quiet", ())]
+    return DrainReport(known, positions, quiet)

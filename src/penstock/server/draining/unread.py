@@ -1,9 +1,10 @@
-"""Records of a log from an offset on, for groups that may have read everything but transaction markers."""
+"""Records of a partition that were not read or delivered yet."""
 
 from __future__ import annotations
 
 from penstock.model import Offset
 from penstock.records.batch import HEADER_SIZE, read_header
+from penstock.replication.replica import Replica
 from penstock.storage.log import Log
 
 _CHUNK_BYTES = 65_536
@@ -27,3 +28,12 @@ def has_records(log: Log, offset: Offset, below: Offset) -> bool:
         if not content:
             return False
     return False
+
+
+def has_undelivered(replica: Replica) -> bool:
+    """Whether a partition with delayed messages has pending ones, or its leader has not read all of them yet."""
+    delayed = replica.delayed
+    if delayed is None:
+        return replica.log.config.delivery_delay
+    is_read = delayed.is_ready and delayed.applied_offset >= replica.log.log_end_offset
+    return not (is_read and delayed.pending.is_empty)

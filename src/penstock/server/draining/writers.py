@@ -22,6 +22,10 @@ class Writers:
         if len(writers) > MAX_WRITERS:
             del writers[next(iter(writers))]
 
+    def __len__(self) -> int:
+        """Number of clients."""
+        return len({client for writers in self._last_ms.values() for client in writers})
+
     def of(self, name: TopicPartition) -> list[tuple[ClientIdentity, int]]:
         """Writers of a partition with the times of their last writes, newest first."""
         return list(reversed(self._last_ms.get(name, {}).items()))

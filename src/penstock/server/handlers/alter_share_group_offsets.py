@@ -44,7 +44,9 @@ def _place(request: Request, name: str, asked: Any) -> Place:
     if topic is None or not 0 <= asked.partition_index < len(image.shown(topic).partitions):
         raise BrokerError(ErrorCode.unknown_topic_or_partition, f"there is no {name}-{asked.partition_index}")
     if asked.start_offset < 0:
-        raise BrokerError(ErrorCode.invalid_request, f"{asked.start_offset} is not an offset")
+        raise BrokerError(
+            ErrorCode.invalid_request, f"start offset {asked.start_offset} is negative; give 0 or more"
+        )
     return topic.id, name, asked.partition_index
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from penstock.errors import BrokerError, ErrorCode
@@ -16,20 +17,34 @@ CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
 
 def handle(request: Request, message: Any) -> Fields:
-    groups = []
-    for group_id in dict.fromkeys(message.group_ids):
-        fields = _group(request, group_id)
-        if message.include_authorized_operations and fields["error_code"] is ErrorCode.none:
-            operations = request.authorized_operations(ResourceType.GROUP, group_id)
-            fields["authorized_operations"] = operations
-        groups.append(fields)
-    return {"throttle_time": NO_TIME, "groups": groups}
+    return describe_groups(request, message, _find, _member)
 
 
 API = Api(69, 0, 1, handle)
 
 
-def _group(request: Request, group_id: str) -> dict[str, Any]:
+def describe_groups(
+    request: Request,
+    message: Any,
+    find: Callable[[Request, str], GroupDescription],
+    member_fields: Callable[[Request, DescribedMember], Fields],
+) -> Fields:
+    """Response about consumer groups or share groups. A BrokerError of `find` is sent as the error of its group."""
+    groups = []
+    for group_id in dict.fromkeys(message.group_ids):
+        fields = _group(request, group_id, find, member_fields)
+        if message.include_authorized_operations and fields["error_code"] is ErrorCode.none:
+            fields["authorized_operations"] = request.authorized_operations(ResourceType.GROUP, group_id)
+        groups.append(fields)
+    return {"throttle_time": NO_TIME, "groups": groups}
+
+
+def _group(
+    request: Request,
+    group_id: str,
+    find: Callable[[Request, str], GroupDescription],
+    member_fields: Callable[[Request, DescribedMember], Fields],
+) -> dict[str, Any]:
     fields = {
         "error_code": ErrorCode.none,
         "error_message": None,
@@ -42,10 +57,8 @@ def _group(request: Request, group_id: str) -> dict[str, Any]:
         "authorized_operations": NOT_ASKED,
     }
     try:
-        group = shard_for(request, Operation.DESCRIBE, group_id).describe(group_id)
-        if group.kind is not GroupKind.CONSUMER:
-            raise BrokerError(ErrorCode.group_id_not_found, f"{group_id} is a {group.kind} group")
-        check_topics(request, group)
+        group = find(request, group_id)
+        _check_topics(request, group)
     except BrokerError as error:
         return fields | {"error_code": error.code, "error_message": str(error)}
     return fields | {
@@ -53,11 +66,18 @@ def _group(request: Request, group_id: str) -> dict[str, Any]:
         "group_epoch": group.epoch,
         "assignment_epoch": group.assignment_epoch,
         "assignor_name": group.protocol_name,
-        "members": [_member(request, member) for member in group.members],
+        "members": [member_fields(request, member) for member in group.members],
     }
 
 
-def check_topics(request: Request, group: GroupDescription) -> None:
+def _find(request: Request, group_id: str) -> GroupDescription:
+    group = shard_for(request, Operation.DESCRIBE, group_id).describe(group_id)
+    if group.kind is not GroupKind.CONSUMER:
+        raise BrokerError(ErrorCode.group_id_not_found, f"{group_id} is a {group.kind} group")
+    return group
+
+
+def _check_topics(request: Request, group: GroupDescription) -> None:
     """Require that the client may describe all topics of the members."""
     known = request.context.image.topic_names
     names = {name for member in group.members for name in member.subscribed_topics}

@@ -24,6 +24,7 @@ AS_BEFORE_MS = -1
 
 
 async def handle(request: Request, message: Any) -> Fields:
+    request.session.is_consumer = True
     try:
         shard = shard_for(request, Operation.READ, message.group_id, may_be_empty=True)
         _check(request, message)

@@ -18,7 +18,7 @@ def handle(request: Request, frame: memoryview, position: int) -> Answer:
     asked = decode_fetch_by_key_request(frame, position)
     session = request.session.keys
     if session is None:
-        session = request.session.keys = KeySession(request.context.clock)
+        session = request.session.keys = KeySession(request.context.clock, request.context.long_polls)
     session.give_up(asked.given_up)
     session.start(asked.lookups, partial(_leader, request))
     return session.answer(request.header.correlation_id)

@@ -158,7 +158,7 @@ class _ProduceOperation:
             self._transaction,
             self._request.header.api_version >= FIRST_ZSTD_VERSION,
         )
-        if replica.phase:
+        if replica.notes_writers:
             self._request.context.on_draining_write(self._request.session, replica.name)
         if info is None:
             self._held += 1

@@ -183,18 +183,9 @@ class ShareFetchOperation:
             self._read(cold)
 
     def _find_leaders(self) -> list[tuple[ShareKey, ShareLeader]]:
-        leaders = []
         if self._later is not None:
             self._targets.forget()
-        for key in self._session.turned():
-            try:
-                leader = self._targets.leader(key)
-                if leader.error is not None:
-                    raise leader.error
-                leaders.append((key, leader))
-            except BrokerError as error:
-                self._fail(key, error)
-        return leaders
+        return self._targets.leaders(self._fail)
 
     def _has_enough(self) -> bool:
         try:

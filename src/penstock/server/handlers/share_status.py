@@ -5,6 +5,7 @@ from __future__ import annotations
 from penstock.errors import BrokerError
 from penstock.net.response import Answer
 from penstock.queues.share_leader import ShareLeader
+from penstock.queues.states import DeadReason
 from penstock.server.dispatch import Api, Request
 from penstock.server.security import Operation, ResourceType
 from penstock.wire.apis import SHARE_STATUS
@@ -15,6 +16,7 @@ from penstock.wire.share_status import (
 )
 
 NO_LOCK = -1
+_REASONS = (DeadReason.REJECTED, DeadReason.ATTEMPTS, DeadReason.EXPIRED, DeadReason.OVERFLOW)
 
 
 def handle(request: Request, frame: memoryview, position: int) -> Answer:
@@ -52,4 +54,7 @@ def _status(leader: ShareLeader, topic: str, now_ms: int) -> ShareStatus:
         partition.released,
         age_ms,
         partition.waiting,
+        partition.archiving,
+        partition.redelivered,
+        *(leader.letters.written.get(reason, 0) for reason in _REASONS),
     )

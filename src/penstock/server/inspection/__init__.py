@@ -18,6 +18,7 @@ from penstock.server.inspection.partition_counts import (
 )
 from penstock.server.inspection.partition_times import PARTITION_TIMES
 from penstock.server.inspection.refused_requests import REFUSALS
+from penstock.server.inspection.unwritten_letters import UNWRITTEN_LETTERS
 from penstock.server.inspection.used_views import USED_VIEWS
 from penstock.server.inspection.user_questions import USER_QUESTIONS
 
@@ -39,6 +40,7 @@ QUESTIONS = {
         REFUSALS,
         RETENTION_REASONS,
         SETTLED_POSITIONS,
+        UNWRITTEN_LETTERS,
         USED_VIEWS,
         SET_PARTITION_COUNT,
         *ACCOUNT_QUESTIONS,

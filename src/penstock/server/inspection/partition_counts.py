@@ -40,13 +40,21 @@ async def _show_phases(context: BrokerContext, arguments: Arguments) -> dict[str
 
 
 async def _show_progress(context: BrokerContext, arguments: Arguments) -> dict[str, Any]:
-    """Progress of the partitions that this broker leads, and groups that it coordinates."""
+    """Progress of the partitions that this broker leads, and groups that it coordinates.
+
+    With `count`, of the partitions that would go with that count: their writers are observed for a moment.
+    """
     topic = existing_topic(context.image, text(arguments, "topic"))
-    positions = GroupPositions()
-    await in_slices(collect(context, positions))
-    going = [TopicPartition(topic.name, index) for index in range(topic.active_count, len(topic.partitions))]
-    led = {replica.name: replica for replica in context.replicas if replica.partition.is_leader}
+    count = integer(arguments, "count") or topic.active_count
+    going = [TopicPartition(topic.name, index) for index in range(count, len(topic.partitions))]
     draining = _draining(context)
+    led = {replica.name: replica for replica in context.replicas if replica.partition.is_leader}
+    observed = draining.writers
+    if count < topic.active_count:
+        observed = await draining.observe([led[name] for name in going if name in led])
+    positions = GroupPositions()
+    await in_slices(collect(context, positions, {topic.name: count}))
+    verdicts = draining.advancer.verdicts
     return {
         **_phases(topic),
         "led": {
@@ -54,8 +62,8 @@ async def _show_progress(context: BrokerContext, arguments: Arguments) -> dict[s
                 "log_start_offset": led[name].log.log_start_offset,
                 "high_watermark": led[name].log.high_watermark,
                 "bytes": led[name].log.size_bytes,
-                "waits_for": list(draining.verdicts[name].reasons) if name in draining.verdicts else [],
-                "writers": [[*client, last_ms] for client, last_ms in draining.writers.of(name)],
+                "waits_for": list(verdicts[name].reasons) if name in verdicts else [],
+                "writers": [[*client, last_ms] for client, last_ms in observed.of(name)],
             }
             for name in going
             if name in led

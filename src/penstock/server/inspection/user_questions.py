@@ -47,9 +47,7 @@ async def _list(context: BrokerContext, arguments: Arguments) -> dict[str, Any]:
 
 async def _disable(context: BrokerContext, arguments: Arguments) -> dict[str, Any]:
     user, is_disabled = text(arguments, "user"), bool(integer(arguments, "disabled", 1))
-    found = context.image.users.get(user)
-    if found is None or found.is_disabled != is_disabled:
-        await context.administration.users.set_disabled(user, is_disabled)
+    await context.administration.users.set_disabled(user, is_disabled)
     return {}
 
 

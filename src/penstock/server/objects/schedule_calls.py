@@ -6,6 +6,8 @@ value and headers of its messages are shown to users that may read or write the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -17,6 +19,7 @@ from penstock.schedules import schedule as states
 from penstock.schedules.agent import ScheduleAgent
 from penstock.schedules.recurrence import next_times
 from penstock.schedules.schedule import Schedule
+from penstock.server.objects.object_calls import ServedCalls, token_of
 from penstock.server.objects.schedule_checks import check_definition, check_name, read_definition
 from penstock.server.objects.served import Arguments, ServedKind
 from penstock.server.produce_rules import writable_topic
@@ -26,7 +29,6 @@ if TYPE_CHECKING:
     from penstock.server.dispatch import Request
 
 NEXT_TIMES: Final = 5
-_MAX_TOKEN_CHARACTERS: Final = 64
 
 
 async def _create(request: Request, name: str, arguments: Arguments) -> Any:
@@ -34,40 +36,20 @@ async def _create(request: Request, name: str, arguments: Arguments) -> Any:
     check_name(name)
     definition = read_definition(arguments)
     writable_topic(request.context, request.caller, definition.topic, None)
-    schedule = states.new_schedule(definition, request.context.clock.now_ms(), _token(arguments))
+    token = token_of(arguments)
+    schedule = states.new_schedule(definition, request.context.clock.now_ms(), token)
     check_definition(request.context, name, definition)
-    shard = _shard(request, name)
-    known = shard.states.get(name)
-    if known is None or not schedule.token or known.token != schedule.token:
-        await shard.create(name, schedule)
-    return await _describe(request, name, arguments)
+    return await _CALLS.create(request, name, schedule, token)
 
 
-async def _describe(request: Request, name: str, arguments: Arguments) -> Any:
-    shard = _shard(request, name)
-    _require(request, shard, name, Operation.DESCRIBE)
-    return _show(request, name, await shard.read(name), shard)
-
-
-async def _pause(request: Request, name: str, arguments: Arguments) -> Any:
-    shard = _shard(request, name)
-    _require(request, shard, name, Operation.WRITE)
-    await shard.update(name, states.pause)
-    return await _describe(request, name, arguments)
-
-
-async def _resume(request: Request, name: str, arguments: Arguments) -> Any:
-    shard = _shard(request, name)
-    _require(request, shard, name, Operation.WRITE)
-    now_ms = request.context.clock.now_ms()
-    await shard.update(name, lambda schedule: states.resume(schedule, now_ms))
-    return await _describe(request, name, arguments)
+def _resumed(request: Request) -> Callable[[Schedule], Schedule]:
+    return partial(states.resume, now_ms=request.context.clock.now_ms())
 
 
 async def _run(request: Request, name: str, arguments: Arguments) -> Any:
     """Request a firing. A repeated request with the same token adds no second one."""
-    shard, token = _shard(request, name), _token(arguments)
-    _require(request, shard, name, Operation.WRITE)
+    token = token_of(arguments)
+    shard = _CALLS.changeable(request, name)
     now_ms = request.context.clock.now_ms()
 
     def decide(schedule: Schedule) -> Schedule:
@@ -82,39 +64,12 @@ async def _run(request: Request, name: str, arguments: Arguments) -> Any:
     return {"name": name, "scheduled_for_ms": now_ms if run is None else run.scheduled_for_ms}
 
 
-async def _delete(request: Request, name: str, arguments: Arguments) -> Any:
-    shard = _shard(request, name)
-    _require(request, shard, name, Operation.WRITE)
-    await shard.delete(name)
-    return {"name": name}
-
-
-def _shard(request: Request, name: str) -> ObjectShard[Schedule]:
-    return request.context.objects.schedules.shard_of(name)
-
-
-def _require(request: Request, shard: ObjectShard[Schedule], name: str, operation: Operation) -> None:
-    """Refuse a request for a schedule that the client may not see as if it did not exist."""
-    shard.check_open()
-    known = shard.states.get(name)
-    if known is None or not request.shows(Operation.DESCRIBE, ResourceType.TOPIC, known.definition.topic):
-        raise BrokerError(ErrorCode.resource_not_found, f"there is no schedule {name[:80]!r}")
-    request.require(operation, ResourceType.TOPIC, known.definition.topic)
-
-
-def _token(arguments: Arguments) -> str:
-    token = arguments.get("token", "")
-    if not isinstance(token, str) or len(token) > _MAX_TOKEN_CHARACTERS:
-        raise BrokerError(ErrorCode.invalid_request, "the token is no short text")
-    return token
-
-
 # --- answers
 
 
 def _entry(request: Request, name: str, schedule: Schedule) -> dict[str, Any] | None:
     definition = schedule.definition
-    if not request.shows(Operation.DESCRIBE, ResourceType.TOPIC, definition.topic):
+    if not _CALLS.shows(request, schedule):
         return None
     return {
         "name": name,
@@ -153,13 +108,27 @@ def _show(request: Request, name: str, schedule: Schedule, shard: ObjectShard[Sc
     return msgspec.to_builtins(shown, builtin_types=(bytes,))  # type: ignore[no-any-return]
 
 
+def _coordinator(request: Request) -> ObjectCoordinator[Schedule]:
+    return request.context.objects.schedules
+
+
+_CALLS: Final = ServedCalls(
+    "schedule",
+    coordinator_of=_coordinator,
+    resource_type=ResourceType.TOPIC,
+    resource_of=lambda schedule: schedule.definition.topic,
+    change_operation=Operation.WRITE,
+    show=_show,
+)
+
+
 def served_schedules(coordinator: ObjectCoordinator[Schedule]) -> ServedKind:
     calls = {
         "create": _create,
-        "describe": _describe,
-        "pause": _pause,
-        "resume": _resume,
+        "describe": _CALLS.describe,
+        "pause": _CALLS.updating(lambda _: states.pause),
+        "resume": _CALLS.updating(_resumed),
         "run": _run,
-        "delete": _delete,
+        "delete": _CALLS.delete,
     }
     return ServedKind(coordinator, calls, frozenset(calls) - {"describe"}, _entry)

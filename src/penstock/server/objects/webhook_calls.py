@@ -1,7 +1,7 @@
 """Calls of clients about webhooks, with their rights.
 
-READ on the queue (a group) and on its topic gives the right to create, pause, resume, test and delete a webhook and to
-change its secret; DESCRIBE on the queue to see it. Secrets are part of no answer.
+READ on the queue (a group) and on its topic gives the right to create, alter, pause, resume, test and delete a webhook
+and to change its secret; DESCRIBE on the queue to see it. Secrets are part of no answer.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from penstock.config import SHARE_QUEUE_TOPIC
 from penstock.errors import BrokerError, ErrorCode
 from penstock.objects.coordinator import ObjectCoordinator
 from penstock.objects.shard import ObjectShard
+from penstock.server.objects.object_calls import ServedCalls, token_of
 from penstock.server.objects.served import Arguments, ServedKind
 from penstock.server.security import Operation, ResourceType
 from penstock.webhooks import webhook as states
@@ -28,9 +29,6 @@ from penstock.webhooks.webhook import Definition, Webhook
 
 if TYPE_CHECKING:
     from penstock.server.dispatch import Request
-
-_MAX_TOKEN_CHARACTERS: Final = 64
-
 
 # --- verbs
 
@@ -50,38 +48,22 @@ async def _create(request: Request, name: str, arguments: Arguments) -> Any:
     _require_queue(request, definition.queue)
     await _check_definition(request, definition)
     sealed = _seal(request, name, arguments)
-    webhook = states.new_webhook(definition, sealed, request.context.clock.now_ms(), _token(arguments))
-    shard = _shard(request, name)
-    known = shard.states.get(name)
-    if known is None or not webhook.token or known.token != webhook.token:
-        await shard.create(name, webhook)
-    return await _describe(request, name, arguments)
+    token = token_of(arguments)
+    webhook = states.new_webhook(definition, sealed, request.context.clock.now_ms(), token)
+    return await _CALLS.create(request, name, webhook, token)
 
 
-async def _describe(request: Request, name: str, arguments: Arguments) -> Any:
-    shard = _shard(request, name)
-    _require(request, shard, name, Operation.DESCRIBE)
-    return _show(request, name, await shard.read(name), shard)
-
-
-async def _pause(request: Request, name: str, arguments: Arguments) -> Any:
-    shard = _shard(request, name)
-    _require(request, shard, name, Operation.READ)
-    await shard.update(name, partial(states.pause, reason=""))
-    return await _describe(request, name, arguments)
-
-
-async def _resume(request: Request, name: str, arguments: Arguments) -> Any:
-    shard = _shard(request, name)
-    _require(request, shard, name, Operation.READ)
-    await shard.update(name, states.resume)
-    return await _describe(request, name, arguments)
+async def _alter(request: Request, name: str, arguments: Arguments) -> Any:
+    """Change fields of the definition; calls that have begun end as they are."""
+    shard = _CALLS.changeable(request, name)
+    changes = _read_changes(arguments)
+    await _check_definition(request, states.alter(await shard.read(name), changes).definition)
+    return await _CALLS.update(request, name, partial(states.alter, changes=changes))
 
 
 async def _rotate(request: Request, name: str, arguments: Arguments) -> Any:
     """Replace the secret. A repeated request with the same secret changes nothing."""
-    shard = _shard(request, name)
-    _require(request, shard, name, Operation.READ)
+    _CALLS.changeable(request, name)
     overlap_ms = arguments.get("overlap_ms", states.DEFAULT_OVERLAP_MS)
     if not isinstance(overlap_ms, int) or not 0 <= overlap_ms <= states.MAX_OVERLAP_MS:
         raise _invalid(f"the old secret can stay in force for 0 to {states.MAX_OVERLAP_MS} ms")
@@ -95,26 +77,17 @@ async def _rotate(request: Request, name: str, arguments: Arguments) -> Any:
             else states.rotate(webhook, sealed, until_ms)
         )
 
-    await shard.update(name, decide)
-    return await _describe(request, name, arguments)
+    return await _CALLS.update(request, name, decide)
 
 
 async def _test(request: Request, name: str, arguments: Arguments) -> Any:
     """Call the receiver with a test message."""
-    shard = _shard(request, name)
-    _require(request, shard, name, Operation.READ)
+    shard = _CALLS.changeable(request, name)
     await shard.read(name)
     agent = shard.agent_of(name)
     if not isinstance(agent, WebhookAgent):
         raise BrokerError(ErrorCode.coordinator_not_available)
     return await agent.test(_random_bytes(request, 8).hex())
-
-
-async def _delete(request: Request, name: str, arguments: Arguments) -> Any:
-    shard = _shard(request, name)
-    _require(request, shard, name, Operation.READ)
-    await shard.delete(name)
-    return {"name": name}
 
 
 # --- checks
@@ -125,6 +98,17 @@ def _read_definition(arguments: Arguments) -> Definition:
         return msgspec.convert(arguments.get("definition"), Definition)
     except msgspec.ValidationError as error:
         raise _invalid(f"wrong definition of a webhook: {error}") from None
+
+
+def _read_changes(arguments: Arguments) -> dict[str, Any]:
+    changes = arguments.get("changes")
+    if not isinstance(changes, dict) or not changes or not changes.keys() <= set(states.ALTERABLE):
+        raise _invalid(f"give changes of {', '.join(states.ALTERABLE)}; other fields of a webhook stay")
+    try:
+        checked = msgspec.convert({"queue": "", "url": "", **changes}, Definition)
+    except msgspec.ValidationError as error:
+        raise _invalid(f"wrong changes of a webhook: {error}") from None
+    return {name: getattr(checked, name) for name in changes}
 
 
 async def _check_definition(request: Request, definition: Definition) -> None:
@@ -160,26 +144,6 @@ def queue_topic(request: Request, queue: str) -> str:
     """Topic of a queue; empty if there is no such queue."""
     own = request.context.image.group_configs.get(queue)
     return "" if own is None else str(own.values.get(SHARE_QUEUE_TOPIC.name) or "")
-
-
-def _require(request: Request, shard: ObjectShard[Webhook], name: str, operation: Operation) -> None:
-    """Refuse a request for a webhook that the client may not see as if it did not exist."""
-    shard.check_open()
-    known = shard.states.get(name)
-    if known is None or not request.shows(Operation.DESCRIBE, ResourceType.GROUP, known.definition.queue):
-        raise BrokerError(ErrorCode.resource_not_found, f"there is no webhook {name[:80]!r}")
-    request.require(operation, ResourceType.GROUP, known.definition.queue)
-
-
-def _shard(request: Request, name: str) -> ObjectShard[Webhook]:
-    return request.context.objects.webhook_services.coordinator.shard_of(name)
-
-
-def _token(arguments: Arguments) -> str:
-    token = arguments.get("token", "")
-    if not isinstance(token, str) or len(token) > _MAX_TOKEN_CHARACTERS:
-        raise _invalid("the token is no short text")
-    return token
 
 
 def _invalid(text: str) -> BrokerError:
@@ -218,7 +182,7 @@ def _random_bytes(request: Request, count: int) -> bytes:
 
 def _entry(request: Request, name: str, webhook: Webhook) -> dict[str, Any] | None:
     definition = webhook.definition
-    if not request.shows(Operation.DESCRIBE, ResourceType.GROUP, definition.queue):
+    if not _CALLS.shows(request, webhook):
         return None
     return {
         "name": name,
@@ -247,15 +211,30 @@ def _show(request: Request, name: str, webhook: Webhook, shard: ObjectShard[Webh
     return shown
 
 
+def _coordinator(request: Request) -> ObjectCoordinator[Webhook]:
+    return request.context.objects.webhook_services.coordinator
+
+
+_CALLS: Final = ServedCalls(
+    "webhook",
+    coordinator_of=_coordinator,
+    resource_type=ResourceType.GROUP,
+    resource_of=lambda webhook: webhook.definition.queue,
+    change_operation=Operation.READ,
+    show=_show,
+)
+
+
 def served_webhooks(coordinator: ObjectCoordinator[Webhook]) -> ServedKind:
     calls = {
         "prepare": _prepare,
         "create": _create,
-        "describe": _describe,
-        "pause": _pause,
-        "resume": _resume,
+        "describe": _CALLS.describe,
+        "alter": _alter,
+        "pause": _CALLS.updating(lambda _: partial(states.pause, reason="")),
+        "resume": _CALLS.updating(lambda _: states.resume),
         "rotate": _rotate,
         "test": _test,
-        "delete": _delete,
+        "delete": _CALLS.delete,
     }
     return ServedKind(coordinator, calls, frozenset(calls) - {"describe", "prepare"}, _entry)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from penstock.cluster.internal_topics import WEBHOOKS_TOPIC
-from penstock.config import WEBHOOK_ALLOW_PRIVATE_ADDRESSES
+from penstock.config import WEBHOOK_ALLOW_PRIVATE_ADDRESSES, WEBHOOK_SSL_CA_LOCATION
 from penstock.config.address_rules import AddressRules
 from penstock.internal_client.routes import Routes
 from penstock.objects.coordinator import ObjectCoordinator
@@ -32,7 +32,7 @@ class WebhookServices:
         self._queues = WebhookQueues()
         self._counts = CallCounts()
         self._background: set[asyncio.Task[None]] = set()
-        self.caller = caller or HttpCaller(self._rules, context.threads)
+        self.caller = caller or HttpCaller(self._rules, context.threads, self._authorities)
         self.coordinator = ObjectCoordinator(context, self._kind())
 
     @property
@@ -60,6 +60,9 @@ class WebhookServices:
 
     def _rules(self) -> AddressRules:
         return self._context.metadata.config[WEBHOOK_ALLOW_PRIVATE_ADDRESSES]
+
+    def _authorities(self) -> str | None:
+        return self._context.metadata.config[WEBHOOK_SSL_CA_LOCATION]
 
     def _kind(self) -> ObjectKind[Webhook]:
         agents = AgentContext(

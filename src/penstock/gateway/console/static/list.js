@@ -4,6 +4,12 @@ import { get, url } from "./api.js";
 
 const PAGE = 200;
 
+// Whether a query differs from another by a longer search alone. Pure.
+export function isNarrower(query, before) {
+  const rest = ({ search, ...others }) => JSON.stringify(others);
+  return rest(query) === rest(before) && query.search.startsWith(before.search ?? "");
+}
+
 export class ServerList {
   // `fetchPage(query)` may replace the request in tests; `field` names the rows in the response.
   constructor(segments, field, context, fetchPage = (target, signal) => get(target, signal)) {
@@ -20,6 +26,7 @@ export class ServerList {
 
   // Load the first page of a query; answers to older queries are dropped.
   async load(query) {
+    this.preview(query);
     this.query = query;
     const turn = ++this.turn;
     this.isLoading = true;
@@ -28,6 +35,16 @@ export class ServerList {
     this.isLoading = false;
     this.rows = page[this.field];
     this.take(page);
+  }
+
+  // Show the rows that match a new search at once, until the server has answered; none is no answer.
+  preview(query) {
+    if (!this.rows || !query.search || !isNarrower(query, this.query)) return;
+    const words = query.search.toLowerCase().split(/\s+/).filter(Boolean);
+    const found = this.rows.filter((row) => words.every((word) => (row.name ?? row.id).toLowerCase().includes(word)));
+    if (!found.length) return;
+    this.rows = found;
+    this.context.update();
   }
 
   async more() {

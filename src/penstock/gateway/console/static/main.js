@@ -8,6 +8,7 @@ import { Live } from "./live.js";
 import { enter } from "./login.js";
 import { pages } from "./pages/index.js";
 import { h, render } from "./render.js";
+import { rights } from "./rights.js";
 import { address, match, parse } from "./router.js";
 import { Store } from "./store.js";
 import { empty, notice } from "./widgets.js";
@@ -89,6 +90,7 @@ function show() {
 
 store.subscribe(show);
 contact.onChange = update;
+rights.onChange = update;
 addEventListener("hashchange", navigate);
 document.addEventListener("visibilitychange", () => {
   live.apply();

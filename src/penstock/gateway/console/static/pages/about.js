@@ -8,7 +8,7 @@ export const about = {
   path: "/about",
   title: () => "About",
   nav: "About",
-  key: "a",
+  key: "i",
   start(context) {
     const state = { about: null, cluster: null, health: null };
     context.run(async () => {

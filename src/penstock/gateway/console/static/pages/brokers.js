@@ -4,6 +4,7 @@ import { get, url } from "../api.js";
 import { chart } from "../chart.js";
 import { byteRate, bytes, count, rate } from "../format.js";
 import { h } from "../render.js";
+import { onCluster } from "../rights.js";
 import { table, tableState } from "../table.js";
 import { badge, card, definition, empty, link, loading, tabs } from "../widgets.js";
 import { edit, settings } from "./topic_settings.js";
@@ -86,7 +87,7 @@ function head({ figures, found }) {
 }
 
 function shown(tab, id, state, context, reload) {
-  if (tab === "settings") return settings(state, context, (config) => edit(config, url(["v1", "brokers", id, "configs"]), null, context, reload));
+  if (tab === "settings") return settings(state, context, (config) => edit(config, url(["v1", "brokers", id, "configs"]), null, context, reload), onCluster("ALTER_CONFIGS"));
   if (tab === "log") return log(state.lines);
   if (!state.history) return loading();
   const { series, step_ms: stepMs, end_ms: endMs } = state.history;

@@ -4,8 +4,9 @@ import { get, request, url } from "../api.js";
 import { confirmAction } from "../dialog.js";
 import { bytes, byteRate, count, duration } from "../format.js";
 import { h } from "../render.js";
+import { guarded, onCluster } from "../rights.js";
 import { table, tableState } from "../table.js";
-import { badge, button, empty, input, loading } from "../widgets.js";
+import { badge, empty, input, loading } from "../widgets.js";
 
 export const connections = {
   path: "/connections",
@@ -46,7 +47,7 @@ function view(state, context, reload) {
     { name: "age", title: "Open", align: "right", cell: (row) => duration(row.age_seconds * 1000) },
     { name: "in", title: "Received", align: "right", wide: true, cell: (row) => h("span", { title: bytes(row.received_bytes) }, byteRate(row.received_rate)) },
     { name: "out", title: "Sent", align: "right", wide: true, cell: (row) => h("span", { title: bytes(row.sent_bytes) }, byteRate(row.sent_rate)) },
-    { name: "close", title: "Actions", isHidden: true, align: "right", cell: (row) => button("Close", () => close(row).then((done) => done && reload()), { class: "plain", title: `Close the connection of ${row.client_id || row.address}` }) },
+    { name: "close", title: "Actions", isHidden: true, align: "right", cell: (row) => guarded("Close", () => close(row).then((done) => done && reload()), [onCluster("ALTER")], { class: "plain", title: `Close the connection of ${row.client_id || row.address}` }) },
   ];
   return [
     h("div", { class: "toolbar" },

@@ -5,8 +5,9 @@ import { chart } from "../chart.js";
 import { confirmAction } from "../dialog.js";
 import { count } from "../format.js";
 import { h } from "../render.js";
+import { guarded, onGroup } from "../rights.js";
 import { table, tableState } from "../table.js";
-import { button, card, empty, loading, state as badgeOf, tabs, topicLink } from "../widgets.js";
+import { card, empty, loading, state as badgeOf, tabs, topicLink } from "../widgets.js";
 import { resetDialog } from "./group_reset.js";
 
 const TABS = [["offsets", "Offsets"], ["members", "Members"], ["lag", "Lag over time"]];
@@ -39,8 +40,8 @@ function view(state, context, reload) {
       card("Members", count(shown.members.length), shown.assignor ? `assignor ${shown.assignor}` : ""),
       card("Topics", count(topics.length), `${count(shown.offsets.length)} partitions`)),
     h("div", { class: "toolbar" },
-      button("Reset offsets", () => resetDialog(name, topics).then((done) => done && reload()), { class: "primary", disabled: shown.members.length > 0, title: shown.members.length ? "Stop the members first: a running member would overwrite the offsets" : "" }),
-      button("Delete group", () => remove(name, shown), { class: "danger", disabled: shown.members.length > 0, title: shown.members.length ? "Stop the members first" : "" })),
+      guarded("Reset offsets", () => resetDialog(name, topics).then((done) => done && reload()), [onGroup("READ", name)], { class: "primary", disabled: shown.members.length > 0, title: shown.members.length ? "Stop the members first: a running member would overwrite the offsets" : "" }),
+      guarded("Delete group", () => remove(name, shown), [onGroup("DELETE", name)], { class: "danger", disabled: shown.members.length > 0, title: shown.members.length ? "Stop the members first" : "" })),
     tabs(["groups", name], tab, TABS),
     content(state, context, reload, topics),
   ];
@@ -62,7 +63,7 @@ function content(state, context, reload, topics) {
       { name: "client", title: "Client id", cell: (row) => row.client_id },
       { name: "host", title: "Host", wide: true, cell: (row) => row.host },
       { name: "partitions", title: "Partitions", cell: (row) => Object.entries(row.partitions).map(([topic, numbers]) => `${topic} ${numbers.join(", ")}`).join("; ") || "none" },
-      { name: "remove", title: "Actions", isHidden: true, align: "right", cell: (row) => button("Remove", () => removeMember(name, row).then((done) => done && reload()), { class: "plain", title: `Remove ${row.id}` }) },
+      { name: "remove", title: "Actions", isHidden: true, align: "right", cell: (row) => guarded("Remove", () => removeMember(name, row).then((done) => done && reload()), [onGroup("READ", name)], { class: "plain", title: `Remove ${row.id}` }) },
     ];
     return table({ state: state.members, columns, rows: shown.members, rowKey: (row) => row.id, label: "Members", update: context.update, empty: empty("The group has no members.", `Start one: penstock consume TOPIC --group ${name}`) });
   }
@@ -72,7 +73,7 @@ function content(state, context, reload, topics) {
     if (!values) return empty("There are no figures of this group yet.", "The 200 groups with the greatest lag have them.");
     return h("div", { class: "charts wide" }, chart({ label: "Lag, records", series: [{ name: "lag", values }], stepMs: history.step_ms, endMs: history.end_ms, format: count }));
   }
-  const columns = [...OFFSETS, { name: "delete", title: "Actions", isHidden: true, align: "right", wide: true, cell: (row) => (row.partition === 0 ? button("Delete offsets", () => deleteOffsets(name, row.topic).then((done) => done && reload()), { class: "plain", title: `Delete the offsets of ${row.topic}` }) : null) }];
+  const columns = [...OFFSETS, { name: "delete", title: "Actions", isHidden: true, align: "right", wide: true, cell: (row) => (row.partition === 0 ? guarded("Delete offsets", () => deleteOffsets(name, row.topic).then((done) => done && reload()), [onGroup("DELETE", name)], { class: "plain", title: `Delete the offsets of ${row.topic}` }) : null) }];
   return table({ state: state.offsets, columns, rows: shown.offsets, rowKey: (row) => `${row.topic} ${row.partition}`, label: "Committed offsets", update: context.update, empty: empty("The group has committed no offsets.", topics.length ? "" : "They appear when a member commits.") });
 }
 

@@ -6,6 +6,7 @@ import { jsonLines, save } from "../download.js";
 import { bytes, exact, visible } from "../format.js";
 import { isHidden } from "../hiding.js";
 import { h } from "../render.js";
+import { guarded, onTopic } from "../rights.js";
 import { button, definition, empty, link, loading, select, topicLink, when } from "../widgets.js";
 import { send } from "./topic_messages.js";
 
@@ -53,7 +54,7 @@ function view(state, context) {
 function actions(shown, topic, context) {
   if (!shown || isHidden(topic)) return null;
   return [
-    button("Send again", () => send(topic, shown).then(context.update)),
+    guarded("Send again", () => send(topic, shown).then(context.update), [onTopic("WRITE", topic)]),
     button("Download", () => save(`${topic}-${shown.partition}-${shown.offset}.json`, "application/json", jsonLines([shown]))),
   ];
 }

@@ -4,8 +4,9 @@ import { get, request, url } from "../api.js";
 import { confirmAction, formDialog } from "../dialog.js";
 import { count, duration } from "../format.js";
 import { h } from "../render.js";
+import { guarded, onGroup, onTopic } from "../rights.js";
 import { table, tableState } from "../table.js";
-import { button, card, definition, empty, field, link, loading, tabs, topicLink, when } from "../widgets.js";
+import { card, definition, empty, field, link, loading, tabs, topicLink, when } from "../widgets.js";
 import { deadLettersTab } from "./queue_dead_letters.js";
 import { queueSettings, settingFields, settingOptions, textField } from "./queues.js";
 import { lineOf, valueLine } from "./queue_text.js";
@@ -41,9 +42,9 @@ function view(state, context, inner, reload) {
       card("Delayed", count(shown.delayed), "wait for their next attempt"),
       card("Oldest", shown.oldest_age_ms === null ? "–" : duration(shown.oldest_age_ms), "age of the oldest message")),
     h("div", { class: "toolbar" },
-      button("Send", () => send(name).then((done) => done && reload()), { class: "primary" }),
-      button("Purge", () => purge(name, shown).then((done) => done && reload())),
-      button("Delete queue", () => remove(name, shown), { class: "danger" })),
+      guarded("Send", () => send(name).then((done) => done && reload()), [onTopic("WRITE", shown.of || shown.topic)], { class: "primary" }),
+      guarded("Purge", () => purge(name, shown).then((done) => done && reload()), [onGroup("READ", name)]),
+      guarded("Delete queue", () => remove(name, shown), [onGroup("DELETE", name)], { class: "danger" })),
     tabs(["queues", name], tab, TABS),
     inner ? inner.view(shown) : content(state, context, reload),
   ];
@@ -89,7 +90,7 @@ function settings(shown, reload) {
       ["Back-off", shown.back_off || "none"],
       ["Dead letters", shown.dead_letter ? topicLink(shown.dead_letter) : "none: rejected messages are dropped"],
     ]),
-    h("div", { class: "toolbar" }, button("Change settings", () => alter(shown).then((done) => done && reload()))),
+    h("div", { class: "toolbar" }, guarded("Change settings", () => alter(shown).then((done) => done && reload()), [onGroup("ALTER_CONFIGS", shown.name)])),
   ];
 }
 

@@ -4,6 +4,7 @@ import { get, request, url } from "../api.js";
 import { confirmAction, formDialog } from "../dialog.js";
 import { count } from "../format.js";
 import { h } from "../render.js";
+import { guarded, onGroup } from "../rights.js";
 import { table, tableState } from "../table.js";
 import { badge, button, empty, input, loading, topicLink, when } from "../widgets.js";
 import { lineOf, valueLine } from "./queue_text.js";
@@ -49,8 +50,8 @@ function view(state, context, reload) {
       input(context.query.filter || "", find, { type: "search", placeholder: 'Filter, such as json.total > 100', "aria-label": "Filter dead letters" }),
       h("span", { class: "muted", role: "status" }, rows.length >= SHOWN ? `the first ${count(SHOWN)}` : `${count(rows.length)} in `, rows.length >= SHOWN ? " of " : null, topicLink(letters.topic)),
       h("span", { class: "space" }),
-      button("Redrive", () => redrive(name, context.query.filter || "").then((done) => done && reload()), { class: "primary", disabled: rows.length === 0 }),
-      button("Purge", () => purge(name, letters).then((done) => done && reload()), { class: "danger", disabled: rows.length === 0 })),
+      guarded("Redrive", () => redrive(name, context.query.filter || "").then((done) => done && reload()), [onGroup("READ", name)], { class: "primary", disabled: rows.length === 0 }),
+      guarded("Purge", () => purge(name, letters).then((done) => done && reload()), [onGroup("READ", name)], { class: "danger", disabled: rows.length === 0 })),
     table({ state: state.table, columns: columns(letters.topic), rows, rowKey: (row) => row.id, label: "Dead letters", update: context.update,
       empty: context.query.filter ? empty("No dead letter matches.") : empty("There are no dead letters.", "Messages come here when they are rejected or have used up their attempts.") }),
   ];

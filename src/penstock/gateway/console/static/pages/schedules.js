@@ -4,6 +4,7 @@ import { get, request, url } from "../api.js";
 import { confirmAction, formDialog } from "../dialog.js";
 import { count, exact } from "../format.js";
 import { h } from "../render.js";
+import { guarded, onTopic } from "../rights.js";
 import { table, tableState } from "../table.js";
 import { badge, button, definition, empty, field, input, link, loading, select, topicLink, when } from "../widgets.js";
 import { lineOf, valueLine } from "./queue_text.js";
@@ -70,13 +71,14 @@ function list(state, context, reload) {
 
 function details(shown, reload) {
   if (!shown) return loading();
+  const needs = [onTopic("WRITE", shown.topic)];
   const act = (verb) => request("POST", url(["v1", "schedules", shown.name, verb])).then(reload);
   return [
     shown.problem ? h("div", { class: "notice bad", role: "alert" }, shown.problem) : null,
     h("div", { class: "toolbar" },
-      shown.paused ? button("Resume", () => act("resume"), { class: "primary" }) : button("Pause", () => act("pause")),
-      button("Run now", () => act("run")),
-      button("Delete schedule", () => remove(shown), { class: "danger" })),
+      shown.paused ? guarded("Resume", () => act("resume"), needs, { class: "primary" }) : guarded("Pause", () => act("pause"), needs),
+      guarded("Run now", () => act("run"), needs),
+      guarded("Delete schedule", () => remove(shown), needs, { class: "danger" })),
     definition([
       ["State", status(shown)],
       ["Times", h("span", null, h("code", null, shown.cron), ` in ${shown.timezone}`)],

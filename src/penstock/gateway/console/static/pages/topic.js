@@ -5,8 +5,9 @@ import { chart } from "../chart.js";
 import { confirmAction, formDialog } from "../dialog.js";
 import { byteRate, bytes, count, rate } from "../format.js";
 import { h } from "../render.js";
+import { guarded, onTopic } from "../rights.js";
 import { table, tableState } from "../table.js";
-import { button, card, empty, field, groupLink, input, link, loading, state as badgeOf, tabs, when } from "../widgets.js";
+import { card, empty, field, groupLink, input, link, loading, state as badgeOf, tabs, when } from "../widgets.js";
 import { delayedTab } from "./topic_delayed.js";
 import { messagesTab } from "./topic_messages.js";
 import { settingsTab } from "./topic_settings.js";
@@ -52,9 +53,9 @@ function header(state, context) {
       card("Partitions", count(partitions.length), figures ? `${figures.replication_factor} ${figures.replication_factor === 1 ? "replica" : "replicas"} each` : ""),
       card("Health", figures ? badgeOf(figures.health) : "–", figures ? `greatest lag ${count(figures.lag)}` : "")),
     h("div", { class: "toolbar" },
-      button("Add partitions", () => addPartitions(name, partitions.length, context)),
-      button("Truncate", () => truncate(name, partitions, stored)),
-      button("Delete topic", () => remove(name, stored), { class: "danger" })),
+      guarded("Add partitions", () => addPartitions(name, partitions.length, context), [onTopic("ALTER", name)]),
+      guarded("Truncate", () => truncate(name, partitions, stored), [onTopic("DELETE", name)]),
+      guarded("Delete topic", () => remove(name, stored), [onTopic("DELETE", name)], { class: "danger" })),
   ];
 }
 

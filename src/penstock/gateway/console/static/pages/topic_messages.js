@@ -7,6 +7,7 @@ import { csv, jsonLines, save } from "../download.js";
 import { bytes, count, duration, exact, visible } from "../format.js";
 import { isHidden } from "../hiding.js";
 import { h } from "../render.js";
+import { guarded, onTopic } from "../rights.js";
 import { table, tableState } from "../table.js";
 import { Tail } from "../tail.js";
 import { button, empty, field, input, link, loading, select, when } from "../widgets.js";
@@ -93,7 +94,7 @@ function view(state, context, topic, reload) {
       field("Show", select(from, KINDS, (kind) => change({ from: kind === "newest" ? "" : kind }))),
       controls(from, context, change),
       h("span", { class: "space" }),
-      button("Send", () => send(topic, null).then((done) => done && reload()), { class: "primary" }),
+      guarded("Send", () => send(topic, null).then((done) => done && reload()), [onTopic("WRITE", topic)], { class: "primary" }),
       hidden ? null : button("JSON lines", () => save(`${topic}.jsonl`, "application/x-ndjson", jsonLines(state.messages || [])), { title: "Download the messages shown as JSON lines" }),
       hidden ? null : button("CSV", () => save(`${topic}.csv`, "text/csv", csv(state.messages || [])), { title: "Download the messages shown as CSV" })),
     hidden ? h("p", { class: "notice" }, "The values of this topic are hidden (console.hide.values).") : null,

@@ -3,18 +3,20 @@
 import { get, request, url } from "../api.js";
 import { formDialog } from "../dialog.js";
 import { h } from "../render.js";
-import { badge, button, field, input, loading } from "../widgets.js";
+import { guarded, onTopic } from "../rights.js";
+import { badge, field, input, loading } from "../widgets.js";
 
 export function settingsTab(context, name) {
   const state = { configs: null, search: "" };
   const target = url(["v1", "topics", name, "configs"]);
   const load = async () => (state.configs = (await get(target, context.signal)).configs);
   context.run(load);
-  return { view: () => settings(state, context, (config) => edit(config, target, ["topic", "alter", name], context, load)) };
+  return { view: () => settings(state, context, (config) => edit(config, target, ["topic", "alter", name], context, load), onTopic("ALTER_CONFIGS", name)) };
 }
 
 // A list of settings with a search field; `onEdit` opens the form of one.
-export function settings(state, context, onEdit) {
+// `need` is the right to change one.
+export function settings(state, context, onEdit, need) {
   if (!state.configs) return loading();
   const words = state.search.toLowerCase().split(/\s+/).filter(Boolean);
   const found = state.configs.filter(({ name, documentation }) => words.every((word) => `${name} ${documentation}`.toLowerCase().includes(word)));
@@ -25,7 +27,7 @@ export function settings(state, context, onEdit) {
       h("div", null, h("code", null, config.name), config.default ? null : badge("set here", "good"), config.read_only ? badge("needs a restart") : null,
         h("p", { class: "muted" }, config.documentation)),
       h("div", { class: "setting-value" }, h("code", null, config.sensitive ? "hidden" : config.value === "" || config.value === null ? "(empty)" : config.value),
-        config.read_only ? null : button("Change", () => onEdit(config), { class: "plain", title: `Change ${config.name}` }))))),
+        config.read_only ? null : guarded("Change", () => onEdit(config), [need], { class: "plain", title: `Change ${config.name}` }))))),
   ];
 }
 

@@ -4,8 +4,9 @@ import { get, request, url } from "../api.js";
 import { confirmAction } from "../dialog.js";
 import { count } from "../format.js";
 import { h } from "../render.js";
+import { guarded, onTransaction } from "../rights.js";
 import { table, tableState } from "../table.js";
-import { button, empty, input, loading, state as badgeOf } from "../widgets.js";
+import { empty, input, loading, state as badgeOf } from "../widgets.js";
 
 export const transactions = {
   path: "/transactions",
@@ -29,7 +30,7 @@ function view(state, context, reload) {
     { name: "id", title: "Transactional id", class: "name", cell: (row) => row.transactional_id },
     { name: "state", title: "State", cell: (row) => badgeOf(row.state) },
     { name: "producer", title: "Producer id", align: "right", wide: true, cell: (row) => String(row.producer_id) },
-    { name: "abort", title: "Actions", isHidden: true, align: "right", cell: (row) => (row.state === "Ongoing" ? button("Abort", () => abort(row).then((done) => done && reload()), { class: "plain", title: `Abort ${row.transactional_id}` }) : null) },
+    { name: "abort", title: "Actions", isHidden: true, align: "right", cell: (row) => (row.state === "Ongoing" ? guarded("Abort", () => abort(row).then((done) => done && reload()), [onTransaction("WRITE", row.transactional_id)], { class: "plain", title: `Abort ${row.transactional_id}` }) : null) },
   ];
   return [
     h("div", { class: "toolbar" },

@@ -5,6 +5,7 @@ import { confirmAction, formDialog } from "../dialog.js";
 import { count } from "../format.js";
 import { h } from "../render.js";
 import { address } from "../router.js";
+import { guarded, onTopic } from "../rights.js";
 import { table, tableState } from "../table.js";
 import { badge, button, empty, input, loading, topicLink } from "../widgets.js";
 import { textField } from "./queues.js";
@@ -31,8 +32,8 @@ function view(state, context, reload) {
     { name: "of", title: "Topic", cell: (row) => topicLink(row.of) },
     { name: "filter", title: "Filter", cell: (row) => h("code", null, row.filter) },
     { name: "actions", title: "Actions", isHidden: true, align: "right", cell: (row) => [
-      row.shared ? null : button("Change", () => change(row).then((done) => done && reload()), { class: "plain", title: `Change the filter of ${row.name}` }),
-      button("Delete", () => remove(row).then((done) => done && reload()), { class: "plain", title: `Delete ${row.name}` })] },
+      row.shared ? null : guarded("Change", () => change(row).then((done) => done && reload()), [onTopic("ALTER_CONFIGS", row.name)], { class: "plain", title: `Change the filter of ${row.name}` }),
+      guarded("Delete", () => remove(row).then((done) => done && reload()), [onTopic("DELETE", row.name)], { class: "plain", title: `Delete ${row.name}` })] },
   ];
   return [
     h("div", { class: "toolbar" },

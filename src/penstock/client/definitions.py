@@ -1,0 +1,60 @@
+"""The definitions of a cluster as one document: `Admin().definitions`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from penstock.client.errors import InvalidSetting
+from penstock.client.internal_calls import InternalCalls
+
+if TYPE_CHECKING:
+    from penstock.internal_client.client import InternalClient
+
+
+class Definitions:
+    def __init__(self, bootstrap: str | None, timeout_s: float) -> None:
+        self._calls = InternalCalls(bootstrap, timeout_s, {})
+
+    def export(self) -> dict[str, Any]:
+        """Return topics, settings, users, rules, quotas, queues and all other definitions, without secrets."""
+        from penstock.internal_client.definitions.planning import document, export
+        from penstock.internal_client.definitions.reading import Reading
+
+        async def work(client: InternalClient) -> dict[str, Any]:
+            return document(await export(Reading(client)))
+
+        return self._calls.run(work)
+
+    def apply(
+        self, document: Mapping[str, Any], *, dry_run: bool = False, prune: bool = False
+    ) -> list[dict[str, Any]]:
+        """Create and change everything that differs from a document of `export`; return the steps.
+
+        With `dry_run` nothing is changed. With `prune`, entries that a section of the document does not name are
+        deleted too. Raises InvalidSetting, which names the entry, for a document that cannot be applied.
+        """
+        from penstock.internal_client.definitions.planning import (
+            InvalidDefinition,
+            carry_out,
+            export,
+            plan,
+            read_document,
+        )
+        from penstock.internal_client.definitions.reading import Reading
+
+        try:
+            wanted = read_document(document)
+        except InvalidDefinition as error:
+            raise InvalidSetting(f"{error.pointer}: {error}") from None
+        except (LookupError, TypeError, AttributeError) as error:
+            raise InvalidSetting(f"not a document of definitions: {error!r}") from None
+
+        async def work(client: InternalClient) -> list[dict[str, Any]]:
+            steps = plan(await export(Reading(client)), wanted, prune=prune)
+            if not dry_run:
+                for step in steps:
+                    await carry_out(step, client)
+            return [step.document() for step in steps]
+
+        return self._calls.run(work)

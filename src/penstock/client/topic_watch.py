@@ -1,0 +1,139 @@
+"""Partitions of topics as brokers show them to clients of this project: with those that a smaller count removes.
+
+librdkafka never accepts a smaller number of partitions while it runs, so producers and ordered consumers ask with a
+connection of their own, in an event loop in a thread. The thread starts with the first question. Any thread may call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from penstock.client.bootstrap import DEFAULT_BOOTSTRAP, VARIABLE
+
+if TYPE_CHECKING:
+    from penstock.internal_client.client import InternalClient
+    from penstock.internal_client.topic_routes import TopicRoute
+
+LOOK_S = 1.0
+"""Interval at which the topics of a producer are read."""
+QUIET_START_S = 1.0
+"""A producer that lives for less than this time asks nothing: its metadata is new."""
+FORGET_S = 60.0
+"""Time without a message after which the topic of a producer is not read any more."""
+REQUEST_S = 5.0
+
+
+class TopicWatch:
+    def __init__(self, bootstrap: str | None) -> None:
+        self._bootstrap = bootstrap or os.environ.get(VARIABLE) or DEFAULT_BOOTSTRAP
+        self._started_at = time.monotonic()
+        self._used_at: dict[str, float] = {}
+        self._active: dict[str, int] = {}
+        """Number of active partitions of topics with partitions that go."""
+        self._starting = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._client: InternalClient | None = None
+        self._looking: asyncio.Task[None] | None = None
+        self._is_usable = True
+
+    def partition_for(self, topic: str, key: bytes | None) -> int | None:
+        """Partition for a message; None to let librdkafka choose, as long as no partition of the topic goes."""
+        now = time.monotonic()
+        if now - self._started_at < QUIET_START_S:
+            return None
+        self._used_at[topic] = now
+        if self._loop is None and self._is_usable:
+            self._start(looks=True)
+        active = self._active.get(topic)
+        if active is None:
+            return None
+        if key is None:
+            return random.randrange(active)  # noqa: S311
+        from penstock.internal_client.partitioner import partition_for
+
+        return partition_for(key, active)
+
+    def look(self, topic: str) -> TopicRoute | None:
+        """Ask a broker for the partitions of a topic now; None if no broker answers in time."""
+        if self._loop is None and self._is_usable:
+            self._start(looks=False)
+        if self._loop is None or self._client is None:
+            return None
+        asked = asyncio.run_coroutine_threadsafe(self._client.topics.get(topic, fresh=True), self._loop)
+        try:
+            return asked.result(REQUEST_S)
+        except Exception:  # noqa: BLE001 - the caller works without the answer
+            asked.cancel()
+            return None
+
+    def close(self) -> None:
+        loop, self._loop, self._is_usable = self._loop, None, False
+        if loop is not None:
+            asyncio.run_coroutine_threadsafe(self._end(loop), loop)
+
+    def _start(self, *, looks: bool) -> None:
+        # Clients that never come here do not load what only the internal client needs.
+        from penstock.internal_client.client import InternalClient
+        from penstock.internal_client.client_security import ClientSecurity
+
+        with self._starting:
+            if self._loop is not None or not self._is_usable:
+                return
+            try:
+                security = ClientSecurity.from_environment(os.environ)
+                client = InternalClient.to(self._bootstrap, "penstock-watch", REQUEST_S, security=security)
+            except ValueError:
+                self._is_usable = False
+                return
+            loop = asyncio.new_event_loop()
+            self._client, self._loop = client, loop
+            threading.Thread(target=_run, args=[loop], name="penstock-watch", daemon=True).start()
+            if looks:
+                loop.call_soon_threadsafe(self._begin, loop)
+
+    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._looking = loop.create_task(self._look_always())
+
+    async def _look_always(self) -> None:
+        while True:
+            for topic in list(self._used_at):
+                if time.monotonic() - self._used_at[topic] > FORGET_S:
+                    del self._used_at[topic]
+                    self._active.pop(topic, None)
+                else:
+                    await self._look_at(topic)
+            await asyncio.sleep(LOOK_S)
+
+    async def _look_at(self, topic: str) -> None:
+        from penstock.errors import PenstockError
+
+        assert self._client is not None
+        try:
+            async with asyncio.timeout(REQUEST_S):
+                route = await self._client.topics.get(topic, fresh=True)
+        except (PenstockError, OSError, TimeoutError):
+            return  # librdkafka reports what is wrong
+        if route.active_count < len(route.partitions):
+            self._active[topic] = route.active_count
+        else:
+            self._active.pop(topic, None)
+
+    async def _end(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.wait([self._looking])
+        if self._client is not None:
+            await self._client.__aexit__()
+        loop.stop()
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()

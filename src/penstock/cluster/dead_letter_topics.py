@@ -1,0 +1,76 @@
+"""Rules of dead-letter topics of share groups. Pure.
+
+A topic that a group reads cannot have its dead letters, nor one that leads back to it through the dead letters of other
+queues. The topics of a group that is no queue are not known here: its leader refuses the write, and the records wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from penstock.cluster.image import ClusterImage
+from penstock.cluster.internal_topics import is_internal
+from penstock.config import (
+    DEAD_LETTER_GROUP_ENABLE,
+    DEAD_LETTER_TOPIC_NAME,
+    DEAD_LETTER_TOPIC_PREFIX,
+    SHARE_QUEUE_TOPIC,
+    BrokerConfig,
+)
+from penstock.errors import BrokerError, ErrorCode
+
+_OWN = (DEAD_LETTER_TOPIC_NAME.name, SHARE_QUEUE_TOPIC.name)
+
+
+def check_altered(
+    image: ClusterImage, group: str, before: Mapping[str, str], after: Mapping[str, str], broker: BrokerConfig
+) -> None:
+    """Refuse configs of a group whose dead-letter topic cannot be one; BrokerError INVALID_CONFIG."""
+    if all(before.get(name) == after.get(name) for name in _OWN):
+        return
+    topic = after.get(DEAD_LETTER_TOPIC_NAME.name, "")
+    if not topic:
+        return
+    check_permitted(image, topic, broker)
+    read = _source(image, after.get(SHARE_QUEUE_TOPIC.name, ""))
+    leads_to = {
+        _source(image, configs.values.get(SHARE_QUEUE_TOPIC.name, "")): configs.values[
+            DEAD_LETTER_TOPIC_NAME.name
+        ]
+        for name, configs in image.group_configs.items()
+        if name != group and configs.values.get(DEAD_LETTER_TOPIC_NAME.name)
+    }
+    seen, place = {read}, topic
+    while read and place:
+        if place in seen:
+            what = "the group reads it" if place == topic else f"dead letters of {place} lead back to {read}"
+            raise _refusal(topic, f"{what}, and records would go round for ever")
+        seen.add(place)
+        place = leads_to.get(place, "")
+
+
+def check_permitted(image: ClusterImage, topic: str, broker: BrokerConfig) -> None:
+    """Refuse a topic that cannot have dead letters, whatever the group reads; BrokerError INVALID_CONFIG."""
+    prefix = broker[DEAD_LETTER_TOPIC_PREFIX]
+    known = image.topic(topic)
+    if is_internal(topic):
+        raise _refusal(topic, "it is internal")
+    if not topic.startswith(prefix):
+        raise _refusal(topic, f"its name does not begin with {prefix!r} ({DEAD_LETTER_TOPIC_PREFIX.name})")
+    if known is not None and known.view_of is not None:
+        raise _refusal(topic, "it is a view")
+    if known is not None and known.configs.get(DEAD_LETTER_GROUP_ENABLE.name, "true").lower() == "false":
+        raise _refusal(topic, f"{DEAD_LETTER_GROUP_ENABLE.name} is false")
+
+
+def _source(image: ClusterImage, name: str) -> str:
+    """Topic that has the records of a topic or view."""
+    known = image.topic(name) if name else None
+    return name if known is None else known.view_of or name
+
+
+def _refusal(topic: str, reason: str) -> BrokerError:
+    return BrokerError(
+        ErrorCode.invalid_config,
+        f"{topic} cannot be the dead-letter topic: {reason}; name another topic",
+    )

@@ -1,0 +1,53 @@
+"""Rules of access control lists. A rule is created or deleted, and never changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from penstock.internal_client.acl_documents import read_rule, show_rule
+from penstock.internal_client.definitions.reading import Cluster, Reading
+from penstock.internal_client.definitions.section import CLUSTER_RESOURCE, Entry, Right, Section, Step
+from penstock.security.acl import SUPPORTED_OPERATIONS, AclFilter, Operation
+
+
+class AclSection(Section):
+    name = "acls"
+    noun = "rule"
+
+    async def read(self, reading: Reading) -> list[Entry]:
+        return [show_rule(each) for each in await reading.cluster.acls.describe(AclFilter())]
+
+    def identity(self, entry: Entry) -> str:
+        rule = read_rule(entry)
+        access, host = rule.entry, "" if rule.entry.host == "*" else f" from {rule.entry.host}"
+        verb = access.permission.name.lower()
+        return f"{verb} {access.principal} {access.operation.name} on {rule.resource}{host}"
+
+    def normal(self, entry: Entry) -> Entry:
+        return show_rule(read_rule(entry))
+
+    def problem(self, entry: Entry) -> str:
+        rule = read_rule(entry)
+        if rule.entry.operation not in (Operation.ALL, *SUPPORTED_OPERATIONS[rule.resource.kind]):
+            return f"{rule.entry.operation.name} is no operation of {rule.resource.kind.name}"
+        return "" if ":" in entry["principal"] else "principal: give a principal such as User:ann"
+
+    async def create(self, cluster: Cluster, entry: Entry) -> None:
+        await cluster.acls.create([read_rule(entry)])
+
+    async def delete(self, cluster: Cluster, entry: Entry) -> None:
+        rule = read_rule(entry)
+        resource, access = rule.resource, rule.entry
+        exact = AclFilter(
+            resource.kind,
+            resource.name,
+            resource.pattern,
+            principal=access.principal,
+            host=access.host,
+            operation=access.operation,
+            permission=access.permission,
+        )
+        await cluster.acls.delete([exact])
+
+    def rights(self, step: Step) -> Iterator[Right]:
+        yield "ALTER", *CLUSTER_RESOURCE

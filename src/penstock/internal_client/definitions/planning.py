@@ -1,0 +1,182 @@
+"""Export of all definitions, the plan from one document to another, and its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from penstock.config import VIEW_OF
+from penstock.config.retry_options import RETRY_GROUP
+from penstock.delay.retry_policy import OPTIONS as RETRY_OPTIONS
+from penstock.delay.retry_policy import read_policy
+from penstock.errors import BrokerError, ErrorCode
+from penstock.internal_client.definitions.acls import AclSection
+from penstock.internal_client.definitions.configs import BrokerSection, GroupSection
+from penstock.internal_client.definitions.pipelines import PipelineSection
+from penstock.internal_client.definitions.queues import QueueSection
+from penstock.internal_client.definitions.quotas import QuotaSection
+from penstock.internal_client.definitions.reading import Cluster, Reading
+from penstock.internal_client.definitions.retry_policies import RetryPolicySection, policy_entry
+from penstock.internal_client.definitions.schedules import ScheduleSection
+from penstock.internal_client.definitions.section import FORMAT, Entry, Section, Step
+from penstock.internal_client.definitions.topics import TopicSection
+from penstock.internal_client.definitions.users import UserSection
+from penstock.internal_client.definitions.views import ViewSection, view_entry
+from penstock.internal_client.definitions.webhooks import WebhookSection, own_queue
+
+SECTIONS: Final[Mapping[str, Section]] = {
+    section.name: section
+    for section in (
+        UserSection(),
+        AclSection(),
+        QuotaSection(),
+        BrokerSection(),
+        TopicSection(),
+        ViewSection(),
+        GroupSection(),
+        RetryPolicySection(),
+        QueueSection(),
+        WebhookSection(),
+        ScheduleSection(),
+        PipelineSection(),
+    )
+}
+"""Sections in the order in which entries are created: rights come before topics, topics before queues."""
+Definitions = Mapping[str, Sequence[Entry]]
+"""Entries by section. A section that is absent is not known, or not wanted to change."""
+_REFUSED: Final = frozenset(
+    {
+        ErrorCode.cluster_authorization_failed,
+        ErrorCode.topic_authorization_failed,
+        ErrorCode.security_disabled,
+    }
+)
+_GONE: Final = frozenset(
+    {
+        ErrorCode.group_id_not_found,
+        ErrorCode.resource_not_found,
+        ErrorCode.unknown_topic_or_partition,
+    }
+)
+
+
+class InvalidDefinition(ValueError):
+    """An entry of a document that cannot be applied; the text names it."""
+
+    def __init__(self, section: str, place: int, text: str) -> None:
+        super().__init__(text)
+        self.pointer = f"/{section}/{place}"
+
+
+async def export(reading: Reading) -> Definitions:
+    """Read the definitions of the cluster, without sections that the user may not read."""
+    found: dict[str, Sequence[Entry]] = {}
+    for section in SECTIONS.values():
+        try:
+            found[section.name] = await section.read(reading)
+        except BrokerError as error:
+            if error.code not in _REFUSED:
+                raise
+    return found
+
+
+def document(definitions: Definitions) -> dict[str, Any]:
+    """The document of `penstock export`."""
+    made: dict[str, Any] = {"format": FORMAT, **definitions}
+    for entry in definitions.get("brokers", ()):
+        made["brokers"] = entry["configs"]
+    return made
+
+
+def read_document(given: Mapping[str, Any]) -> Definitions:
+    """Entries of a document whose form was checked; InvalidDefinition for the first that is wrong."""
+    sections: dict[str, list[Entry]] = {
+        name: list(entries) for name, entries in given.items() if name in SECTIONS and name != "brokers"
+    }
+    if "brokers" in given:
+        sections["brokers"] = [{"name": "", "configs": given["brokers"]}]
+    if "topics" in sections:
+        _split_topics(sections)
+    for name, entries in sections.items():
+        sections[name] = _checked(SECTIONS[name], entries)
+    return sections
+
+
+def _split_topics(sections: dict[str, list[Entry]]) -> None:
+    """Move views and retry policies that are written as settings of topics to their sections."""
+    views = sections.setdefault("views", [])
+    topics: list[Entry] = []
+    for topic in sections["topics"]:
+        configs = topic.get("configs", {})
+        policy = (
+            read_policy(configs.get(RETRY_GROUP.name, ""), configs) if configs.get(RETRY_GROUP.name) else None
+        )
+        if VIEW_OF.name in configs:
+            views.append(view_entry(topic["name"], configs))
+            continue
+        if policy is not None:
+            sections.setdefault("retry_policies", []).append(policy_entry(policy))
+            topic = {
+                **topic,
+                "configs": {name: value for name, value in configs.items() if name not in RETRY_OPTIONS},
+            }
+        topics.append(topic)
+    sections["topics"] = topics
+
+
+def _checked(section: Section, entries: Sequence[Entry]) -> list[Entry]:
+    found: list[Entry] = []
+    names: set[str] = set()
+    for place, entry in enumerate(entries):
+        name = section.identity(entry)
+        problem = section.problem(entry)
+        if name in names:
+            problem = "the document names it twice"
+        if problem:
+            raise InvalidDefinition(section.name, place, f"{section.text('', name).strip()}: {problem}")
+        names.add(name)
+        found.append(section.normal(entry))
+    return found
+
+
+def plan(present: Definitions, wanted: Definitions, *, prune: bool = False) -> list[Step]:
+    """Return the steps from the present definitions to the wanted ones. Pure.
+
+    With `prune`, entries and settings that a section of the document does not name are removed too; sections that the
+    document does not have stay as they are.
+    """
+    steps = [
+        step
+        for name, section in SECTIONS.items()
+        if name in wanted
+        for step in section.plan(present.get(name, ()), wanted[name], prune)
+    ]
+    made = [step for step in steps if step.action != "delete"]
+    removed = [step for step in steps if step.action == "delete"]
+    order = list(SECTIONS)
+    removed.sort(key=lambda step: -order.index(step.section))  # stable: what needs others goes first
+    return [*_webhooks_first(made), *removed]
+
+
+def _webhooks_first(steps: list[Step]) -> list[Step]:
+    """Steps with the queues of new webhooks last: a webhook of a topic creates its queue."""
+    queues = {
+        own_queue(step.entry) for step in steps if step.section == "webhooks" and step.action == "create"
+    }
+    return sorted(steps, key=lambda step: step.section == "queues" and step.name in queues)
+
+
+async def carry_out(step: Step, cluster: Cluster) -> None:
+    """Make a step. A BrokerError names the entry; the deletion of something that is gone succeeds."""
+    section = SECTIONS[step.section]
+    try:
+        if step.action == "create":
+            await section.create(cluster, step.entry)
+        elif step.action == "change":
+            await section.change(cluster, step)
+        elif step.action == "delete":
+            await section.delete(cluster, step.entry)
+    except BrokerError as error:
+        if step.action == "delete" and error.code in _GONE:
+            return
+        raise BrokerError(error.code, f"{section.text(step.action, step.name)}: {error}") from None

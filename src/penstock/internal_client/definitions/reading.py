@@ -1,0 +1,108 @@
+"""The cluster as definitions see it: requests for every section, and answers that several sections share."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Final, Protocol
+
+from penstock.config.resources import ConfigResourceType
+from penstock.internal_client.acls import AclCalls
+from penstock.internal_client.configs import ConfigCalls, ConfigEntry
+from penstock.internal_client.pipelines import DEFINITIONS, LOGS, STATUSES, PipelineCalls
+from penstock.internal_client.queues import QueueCalls, QueueSummary
+from penstock.internal_client.quotas import QuotaCalls
+from penstock.internal_client.retry_policies import RetryPolicyCalls
+from penstock.internal_client.schedules import ScheduleCalls
+from penstock.internal_client.topic_routes import TopicRoute
+from penstock.internal_client.topics import TopicCalls
+from penstock.internal_client.users import UserCalls
+from penstock.internal_client.views import ViewCalls
+from penstock.internal_client.webhooks import WebhookCalls
+
+NAMES_PER_REQUEST: Final = 20
+"""Few, because the broker describes all settings of the resources of a request at once."""
+_STATE_TOPICS: Final = frozenset({DEFINITIONS.name, LOGS.name, STATUSES.name})
+"""Topics of declared pipelines, which their first declaration creates."""
+Visible = Callable[[str, Sequence[str]], Awaitable[Iterable[str]]]
+"""Names of a resource type whose settings the user may see."""
+
+
+class Cluster(Protocol):
+    """Requests to a cluster: the gateway's backend, or a client."""
+
+    topics: TopicCalls
+    configs: ConfigCalls
+    views: ViewCalls
+    queues: QueueCalls
+    schedules: ScheduleCalls
+    webhooks: WebhookCalls
+    retry_policies: RetryPolicyCalls
+    pipelines: PipelineCalls
+    users: UserCalls
+    acls: AclCalls
+    quotas: QuotaCalls
+
+
+async def all_visible(kind: str, names: Sequence[str]) -> Iterable[str]:
+    """Every name: brokers decide what the user sees."""
+    return names
+
+
+class Reading:
+    """One reading of the definitions. Each request that several sections need is sent once."""
+
+    def __init__(self, cluster: Cluster, visible: Visible = all_visible) -> None:
+        self.cluster = cluster
+        self._visible = visible
+        self._topics: dict[str, tuple[TopicRoute, dict[str, str]]] | None = None
+        self._groups: dict[str, dict[str, str]] | None = None
+        self._queues: dict[str, QueueSummary] | None = None
+
+    async def topics(self) -> Mapping[str, tuple[TopicRoute, dict[str, str]]]:
+        """Topics with the settings that are set on them, without internal ones."""
+        if self._topics is None:
+            routes = {
+                each.name: each
+                for each in await self.cluster.topics.all()
+                if not each.is_internal and each.name not in _STATE_TOPICS
+            }
+            own = await self._own(ConfigResourceType.TOPIC, "TOPIC", list(routes))
+            self._topics = {name: (routes[name], configs) for name, configs in own.items()}
+        return self._topics
+
+    async def groups(self) -> Mapping[str, dict[str, str]]:
+        """Settings of groups that have some."""
+        if self._groups is None:
+            names = await self.cluster.configs.names(ConfigResourceType.GROUP)
+            self._groups = await self._own(ConfigResourceType.GROUP, "GROUP", names)
+        return self._groups
+
+    async def queues(self) -> Mapping[str, QueueSummary]:
+        if self._queues is None:
+            visible = await self.groups()
+            self._queues = {
+                each.name: each for each in await self.cluster.queues.all() if each.name in visible
+            }
+        return self._queues
+
+    async def _own(
+        self, kind: ConfigResourceType, resource: str, names: Sequence[str]
+    ) -> dict[str, dict[str, str]]:
+        visible = set(await self._visible(resource, names))
+        seen = [name for name in names if name in visible]
+        found: dict[str, dict[str, str]] = {}
+        for first in range(0, len(seen), NAMES_PER_REQUEST):
+            some = seen[first : first + NAMES_PER_REQUEST]
+            # A resource may be deleted between both requests.
+            entries = await self.cluster.configs.describe(kind, some, skips_refused=True)
+            found |= {name: own(of_one) for name, of_one in entries.items()}
+        return found
+
+
+def own(entries: Sequence[ConfigEntry]) -> dict[str, str]:
+    """Settings that were set on the resource itself, without secrets."""
+    return {
+        entry.name: entry.value
+        for entry in entries
+        if not entry.is_default and not entry.is_sensitive and entry.value is not None
+    }

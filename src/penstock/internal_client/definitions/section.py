@@ -1,0 +1,165 @@
+"""One section of a document of definitions: its entries, their differences, and the steps that remove them.
+
+Entries are JSON objects. `Section.plan` is pure; the other methods send requests.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+if TYPE_CHECKING:
+    from penstock.internal_client.definitions.reading import Cluster, Reading
+
+FORMAT: Final = 1
+Entry = Mapping[str, Any]
+Right = tuple[str, str, str]
+"""Operation, resource type and resource name."""
+CLUSTER_RESOURCE: Final = ("CLUSTER", "kafka-cluster")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Change of one field; None as the new value returns the field to its default."""
+
+    old: Any
+    new: Any
+
+    def __str__(self) -> str:
+        new = "its default" if self.new is None else shown(self.new)
+        return f"to {new}" if self.old is None else f"from {shown(self.old)} to {new}"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    action: str
+    """`create`, `change`, `delete`; `differs` changes nothing."""
+    section: str
+    name: str
+    text: str
+    """The step for people."""
+    entry: Entry = field(default_factory=dict)
+    """The entry of the document; of a deletion, the present one."""
+    changes: Mapping[str, Change] = field(default_factory=dict)
+
+    def document(self) -> dict[str, Any]:
+        changes = {name: {"from": each.old, "to": each.new} for name, each in self.changes.items()}
+        return {
+            "action": self.action,
+            "section": self.section,
+            "name": self.name,
+            "text": self.text,
+            "changes": changes,
+        }
+
+
+class Section(ABC):
+    """One kind of definition. Subclasses name the fields, and send the requests."""
+
+    name: ClassVar[str]
+    """Key of the document."""
+    noun: ClassVar[str]
+    defaults: ClassVar[Mapping[str, Any]] = {}
+    """Values of fields that an entry may leave out."""
+    fixed: ClassVar[frozenset[str]] = frozenset()
+    """Fields that cannot be changed; a difference is reported."""
+    creation_note: ClassVar[str] = ""
+    deletion_note: ClassVar[str] = ""
+
+    @abstractmethod
+    async def read(self, reading: Reading) -> list[Entry]:
+        """Entries of the cluster, without those that the user may not see."""
+
+    @abstractmethod
+    async def create(self, cluster: Cluster, entry: Entry) -> None: ...
+
+    async def change(self, cluster: Cluster, step: Step) -> None:
+        """Make the changes of a step; sections whose entries never change need none."""
+        raise NotImplementedError
+
+    @abstractmethod
+    async def delete(self, cluster: Cluster, entry: Entry) -> None: ...
+
+    @abstractmethod
+    def rights(self, step: Step) -> Iterator[Right]:
+        """Rights that a user needs for a step."""
+
+    def identity(self, entry: Entry) -> str:
+        return str(entry["name"])
+
+    def normal(self, entry: Entry) -> Entry:
+        """An entry of a document in the form in which the cluster shows it."""
+        return entry
+
+    def problem(self, entry: Entry) -> str:
+        """Reason why an entry cannot be applied, found without the cluster; empty if there is none."""
+        return ""
+
+    def order(self, entry: Entry) -> Any:
+        """Sort key of entries: an entry is created after those that it needs."""
+        return self.identity(entry)
+
+    def settings(self, entry: Entry) -> Mapping[str, Any]:
+        """Fields that are compared, without those that identify the entry."""
+        return {name: value for name, value in entry.items() if name != "name"}
+
+    def plan(self, present: Sequence[Entry], wanted: Sequence[Entry], prune: bool) -> Iterator[Step]:
+        """Steps from the present entries to the wanted ones, deletions last."""
+        known = {self.identity(entry): entry for entry in present}
+        named = {self.identity(entry): entry for entry in wanted}
+        for entry in sorted(named.values(), key=self.order):
+            name = self.identity(entry)
+            if name not in known:
+                yield Step("create", self.name, name, self.text("create", name) + self.creation_note, entry)
+            else:
+                yield from self.differences(name, known[name], entry, prune)
+        if prune:
+            for entry in sorted(known.values(), key=self.order, reverse=True):
+                name = self.identity(entry)
+                if name not in named:
+                    yield Step(
+                        "delete", self.name, name, self.text("delete", name) + self.deletion_note, entry
+                    )
+
+    def differences(self, name: str, present: Entry, wanted: Entry, prune: bool) -> Iterator[Step]:
+        """Steps for an entry that exists."""
+        changes = self.changes(self.settings(present), self.settings(wanted), prune)
+        for each in sorted(self.fixed & changes.keys()):
+            change = changes.pop(each)
+            text = f"{self.noun} {name} has {each} {shown(change.old)}, not {shown(change.new)}{self.way_out(each)}"
+            yield Step("differs", self.name, name, text, wanted, {each: change})
+        if changes:
+            listed = ", ".join(f"{each} {change}" for each, change in changes.items())
+            yield Step("change", self.name, name, f"{self.text('change', name)}: {listed}", wanted, changes)
+
+    def way_out(self, field_name: str) -> str:
+        """Advice about a field that cannot be changed."""
+        return f"; delete the {self.noun} first"
+
+    def changes(
+        self, present: Mapping[str, Any], wanted: Mapping[str, Any], prune: bool
+    ) -> dict[str, Change]:
+        """Fields that differ. A field that the document leaves out stays, or gets its default with `prune`."""
+        full = {**self.defaults, **present}
+        found = {
+            name: Change(full.get(name), value)
+            for name, value in sorted(wanted.items())
+            if full.get(name) != value
+        }
+        if prune:
+            for name in sorted(present.keys() - wanted.keys()):
+                if present[name] != self.defaults.get(name):
+                    found[name] = Change(present[name], self.defaults.get(name))
+        return found
+
+    def text(self, verb: str, name: str) -> str:
+        return f"{verb} {self.noun} {name}" if name else f"{verb} {self.noun}"
+
+
+def shown(value: Any) -> str:
+    """A value of a field for people."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value if isinstance(value, str) and value else repr(value)

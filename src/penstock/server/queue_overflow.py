@@ -1,0 +1,101 @@
+"""Queues that are too long and send their oldest records to the dead letters (`share.max.length.policy=dead-letter`).
+
+Records are given up when they are committed, within some milliseconds after they are too many: from the partition that
+has most of them, the oldest first. Records that consumers hold stay. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from penstock.errors import BrokerError, StorageError, WouldBlock
+from penstock.observability.logs import Logger
+from penstock.queues.giving_up import give_up
+from penstock.queues.share_leader import ShareLeader
+from penstock.queues.states import DeadReason, Reason
+
+OVERFLOW: Final = Reason(DeadReason.OVERFLOW)
+_FIRST_SECONDS: Final = 0.01
+_MAX_SECONDS: Final = 1.0
+_MAX_RECORDS: Final = 2_000
+"""Maximum number of records that are given up in one turn of the loop."""
+_MAX_READS: Final = 20
+
+Excess = Callable[[str], list[tuple[int, list[ShareLeader]]]]
+"""Number of records that are too many in each queue of a topic, and its share-partitions, the longest first."""
+
+
+class QueueOverflow:
+    def __init__(self, excess: Excess, logger: Logger) -> None:
+        self._excess = excess
+        self._logger = logger
+        self._topics: set[str] = set()
+        """Topics whose queues may be too long."""
+        self._task: asyncio.Task[None] | None = None
+
+    def look(self, topic: str) -> None:
+        """Look soon whether queues of a topic are too long."""
+        self._topics.add(topic)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        pause_seconds = _FIRST_SECONDS
+        try:
+            while self._topics:
+                await asyncio.sleep(pause_seconds)
+                pause_seconds = min(2 * pause_seconds, _MAX_SECONDS)
+                for topic in tuple(self._topics):
+                    # Sends that come from here on are looked at in the next round.
+                    self._topics.discard(topic)
+                    given_up, is_over = await self._trim(topic)
+                    if given_up:
+                        pause_seconds = _FIRST_SECONDS
+                    if is_over:
+                        self._topics.add(topic)
+        finally:
+            self._task = None
+
+    async def _trim(self, topic: str) -> tuple[int, bool]:
+        """Give up records; returns their number, and whether queues are still too long."""
+        total = 0
+        for excess, leaders in self._excess(topic):
+            for leader in leaders:
+                try:
+                    count = await give_up_oldest(leader, min(excess, _MAX_RECORDS))
+                except (BrokerError, StorageError, OSError) as error:
+                    self._logger.error_rarely(
+                        "records of a long queue not given up", error, share_partition=leader.key.name
+                    )
+                    continue
+                total += count
+                if count:
+                    break  # another partition may be longer now
+        return total, bool(self._excess(topic))
+
+
+async def give_up_oldest(leader: ShareLeader, count: int) -> int:
+    """Give up the oldest records of a share-partition that no consumer holds; returns their number."""
+    offset, total, reads = 0, 0, 0
+    while total < count and leader.partition is not None:
+        offset = max(offset, leader.partition.start_offset)
+        try:
+            found, behind = give_up(leader, offset, leader.read_limit - 1, count - total, OVERFLOW)
+        except WouldBlock:
+            reads += 1
+            if reads > _MAX_READS:
+                break  # memory is short; the next round tries again
+            await leader.source.warm(offset, leader.read_limit)
+            continue
+        total += found
+        if behind <= offset:
+            break
+        offset = behind
+        await asyncio.sleep(0)
+    return total
