@@ -16,6 +16,8 @@ BROKERS ?= 1
 SEEDS ?= 1000
 SELECTION = --draw-by-commit
 EXAMPLES = --hypothesis-profile fixed
+# Tests and seeds start hundreds of processes: without cached bytecode each of them compiles the sources again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup run demo compile pure test test-all test-compiled compare-builds test-fast lint format bench test-cluster clients faults pipeline-crashes kill-cycles queue-cycles rule-cycles rolling-restarts copy-cycles job-cycles storages pipeline-cycles spark-cluster simulate mutants authorizer-oracle fuzz screenshots console-figures vulnerabilities bill-of-materials lock clean
 .DEFAULT_GOAL := help
