@@ -44,7 +44,7 @@ Places = list[Place]
 class DelayedCast(Cast):
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage, "delayed", _SHARE)
-        self._model = DelayedModel(lambda: max(member.host.clock.now_ms() for member in stage.members))
+        self._model = DelayedModel(lambda: max(member.host.clock.latest_ms for member in stage.members))
         self._places: Places = [(_TOPIC, index) for index in range(self._random.randint(1, 2))]
 
     @property

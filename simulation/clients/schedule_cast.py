@@ -39,7 +39,7 @@ class ScheduleCast(Cast):
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage, "schedules", _SHARE)
         random = self._random
-        self._model = ScheduleModel(lambda: max(member.host.clock.now_ms() for member in stage.members))
+        self._model = ScheduleModel(lambda: max(member.host.clock.latest_ms for member in stage.members))
         self._calls = ScheduleCalls(GatewayConnections(stage, "schedules").routes)
         self._places: list[Place] = [(_TOPIC, index) for index in range(random.randint(1, 2))]
         # A jump by hours makes thousands of times pass, of which `all` would make up for a thousand.

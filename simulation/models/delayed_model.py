@@ -40,7 +40,7 @@ class DelayedMessage:
 
 class DelayedModel:
     def __init__(self, clocks: Callable[[], int]) -> None:
-        """`clocks` returns the latest time that a broker's clock shows."""
+        """`clocks` returns the latest time that a broker's clock has shown, also between two looks."""
         self._clocks = clocks
         self.messages: dict[bytes, DelayedMessage] = {}
         self.deleted_before: dict[Place, int] = defaultdict(int)

@@ -13,7 +13,7 @@ INTERVAL_MS = 1_000
 
 class ScheduleModel:
     def __init__(self, clocks: Callable[[], int]) -> None:
-        """`clocks` returns the latest time that a broker's clock shows."""
+        """`clocks` returns the latest time that a broker's clock has shown, also between two looks."""
         self._clocks = clocks
         self.latest_ms = 0
         """Latest time that any broker's clock has shown."""

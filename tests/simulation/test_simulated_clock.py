@@ -1,10 +1,16 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
+
+import pytest
 
 from simulation.machine.clock import SimulatedClock
 from simulation.machine.loop import SimulationLoop
 from simulation.machine.trace import Trace
+from simulation.scenarios.cluster_scenario import ClusterScenario
+
+HOUR_MS = 3_600_000
 
 
 def test_both_clocks_follow_virtual_time_and_only_the_wall_clock_jumps(loop: SimulationLoop) -> None:
@@ -17,6 +23,26 @@ def test_both_clocks_follow_virtual_time_and_only_the_wall_clock_jumps(loop: Sim
         clock.jump(-5000)
         assert clock.now_ms() == started_ms - 3500
         assert clock.monotonic() == 1.5
+
+    loop.run_until_complete(main())
+
+
+@pytest.mark.parametrize("cast", ["_delayed", "_schedules"])
+def test_time_that_a_clock_has_shown_between_two_looks_is_known(loop: SimulationLoop, cast: str) -> None:
+    """A message that is delivered just before the clock is set back is not early."""
+    scenario: Any = ClusterScenario(0, loop, Trace(loop.time))
+    model = getattr(scenario, cast)._model
+    clock = scenario._stage.members[0].host.clock
+
+    async def main() -> None:
+        clock.jump(HOUR_MS)
+        model.look()
+        await asyncio.sleep(0.01)
+        shown_ms = clock.now_ms()
+        clock.jump(-HOUR_MS)
+        await asyncio.sleep(0.01)
+        model.look()
+        assert model.latest_ms == shown_ms
 
     loop.run_until_complete(main())
 
