@@ -1,10 +1,10 @@
-"""What unmodified clients do while a topic gets fewer partitions: the lines of the table in docs/partitions.md."""
+"""Unmodified clients while a topic gets fewer partitions: the lines of the table in docs/partitions.md."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -134,7 +134,7 @@ def aiokafka(topic: Topic, mode: str, client_id: str) -> Iterator[Send]:
 PRODUCERS = {"confluent-kafka": confluent, "kafka-python": kafka_python, "aiokafka": aiokafka}
 
 
-def read_confluent(topic: Topic, group: str, protocol: str = "classic") -> Iterator[str]:
+def read_confluent(topic: Topic, group: str, protocol: str = "classic") -> Generator[str]:
     consumer = Consumer(
         {
             "bootstrap.servers": topic.bootstrap,
@@ -156,7 +156,7 @@ def read_confluent(topic: Topic, group: str, protocol: str = "classic") -> Itera
         consumer.close()
 
 
-def read_kafka_python(topic: Topic, group: str) -> Iterator[str]:
+def read_kafka_python(topic: Topic, group: str) -> Generator[str]:
     consumer = kafka.KafkaConsumer(
         topic.name,
         bootstrap_servers=topic.bootstrap,
@@ -172,7 +172,7 @@ def read_kafka_python(topic: Topic, group: str) -> Iterator[str]:
         consumer.close()
 
 
-def read_aiokafka(topic: Topic, group: str) -> Iterator[str]:
+def read_aiokafka(topic: Topic, group: str) -> Generator[str]:
     loop = asyncio.new_event_loop()
 
     async def start() -> AIOKafkaConsumer:
@@ -195,7 +195,7 @@ def read_aiokafka(topic: Topic, group: str) -> Iterator[str]:
         loop.close()
 
 
-READERS: dict[str, Callable[[Topic, str], Iterator[str]]] = {
+READERS: dict[str, Callable[[Topic, str], Generator[str]]] = {
     "confluent-kafka": read_confluent,
     "confluent-kafka, new protocol": lambda topic, group: read_confluent(topic, group, "consumer"),
     "kafka-python": read_kafka_python,
