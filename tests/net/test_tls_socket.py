@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -304,5 +305,51 @@ def test_storm_of_empty_records_is_ended(tmp_path: Path) -> None:
         pair.client_end.sendmsg((cut[:-1],), False)
         await eventually_async(lambda: reading.ended is not None)
         assert "without content" in (reading.ended or "")
+
+    asyncio.run(scenario())
+
+
+class InterruptedPipeEnd(PipeEnd):
+    """Pipe whose reads end only after another thread has run `meanwhile`."""
+
+    meanwhile: Callable[[], None] = staticmethod(lambda: None)
+    reads = 0
+
+    def recv_into(self, buffer: memoryview) -> int:
+        count = super().recv_into(buffer)
+        self.reads += 1
+        thread = threading.Thread(target=self.meanwhile)
+        thread.start()
+        thread.join()
+        return count
+
+
+def test_connections_of_several_threads_do_not_mix_their_bytes(tmp_path: Path) -> None:
+    """A gateway checks passwords by logins in threads of their own, beside its connections to brokers."""
+
+    async def exchange(pair: Pair) -> None:
+        client, server = pair.connect()
+        await eventually_async(lambda: len(pair.ends) == 2)
+        assert pair.ends == [None, None]
+        at_server, at_client = Reading(server, 1_000), Reading(client, 1_000)
+        send_all(client, b"request")
+        send_all(server, b"response")
+        await eventually_async(lambda: bytes(at_server.content + at_client.content) == b"requestresponse")
+
+    async def scenario() -> None:
+        pair = Pair(tmp_path / "one")
+        end = InterruptedPipeEnd(1 << 20)
+        end.other, pair.server_end.other, pair.client_end = pair.server_end, end, end
+
+        exchanged: list[str] = []
+
+        def meanwhile() -> None:
+            number = str(len(exchanged))
+            asyncio.run(exchange(Pair(tmp_path / number)))
+            exchanged.append(number)
+
+        end.meanwhile = meanwhile
+        await exchange(pair)
+        assert len(exchanged) == end.reads
 
     asyncio.run(scenario())

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import ProtocolError
+from penstock.wire import framing
 from penstock.wire.framing import FrameReader
 
 LIMIT = 10**6
@@ -88,6 +89,18 @@ def test_readers_do_not_mix_their_bytes() -> None:
         assert feed(second, other[i : i + 10]) == []
     assert feed(first, one[100:]) == [b"one" * 50]
     assert feed(second, other[100:]) == [b"other" * 50]
+
+
+def test_reader_has_space_if_another_thread_takes_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    class TakenMeanwhile(list[bytearray]):
+        """Empty list that was not empty a moment ago, when another thread had not yet taken its last element."""
+
+        def __bool__(self) -> bool:
+            return True
+
+    monkeypatch.setattr(framing, "_free_scratch", TakenMeanwhile())
+    reader = FrameReader(100)
+    assert len(reader.buffer()) > 0
 
 
 @pytest.mark.parametrize("size", [5, 50_000])

@@ -2,7 +2,7 @@
 
 The TLS object works on memory buffers. It is created with the first bytes of the peer, so a silent connection
 costs nothing. Counts are plaintext bytes; ciphertext that the inner socket did not take, at most one piece, waits
-here. Loop thread only.
+here. Thread of its loop only; a process may have several loops, each in a thread of its own.
 """
 
 from __future__ import annotations
@@ -29,9 +29,11 @@ _MAX_HANDSHAKE_BYTES = 128 * 1024
 """Bytes of the peer in a handshake, certificate chain included."""
 _MAX_OWED_BYTES = 256 * 1024
 """Ciphertext that may wait because of what the peer sent (KeyUpdate, alerts) while it does not read."""
+_BUFFER_BYTES = 256 * 1024
 
-# Ciphertext is decrypted as soon as it is received, so all connections receive into one buffer.
-_received = memoryview(bytearray(256 * 1024))
+# Ciphertext is decrypted as soon as it is received, so connections share a few buffers. Loops in several threads do: a
+# buffer belongs to one connection from `pop` to `append`.
+_free_buffers: list[memoryview] = []
 
 
 class TlsSocket:
@@ -186,7 +188,7 @@ class TlsSocket:
             self._deliver()
             return
         try:
-            count = self._socket.recv_into(_received[:_RECORD_BYTES])
+            count = self._receive_ciphertext(_RECORD_BYTES)
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
@@ -195,7 +197,6 @@ class TlsSocket:
         if count == 0:
             self._fail("the peer closed the connection during the handshake")
             return
-        self._incoming.write(_received[:count])
         self._handshake_bytes += count
         if self._handshake_bytes > _MAX_HANDSHAKE_BYTES:
             self._fail("the handshake is too long")
@@ -269,14 +270,13 @@ class TlsSocket:
         BlockingIOError where there is no plaintext yet.
         """
         try:
-            count = self._socket.recv_into(_received[: len(buffer) + _RECORD_BYTES])
+            count = self._receive_ciphertext(len(buffer) + _RECORD_BYTES)
         except (BlockingIOError, InterruptedError):
             if has_plaintext:
                 return 0
             raise
         if count == 0:
             return 0
-        self._incoming.write(_received[:count])
         filled = self._decrypt(tls, buffer)
         if self._outgoing.pending:
             self._flush_owed()
@@ -287,6 +287,19 @@ class TlsSocket:
         if self._silent_bytes > _MAX_SILENT_BYTES:
             raise ConnectionResetError("TLS: the peer sends records without content")
         raise BlockingIOError
+
+    def _receive_ciphertext(self, max_bytes: int) -> int:
+        """Receive once for the TLS object to read, and return the number of bytes; 0 when the peer has closed."""
+        try:
+            buffer = _free_buffers.pop()
+        except IndexError:
+            buffer = memoryview(bytearray(_BUFFER_BYTES))
+        try:
+            count = self._socket.recv_into(buffer[:max_bytes])
+            self._incoming.write(buffer[:count])
+        finally:
+            _free_buffers.append(buffer)
+        return count
 
     def _decrypt(self, tls: ssl.SSLObject, buffer: memoryview) -> int:
         """Decrypt into the buffer until it is full or ciphertext is missing; one TLS read gives one record.

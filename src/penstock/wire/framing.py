@@ -22,7 +22,8 @@ _FAST_GROWTH_BYTES = 512 * 1024
 little.
 """
 
-# Scratch space is needed only between one `buffer()` and its `received()`, so connections share a few.
+# Scratch space is needed only between one `buffer()` and its `received()`, so connections share a few. Connections of
+# several threads do: a thread may take the last one after another has looked.
 _free_scratch: list[bytearray] = []
 _zeros = memoryview(bytes(1024 * 1024))
 
@@ -52,7 +53,7 @@ class FrameReader:
             self._view = memoryview(self._frame)[self._filled :]
             return self._view
         if self._scratch is None:
-            self._scratch = _free_scratch.pop() if _free_scratch else bytearray(_SCRATCH_BYTES)
+            self._scratch = _take_scratch()
         self._scratch[: len(self._rest)] = self._rest
         self._view = memoryview(self._scratch)[len(self._rest) :]
         return self._view
@@ -116,3 +117,10 @@ class FrameReader:
             step = min(wanted, len(_zeros))
             frame += _zeros[:step]
             wanted -= step
+
+
+def _take_scratch() -> bytearray:
+    try:
+        return _free_scratch.pop()
+    except IndexError:
+        return bytearray(_SCRATCH_BYTES)
