@@ -137,6 +137,35 @@ def test_fsynced_replica_is_preferred_to_restored_one_after_power_loss() -> None
     assert (state.leader, state.isr, state.last_resort) == (ONE, (ONE, TWO), (THREE,))
 
 
+@given(images(), partitions(), st.sampled_from(BROKERS), st.integers(1, 3))
+def test_fsynced_replica_that_leaves_after_power_loss_is_eligible(
+    image: ClusterImage, before: PartitionState, broker: BrokerId, min_in_sync: int
+) -> None:
+    after = resume_leadership(
+        image,
+        broker,
+        LogCondition.UNCERTAIN,
+        before,
+        min_insync_replicas=str(min_in_sync),
+        durability="fsync",
+    )
+    if broker in before.isr and len(before.isr) > 1:
+        assert broker in after.eligible
+        assert broker not in after.isr
+
+
+def test_fsynced_replica_leads_after_a_dead_member_with_a_session() -> None:
+    """Broker 1 returns after a power loss, while the session of broker 2 outlives its process and disk."""
+    before = PartitionState(TWO, LeaderEpoch(4), (ONE, TWO), (ONE, TWO), 0)
+    left = resume_leadership(alive(TWO), ONE, LogCondition.UNCERTAIN, before, durability="fsync")
+    assert (left.leader, left.isr, left.eligible) == (TWO, (TWO,), (ONE,))
+    elected = leader_election.elect(alive(ONE), NAME, left)
+    assert elected is not None
+    assert (elected.leader, elected.unclean_epoch) == (ONE, before.unclean_epoch)
+    again = resume_leadership(alive(ONE), TWO, LogCondition.MISSING, elected, durability="fsync")
+    assert (again.leader, again.isr) == (ONE, (ONE,))
+
+
 def test_last_resort_leads_when_others_return_without_logs() -> None:
     """Power loss and a new disk at once: records acknowledged after an fsync are still there."""
     before = PartitionState(ONE, LeaderEpoch(4), (ONE, TWO), (ONE, TWO), 0)

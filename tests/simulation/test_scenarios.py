@@ -76,6 +76,11 @@ def test_seed_that_found_a_loss_passes(seed: int) -> None:
     assert run_cluster_seed(seed).operations > 0
 
 
+@pytest.mark.parametrize("seed", [1477])
+def test_seed_that_did_not_heal_passes(seed: int) -> None:
+    assert run_cluster_seed(seed).operations > 0
+
+
 def test_seed_with_a_leader_of_a_deleted_topic_passes() -> None:
     assert run_cluster_seed(185).operations > 0
 

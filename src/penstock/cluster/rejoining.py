@@ -44,8 +44,10 @@ def rejoin_rule(
     """Rule to apply before this broker registers, by the state of each log.
 
     An incomplete replica leaves the in-sync set and the eligible leaders. While nothing can be committed
-    without it, it is recorded as a last resort, or as an eligible leader if it has all committed records
-    (durability=fsync after a power loss). `_yield` decides about the only member of an in-sync set.
+    without it, it is recorded as a last resort. A replica that has all committed records (durability=fsync
+    after a power loss) is recorded as an eligible leader in any case: the registered members may be dead,
+    and an alive leader empties the list before it commits. `_yield` decides about the only member of an
+    in-sync set.
     """
 
     def rule(image: ClusterImage, name: TopicPartition, partition: PartitionState) -> PartitionState | None:
@@ -59,7 +61,7 @@ def rejoin_rule(
         if broker in partition.isr:
             if rest:
                 after = _leave(image, after, broker, rest)
-                if not _can_commit(image, after, min_in_sync(image, name, config)):
+                if is_durable or not _can_commit(image, after, min_in_sync(image, name, config)):
                     after = _keep(after, broker, log_condition, is_durable=is_durable)
             else:
                 after = _yield(image, after, broker, log_condition, durability)
@@ -93,7 +95,9 @@ def _can_commit(image: ClusterImage, partition: PartitionState, min_in_sync: int
 def _keep(
     partition: PartitionState, broker: BrokerId, log_condition: LogCondition, *, is_durable: bool
 ) -> PartitionState:
-    """Record a replica that left as a possible leader: nothing has been committed since."""
+    """Record a replica that left as a possible leader: nothing is committed without it before the leader
+    empties the list.
+    """
     if is_durable:
         return replace(partition, eligible=(*_without(partition.eligible, broker), broker))
     if log_condition.has_log:
