@@ -1,6 +1,8 @@
 """Connections to brokers by address: one for each, opened at its first use and shared by all callers.
 
-A port of another protocol is recognised by its first response (`NotKafka`). Loop thread only.
+Requests that wait at the broker need connections of their own: a shared connection without a response for
+RESPONSE_SECONDS counts as lost, because a network may drop all of its packets unnoticed. A port of another
+protocol is recognised by its first response (`NotKafka`). Loop thread only.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from penstock.config import Address
+from penstock.internal_client.api import RESPONSE_SECONDS
 from penstock.net.acting import own_context
 from penstock.net.broker_connection import BrokerConnection
 from penstock.net.network import Network
@@ -57,9 +60,14 @@ class BrokerConnections:
         return await asyncio.shield(opening)
 
     def known(self, address: Address) -> BrokerConnection | None:
-        """Return the shared connection to an address where it is open."""
+        """Return the shared connection to an address where it is open and not silent."""
         connection = self._open.get(address)
-        return connection if connection is not None and connection.is_connected else None
+        if connection is None or not connection.is_connected:
+            return None
+        if connection.silent_seconds >= RESPONSE_SECONDS:
+            connection.close()
+            return None
+        return connection
 
     async def open(self, address: Address) -> BrokerConnection:
         """Open a connection of the caller's own; Unreachable where that fails."""

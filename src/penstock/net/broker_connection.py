@@ -40,6 +40,8 @@ class BrokerConnection:
         """Whether the peer has sent anything."""
         self._client_id = client_id
         self._waiting: deque[tuple[int, ResponseReceiver]] = deque()
+        self._silent_since = 0.0
+        """Time of the loop when the first of the waiting requests was sent, or when the last response came."""
         self._correlation_id = 0
         self._lost: ConnectionLost | None = None
         self._loss: asyncio.Future[None] | None = None
@@ -77,6 +79,11 @@ class BrokerConnection:
     def is_connected(self) -> bool:
         return self._lost is None
 
+    @property
+    def silent_seconds(self) -> float:
+        """Seconds without any response while a request is waiting for one, abandoned requests included."""
+        return asyncio.get_running_loop().time() - self._silent_since if self._waiting else 0.0
+
     def next_correlation_id(self) -> int:
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         return self._correlation_id
@@ -98,6 +105,8 @@ class BrokerConnection:
         if self._lost is not None:
             receiver.set_exception(self._lost)
             return
+        if not self._waiting:
+            self._silent_since = asyncio.get_running_loop().time()
         self._waiting.append((correlation_id, receiver))
         self._stream.send(frame)
 
@@ -127,6 +136,8 @@ class BrokerConnection:
         if int.from_bytes(frame[:4], "big") != correlation_id:
             raise ProtocolError(f"the response to request {correlation_id} came out of order")
         self._waiting.popleft()
+        if self._waiting:
+            self._silent_since = asyncio.get_running_loop().time()
         if not receiver.done():
             receiver.set_result(frame)
 
