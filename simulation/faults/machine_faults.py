@@ -10,6 +10,7 @@ from random import Random
 from simulation.machine.disk_faults import Operation
 from simulation.machine.network import SimulatedNetwork
 from simulation.scenarios.broker_host import BrokerHost
+from simulation.scenarios.store_host import STORE_HOST
 
 _FAILING: tuple[Operation, ...] = ("pwrite", "pread", "rename", "open", "truncate", "remove", "sync_dir")
 _SYNCS: tuple[Operation, ...] = ("sync", "sync_all")
@@ -29,8 +30,12 @@ class MachineFaults:
         self._clock_jumps_ms = clock_jumps_ms
 
     async def drop_connection(self, broker: BrokerHost) -> None:
-        """Lose every packet of one connection from now on."""
-        streams = self._network.streams(broker.host.name)
+        """Lose every packet of one connection from now on. Connections to a store process are Unix sockets,
+        which lose none.
+        """
+        streams = [
+            stream for stream in self._network.streams(broker.host.name) if STORE_HOST not in stream.hosts
+        ]
         if streams:
             self._random.choice(streams).drop()
 
