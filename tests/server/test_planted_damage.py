@@ -24,7 +24,7 @@ from test_repair import (
 from penstock.model import BrokerId
 from penstock.replication.in_sync import InSync
 from penstock.server.repairing import Repairing
-from penstock.storage import fetched_batches, scrub
+from penstock.storage import follower_batches, scrub
 from penstock.storage.repair import Patch
 from support.eventually import eventually_async
 from support.whole_brokers import Brokers, run
@@ -114,7 +114,7 @@ def test_follower_appends_no_batch_with_a_wrong_crc(tmp_path: Path) -> None:
 
 
 def test_follower_that_checks_no_crc_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetched_batches, "crc_matches", lambda *_: True)
+    monkeypatch.setattr(follower_batches, "crc_matches", lambda *_: True)
     scenario = fetched_from_a_damaged_leader(tmp_path)
     check_is_noticed(tmp_path, scenario, "appended a damaged batch", log_scrub_interval_ms="0")
 

@@ -15,7 +15,7 @@ from penstock.records.batch import assign, read_header
 from penstock.storage.batch_scan import MAX_RELATIVE_OFFSET
 from penstock.storage.closed_segments import CLOSED_SEGMENTS_FILE
 from penstock.storage.disk import RealDisk
-from penstock.storage.fetched_batches import MAX_GAP
+from penstock.storage.follower_batches import MAX_GAP
 from penstock.storage.log import Log
 from penstock.storage.log_config import LogConfig
 from penstock.storage.log_manager import LogManager

@@ -23,7 +23,7 @@ _MIN_PARTITION_BYTES = 32 * 1024
 
 
 def check_partition_count(count: int) -> None:
-    """Raise a Problem for a topic that is read one partition at a time."""
+    """Raise a Problem if a topic has too many partitions to be read together: the client must name a partition."""
     if count > MAX_PARTITIONS:
         raise Problem(
             400,

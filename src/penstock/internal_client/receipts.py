@@ -3,7 +3,7 @@
     version 1 | topic id 16 | partition 4 | offset 8 | token 16     as URL-safe base64 without padding
 
 A receipt is not signed: the broker draws the token at random, and accepts a settlement only while the lock of that very
-delivery lasts. Pure.
+delivery lasts (`SharePartition.acknowledge`). Pure.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class OrderIndexer:
         return not order.wanted.levels or now_ms - self._behind_since_ms >= MAX_WAIT_MS
 
     def _index_here(self, order: DeliveryOrder) -> bool:
-        """Index records that are in memory; returns whether the order has all records, or is full."""
+        """Index records that are in memory, a few parts at most; returns False if the pool has to continue."""
         log = self._owner.replica.log
         for _ in range(_LOOP_PARTS):
             below = self._owner.read_limit
@@ -84,7 +84,7 @@ class OrderIndexer:
             if found is None:
                 return False
             order.add(found)
-        return order.end_offset >= self._owner.read_limit
+        return order.end_offset >= self._owner.read_limit or order.is_full
 
     async def _run(self) -> None:
         try:

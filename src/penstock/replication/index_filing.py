@@ -12,7 +12,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class FileJob(Protocol[T_co]):
-    """Making of a file; all three methods wait for the disk."""
+    """Job that makes the file of a derived index: `write`, then `place` or `discard`. All three wait for the disk."""
 
     @property
     def segment(self) -> Segment: ...

@@ -12,9 +12,9 @@ from typing import Final
 
 from penstock.errors import BrokerError, StorageError, WouldBlock
 from penstock.observability.logs import Logger
-from penstock.queues.giving_up import give_up
 from penstock.queues.share_leader import ShareLeader
 from penstock.queues.states import DeadReason, Reason
+from penstock.queues.undelivered import give_up
 
 OVERFLOW: Final = Reason(DeadReason.OVERFLOW)
 _FIRST_SECONDS: Final = 0.01

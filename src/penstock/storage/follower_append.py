@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from penstock.model import LeaderEpoch, Offset
 from penstock.records.batch import BatchHeader
-from penstock.storage.fetched_batches import FetchedBatch, check_fetched, fill_gap
+from penstock.storage.follower_batches import FetchedBatch, check_fetched, fill_gap
 from penstock.storage.segment import Segment
 
 if TYPE_CHECKING:

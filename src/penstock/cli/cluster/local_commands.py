@@ -144,7 +144,10 @@ def _no_pipelines_with(option: str) -> Failure:
 def _planned(
     data_dir: Path, known: LocalCluster | None, given: Mapping[str, Any], settings: Mapping[str, str]
 ) -> LocalCluster:
-    """Return the cluster to start: a new one as `given`, or the known one, with certificates and settings."""
+    """Return the cluster to start, the known one or a new one as `given`, with `settings` and, if secure, certificates.
+
+    Raises Failure if `given` differs from the known cluster.
+    """
     if known is None:
         known = plan_cluster(Form(**given))
     else:

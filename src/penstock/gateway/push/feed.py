@@ -85,9 +85,7 @@ class Feeds:
         return feed
 
     def known_ends(self, topic: TopicRoute, partitions: Iterable[int]) -> dict[int, int]:
-        """Return the ends of partitions where another stream waits: thousands of new streams need no request
-        for it.
-        """
+        """Return the end offsets of partitions at whose end a stream waits: new streams need not ask for these."""
         feeds = ((each, self._feeds.get((topic.id, each))) for each in partitions)
         return {each: feed.end for each, feed in feeds if feed is not None and feed.is_watched}
 

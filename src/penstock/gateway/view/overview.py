@@ -129,7 +129,10 @@ def _problems(view: ClusterView, totals: _Totals, sampler: Sampler) -> list[dict
 
 
 def _seconds_to_full(view: ClusterView, totals: _Totals) -> float | None:
-    """Return when the first disk is full at the present rate, as if retention deleted nothing; None without growth."""
+    """Return the seconds until the disk with the least free space is full; None without figures or with little growth.
+
+    All brokers are taken to share the present rate of writes equally, and retention to delete nothing.
+    """
     brokers = [broker for broker in view.brokers.values() if broker.figures]
     if totals.byte_rate < MIN_GROWTH_BYTES or not brokers:
         return None

@@ -12,9 +12,9 @@ from typing import Final
 from penstock.errors import BrokerError, StorageError, WouldBlock
 from penstock.observability.logs import Logger
 from penstock.queues.expiry_index import ExpiryIndex, Reading, read_section
-from penstock.queues.giving_up import give_up
 from penstock.queues.live_records import EXPIRED
 from penstock.queues.share_leader import ShareLeader
+from penstock.queues.undelivered import give_up
 from penstock.replication.replica import Replica
 from penstock.server.context import BrokerContext
 
