@@ -13,11 +13,11 @@ from penstock.errors import BrokerError, ErrorCode
 from penstock.groups.classic.group import ClassicGroup
 from penstock.groups.group import (
     GroupState,
+    GroupStep,
     JoinRequest,
     JoinResult,
     LeaveResult,
     LeavingMember,
-    Step,
     SyncRequest,
     SyncResult,
 )
@@ -62,7 +62,7 @@ class Driver:
     def state(self) -> GroupState:
         return self.group.state
 
-    def take(self, step: Step) -> None:
+    def take(self, step: GroupStep) -> None:
         for record in step.records:
             assert record.key == ClassicGroupKey("g")
             assert isinstance(record.value, ClassicGroupValue)

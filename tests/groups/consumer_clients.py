@@ -16,9 +16,9 @@ from penstock.groups.consumer_protocol import decode_assignment, decode_subscrip
 from penstock.groups.group import (
     ConsumerHeartbeat,
     ConsumerHeartbeatResult,
+    GroupStep,
     JoinResult,
     LeavingMember,
-    Step,
     SyncRequest,
     SyncResult,
 )
@@ -49,7 +49,7 @@ class World(Driver):
         self.numbers = count(100)
         self.answers: dict[object, Any] = {}
 
-    def take(self, step: Step) -> dict[object, Any]:
+    def take(self, step: GroupStep) -> dict[object, Any]:
         answers = super().take(step)
         self.answers.update(answers)
         return answers

@@ -21,11 +21,11 @@ from penstock.groups.context import GroupContext
 from penstock.groups.group import (
     ConsumerHeartbeat,
     ConsumerHeartbeatResult,
+    GroupStep,
     JoinRequest,
     JoinResult,
     LeaveResult,
     LeavingMember,
-    Step,
     SyncRequest,
     SyncResult,
 )
@@ -152,7 +152,7 @@ class Driver:
         protocol_type: str = "consumer",
         metadata: bytes | None = None,
         ticket: object = None,
-    ) -> tuple[Step, dict[object, Any]]:
+    ) -> tuple[GroupStep, dict[object, Any]]:
         numbers = {name: frozenset(partitions) for name, partitions in (owned or {}).items()}
         subscription = Subscription(version, frozenset(topics or ("foo",)), numbers)
         encoded = encode_subscription(subscription) if metadata is None else metadata
@@ -231,7 +231,7 @@ class Driver:
         else:
             self.groups[GROUP] = restored
 
-    def take(self, step: Step) -> dict[object, Any]:
+    def take(self, step: GroupStep) -> dict[object, Any]:
         step += self.groups.downgrade_if_due(GROUP, self.now_ms)
         self.last = step.records
         self.log.append(step.records)

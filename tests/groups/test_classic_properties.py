@@ -44,10 +44,10 @@ from penstock.errors import BrokerError, ErrorCode
 from penstock.groups.classic.group import ClassicGroup
 from penstock.groups.group import (
     GroupState,
+    GroupStep,
     JoinRequest,
     JoinResult,
     LeavingMember,
-    Step,
     SyncRequest,
     SyncResult,
 )
@@ -308,7 +308,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
             raise AssertionError("time stands still")
         self.now_ms = end_ms
 
-    def restart(self, farewell: Step) -> None:
+    def restart(self, farewell: GroupStep) -> None:
         self.answered_generation = self.assigned_generation
         self.group = self.made()
         for ticket, answer in farewell.answers:
@@ -351,7 +351,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
             error = self.group.heartbeat(client.member_id, client.instance_id, client.generation, self.now_ms)
             self.on_error(client, error)
 
-    def take(self, step: Step) -> None:
+    def take(self, step: GroupStep) -> None:
         if step.records and self.refuses_append:
             self.refuses_append = False
             lost = [(ticket, ErrorCode.coordinator_not_available) for ticket, _ in step.answers]

@@ -18,7 +18,7 @@ from test_acl_index import obvious
 from penstock.net.acting import split_actor
 from penstock.security import acl_index, quota
 from penstock.security.acl import AclBinding, Operation, PatternType, Permission, Principal, ResourceType
-from penstock.security.acl_index import AclIndex, Verdict
+from penstock.security.acl_index import AclIndex, AclVerdict
 from penstock.security.acl_policy import AclPolicy
 from penstock.security.scram import ScramServer
 from penstock.server import dispatch
@@ -46,7 +46,7 @@ def test_decisions_are_those_of_the_obvious_implementation() -> None:
 
 
 def test_deny_that_is_ignored_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Verdict, "permitted", lambda self, **_: self.allowed)
+    monkeypatch.setattr(AclVerdict, "permitted", lambda self, **_: self.allowed)
     with pytest.raises(AssertionError):
         check_decisions()
 
@@ -74,12 +74,12 @@ def test_wildcard_that_is_taken_for_a_name_is_noticed(monkeypatch: pytest.Monkey
 def test_host_that_is_ignored_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     real = AclIndex.judge
 
-    def judge(self: AclIndex, principal: str, host: str, kind: ResourceType, name: str) -> Verdict:
+    def judge(self: AclIndex, principal: str, host: str, kind: ResourceType, name: str) -> AclVerdict:
         found = [real(self, principal, each, kind, name) for each in (host, "10.0.0.1", "10.0.0.2")]
         allowed, denied = found[0].allowed, found[0].denied
         for each in found:
             allowed, denied = allowed | each.allowed, denied | each.denied
-        return Verdict(allowed, denied, found[0].has_rules)
+        return AclVerdict(allowed, denied, found[0].has_rules)
 
     monkeypatch.setattr(AclIndex, "judge", judge)
     with pytest.raises(AssertionError):

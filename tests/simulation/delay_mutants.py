@@ -161,7 +161,7 @@ def files_are_used_for_what_is_behind_them_too() -> AbstractContextManager[Any]:
 
     def all_of_it(log: Any, offset: Any, applied: Any, below: Any, epoch_start: Any) -> Any:
         found = scan_next(log, offset, applied, below, epoch_start)
-        if isinstance(found, delayed_records.Scanned) and found.filed is not None:
+        if isinstance(found, delayed_records.ScannedEvents) and found.filed is not None:
             return found._replace(end_offset=below)
         return found
 

@@ -15,7 +15,7 @@ from penstock.groups.classic.group import ClassicGroup
 from penstock.groups.consumer.group import ConsumerGroup
 from penstock.groups.consumer.member import ConsumerMember
 from penstock.groups.consumer.state import ConsumerState
-from penstock.groups.group import Step
+from penstock.groups.group import GroupStep
 from penstock.groups.loading import Loading
 from penstock.groups.offsets import OffsetCommit
 from penstock.groups.record_codec import decode_record
@@ -116,10 +116,10 @@ def revoked_partition_is_given_away_at_once() -> AbstractContextManager[Any]:
 def expired_member_keeps_its_partitions() -> AbstractContextManager[Any]:
     """A silent member of the consumer protocol is not removed from its group."""
 
-    def tick(self: ConsumerGroup, now_ms: int) -> Step:
+    def tick(self: ConsumerGroup, now_ms: int) -> GroupStep:
         while self._timers.pop(now_ms) is not None:
             pass
-        return Step()
+        return GroupStep()
 
     return patch.object(ConsumerGroup, "tick", tick)
 

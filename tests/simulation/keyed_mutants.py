@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from planting import planted_in_cluster
 
-from penstock.internal_client.producer import Delivery
+from penstock.internal_client.producer import DeliveryAttempt
 from penstock.replication import keyed_log
 from penstock.replication.keyed_log import KeyedLog
 from penstock.storage.derived.index import DerivedIndex
@@ -68,22 +68,22 @@ def the_tail_of_a_new_leader_is_not_indexed() -> AbstractContextManager[Any]:
 @planted_in_cluster("I2", needs={"keyed"})
 def a_first_attempt_without_an_answer_uses_up_its_sequence() -> AbstractContextManager[Any]:
     """A batch whose first attempt, without a task, got no answer is repeated with the next sequence."""
-    set_exception = Delivery.set_exception
+    set_exception = DeliveryAttempt.set_exception
 
-    def advance(self: Delivery, error: BaseException) -> None:
+    def advance(self: DeliveryAttempt, error: BaseException) -> None:
         if not self._batch[0].is_alone:
             self._queue.producer.advance(1)
         set_exception(self, error)
 
-    return patch.object(Delivery, "set_exception", advance)
+    return patch.object(DeliveryAttempt, "set_exception", advance)
 
 
 @planted_in_cluster("I1", "I3", needs={"keyed"})
 def a_refused_first_attempt_counts_as_delivered() -> AbstractContextManager[Any]:
     """The senders of a batch get an offset, although the first attempt, without a task, was refused."""
 
-    def believe(self: Delivery, result: ProduceResult) -> None:
+    def believe(self: DeliveryAttempt, result: ProduceResult) -> None:
         self._is_over = True
         self._owner.on_delivered(self._queue, max(0, result.base_offset))
 
-    return patch.object(Delivery, "set_result", believe)
+    return patch.object(DeliveryAttempt, "set_result", believe)

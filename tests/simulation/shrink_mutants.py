@@ -13,7 +13,7 @@ from penstock.cluster import shrinking, topics
 from penstock.cluster.image import PartitionPhase, PartitionState, RemovedPartition
 from penstock.replication.replica import Replica
 from penstock.server.draining import advancing, next_phase
-from penstock.server.draining.next_phase import DrainingPartition, DrainLimits, Verdict
+from penstock.server.draining.next_phase import DrainingPartition, DrainLimits, DrainVerdict
 from penstock.server.draining.quiet_times import QuietTimes
 
 _SHRINKING = {"shrinking"}
@@ -60,9 +60,9 @@ def quiet_time_never_passes() -> AbstractContextManager[Any]:
     """Every look at a draining partition begins its quiet time anew."""
     right = next_phase.judge
 
-    def wrong(partition: DrainingPartition, limits: DrainLimits) -> Verdict:
+    def wrong(partition: DrainingPartition, limits: DrainLimits) -> DrainVerdict:
         if partition.phase is PartitionPhase.DRAINING:
-            return Verdict()
+            return DrainVerdict()
         return right(partition, limits)
 
     return patch.object(advancing, "judge", wrong)

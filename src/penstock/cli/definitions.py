@@ -24,7 +24,7 @@ from penstock.internal_client.definitions.planning import (
 )
 from penstock.internal_client.definitions.planning import export as read_definitions
 from penstock.internal_client.definitions.reading import Reading
-from penstock.internal_client.definitions.section import Step, shown
+from penstock.internal_client.definitions.section import ApplyStep, shown
 
 _SIGNS = {"create": "+", "change": "~", "delete": "-", "differs": "!"}
 _HINT = "`penstock export` prints a document of the right form."
@@ -60,7 +60,7 @@ def apply(
     wanted = _read(file)
     cluster = ClusterClient(bootstrap)
 
-    async def make_plan(client: InternalClient) -> list[Step]:
+    async def make_plan(client: InternalClient) -> list[ApplyStep]:
         return plan(await _export(client), wanted, prune=prune)
 
     steps = cluster.run(make_plan, "the definitions")
@@ -73,7 +73,7 @@ def apply(
     _report(steps, dry_run, json)
 
 
-def _report(steps: Sequence[Step], dry_run: bool, json: bool) -> None:
+def _report(steps: Sequence[ApplyStep], dry_run: bool, json: bool) -> None:
     if json:
         print_json({"dry_run": dry_run, "steps": [step.document() for step in steps]})
         return
@@ -97,7 +97,7 @@ async def _export(client: InternalClient) -> Definitions:
     return await read_definitions(Reading(client))
 
 
-async def _carry_out(client: InternalClient, steps: Sequence[Step]) -> None:
+async def _carry_out(client: InternalClient, steps: Sequence[ApplyStep]) -> None:
     for step in steps:
         await carry_out(step, client)
 

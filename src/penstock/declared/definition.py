@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.declared.schedule import CONTINUOUS, Schedule, parse_duration_ms
+from penstock.declared.schedule import CONTINUOUS, PipelineSchedule, parse_duration_ms
 from penstock.declared.value_schema import ValueSchema, parse_schema
 
 STREAM, BATCH = "stream", "batch"
@@ -52,7 +52,7 @@ class PipelineDefinition:
     schema: ValueSchema | None = None
     transform: Transform | None = None
     dead_letter: str | None = None
-    schedule: Schedule = field(default_factory=Schedule)
+    schedule: PipelineSchedule = field(default_factory=PipelineSchedule)
     timeout_ms: int | None = None
     """Time after which a run of a scheduled pipeline, or one micro-batch, is cancelled."""
 
@@ -98,12 +98,12 @@ def _transform(given: Mapping[str, Any]) -> Transform:
     return Transform(given.get("sql"), given.get("function"), given.get("mode", STREAM), watermark)
 
 
-def _schedule(given: Any) -> Schedule:
+def _schedule(given: Any) -> PipelineSchedule:
     if given == CONTINUOUS:
-        return Schedule()
+        return PipelineSchedule()
     if "every" in given:
-        return Schedule(every_ms=parse_duration_ms(given["every"]))
-    return Schedule(cron=given["cron"], timezone=given.get("timezone", "UTC"))
+        return PipelineSchedule(every_ms=parse_duration_ms(given["every"]))
+    return PipelineSchedule(cron=given["cron"], timezone=given.get("timezone", "UTC"))
 
 
 def _text(value: Any) -> str:

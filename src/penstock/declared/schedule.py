@@ -19,7 +19,7 @@ class ScheduleProblem(PenstockError):
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class PipelineSchedule:
     """Exactly one of `every_ms` and `cron` is given; neither means continuously."""
 
     every_ms: int | None = None

@@ -23,7 +23,7 @@ MAX_BATCH_BYTES = 512 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredMessage:
     """A delayed record as it is in the log."""
 
     due: DueMessage
@@ -32,33 +32,33 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class DelayBatch:
     """A batch to append, with the messages in it."""
 
     messages: tuple[DueMessage, ...]
     batch: bytearray
 
 
-def deliveries(stored: Sequence[Stored]) -> list[Delivery]:
+def deliveries(stored: Sequence[StoredMessage]) -> list[DelayBatch]:
     """Visible batches of due messages. A record has its due time as timestamp, or the time at which it was stored if
     that is later, and the offset and time of its first record as headers.
     """
     return _batches(stored, _visible)
 
 
-def copies(stored: Sequence[Stored], now_ms: int) -> list[Delivery]:
+def copies(stored: Sequence[StoredMessage], now_ms: int) -> list[DelayBatch]:
     """Hidden batches of pending messages, which are stored again before their segment is deleted."""
     return _batches(stored, lambda each: _hidden(each, now_ms))
 
 
-def _visible(stored: Stored) -> NewRecord:
+def _visible(stored: StoredMessage) -> NewRecord:
     record = stored.record
     offset, timestamp = _origin(record)
     headers = (*without_delay(record.headers), *_origin_headers(offset, timestamp))
     return NewRecord(record.key, record.value, max(stored.due.due_ms, timestamp), headers)
 
 
-def _hidden(stored: Stored, now_ms: int) -> NewRecord:
+def _hidden(stored: StoredMessage, now_ms: int) -> NewRecord:
     record = stored.record
     delay = (DELIVER_AT, str(max(0, stored.due.due_ms)).encode())
     headers = (*without_delay(record.headers), delay, *_origin_headers(*_origin(record)))
@@ -76,18 +76,18 @@ def _origin_headers(offset: int, timestamp: int) -> Headers:
     return (ORIGIN_OFFSET, str(offset).encode()), (ORIGIN_TIMESTAMP, str(timestamp).encode())
 
 
-def _batches(stored: Iterable[Stored], make: Callable[[Stored], NewRecord]) -> list[Delivery]:
+def _batches(stored: Iterable[StoredMessage], make: Callable[[StoredMessage], NewRecord]) -> list[DelayBatch]:
     made = []
     for codec, group in groupby(stored, key=lambda each: each.codec):
         for some in _sized(list(group)):
             batch = build_batch([make(each) for each in some], codec=codec)
-            made.append(Delivery(tuple(each.due for each in some), batch))
+            made.append(DelayBatch(tuple(each.due for each in some), batch))
     return made
 
 
-def _sized(stored: list[Stored]) -> Iterable[list[Stored]]:
+def _sized(stored: list[StoredMessage]) -> Iterable[list[StoredMessage]]:
     """Parts that make batches of a limited size."""
-    part: list[Stored] = []
+    part: list[StoredMessage] = []
     size = 0
     for each in stored:
         length = len(each.record.value or b"") + len(each.record.key or b"")

@@ -24,7 +24,7 @@ from penstock.internal_client.definitions.planning import (
     read_document,
 )
 from penstock.internal_client.definitions.reading import Reading
-from penstock.internal_client.definitions.section import Step
+from penstock.internal_client.definitions.section import ApplyStep
 
 _STEPS = an_object(
     {
@@ -67,7 +67,7 @@ async def apply_definitions(call: Call) -> Response:
     return json_response({"dry_run": is_dry, "steps": [step.document() for step in steps]})
 
 
-async def _make(steps: Sequence[Step], call: Call) -> None:
+async def _make(steps: Sequence[ApplyStep], call: Call) -> None:
     for place, step in enumerate(steps):
         try:
             await carry_out(step, call.context.backend)

@@ -1,6 +1,6 @@
-"""Requests, results and the `Step` that all kinds of group share.
+"""Requests, results and the `GroupStep` that all kinds of group share.
 
-A group is pure: requests and the time go in, a `Step` comes out. Its recorded state changes at once, by
+A group is pure: requests and the time go in, a `GroupStep` comes out. Its recorded state changes at once, by
 `apply` of the records of the step, as in a replay; the responses of the step are sent when its records are
 committed. If they cannot be appended, the whole shard is loaded again, so a group never reverts a change.
 Created by `shard_groups`, called by `shard`.
@@ -163,7 +163,7 @@ Result: TypeAlias = (
 
 
 @dataclass(slots=True)
-class Step:
+class GroupStep:
     """Outcome of a request or of a deadline: records to append together, and responses that follow their
     commit.
     """
@@ -171,7 +171,7 @@ class Step:
     records: list[GroupRecord] = field(default_factory=list)
     answers: list[tuple[Ticket, Result]] = field(default_factory=list)
 
-    def __iadd__(self, later: Step) -> Self:
+    def __iadd__(self, later: GroupStep) -> Self:
         self.records += later.records
         self.answers += later.answers
         return self
@@ -251,16 +251,16 @@ class CoordinatedGroup(Protocol):
         timeout if it has partitions to revoke.
         """
 
-    def join(self, request: JoinRequest, ticket: Ticket, now_ms: int) -> Step: ...
+    def join(self, request: JoinRequest, ticket: Ticket, now_ms: int) -> GroupStep: ...
 
-    def sync(self, request: SyncRequest, ticket: Ticket, now_ms: int) -> Step: ...
+    def sync(self, request: SyncRequest, ticket: Ticket, now_ms: int) -> GroupStep: ...
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> ErrorCode:
         """Handle a classic Heartbeat. This changes no recorded state and must be cheap."""
 
-    def leave(self, members: Sequence[LeavingMember], ticket: Ticket, now_ms: int) -> Step: ...
+    def leave(self, members: Sequence[LeavingMember], ticket: Ticket, now_ms: int) -> GroupStep: ...
 
-    def tick(self, now_ms: int) -> Step:
+    def tick(self, now_ms: int) -> GroupStep:
         """Remove members whose session has expired, and continue rebalances whose deadline has passed."""
 
     def check_commit(
@@ -293,7 +293,7 @@ class CoordinatedGroup(Protocol):
     def tombstones(self) -> list[GroupRecord]:
         """Tombstones of the group, without those of its offsets."""
 
-    def give_up(self, error: ErrorCode) -> Step:
+    def give_up(self, error: ErrorCode) -> GroupStep:
         """Respond to all waiting requests with the error: the shard closes. The group must not be used
         afterwards.
         """

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 from penstock.errors import ErrorCode
-from penstock.groups.group import Step
+from penstock.groups.group import GroupStep
 from penstock.groups.records import GroupRecord
 from penstock.groups.settings import GroupSettings
 
@@ -72,6 +72,6 @@ class HeartbeatGroup(ABC, Generic[S]):
     def tombstones(self) -> list[GroupRecord]:
         return self.remembered.tombstones()
 
-    def give_up(self, error: ErrorCode) -> Step:
+    def give_up(self, error: ErrorCode) -> GroupStep:
         """Nothing to answer: no request waits in such a group."""
-        return Step()
+        return GroupStep()

@@ -25,12 +25,12 @@ from penstock.groups.group import (
     ConsumerHeartbeatResult,
     CoordinatedGroup,
     GroupDescription,
+    GroupStep,
     JoinRequest,
     JoinResult,
     LeaveResult,
     LeavingMember,
     Result,
-    Step,
     SyncRequest,
     SyncResult,
     Ticket,
@@ -320,7 +320,7 @@ class GroupShard(Shard[GroupRecord]):
 
     # --- from a step to its responses
 
-    def carry_out(self, group_id: str, step: Step) -> None:
+    def carry_out(self, group_id: str, step: GroupStep) -> None:
         """Append the records of a step; its responses follow their commit."""
         step += self._groups.downgrade_if_due(group_id, self.now_ms())
         if step.records or step.answers:
@@ -339,7 +339,7 @@ class GroupShard(Shard[GroupRecord]):
         ):
             del self._groups[group_id]
 
-    def _on_step(self, step: Step, error: BrokerError | None) -> None:
+    def _on_step(self, step: GroupStep, error: BrokerError | None) -> None:
         if not is_stored(error) and step.records:
             self._lose()
         refusal = self._closed or (error if step.records else None)

@@ -15,7 +15,7 @@ from penstock.groups.consumer.group import ConsumerGroup
 from penstock.groups.consumer.heartbeats import check_heartbeat
 from penstock.groups.consumer.member import JOIN_EPOCH
 from penstock.groups.context import GroupContext
-from penstock.groups.group import ConsumerHeartbeat, CoordinatedGroup, GroupKind, ShareHeartbeat, Step
+from penstock.groups.group import ConsumerHeartbeat, CoordinatedGroup, GroupKind, GroupStep, ShareHeartbeat
 from penstock.groups.records import (
     ClassicGroupKey,
     ConsumerGroupKey,
@@ -108,47 +108,47 @@ class ShardGroups(dict[str, CoordinatedGroup]):
             raise no_group(group_id)
         return self._add_share(group_id)
 
-    def for_join(self, group_id: str) -> tuple[CoordinatedGroup, Step]:
+    def for_join(self, group_id: str) -> tuple[CoordinatedGroup, GroupStep]:
         """Return the group, created or replaced if necessary, and the step of the replacement."""
         group = self.get(group_id)
         if group is not None and not (isinstance(group, ConsumerGroup) and group.is_empty):
-            return group, Step()
-        replaced = Step() if group is None else Step(self.remove(group_id))
+            return group, GroupStep()
+        replaced = GroupStep() if group is None else GroupStep(self.remove(group_id))
         return self.add_classic(group_id), replaced
 
     def for_consumer_heartbeat(
         self, group_id: str, request: ConsumerHeartbeat, now_ms: int
-    ) -> tuple[ConsumerGroup, Step]:
+    ) -> tuple[ConsumerGroup, GroupStep]:
         """Return the consumer group, as `for_join`; BrokerError if there is no group to join, or it cannot be
         converted.
         """
         group = self.get(group_id)
         if isinstance(group, ConsumerGroup):
-            return group, Step()
+            return group, GroupStep()
         if request.member_epoch != JOIN_EPOCH:
             raise no_group(group_id)
         context = self._context
         check_heartbeat(request, context.settings)
         if group is None:
-            return self._add_consumer(group_id), Step()
+            return self._add_consumer(group_id), GroupStep()
         if isinstance(group, ShareGroup):
             raise no_group(group_id)
         if group.is_empty:
             tombstones = self.remove(group_id)
-            return self._add_consumer(group_id), Step(tombstones)
+            return self._add_consumer(group_id), GroupStep(tombstones)
         assert isinstance(group, ClassicGroup)
         records = self._apply_all(conversion.upgrade(group, context.image, context.settings))
         answers = group.give_up(ErrorCode.rebalance_in_progress).answers
         consumer = self[group_id]
         assert isinstance(consumer, ConsumerGroup)
         consumer.loaded(context.image, now_ms)
-        return consumer, Step(records, answers)
+        return consumer, GroupStep(records, answers)
 
-    def downgrade_if_due(self, group_id: str, now_ms: int) -> Step:
+    def downgrade_if_due(self, group_id: str, now_ms: int) -> GroupStep:
         group = self[group_id]
         if not (isinstance(group, ConsumerGroup) and group.must_downgrade):
-            return Step()
-        step = Step(self._apply_all(conversion.downgrade(group, self._context.wall_ms())))
+            return GroupStep()
+        step = GroupStep(self._apply_all(conversion.downgrade(group, self._context.wall_ms())))
         classic = self[group_id]
         assert isinstance(classic, ClassicGroup)
         classic.loaded(self._context.image, now_ms)

@@ -173,7 +173,7 @@ class IdempotentProducer:
         else:
             batch = queue.sending = _next_batch(queue.pending)
             try:
-                if _is_overdue(batch) or not Delivery(self, queue, batch).begin():
+                if _is_overdue(batch) or not DeliveryAttempt(self, queue, batch).begin():
                     self.deliver_in_task(queue, None)
             except Exception as error:  # noqa: BLE001 - the senders report every failure
                 queue.sending = []
@@ -224,7 +224,7 @@ class IdempotentProducer:
         _succeed(batch, offset)
 
 
-class Delivery:
+class DeliveryAttempt:
     """The attempt to deliver a batch without a task: the receiver of its result."""
 
     __slots__ = ("_batch", "_is_over", "_owner", "_queue")

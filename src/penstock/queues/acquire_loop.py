@@ -6,7 +6,7 @@ from typing import Protocol
 
 from penstock.errors import BrokerError, WouldBlock
 from penstock.queues.share_partition import SharePartition
-from penstock.queues.share_reading import Fetched, Wanted
+from penstock.queues.share_reading import Fetched, ShareFetchLimits
 from penstock.queues.states import AcquireMode
 
 
@@ -14,7 +14,7 @@ class SpanAcquirer(Protocol):
     """The share-partition on its leader."""
 
     def acquire_once(
-        self, partition: SharePartition, wanted: Wanted, sent: int, now_ms: int
+        self, partition: SharePartition, wanted: ShareFetchLimits, sent: int, now_ms: int
     ) -> Fetched | None:
         """Acquire from the next span; None if there is none. WouldBlock if batch headers are not in memory.
 
@@ -22,7 +22,9 @@ class SpanAcquirer(Protocol):
         """
 
 
-def acquire_by_offset(owner: SpanAcquirer, partition: SharePartition, wanted: Wanted, now_ms: int) -> Fetched:
+def acquire_by_offset(
+    owner: SpanAcquirer, partition: SharePartition, wanted: ShareFetchLimits, now_ms: int
+) -> Fetched:
     fetched = Fetched([], [])
     left_records, left_bytes, sent = wanted.max_records, wanted.max_bytes, -1
     while left_records > 0 and left_bytes > 0:

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from penstock.queues.key_order import KeyOrder
 from penstock.queues.priority_level import PriorityLevel
-from penstock.queues.record_index import IndexedRecords, Wanted
+from penstock.queues.record_index import IndexedFields, IndexedRecords
 from penstock.queues.states import ShareSettings
 from penstock.records.priority import LEVELS
 
@@ -38,12 +38,12 @@ class RecordAvailability(Protocol):
     def is_unsettled(self, offset: int) -> bool: ...
 
 
-def wanted_of(settings: ShareSettings) -> Wanted:
-    return Wanted(settings.has_priorities, settings.is_ordered)
+def wanted_of(settings: ShareSettings) -> IndexedFields:
+    return IndexedFields(settings.has_priorities, settings.is_ordered)
 
 
 class DeliveryOrder:
-    def __init__(self, states: RecordAvailability, wanted: Wanted) -> None:
+    def __init__(self, states: RecordAvailability, wanted: IndexedFields) -> None:
         self.wanted = wanted
         self.end_offset = states.start_offset
         """Offset behind the last record that is indexed."""

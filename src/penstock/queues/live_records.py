@@ -27,7 +27,7 @@ from penstock.queues.batch_notes import (
     may_be_noted,
 )
 from penstock.queues.record_source import Part
-from penstock.queues.share_reading import Fetched, Wanted
+from penstock.queues.share_reading import Fetched, ShareFetchLimits
 from penstock.queues.states import Acknowledgement, AcknowledgeType, Acquired, DeadReason, Reason
 from penstock.records.batch import CODEC_MASK, HEADER_SIZE, BatchHeader, read_header
 from penstock.records.compression import decompress
@@ -59,7 +59,7 @@ class LiveRecords:
         self._unread: list[Part] = []
         """Parts of the acquisition that was taken back last."""
 
-    def acquire(self, leader: ShareLeader, wanted: Wanted, now_ms: int, wall_ms: int) -> Fetched:
+    def acquire(self, leader: ShareLeader, wanted: ShareFetchLimits, now_ms: int, wall_ms: int) -> Fetched:
         """Acquire records that have not expired; WouldBlock until `warm` has read them."""
         for _ in range(_MAX_ROUNDS):
             fetched = leader.acquire(wanted, now_ms)

@@ -14,7 +14,7 @@ from penstock.errors import BrokerError, CorruptLog, ErrorCode, InvalidBatch, St
 from penstock.model import Offset
 from penstock.observability.logs import Logger
 from penstock.queues.delivery_order import DeliveryOrder
-from penstock.queues.record_index import IndexedRecords, Wanted, index_records
+from penstock.queues.record_index import IndexedFields, IndexedRecords, index_records
 from penstock.queues.share_partition import SharePartition
 from penstock.replication.replica import Replica
 from penstock.storage.log import Log
@@ -123,7 +123,7 @@ class OrderIndexer:
         return True
 
 
-def _read_here(log: Log, first: int, below: int, wanted: Wanted) -> IndexedRecords | None:
+def _read_here(log: Log, first: int, below: int, wanted: IndexedFields) -> IndexedRecords | None:
     """Index a small part of the log that is in memory; None if it is large."""
     if first < log.log_start_offset:
         return IndexedRecords(first, min(log.log_start_offset, below))
@@ -136,7 +136,7 @@ def _read_here(log: Log, first: int, below: int, wanted: Wanted) -> IndexedRecor
     return _indexed(data, first, below, index_records(data, first, wanted, _LOOP_DECOMPRESSED_BYTES))
 
 
-def _read_in_pool(log: Log, first: int, below: int, wanted: Wanted) -> IndexedRecords:
+def _read_in_pool(log: Log, first: int, below: int, wanted: IndexedFields) -> IndexedRecords:
     if first < log.log_start_offset:
         return IndexedRecords(first, min(log.log_start_offset, below))
     data = log.read(Offset(first), _POOL_BYTES, below=Offset(below), at_least_one=True, wait=True).read()

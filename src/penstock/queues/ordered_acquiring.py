@@ -14,7 +14,7 @@ from penstock.errors import BrokerError, ErrorCode, WouldBlock
 from penstock.queues.acquire_loop import SpanAcquirer
 from penstock.queues.order_indexer import IndexOwner, OrderIndexer
 from penstock.queues.share_partition import SharePartition
-from penstock.queues.share_reading import Fetched, Wanted
+from penstock.queues.share_reading import Fetched, ShareFetchLimits
 from penstock.queues.state_writer import Stored
 from penstock.threads import Threads
 
@@ -35,7 +35,7 @@ class OrderedAcquiring:
         """Whether records may be acquired: true without an order, else if the order knows them."""
         return partition.order is None or self._indexer.is_ready(partition.order)
 
-    def acquire(self, partition: SharePartition, wanted: Wanted, now_ms: int) -> Fetched:
+    def acquire(self, partition: SharePartition, wanted: ShareFetchLimits, now_ms: int) -> Fetched:
         """Acquire records in the order of delivery; WouldBlock if batch headers are not in memory."""
         order = partition.order
         assert order is not None

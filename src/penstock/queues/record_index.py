@@ -19,7 +19,7 @@ from penstock.records.walking import layouts, read_headers
 _NAME: Final = PRIORITY.encode()
 
 
-class Wanted(NamedTuple):
+class IndexedFields(NamedTuple):
     levels: bool
     keys: bool
 
@@ -37,7 +37,10 @@ class IndexedRecords:
 
 
 def index_records(
-    data: bytes, first_offset: int, wanted: Wanted, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
+    data: bytes,
+    first_offset: int,
+    wanted: IndexedFields,
+    max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
 ) -> IndexedRecords:
     """Index the whole batches of `data` from an offset on.
 
@@ -53,7 +56,7 @@ def index_records(
 
 
 def _index_batch(
-    found: IndexedRecords, header: BatchHeader, batch: memoryview, wanted: Wanted, limit: int
+    found: IndexedRecords, header: BatchHeader, batch: memoryview, wanted: IndexedFields, limit: int
 ) -> None:
     try:
         body = bytes(decompress(header.codec, batch[HEADER_SIZE : header.size], limit))

@@ -21,7 +21,7 @@ from penstock.queues.live_records import LiveRecords
 from penstock.queues.ordered_acquiring import OrderedAcquiring
 from penstock.queues.projected_source import make_source
 from penstock.queues.share_partition import REJECTED, SharePartition
-from penstock.queues.share_reading import Fetched, Peeked, Wanted, peek
+from penstock.queues.share_reading import Fetched, Peeked, ShareFetchLimits, peek
 from penstock.queues.start_offset import find_start_offset
 from penstock.queues.state_client import RETRIABLE, ShareStateClient
 from penstock.queues.state_verifier import StateVerifier
@@ -227,7 +227,7 @@ class ShareLeader:
         partition = self.partition
         if partition is None or not self.source.identity or not self._ordered.is_ready(partition):
             return self.has_work()
-        look = Wanted("", 0, 0, AcquireMode.RECORD_LIMIT, 1)
+        look = ShareFetchLimits("", 0, 0, AcquireMode.RECORD_LIMIT, 1)
         while not self.is_stalled and partition.next_span(self.read_limit) is not None:
             before = partition.progress
             self.acquire_once(partition, look, -1, self.now_ms())
@@ -235,7 +235,7 @@ class ShareLeader:
                 return True
         return False
 
-    def acquire(self, wanted: Wanted, now_ms: int) -> Fetched:
+    def acquire(self, wanted: ShareFetchLimits, now_ms: int) -> Fetched:
         """Acquire records for a member; WouldBlock if batch headers are not in memory."""
         partition = self.partition
         if partition is None or self.is_stalled:
@@ -252,7 +252,7 @@ class ShareLeader:
         return fetched
 
     def acquire_once(
-        self, partition: SharePartition, wanted: Wanted, sent: int, now_ms: int
+        self, partition: SharePartition, wanted: ShareFetchLimits, sent: int, now_ms: int
     ) -> Fetched | None:
         """Acquire from the next span; None if there is none."""
         below = self.read_limit

@@ -12,7 +12,7 @@ from penstock.queues.share_partition import SharePartition
 from penstock.queues.states import Acquired, AcquireMode
 
 
-class Wanted(NamedTuple):
+class ShareFetchLimits(NamedTuple):
     """Limits of a fetch."""
 
     member: str

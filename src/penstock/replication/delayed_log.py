@@ -16,7 +16,7 @@ from itertools import islice
 from typing import TypeVar
 
 from penstock.clock import Clock
-from penstock.delay.delivering import Delivery, Stored, copies, deliveries
+from penstock.delay.delivering import DelayBatch, StoredMessage, copies, deliveries
 from penstock.delay.due_blocks import DueMessage
 from penstock.delay.due_limit import MAX_DUE, DueLimit
 from penstock.delay.pending import PendingMessages
@@ -30,8 +30,8 @@ from penstock.storage.damage import next_damage
 from penstock.storage.delayed_records import (
     NotCommitted,
     ReadMessages,
-    Scanned,
-    Wanted,
+    ScannedEvents,
+    WantedMessage,
     read_messages,
     scan_next,
 )
@@ -223,7 +223,7 @@ class DelayedLog:
         work = partial(scan_next, log, offset, applied, log.high_watermark, self._epoch_start)
         self._start(work, self._on_scanned)
 
-    def _on_scanned(self, scanned: Scanned | NotCommitted | None, error: BaseException | None) -> None:
+    def _on_scanned(self, scanned: ScannedEvents | NotCommitted | None, error: BaseException | None) -> None:
         if isinstance(scanned, NotCommitted):
             self._scans_at = scanned.end_offset
         elif scanned is not None:
@@ -242,7 +242,7 @@ class DelayedLog:
             self._on_damage()
         self._tell_waiting()
 
-    def _drop_deleted(self, scanned: Scanned) -> None:
+    def _drop_deleted(self, scanned: ScannedEvents) -> None:
         """Forget messages of a batch that has records on both sides of the log start."""
         if any(
             getattr(event, "offset", scanned.end_offset) < self._log.log_start_offset
@@ -277,7 +277,7 @@ class DelayedLog:
             if not await self._all_applied():
                 return False
             wanted = [
-                Wanted(each, self.pending.offset_of(each.message))
+                WantedMessage(each, self.pending.offset_of(each.message))
                 for each in islice(self.pending.stored_below(offset), MAX_DUE)
             ]
             if not wanted:
@@ -290,7 +290,7 @@ class DelayedLog:
                 return False
         return False
 
-    def _store_again(self, stored: Sequence[Stored]) -> bool:
+    def _store_again(self, stored: Sequence[StoredMessage]) -> bool:
         """Append copies of messages that are still pending: one that was delivered meanwhile must not return."""
         now_ms = self._clock.now_ms()
         kept = [each for each in stored if self.pending.is_cancellable(each.due.message)]
@@ -331,10 +331,10 @@ class DelayedLog:
         return first is not None and first.due_ms <= self._clock.now_ms()
 
     def _start_delivery(self, due: list[DueMessage]) -> None:
-        wanted = [Wanted(each, self.pending.offset_of(each.message)) for each in due]
+        wanted = [WantedMessage(each, self.pending.offset_of(each.message)) for each in due]
         log, below = self._log, self._log.high_watermark
 
-        def work() -> tuple[list[Delivery], ReadMessages]:
+        def work() -> tuple[list[DelayBatch], ReadMessages]:
             read = read_messages(log, wanted, below, MAX_DUE_BYTES)
             return deliveries(read.stored), read
 
@@ -343,7 +343,7 @@ class DelayedLog:
     def _on_read(
         self,
         due: list[DueMessage],
-        made: tuple[list[Delivery], ReadMessages] | None,
+        made: tuple[list[DelayBatch], ReadMessages] | None,
         error: BaseException | None,
     ) -> None:
         if made is None:
@@ -360,7 +360,7 @@ class DelayedLog:
                 return
             left = left[len(delivery.messages) :]
 
-    def _append(self, delivery: Delivery) -> bool:
+    def _append(self, delivery: DelayBatch) -> bool:
         """Append a batch of messages that are due; False if that is not possible now."""
         now_ms = self._clock.now_ms()
         if not self._may_deliver or self._is_early(delivery, now_ms):
@@ -373,7 +373,7 @@ class DelayedLog:
         self._counts.on_delivered(delivery.messages, now_ms)
         return True
 
-    def _is_early(self, delivery: Delivery, now_ms: int) -> bool:
+    def _is_early(self, delivery: DelayBatch, now_ms: int) -> bool:
         """True if the clock was set back since the messages were taken."""
         return any(each.due_ms > now_ms for each in delivery.messages)
 
@@ -381,7 +381,7 @@ class DelayedLog:
         self.pending.give_back(messages)
         self._delivers_from = asyncio.get_running_loop().time() + PAUSE_S
 
-    def _on_unreadable(self, wanted: Sequence[Wanted]) -> None:
+    def _on_unreadable(self, wanted: Sequence[WantedMessage]) -> None:
         """Try again later where a record is damaged; forget messages whose record was deleted."""
         damaged: list[DueMessage] = []
         for due, offset in wanted:

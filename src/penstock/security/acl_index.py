@@ -66,7 +66,7 @@ class _Resource:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class AclVerdict:
     """Bits of the operations that rules allow and deny; a denied one is never allowed."""
 
     allowed: int
@@ -126,7 +126,7 @@ class AclIndex:
                 del self._lengths[resource.kind][length]
                 self._sorted_lengths[resource.kind].remove(length)
 
-    def judge(self, principal: str, host: str, kind: ResourceType, name: str) -> Verdict:
+    def judge(self, principal: str, host: str, kind: ResourceType, name: str) -> AclVerdict:
         """Decide all operations of a principal on a resource."""
         keys = ((principal, host), (principal, WILDCARD), (ANY_USER, host), (ANY_USER, WILDCARD))
         allowed = denied = 0
@@ -139,7 +139,7 @@ class AclIndex:
                 if found is not None:
                     allowed |= found[0]
                     denied |= found[1]
-        return Verdict(allowed, denied, has_rules)
+        return AclVerdict(allowed, denied, has_rules)
 
     def may_on_any(self, principal: str, host: str, operation: Operation, kind: ResourceType) -> bool:
         """Whether the principal may do this on at least one resource of a type, as Kafka decides it (KIP-679):

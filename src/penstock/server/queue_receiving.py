@@ -16,7 +16,7 @@ from penstock.errors import BrokerError, ErrorCode, WouldBlock
 from penstock.model import ShareKey, TopicId
 from penstock.net.response import Answer, Parts, PendingResponse
 from penstock.queues.share_leader import ShareLeader
-from penstock.queues.share_reading import Wanted
+from penstock.queues.share_reading import ShareFetchLimits
 from penstock.queues.states import AcquireMode
 from penstock.server.dispatch import Request
 from penstock.server.security import Operation, ResourceType
@@ -162,7 +162,7 @@ class QueueReceiving:
                 raise WouldBlock
             result.ranges, result.records = [ReceivedRange(*each) for each in peeked.ranges], peeked.records
             return
-        wanted = Wanted(
+        wanted = ShareFetchLimits(
             self._member,
             max_records,
             max_records,

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from penstock.delay.delivering import Stored
+from penstock.delay.delivering import StoredMessage
 from penstock.delay.due_blocks import DueMessage
 from penstock.delay.events import Event, events_of
 from penstock.delay.segment_events import SegmentEvents
@@ -29,7 +29,7 @@ _WINDOW = 64
 """Number of messages that are read together, each batch once."""
 
 
-class Scanned(NamedTuple):
+class ScannedEvents(NamedTuple):
     events: list[Event]
     end_offset: Offset
     """Offset below which the log was read."""
@@ -46,7 +46,7 @@ class NotCommitted(NamedTuple):
 
 def scan_next(
     log: Log, offset: Offset, applied: Offset | None, below: Offset, epoch_start: Offset
-) -> Scanned | NotCommitted:
+) -> ScannedEvents | NotCommitted:
     """Events of the segment at an offset from its file, if it has one and none of its records was applied; else `scan`.
 
     `applied` is the offset below which records were applied, None before the first. All records before `epoch_start`
@@ -57,13 +57,13 @@ def scan_next(
     if DELAYS_SUFFIX in segment.derived and (applied is None or applied <= segment.base_offset):
         filed = read_delay_file(log.files.disk, segment)
         if filed is not None and offset < filed.covered.end_offset <= below:
-            return Scanned([], filed.covered.end_offset, filed.events)
+            return ScannedEvents([], filed.covered.end_offset, filed.events)
         if filed is not None and below < filed.covered.end_offset <= epoch_start:
             return NotCommitted(filed.covered.end_offset)
     return scan(log, offset, below)
 
 
-def scan(log: Log, offset: Offset, below: Offset) -> Scanned:
+def scan(log: Log, offset: Offset, below: Offset) -> ScannedEvents:
     """Events of the next batches. CorruptLog or StorageError if the first of them cannot be read."""
     found = log.read(offset, _SCAN_BYTES, below=below, at_least_one=True, wait=True)
     events: list[Event] = []
@@ -74,13 +74,13 @@ def scan(log: Log, offset: Offset, below: Offset) -> Scanned:
                 raise CorruptLog(
                     f"{log.topic_partition}: the batch at offset {header.base_offset} is damaged"
                 )
-            return Scanned(events, end)
+            return ScannedEvents(events, end)
         events += events_of(batch, header, log.config.max_decompressed_bytes)
         end = header.next_offset
-    return Scanned(events, end if end > offset else below)
+    return ScannedEvents(events, end if end > offset else below)
 
 
-class Wanted(NamedTuple):
+class WantedMessage(NamedTuple):
     due: DueMessage
     offset: int
     """Offset of the record that has the message."""
@@ -88,14 +88,16 @@ class Wanted(NamedTuple):
 
 @dataclass(slots=True)
 class ReadMessages:
-    stored: list[Stored] = field(default_factory=list)
-    unreadable: list[Wanted] = field(default_factory=list)
+    stored: list[StoredMessage] = field(default_factory=list)
+    unreadable: list[WantedMessage] = field(default_factory=list)
     """Messages whose record is damaged or was deleted."""
-    left: list[Wanted] = field(default_factory=list)
+    left: list[WantedMessage] = field(default_factory=list)
     """Messages that were not read, behind the others."""
 
 
-def read_messages(log: Log, wanted: Sequence[Wanted], below: Offset, max_bytes: int = 0) -> ReadMessages:
+def read_messages(
+    log: Log, wanted: Sequence[WantedMessage], below: Offset, max_bytes: int = 0
+) -> ReadMessages:
     """Read the records of messages, in the order of `wanted`, until they have `max_bytes`, and some more."""
     read = ReadMessages()
     reader = _Reader(log, below)
@@ -121,15 +123,15 @@ class _Reader:
         self._below = below
         self._batch: _OpenBatch | None = None
 
-    def read(self, wanted: Sequence[Wanted]) -> dict[int, Stored]:
+    def read(self, wanted: Sequence[WantedMessage]) -> dict[int, StoredMessage]:
         """Records by their offset, each batch read once; those that cannot be read are missing."""
-        found: dict[int, Stored] = {}
+        found: dict[int, StoredMessage] = {}
         for each in sorted(wanted, key=lambda one: one.offset):
             try:
                 batch = self._batch
                 if batch is None or not batch.header.base_offset <= each.offset <= batch.header.last_offset:
                     self._batch = batch = self._open(each.offset)
-                found[each.offset] = Stored(each.due, batch.record(each.offset), batch.codec)
+                found[each.offset] = StoredMessage(each.due, batch.record(each.offset), batch.codec)
             except (BrokerError, CorruptLog, StorageError, OSError):
                 continue
         return found

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.server.acknowledged.deciding import UNKNOWN, Position, Verdict, decide
+from penstock.server.acknowledged.deciding import UNKNOWN, DeletionVerdict, SettledPosition, decide
 
 
 def test_lowest_position_of_all_groups_is_the_new_start() -> None:
-    verdict = decide([Position("a", 7), Position("b", 5), Position("c", 9)], ("b",), 2, 20)
-    assert verdict == Verdict(5, "group b has settled records up to offset 5")
+    verdict = decide(
+        [SettledPosition("a", 7), SettledPosition("b", 5), SettledPosition("c", 9)], ("b",), 2, 20
+    )
+    assert verdict == DeletionVerdict(5, "group b has settled records up to offset 5")
 
 
 def test_limit_bounds_deletion() -> None:
-    assert decide([Position("a", 7)], (), 2, 6) == Verdict(6)
+    assert decide([SettledPosition("a", 7)], (), 2, 6) == DeletionVerdict(6)
 
 
 def test_log_start_does_not_move_back() -> None:
-    assert decide([Position("a", 1)], (), 2, 6).start_offset == 2
+    assert decide([SettledPosition("a", 1)], (), 2, 6).start_offset == 2
 
 
 @pytest.mark.parametrize(
@@ -26,12 +28,12 @@ def test_log_start_does_not_move_back() -> None:
         (None, (), "coordinators"),
         ([], (), "no queue or group"),
         ([], ("q",), "group q is unknown"),
-        ([Position("a", 7)], ("q",), "group q is unknown"),
-        ([Position("a", 7), Position("b", UNKNOWN)], (), "group b is unknown"),
+        ([SettledPosition("a", 7)], ("q",), "group q is unknown"),
+        ([SettledPosition("a", 7), SettledPosition("b", UNKNOWN)], (), "group b is unknown"),
     ],
 )
 def test_unknown_position_blocks_deletion(
-    positions: list[Position] | None, queues: tuple[str, ...], reason: str
+    positions: list[SettledPosition] | None, queues: tuple[str, ...], reason: str
 ) -> None:
     verdict = decide(positions, queues, 2, 20)
     assert verdict.start_offset == 2
@@ -39,9 +41,9 @@ def test_unknown_position_blocks_deletion(
 
 
 def test_group_that_has_settled_everything_is_not_named() -> None:
-    assert decide([Position("a", 20)], (), 2, 20) == Verdict(20)
+    assert decide([SettledPosition("a", 20)], (), 2, 20) == DeletionVerdict(20)
 
 
 def test_many_groups_are_counted() -> None:
-    reason = decide([Position(f"g{number}", 3) for number in range(9)], (), 0, 20).reason
+    reason = decide([SettledPosition(f"g{number}", 3) for number in range(9)], (), 0, 20).reason
     assert "and 4 more" in reason

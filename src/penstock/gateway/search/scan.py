@@ -15,7 +15,7 @@ from penstock.records.iteration import Record, iterate
 from penstock.wire.fetch import AbortedTransaction
 
 
-class Scanned(NamedTuple):
+class ScannedRecords(NamedTuple):
     matches: list[Record]
     """Matching records, oldest first."""
     records: int
@@ -34,7 +34,7 @@ def scan(
     matcher: Matcher,
     max_matches: int,
     now_ms: int = NEVER_EXPIRED_MS,
-) -> Scanned:
+) -> ScannedRecords:
     """Return the matching committed records from offset `low` on and below `high` that have not expired at `now_ms`;
     the newest `max_matches` of them.
     """
@@ -62,5 +62,5 @@ def scan(
                     del matches[:-max_matches]
             next_offset = max(next_offset, header.next_offset)
     except InvalidBatch:
-        return Scanned(matches, records, first_offset, next_offset, True)
-    return Scanned(matches, records, first_offset, min(next_offset, high), False)
+        return ScannedRecords(matches, records, first_offset, next_offset, True)
+    return ScannedRecords(matches, records, first_offset, min(next_offset, high), False)

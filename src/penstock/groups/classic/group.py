@@ -21,10 +21,10 @@ from penstock.groups.group import (
     GroupDescription,
     GroupKind,
     GroupState,
+    GroupStep,
     JoinRequest,
     LeaveResult,
     LeavingMember,
-    Step,
     SyncRequest,
     SyncResult,
     Ticket,
@@ -87,13 +87,13 @@ class ClassicGroup:
 
     # Members
 
-    def join(self, request: JoinRequest, ticket: Ticket, now_ms: int) -> Step:
-        step = Step()
+    def join(self, request: JoinRequest, ticket: Ticket, now_ms: int) -> GroupStep:
+        step = GroupStep()
         self._joins.join(request, ticket, now_ms, step)
         return step
 
-    def sync(self, request: SyncRequest, ticket: Ticket, now_ms: int) -> Step:
-        step = Step()
+    def sync(self, request: SyncRequest, ticket: Ticket, now_ms: int) -> GroupStep:
+        step = GroupStep()
         error = self._check_sync(request)
         if error is not ErrorCode.none:
             step.answers.append((ticket, SyncResult(error)))
@@ -131,15 +131,15 @@ class ClassicGroup:
             return ErrorCode.illegal_generation
         return error
 
-    def leave(self, members: Sequence[LeavingMember], ticket: Ticket, now_ms: int) -> Step:
-        step = Step()
+    def leave(self, members: Sequence[LeavingMember], ticket: Ticket, now_ms: int) -> GroupStep:
+        step = GroupStep()
         before = len(self._members)
         errors = tuple(self._let_go(leaving, step) for leaving in members)
         self._state.after_removal(before, now_ms, step)
         step.answers.append((ticket, LeaveResult(errors)))
         return step
 
-    def _let_go(self, leaving: LeavingMember, step: Step) -> ErrorCode:
+    def _let_go(self, leaving: LeavingMember, step: GroupStep) -> ErrorCode:
         if self._state.current_state is GroupState.DEAD:
             return ErrorCode.coordinator_not_available
         if self._members.is_pending(leaving.member_id):
@@ -154,13 +154,13 @@ class ClassicGroup:
             self._state.expel(self._members[member_id], step)
         return error
 
-    def tick(self, now_ms: int) -> Step:
-        step = Step()
+    def tick(self, now_ms: int) -> GroupStep:
+        step = GroupStep()
         self._state.tick(now_ms, step)
         return step
 
-    def prepare_rebalance(self, now_ms: int) -> Step:
-        step = Step()
+    def prepare_rebalance(self, now_ms: int) -> GroupStep:
+        step = GroupStep()
         if not self.is_empty:
             self._state.rebalance(now_ms, step)
         return step
@@ -239,7 +239,7 @@ class ClassicGroup:
     def tombstones(self) -> list[GroupRecord]:
         return [GroupRecord(ClassicGroupKey(self.group_id), None)]
 
-    def give_up(self, error: ErrorCode) -> Step:
-        step = Step()
+    def give_up(self, error: ErrorCode) -> GroupStep:
+        step = GroupStep()
         self._state.give_up(error, step)
         return step

@@ -13,7 +13,7 @@ from penstock.errors import ErrorCode
 from penstock.groups.classic.members import ClassicGroupMember, described_bytes, subscribed_topics
 from penstock.groups.classic.state import ClassicState
 from penstock.groups.consumer_protocol import PROTOCOL_TYPE
-from penstock.groups.group import NO_MEMBER, GroupState, JoinRequest, JoinResult, Step, Ticket
+from penstock.groups.group import NO_MEMBER, GroupState, GroupStep, JoinRequest, JoinResult, Ticket
 from penstock.groups.settings import GroupSettings
 
 _WITH_GENERATION: Final = (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
@@ -25,7 +25,7 @@ class ClassicJoins:
         self._members = state.members
         self._settings = settings
 
-    def join(self, request: JoinRequest, ticket: Ticket, now_ms: int, step: Step) -> None:
+    def join(self, request: JoinRequest, ticket: Ticket, now_ms: int, step: GroupStep) -> None:
         error = self._check(request)
         if error is not ErrorCode.none:
             step.answers.append((ticket, JoinResult(error, request.member_id)))
@@ -77,12 +77,12 @@ class ClassicJoins:
         is_too_much = after > before and held > self._settings.max_metadata_bytes
         return ErrorCode.group_max_size_reached if is_too_much else ErrorCode.none
 
-    def _admit(self, request: JoinRequest, ticket: Ticket, now_ms: int, step: Step) -> None:
+    def _admit(self, request: JoinRequest, ticket: Ticket, now_ms: int, step: GroupStep) -> None:
         member = ClassicGroupMember.joining(request.member_id or request.new_member_id, request)
         self._state.admit(member, request.protocol_type, ticket, now_ms, step)
 
     def _rejoin(
-        self, member: ClassicGroupMember, request: JoinRequest, ticket: Ticket, now_ms: int, step: Step
+        self, member: ClassicGroupMember, request: JoinRequest, ticket: Ticket, now_ms: int, step: GroupStep
     ) -> None:
         state = self._state
         # A leader that rejoins a stable group asks for a new assignment, even with unchanged metadata:
@@ -101,7 +101,7 @@ class ClassicJoins:
         state.rebalance(now_ms, step)
 
     def _replace(
-        self, member: ClassicGroupMember, request: JoinRequest, ticket: Ticket, now_ms: int, step: Step
+        self, member: ClassicGroupMember, request: JoinRequest, ticket: Ticket, now_ms: int, step: GroupStep
     ) -> None:
         """Give a new member id to a static member that joins without its old one."""
         state = self._state

@@ -21,9 +21,9 @@ from penstock.groups.deadlines import Deadlines
 from penstock.groups.group import (
     NO_MEMBER,
     GroupState,
+    GroupStep,
     JoinRequest,
     JoinResult,
-    Step,
     SyncResult,
     Ticket,
 )
@@ -90,7 +90,7 @@ class ClassicState:
             ),
         )
 
-    def write(self, value: ClassicGroupValue, step: Step) -> None:
+    def write(self, value: ClassicGroupValue, step: GroupStep) -> None:
         """Apply a decision that is recorded: the only way to the states Stable and Empty."""
         self.apply(value)
         step.records.append(GroupRecord(ClassicGroupKey(self._group_id), value))
@@ -100,7 +100,7 @@ class ClassicState:
         deadlines = (self._sessions.next_ms, self._join_deadline_ms, self._sync_deadline_ms)
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
-    def tick(self, now_ms: int, step: Step) -> None:
+    def tick(self, now_ms: int, step: GroupStep) -> None:
         while (member_id := self._sessions.pop(now_ms)) is not None:
             self._on_session_end(member_id, now_ms, step)
         if self._join_deadline_ms is not None and self._join_deadline_ms <= now_ms:
@@ -108,7 +108,7 @@ class ClassicState:
         if self._sync_deadline_ms is not None and self._sync_deadline_ms <= now_ms:
             self._on_sync_deadline(now_ms, step)
 
-    def give_up(self, error: ErrorCode, step: Step) -> None:
+    def give_up(self, error: ErrorCode, step: GroupStep) -> None:
         for member in self.members:
             self._answer_join(member, JoinResult(error, member.member_id), step)
             self._answer_sync(member, SyncResult(error), step)
@@ -128,7 +128,7 @@ class ClassicState:
         self._sessions.discard(member_id)
 
     def admit(
-        self, member: ClassicGroupMember, protocol_type: str, ticket: Ticket, now_ms: int, step: Step
+        self, member: ClassicGroupMember, protocol_type: str, ticket: Ticket, now_ms: int, step: GroupStep
     ) -> None:
         """Add a new member and begin a rebalance."""
         self.members.discard_pending(member.member_id)
@@ -143,12 +143,12 @@ class ClassicState:
     def update(self, member: ClassicGroupMember, request: JoinRequest) -> None:
         self.members.update(member, request)
 
-    def await_join(self, member: ClassicGroupMember, ticket: Ticket, step: Step) -> None:
+    def await_join(self, member: ClassicGroupMember, ticket: Ticket, step: GroupStep) -> None:
         # A repeated request means that the client has given up the first one.
         self._answer_join(member, JoinResult(ErrorCode.rebalance_in_progress, member.member_id), step)
         self.members.await_join(member, ticket)
 
-    def rename(self, member: ClassicGroupMember, member_id: str, step: Step) -> None:
+    def rename(self, member: ClassicGroupMember, member_id: str, step: GroupStep) -> None:
         """Change the member id of a static member; requests with the previous id are fenced."""
         self._answer_join(member, JoinResult(ErrorCode.fenced_instance_id, member.member_id), step)
         self._answer_sync(member, SyncResult(ErrorCode.fenced_instance_id), step)
@@ -163,19 +163,19 @@ class ClassicState:
         if member.join_ticket is None:
             self._sessions.set(member.member_id, now_ms + member.session_timeout_ms)
 
-    def expel(self, member: ClassicGroupMember, step: Step) -> None:
+    def expel(self, member: ClassicGroupMember, step: GroupStep) -> None:
         self._answer_join(member, JoinResult(ErrorCode.unknown_member_id, NO_MEMBER), step)
         self._answer_sync(member, SyncResult(ErrorCode.unknown_member_id), step)
         self._forget(member)
 
-    def after_removal(self, members_before: int, now_ms: int, step: Step) -> None:
+    def after_removal(self, members_before: int, now_ms: int, step: GroupStep) -> None:
         """Continue or begin a rebalance after a removal. A removed pending member matters only to a rebalance
         that waited for it.
         """
         if len(self.members) < members_before or self.current_state is GroupState.PREPARING_REBALANCE:
             self.rebalance(now_ms, step)
 
-    def _on_session_end(self, member_id: str, now_ms: int, step: Step) -> None:
+    def _on_session_end(self, member_id: str, now_ms: int, step: GroupStep) -> None:
         before = len(self.members)
         if self.members.is_pending(member_id):
             self.members.discard_pending(member_id)
@@ -195,7 +195,7 @@ class ClassicState:
 
     # The first phase: joins
 
-    def rebalance(self, now_ms: int, step: Step) -> None:
+    def rebalance(self, now_ms: int, step: GroupStep) -> None:
         """Begin a rebalance after a change of members, or complete one that waited for this change."""
         if self.current_state is GroupState.PREPARING_REBALANCE:
             if self.members.have_all_joined and (self._initial_end_ms is None or not self.members):
@@ -221,7 +221,7 @@ class ClassicState:
     def _rebalance_timeout_ms(self) -> int:
         return max(self.members.rebalance_timeout_ms, 1)  # a client may send 0 or less
 
-    def _on_join_deadline(self, now_ms: int, step: Step) -> None:
+    def _on_join_deadline(self, now_ms: int, step: GroupStep) -> None:
         if self._initial_end_ms is not None and self._has_newcomer and now_ms < self._initial_end_ms:
             self._has_newcomer = False
             delay_ms = max(self._settings.initial_rebalance_delay_ms, 1)
@@ -229,7 +229,7 @@ class ClassicState:
         else:
             self._complete_join(now_ms, step)
 
-    def _complete_join(self, now_ms: int, step: Step) -> None:
+    def _complete_join(self, now_ms: int, step: GroupStep) -> None:
         self._join_deadline_ms = self._initial_end_ms = None
         self._remove_absent()
         if not self.members:
@@ -262,7 +262,7 @@ class ClassicState:
             return self.leader
         return next((member for member in self.members if member.join_ticket is not None), None)
 
-    def _become_empty(self, step: Step) -> None:
+    def _become_empty(self, step: GroupStep) -> None:
         value = replace(
             self.saved(),
             generation=self.generation + 1,
@@ -305,7 +305,7 @@ class ClassicState:
         assignments: Mapping[str, bytes],
         ticket: Ticket,
         now_ms: int,
-        step: Step,
+        step: GroupStep,
     ) -> None:
         self.prolong(member, now_ms)
         self._awaited_syncs.discard(member.member_id)
@@ -320,7 +320,7 @@ class ClassicState:
         if member is self.leader:
             self._decide(assignments, now_ms, step)
 
-    def _decide(self, assignments: Mapping[str, bytes], now_ms: int, step: Step) -> None:
+    def _decide(self, assignments: Mapping[str, bytes], now_ms: int, step: GroupStep) -> None:
         """Take the leader's assignment; assignments to unknown members are ignored."""
         value = replace(self._value(assignments), state_timestamp_ms=self._wall_ms())
         if sum(len(member.assignment) for member in value.members) > self._settings.max_metadata_bytes:
@@ -336,14 +336,14 @@ class ClassicState:
     def _synced(self, member: ClassicGroupMember) -> SyncResult:
         return SyncResult(ErrorCode.none, self.protocol_type, self.protocol_name, member.assignment)
 
-    def _refuse_syncs(self, error: ErrorCode, now_ms: int, step: Step) -> None:
+    def _refuse_syncs(self, error: ErrorCode, now_ms: int, step: GroupStep) -> None:
         for member in self.members:
             member.assignment = b""
             if member.sync_ticket is not None:
                 self._answer_sync(member, SyncResult(error), step)
                 self.prolong(member, now_ms)
 
-    def _on_sync_deadline(self, now_ms: int, step: Step) -> None:
+    def _on_sync_deadline(self, now_ms: int, step: GroupStep) -> None:
         """Remove members that joined and did not sync in time."""
         self._sync_deadline_ms = None
         for member_id in list(self._awaited_syncs):
@@ -356,12 +356,12 @@ class ClassicState:
         self.current_state = state
         self.state_timestamp_ms = self._wall_ms()
 
-    def _answer_join(self, member: ClassicGroupMember, result: JoinResult, step: Step) -> None:
+    def _answer_join(self, member: ClassicGroupMember, result: JoinResult, step: GroupStep) -> None:
         ticket = self.members.take_join_ticket(member)
         if ticket is not None:
             step.answers.append((ticket, result))
 
-    def _answer_sync(self, member: ClassicGroupMember, result: SyncResult, step: Step) -> None:
+    def _answer_sync(self, member: ClassicGroupMember, result: SyncResult, step: GroupStep) -> None:
         if member.sync_ticket is not None:
             step.answers.append((member.sync_ticket, result))
             member.sync_ticket = None

@@ -34,11 +34,11 @@ from penstock.groups.group import (
     GroupDescription,
     GroupKind,
     GroupState,
+    GroupStep,
     JoinRequest,
     JoinResult,
     LeaveResult,
     LeavingMember,
-    Step,
     SyncRequest,
     SyncResult,
     Ticket,
@@ -71,7 +71,7 @@ class ConsumerGroup(HeartbeatGroup[ConsumerState]):
 
     def consumer_heartbeat(
         self, request: ConsumerHeartbeat, image: ClusterImage, ticket: Ticket, now_ms: int
-    ) -> Step:
+    ) -> GroupStep:
         self.remembered.see(image)
         try:
             if request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
@@ -80,7 +80,7 @@ class ConsumerGroup(HeartbeatGroup[ConsumerState]):
                 result = self._beat(request, now_ms)
         except BrokerError as error:
             result = ConsumerHeartbeatResult(error.code, str(error))
-        return Step(self.remembered.take_records(), [(ticket, result)])
+        return GroupStep(self.remembered.take_records(), [(ticket, result)])
 
     def _beat(self, request: ConsumerHeartbeat, now_ms: int) -> ConsumerHeartbeatResult:
         check_heartbeat(request, self._settings)
@@ -210,23 +210,23 @@ class ConsumerGroup(HeartbeatGroup[ConsumerState]):
 
     # Topic changes and deadlines
 
-    def on_topics(self, image: ClusterImage, now_ms: int) -> Step:
+    def on_topics(self, image: ClusterImage, now_ms: int) -> GroupStep:
         """Handle topics that were created, deleted or extended."""
         self.remembered.see(image)
         self.remembered.go_on(changed=False)
-        return Step(self.remembered.take_records())
+        return GroupStep(self.remembered.take_records())
 
     @property
     def next_deadline_ms(self) -> int | None:
         return self._timers.next_ms
 
-    def tick(self, now_ms: int) -> Step:
+    def tick(self, now_ms: int) -> GroupStep:
         gone = []
         while (member_id := self._timers.pop(now_ms)) is not None:
             gone.append(self.remembered.members[member_id])
         if gone:
             self._remove(gone)
-        return Step(self.remembered.take_records())
+        return GroupStep(self.remembered.take_records())
 
     # Classic protocol
 
@@ -240,20 +240,20 @@ class ConsumerGroup(HeartbeatGroup[ConsumerState]):
             and self._settings.migration_policy in _DOWNGRADES
         )
 
-    def join(self, request: JoinRequest, ticket: Ticket, now_ms: int) -> Step:
+    def join(self, request: JoinRequest, ticket: Ticket, now_ms: int) -> GroupStep:
         try:
             result = self._classic.join(request, now_ms)
             self._empty_since_ms = None
         except BrokerError as error:
             result = JoinResult(error.code, request.member_id)
-        return Step(self.remembered.take_records(), [(ticket, result)])
+        return GroupStep(self.remembered.take_records(), [(ticket, result)])
 
-    def sync(self, request: SyncRequest, ticket: Ticket, now_ms: int) -> Step:
+    def sync(self, request: SyncRequest, ticket: Ticket, now_ms: int) -> GroupStep:
         try:
             result = self._classic.sync(request, now_ms)
         except BrokerError as error:
             result = SyncResult(error.code)
-        return Step([], [(ticket, result)])
+        return GroupStep([], [(ticket, result)])
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> ErrorCode:
         try:
@@ -261,11 +261,11 @@ class ConsumerGroup(HeartbeatGroup[ConsumerState]):
         except BrokerError as error:
             return error.code
 
-    def leave(self, members: Sequence[LeavingMember], ticket: Ticket, now_ms: int) -> Step:
+    def leave(self, members: Sequence[LeavingMember], ticket: Ticket, now_ms: int) -> GroupStep:
         gone, errors = self._classic.leaving(members)
         if gone:
             self._remove(gone)
-        return Step(self.remembered.take_records(), [(ticket, LeaveResult(errors))])
+        return GroupStep(self.remembered.take_records(), [(ticket, LeaveResult(errors))])
 
     # Views
 

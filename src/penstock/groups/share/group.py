@@ -16,13 +16,13 @@ from penstock.groups.group import (
     GroupDescription,
     GroupKind,
     GroupState,
+    GroupStep,
     JoinRequest,
     JoinResult,
     LeaveResult,
     LeavingMember,
     ShareHeartbeat,
     ShareHeartbeatResult,
-    Step,
     SyncRequest,
     SyncResult,
     Ticket,
@@ -58,7 +58,7 @@ class ShareGroup(HeartbeatGroup[ShareState]):
 
     def share_heartbeat(
         self, request: ShareHeartbeat, image: ClusterImage, ticket: Ticket, now_ms: int
-    ) -> Step:
+    ) -> GroupStep:
         self.remembered.image = image
         try:
             if request.member_epoch == LEAVE_EPOCH:
@@ -67,7 +67,7 @@ class ShareGroup(HeartbeatGroup[ShareState]):
                 result = self._beat(request, now_ms)
         except BrokerError as error:
             result = ShareHeartbeatResult(error.code, str(error))
-        return Step(self.remembered.take_records(), [(ticket, result)])
+        return GroupStep(self.remembered.take_records(), [(ticket, result)])
 
     def _beat(self, request: ShareHeartbeat, now_ms: int) -> ShareHeartbeatResult:
         remembered = self.remembered
@@ -140,29 +140,29 @@ class ShareGroup(HeartbeatGroup[ShareState]):
     def next_deadline_ms(self) -> int | None:
         return self._sessions.next_ms
 
-    def tick(self, now_ms: int) -> Step:
+    def tick(self, now_ms: int) -> GroupStep:
         gone = []
         while (member_id := self._sessions.pop(now_ms)) is not None:
             gone.append(member_id)
         if gone:
             self._remove(gone)
-        return Step(self.remembered.take_records())
+        return GroupStep(self.remembered.take_records())
 
-    def on_topics(self, image: ClusterImage, now_ms: int) -> Step:
+    def on_topics(self, image: ClusterImage, now_ms: int) -> GroupStep:
         """Handle topics that were created, deleted or extended."""
         self.remembered.image = image
         self.remembered.go_on(changed=False)
-        return Step(self.remembered.take_records())
+        return GroupStep(self.remembered.take_records())
 
     def uninitialized(self) -> dict[TopicId, ShareTopic]:
         return self.remembered.uninitialized()
 
-    def initializing(self, topics: Mapping[TopicId, ShareTopic]) -> Step:
+    def initializing(self, topics: Mapping[TopicId, ShareTopic]) -> GroupStep:
         """Record that share states are being created."""
         self.remembered.set_topics(self.remembered.topics.initialized, topics)
-        return Step(self.remembered.take_records())
+        return GroupStep(self.remembered.take_records())
 
-    def initialized(self, topics: Mapping[TopicId, ShareTopic]) -> Step:
+    def initialized(self, topics: Mapping[TopicId, ShareTopic]) -> GroupStep:
         """Record that partitions have share states, and assign them."""
         known = dict(self.remembered.topics.initialized)
         for topic_id, topic in topics.items():
@@ -171,9 +171,9 @@ class ShareGroup(HeartbeatGroup[ShareState]):
             known[topic_id] = ShareTopic(topic.name, partitions)
         self.remembered.set_topics(known)
         self.remembered.go_on(changed=False)
-        return Step(self.remembered.take_records())
+        return GroupStep(self.remembered.take_records())
 
-    def forget_topics(self, topics: Sequence[TopicId]) -> Step:
+    def forget_topics(self, topics: Sequence[TopicId]) -> GroupStep:
         """Record that the share states of these topics are gone."""
         known = {
             topic_id: topic
@@ -182,26 +182,26 @@ class ShareGroup(HeartbeatGroup[ShareState]):
         }
         self.remembered.set_topics(known)
         self.remembered.go_on(changed=False)
-        return Step(self.remembered.take_records())
+        return GroupStep(self.remembered.take_records())
 
-    def begin_reset(self) -> tuple[int, Step]:
+    def begin_reset(self) -> tuple[int, GroupStep]:
         """Begin a new epoch for states that are reset; returns it as their state epoch."""
         epoch = self.remembered.begin_epoch()
-        return epoch, Step(self.remembered.take_records())
+        return epoch, GroupStep(self.remembered.take_records())
 
     # --- requests of other kinds
 
-    def join(self, request: JoinRequest, ticket: Ticket, now_ms: int) -> Step:
-        return Step([], [(ticket, JoinResult(ErrorCode.inconsistent_group_protocol, request.member_id))])
+    def join(self, request: JoinRequest, ticket: Ticket, now_ms: int) -> GroupStep:
+        return GroupStep([], [(ticket, JoinResult(ErrorCode.inconsistent_group_protocol, request.member_id))])
 
-    def sync(self, request: SyncRequest, ticket: Ticket, now_ms: int) -> Step:
-        return Step([], [(ticket, SyncResult(ErrorCode.unknown_member_id))])
+    def sync(self, request: SyncRequest, ticket: Ticket, now_ms: int) -> GroupStep:
+        return GroupStep([], [(ticket, SyncResult(ErrorCode.unknown_member_id))])
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> ErrorCode:
         return ErrorCode.unknown_member_id
 
-    def leave(self, members: Sequence[LeavingMember], ticket: Ticket, now_ms: int) -> Step:
-        return Step([], [(ticket, LeaveResult((ErrorCode.unknown_member_id,) * len(members)))])
+    def leave(self, members: Sequence[LeavingMember], ticket: Ticket, now_ms: int) -> GroupStep:
+        return GroupStep([], [(ticket, LeaveResult((ErrorCode.unknown_member_id,) * len(members)))])
 
     def check_commit(
         self,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from penstock.internal_client.acl_documents import read_rule, show_rule
 from penstock.internal_client.definitions.reading import Cluster, Reading
-from penstock.internal_client.definitions.section import CLUSTER_RESOURCE, Entry, Right, Section, Step
+from penstock.internal_client.definitions.section import CLUSTER_RESOURCE, ApplyStep, Entry, Right, Section
 from penstock.security.acl import SUPPORTED_OPERATIONS, AclFilter, Operation
 
 
@@ -49,5 +49,5 @@ class AclSection(Section):
         )
         await cluster.acls.delete([exact])
 
-    def rights(self, step: Step) -> Iterator[Right]:
+    def rights(self, step: ApplyStep) -> Iterator[Right]:
         yield "ALTER", *CLUSTER_RESOURCE

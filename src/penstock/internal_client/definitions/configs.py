@@ -8,7 +8,7 @@ from typing import Any
 from penstock.config import SHARE_AUTO_OFFSET_RESET, SHARE_ISOLATION_LEVEL, SHARE_QUEUE_TOPIC
 from penstock.config.resources import ConfigResourceType
 from penstock.internal_client.definitions.reading import Cluster, Reading
-from penstock.internal_client.definitions.section import CLUSTER_RESOURCE, Entry, Right, Section, Step
+from penstock.internal_client.definitions.section import CLUSTER_RESOURCE, ApplyStep, Entry, Right, Section
 from penstock.internal_client.queues import SETTINGS
 
 _OF_QUEUES = {
@@ -32,7 +32,7 @@ class _ConfigSection(Section):
     async def create(self, cluster: Cluster, entry: Entry) -> None:
         await cluster.configs.alter(self.kind, entry["name"], entry["configs"], may_repeat=True)
 
-    async def change(self, cluster: Cluster, step: Step) -> None:
+    async def change(self, cluster: Cluster, step: ApplyStep) -> None:
         values = {name: each.new for name, each in step.changes.items()}
         await cluster.configs.alter(self.kind, step.name, values, may_repeat=True)
 
@@ -57,7 +57,7 @@ class BrokerSection(_ConfigSection):
         }
         return [{"name": "", "configs": dict(sorted(shown.items()))}]
 
-    def rights(self, step: Step) -> Iterator[Right]:
+    def rights(self, step: ApplyStep) -> Iterator[Right]:
         yield "ALTER_CONFIGS", *CLUSTER_RESOURCE
 
 
@@ -78,5 +78,5 @@ class GroupSection(_ConfigSection):
                 found.append({"name": name, "configs": shown})
         return found
 
-    def rights(self, step: Step) -> Iterator[Right]:
+    def rights(self, step: ApplyStep) -> Iterator[Right]:
         yield "ALTER_CONFIGS", "GROUP", step.name

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from penstock.declared.checking import check_pipeline
 from penstock.declared.definition import topics_in
 from penstock.internal_client.definitions.reading import Cluster, Reading
-from penstock.internal_client.definitions.section import Entry, Right, Section, Step
+from penstock.internal_client.definitions.section import ApplyStep, Entry, Right, Section
 from penstock.internal_client.pipelines import DEFINITIONS
 
 
@@ -36,14 +36,14 @@ class PipelineSection(Section):
         if entry.get("paused", stored.is_paused) != stored.is_paused:
             await cluster.pipelines.set_paused(stored, entry["paused"])
 
-    async def change(self, cluster: Cluster, step: Step) -> None:
+    async def change(self, cluster: Cluster, step: ApplyStep) -> None:
         paused = step.changes.get("paused")
         await self.create(cluster, {**step.entry, **({} if paused is None else {"paused": paused.new})})
 
     async def delete(self, cluster: Cluster, entry: Entry) -> None:
         await cluster.pipelines.delete(entry["name"])
 
-    def rights(self, step: Step) -> Iterator[Right]:
+    def rights(self, step: ApplyStep) -> Iterator[Right]:
         yield "READ", "TOPIC", DEFINITIONS.name
         yield "WRITE", "TOPIC", DEFINITIONS.name
         if step.action != "delete":

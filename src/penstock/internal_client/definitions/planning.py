@@ -18,7 +18,7 @@ from penstock.internal_client.definitions.quotas import QuotaSection
 from penstock.internal_client.definitions.reading import Cluster, Reading
 from penstock.internal_client.definitions.retry_policies import RetryPolicySection, policy_entry
 from penstock.internal_client.definitions.schedules import ScheduleSection
-from penstock.internal_client.definitions.section import FORMAT, Entry, Section, Step
+from penstock.internal_client.definitions.section import FORMAT, ApplyStep, Entry, Section
 from penstock.internal_client.definitions.topics import TopicSection
 from penstock.internal_client.definitions.users import UserSection
 from penstock.internal_client.definitions.views import ViewSection, view_entry
@@ -139,7 +139,7 @@ def _checked(section: Section, entries: Sequence[Entry]) -> list[Entry]:
     return found
 
 
-def plan(present: Definitions, wanted: Definitions, *, prune: bool = False) -> list[Step]:
+def plan(present: Definitions, wanted: Definitions, *, prune: bool = False) -> list[ApplyStep]:
     """Return the steps from the present definitions to the wanted ones. Pure.
 
     With `prune`, entries and settings that a section of the document does not name are removed too; sections that the
@@ -158,7 +158,7 @@ def plan(present: Definitions, wanted: Definitions, *, prune: bool = False) -> l
     return [*_webhooks_first(made), *removed]
 
 
-def _webhooks_first(steps: list[Step]) -> list[Step]:
+def _webhooks_first(steps: list[ApplyStep]) -> list[ApplyStep]:
     """Steps with the queues of new webhooks last: a webhook of a topic creates its queue."""
     queues = {
         own_queue(step.entry) for step in steps if step.section == "webhooks" and step.action == "create"
@@ -166,7 +166,7 @@ def _webhooks_first(steps: list[Step]) -> list[Step]:
     return sorted(steps, key=lambda step: step.section == "queues" and step.name in queues)
 
 
-async def carry_out(step: Step, cluster: Cluster) -> None:
+async def carry_out(step: ApplyStep, cluster: Cluster) -> None:
     """Make a step. A BrokerError names the entry; the deletion of something that is gone succeeds."""
     section = SECTIONS[step.section]
     try:

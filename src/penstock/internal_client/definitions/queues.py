@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from penstock.errors import BrokerError, ErrorCode
 from penstock.internal_client.definitions.reading import Cluster, Reading
-from penstock.internal_client.definitions.section import Entry, Right, Section, Step
+from penstock.internal_client.definitions.section import ApplyStep, Entry, Right, Section
 from penstock.internal_client.definitions.views import filter_problem
 from penstock.internal_client.queue_settings import shown_settings, stored_settings
 from penstock.internal_client.queues import SETTINGS, NewQueue, QueueSummary
@@ -51,7 +51,7 @@ class QueueSection(Section):
                 raise
             await cluster.queues.alter(name, settings)
 
-    async def change(self, cluster: Cluster, step: Step) -> None:
+    async def change(self, cluster: Cluster, step: ApplyStep) -> None:
         changed = {name: each.new for name, each in step.changes.items()}
         filter_text = changed.pop("filter", None) or ""
         await cluster.queues.alter(step.name, stored_settings(changed), filter_text)
@@ -60,7 +60,7 @@ class QueueSection(Section):
         """Delete a queue; its own topic is an entry of its own, but its view goes with it."""
         await cluster.queues.delete(entry["name"], keeps_topic="filter" not in entry)
 
-    def rights(self, step: Step) -> Iterator[Right]:
+    def rights(self, step: ApplyStep) -> Iterator[Right]:
         entry, name = step.entry, step.name
         if step.action == "delete":
             yield "DELETE", "GROUP", name

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from penstock.internal_client.definitions.reading import Cluster, Reading
-from penstock.internal_client.definitions.section import CLUSTER_RESOURCE, Entry, Right, Section, Step
+from penstock.internal_client.definitions.section import CLUSTER_RESOURCE, ApplyStep, Entry, Right, Section
 from penstock.internal_client.quotas import entity_document, read_entity
 
 
@@ -41,12 +41,12 @@ class QuotaSection(Section):
     async def create(self, cluster: Cluster, entry: Entry) -> None:
         await cluster.quotas.alter(read_entity(entry["entity"]), entry["values"])
 
-    async def change(self, cluster: Cluster, step: Step) -> None:
+    async def change(self, cluster: Cluster, step: ApplyStep) -> None:
         values = {name: each.new for name, each in step.changes.items()}
         await cluster.quotas.alter(read_entity(step.entry["entity"]), values)
 
     async def delete(self, cluster: Cluster, entry: Entry) -> None:
         await cluster.quotas.alter(read_entity(entry["entity"]), dict.fromkeys(entry["values"]))
 
-    def rights(self, step: Step) -> Iterator[Right]:
+    def rights(self, step: ApplyStep) -> Iterator[Right]:
         yield "ALTER_CONFIGS", *CLUSTER_RESOURCE

@@ -9,7 +9,7 @@ from penstock.config.retry_options import RETRY_GROUP
 from penstock.delay.retry_names import retry_topic
 from penstock.delay.retry_policy import RetryPolicy, default_policy, read_policy
 from penstock.internal_client.definitions.reading import Cluster, Reading
-from penstock.internal_client.definitions.section import Entry, Right, Section, Step
+from penstock.internal_client.definitions.section import ApplyStep, Entry, Right, Section
 
 
 class RetryPolicySection(Section):
@@ -41,13 +41,13 @@ class RetryPolicySection(Section):
     async def create(self, cluster: Cluster, entry: Entry) -> None:
         await cluster.retry_policies.set(_policy(entry))
 
-    async def change(self, cluster: Cluster, step: Step) -> None:
+    async def change(self, cluster: Cluster, step: ApplyStep) -> None:
         await cluster.retry_policies.set(_policy(step.entry))
 
     async def delete(self, cluster: Cluster, entry: Entry) -> None:
         await cluster.retry_policies.delete(entry["group"])
 
-    def rights(self, step: Step) -> Iterator[Right]:
+    def rights(self, step: ApplyStep) -> Iterator[Right]:
         policy = _policy(step.entry)
         yield "ALTER_CONFIGS", "GROUP", policy.group
         if step.action != "delete":

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from penstock.internal_client.definitions.reading import Cluster, Reading
-from penstock.internal_client.definitions.section import Entry, Right, Section, Step
+from penstock.internal_client.definitions.section import ApplyStep, Entry, Right, Section
 from penstock.internal_client.schedule_documents import details_document
 from penstock.internal_client.schedules import DEFAULT_CATCH_UP, DEFAULT_TIMEZONE, NewSchedule
 
@@ -67,7 +67,7 @@ class ScheduleSection(Section):
         if full["paused"]:
             await cluster.schedules.pause(full["name"])
 
-    async def change(self, cluster: Cluster, step: Step) -> None:
+    async def change(self, cluster: Cluster, step: ApplyStep) -> None:
         """Pause or resume a schedule; any other change replaces it."""
         if step.changes.keys() == {"paused"}:
             paused = step.changes["paused"].new
@@ -80,7 +80,7 @@ class ScheduleSection(Section):
     async def delete(self, cluster: Cluster, entry: Entry) -> None:
         await cluster.schedules.delete(entry["name"])
 
-    def rights(self, step: Step) -> Iterator[Right]:
+    def rights(self, step: ApplyStep) -> Iterator[Right]:
         yield "WRITE", "TOPIC", step.entry["topic"]
 
 

@@ -33,7 +33,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ApplyStep:
     action: str
     """`create`, `change`, `delete`; `differs` changes nothing."""
     section: str
@@ -75,7 +75,7 @@ class Section(ABC):
     @abstractmethod
     async def create(self, cluster: Cluster, entry: Entry) -> None: ...
 
-    async def change(self, cluster: Cluster, step: Step) -> None:
+    async def change(self, cluster: Cluster, step: ApplyStep) -> None:
         """Make the changes of a step; sections whose entries never change need none."""
         raise NotImplementedError
 
@@ -83,7 +83,7 @@ class Section(ABC):
     async def delete(self, cluster: Cluster, entry: Entry) -> None: ...
 
     @abstractmethod
-    def rights(self, step: Step) -> Iterator[Right]:
+    def rights(self, step: ApplyStep) -> Iterator[Right]:
         """Rights that a user needs for a step."""
 
     def identity(self, entry: Entry) -> str:
@@ -105,34 +105,38 @@ class Section(ABC):
         """Fields that are compared, without those that identify the entry."""
         return {name: value for name, value in entry.items() if name != "name"}
 
-    def plan(self, present: Sequence[Entry], wanted: Sequence[Entry], prune: bool) -> Iterator[Step]:
+    def plan(self, present: Sequence[Entry], wanted: Sequence[Entry], prune: bool) -> Iterator[ApplyStep]:
         """Steps from the present entries to the wanted ones, deletions last."""
         known = {self.identity(entry): entry for entry in present}
         named = {self.identity(entry): entry for entry in wanted}
         for entry in sorted(named.values(), key=self.order):
             name = self.identity(entry)
             if name not in known:
-                yield Step("create", self.name, name, self.text("create", name) + self.creation_note, entry)
+                yield ApplyStep(
+                    "create", self.name, name, self.text("create", name) + self.creation_note, entry
+                )
             else:
                 yield from self.differences(name, known[name], entry, prune)
         if prune:
             for entry in sorted(known.values(), key=self.order, reverse=True):
                 name = self.identity(entry)
                 if name not in named:
-                    yield Step(
+                    yield ApplyStep(
                         "delete", self.name, name, self.text("delete", name) + self.deletion_note, entry
                     )
 
-    def differences(self, name: str, present: Entry, wanted: Entry, prune: bool) -> Iterator[Step]:
+    def differences(self, name: str, present: Entry, wanted: Entry, prune: bool) -> Iterator[ApplyStep]:
         """Steps for an entry that exists."""
         changes = self.changes(self.settings(present), self.settings(wanted), prune)
         for each in sorted(self.fixed & changes.keys()):
             change = changes.pop(each)
             text = f"{self.noun} {name} has {each} {shown(change.old)}, not {shown(change.new)}{self.way_out(each)}"
-            yield Step("differs", self.name, name, text, wanted, {each: change})
+            yield ApplyStep("differs", self.name, name, text, wanted, {each: change})
         if changes:
             listed = ", ".join(f"{each} {change}" for each, change in changes.items())
-            yield Step("change", self.name, name, f"{self.text('change', name)}: {listed}", wanted, changes)
+            yield ApplyStep(
+                "change", self.name, name, f"{self.text('change', name)}: {listed}", wanted, changes
+            )
 
     def way_out(self, field_name: str) -> str:
         """Advice about a field that cannot be changed."""

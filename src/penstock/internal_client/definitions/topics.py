@@ -9,7 +9,7 @@ from penstock.config import DELIVERY_DELAY, MESSAGE_TIMESTAMP_TYPE, VIEW_OF
 from penstock.config.resources import ConfigResourceType
 from penstock.delay.retry_policy import OPTIONS as RETRY_OPTIONS
 from penstock.internal_client.definitions.reading import Cluster, Reading
-from penstock.internal_client.definitions.section import Change, Entry, Right, Section, Step
+from penstock.internal_client.definitions.section import ApplyStep, Change, Entry, Right, Section
 from penstock.internal_client.topics import NewTopic
 
 _WITH_DELAY = {MESSAGE_TIMESTAMP_TYPE.name: "LogAppendTime"}
@@ -52,11 +52,11 @@ class TopicSection(Section):
         found = super().changes(present, wanted, prune)
         return {name: each for name, each in found.items() if name not in _LAYOUT or each.new is not None}
 
-    def differences(self, name: str, present: Entry, wanted: Entry, prune: bool) -> Iterator[Step]:
+    def differences(self, name: str, present: Entry, wanted: Entry, prune: bool) -> Iterator[ApplyStep]:
         if wanted.get("partitions", present["partitions"]) < present["partitions"]:
             change = Change(present["partitions"], wanted["partitions"])
             text = f"topic {name} has {change.old} partitions, not {change.new}; `penstock topic alter` lowers it"
-            yield Step("differs", self.name, name, text, wanted, {"partitions": change})
+            yield ApplyStep("differs", self.name, name, text, wanted, {"partitions": change})
             wanted = {**wanted, "partitions": present["partitions"]}
         yield from super().differences(name, present, wanted, prune)
 
@@ -66,7 +66,7 @@ class TopicSection(Section):
     async def create(self, cluster: Cluster, entry: Entry) -> None:
         await cluster.topics.create(new_topic(entry))
 
-    async def change(self, cluster: Cluster, step: Step) -> None:
+    async def change(self, cluster: Cluster, step: ApplyStep) -> None:
         changes = dict(step.changes)
         partitions = changes.pop("partitions", None)
         if partitions is not None:
@@ -78,7 +78,7 @@ class TopicSection(Section):
     async def delete(self, cluster: Cluster, entry: Entry) -> None:
         await cluster.topics.delete(entry["name"])
 
-    def rights(self, step: Step) -> Iterator[Right]:
+    def rights(self, step: ApplyStep) -> Iterator[Right]:
         if step.action in ("create", "delete"):
             yield step.action.upper(), "TOPIC", step.name
         if step.action == "change" and "partitions" in step.changes:

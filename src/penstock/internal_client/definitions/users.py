@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from penstock.internal_client.definitions.reading import Cluster, Reading
-from penstock.internal_client.definitions.section import CLUSTER_RESOURCE, Entry, Right, Section, Step
+from penstock.internal_client.definitions.section import CLUSTER_RESOURCE, ApplyStep, Entry, Right, Section
 from penstock.security.scram import MIN_ITERATIONS, SALT_BYTES, ScramMechanism
 
 _KEY_BYTES = 64
@@ -54,12 +54,12 @@ class UserSection(Section):
         if entry.get("disabled"):
             await cluster.users.set_disabled(entry["name"], True)
 
-    async def change(self, cluster: Cluster, step: Step) -> None:
+    async def change(self, cluster: Cluster, step: ApplyStep) -> None:
         await cluster.users.set_disabled(step.name, bool(step.changes["disabled"].new))
 
     async def delete(self, cluster: Cluster, entry: Entry) -> None:
         [user] = await cluster.users.describe([entry["name"]])
         await cluster.users.delete(user)
 
-    def rights(self, step: Step) -> Iterator[Right]:
+    def rights(self, step: ApplyStep) -> Iterator[Right]:
         yield "ALTER", *CLUSTER_RESOURCE

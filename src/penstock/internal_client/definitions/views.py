@@ -10,7 +10,7 @@ from penstock.config.resources import ConfigResourceType
 from penstock.errors import ConfigError
 from penstock.filters.matching import Filter
 from penstock.internal_client.definitions.reading import Cluster, Reading
-from penstock.internal_client.definitions.section import Entry, Right, Section, Step
+from penstock.internal_client.definitions.section import ApplyStep, Entry, Right, Section
 from penstock.internal_client.topics import NewTopic
 
 _OPTIONS = {"of": VIEW_OF.name, "filter": VIEW_FILTER.name}
@@ -40,14 +40,14 @@ class ViewSection(Section):
         configs = {option: entry[name] for name, option in _OPTIONS.items()} | entry.get("configs", {})
         await cluster.topics.create(NewTopic(entry["name"], configs=configs))
 
-    async def change(self, cluster: Cluster, step: Step) -> None:
+    async def change(self, cluster: Cluster, step: ApplyStep) -> None:
         values = {_OPTIONS.get(name, name): each.new for name, each in step.changes.items()}
         await cluster.configs.alter(ConfigResourceType.TOPIC, step.name, values)
 
     async def delete(self, cluster: Cluster, entry: Entry) -> None:
         await cluster.topics.delete(entry["name"])
 
-    def rights(self, step: Step) -> Iterator[Right]:
+    def rights(self, step: ApplyStep) -> Iterator[Right]:
         if step.action == "differs":
             return
         if step.action != "delete":

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from penstock.internal_client.definitions.reading import Cluster, Reading
-from penstock.internal_client.definitions.section import Entry, Right, Section, Step
+from penstock.internal_client.definitions.section import ApplyStep, Entry, Right, Section
 from penstock.internal_client.webhooks import (
     DEFAULT_CONCURRENCY,
     DEFAULT_FORMAT,
@@ -54,7 +54,7 @@ class WebhookSection(Section):
         if full["paused"]:
             await cluster.webhooks.pause(full["name"])
 
-    async def change(self, cluster: Cluster, step: Step) -> None:
+    async def change(self, cluster: Cluster, step: ApplyStep) -> None:
         calls, changed = cluster.webhooks, {name: each.new for name, each in step.changes.items()}
         paused, timeout_s = changed.pop("paused", None), changed.pop("timeout_s", None)
         if timeout_s is not None:
@@ -67,7 +67,7 @@ class WebhookSection(Section):
     async def delete(self, cluster: Cluster, entry: Entry) -> None:
         await cluster.webhooks.delete(entry["name"])
 
-    def rights(self, step: Step) -> Iterator[Right]:
+    def rights(self, step: ApplyStep) -> Iterator[Right]:
         yield "READ", "GROUP", own_queue(step.entry) or step.entry["queue"]
         if "topic" in step.entry:
             yield "READ", "TOPIC", step.entry["topic"]

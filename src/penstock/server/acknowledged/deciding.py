@@ -16,14 +16,14 @@ NO_READERS: Final = "no queue or group reads the topic"
 NOT_ANSWERED: Final = "not all group coordinators have answered"
 
 
-class Position(NamedTuple):
+class SettledPosition(NamedTuple):
     """Offset below which a group has settled all records of a partition."""
 
     group_id: str
     offset: int
 
 
-class Verdict(NamedTuple):
+class DeletionVerdict(NamedTuple):
     start_offset: int
     """Offset below which all records may be deleted; the present log start if none may."""
     reason: str = ""
@@ -31,26 +31,26 @@ class Verdict(NamedTuple):
 
 
 def decide(
-    positions: Sequence[Position] | None, queues: Collection[str], log_start_offset: int, limit: int
-) -> Verdict:
+    positions: Sequence[SettledPosition] | None, queues: Collection[str], log_start_offset: int, limit: int
+) -> DeletionVerdict:
     """Decide from the positions in a partition, None if some are not known, and the names of the topic's queues.
 
     `limit` is the offset that bounds deletion: last stable offset, archived offset, first pending message.
     """
     if positions is None:
-        return Verdict(log_start_offset, NOT_ANSWERED)
+        return DeletionVerdict(log_start_offset, NOT_ANSWERED)
     known = {each.group_id for each in positions}
     missing = sorted(set(queues) - known)
     unknown = sorted({each.group_id for each in positions if each.offset < 0} | set(missing))
     if unknown:
-        return Verdict(log_start_offset, f"the position of group {_names(unknown)} is unknown")
+        return DeletionVerdict(log_start_offset, f"the position of group {_names(unknown)} is unknown")
     if not positions:
-        return Verdict(log_start_offset, NO_READERS)
+        return DeletionVerdict(log_start_offset, NO_READERS)
     lowest = min(each.offset for each in positions)
     start_offset = max(log_start_offset, min(lowest, limit))
     holding = sorted({each.group_id for each in positions if each.offset == lowest})
     reason = f"group {_names(holding)} has settled records up to offset {lowest}" if lowest < limit else ""
-    return Verdict(start_offset, reason)
+    return DeletionVerdict(start_offset, reason)
 
 
 def _names(groups: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ from penstock.model import Offset, TopicPartition
 from penstock.observability.logs import Logger
 from penstock.observability.metrics import BrokerMetrics
 from penstock.replication.replica import Replica
-from penstock.server.acknowledged.deciding import Position, Verdict, decide
+from penstock.server.acknowledged.deciding import DeletionVerdict, SettledPosition, decide
 from penstock.server.acknowledged.positions import as_report, collect, read_report, sources
 from penstock.server.cleaning import free_records
 from penstock.server.context import BrokerContext
@@ -29,7 +29,7 @@ class AcknowledgedRetention:
     def __init__(self, context: BrokerContext, logger: Logger) -> None:
         """Attach to the context, so that questions about it find it there."""
         context.acknowledged = self
-        self.verdicts: dict[TopicPartition, Verdict] = {}
+        self.verdicts: dict[TopicPartition, DeletionVerdict] = {}
         """Last verdict about each partition that this broker leads."""
         self.freed = 0
         """Number of offsets that were freed."""
@@ -55,7 +55,7 @@ class AcknowledgedRetention:
             for replica in self._context.replicas
             if replica.log.config.retention_acknowledged and replica.partition.is_leader
         ]
-        verdicts: dict[TopicPartition, Verdict] = {}
+        verdicts: dict[TopicPartition, DeletionVerdict] = {}
         positions = await self._ask_all() if replicas else None
         for replica in replicas:
             try:
@@ -85,11 +85,11 @@ class AcknowledgedRetention:
                 return None
         return positions if positions.is_complete(image) and image is self._context.image else None
 
-    async def _retain(self, replica: Replica, positions: GroupPositions | None) -> Verdict:
+    async def _retain(self, replica: Replica, positions: GroupPositions | None) -> DeletionVerdict:
         log, name = replica.log, replica.name
         found = None
         if positions is not None:
-            found = [Position(*each) for each in positions.found.get(name, ())]
+            found = [SettledPosition(*each) for each in positions.found.get(name, ())]
         verdict = decide(found, self._queues(name.topic), log.log_start_offset, _limit(replica))
         if verdict.start_offset > log.log_start_offset and replica.partition.is_leader:
             self.freed += verdict.start_offset - log.log_start_offset

@@ -20,7 +20,13 @@ from penstock.observability.logs import Logger
 from penstock.replication.replica import Replica
 from penstock.server.context import BrokerContext
 from penstock.server.draining.group_positions import GroupPositions
-from penstock.server.draining.next_phase import DrainingPartition, DrainLimits, GroupPosition, Verdict, judge
+from penstock.server.draining.next_phase import (
+    DrainingPartition,
+    DrainLimits,
+    DrainVerdict,
+    GroupPosition,
+    judge,
+)
 from penstock.server.draining.unread import has_records, has_undelivered
 from penstock.server.draining.writers import Writers
 
@@ -35,7 +41,7 @@ class Advancer:
     def __init__(
         self, context: BrokerContext, counts: PartitionCounts, writers: Writers, logger: Logger
     ) -> None:
-        self.verdicts: dict[TopicPartition, Verdict] = {}
+        self.verdicts: dict[TopicPartition, DrainVerdict] = {}
         """Last verdict about each partition that this broker leads."""
         self.positions = GroupPositions()
         """Positions of groups, as the coordinators last reported them."""
@@ -120,7 +126,7 @@ class Advancer:
 
     async def _judge(
         self, replica: Replica, state: PartitionState, quiet_ms: int, limits: DrainLimits
-    ) -> Verdict:
+    ) -> DrainVerdict:
         log = replica.log
         behind = await self._behind(replica) if asks_groups(replica, state) else ()
         partition = DrainingPartition(
@@ -148,7 +154,7 @@ class Advancer:
                 behind.append(position)
         return behind
 
-    def _announce(self, replica: Replica, verdict: Verdict) -> None:
+    def _announce(self, replica: Replica, verdict: DrainVerdict) -> None:
         if verdict.is_overdue:
             writers = [f"{client.client_id}@{client.host}" for client, _ in self._writers.of(replica.name)]
             self._logger.warning(

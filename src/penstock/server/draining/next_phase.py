@@ -45,7 +45,7 @@ class DrainingPartition:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class DrainVerdict:
     phase: PartitionPhase | None = None
     """Next phase; None to wait."""
     reasons: tuple[str, ...] = ()
@@ -55,18 +55,18 @@ class Verdict:
     """Whether the partition is sealed because it has drained for too long."""
 
 
-def judge(partition: DrainingPartition, limits: DrainLimits) -> Verdict:
+def judge(partition: DrainingPartition, limits: DrainLimits) -> DrainVerdict:
     if partition.phase is PartitionPhase.DRAINING:
         return _judge_draining(partition, limits)
     if partition.phase is PartitionPhase.SEALING:
         reasons = _unfinished(partition)
-        return Verdict(None if reasons else PartitionPhase.SEALED, reasons)
-    return Verdict()
+        return DrainVerdict(None if reasons else PartitionPhase.SEALED, reasons)
+    return DrainVerdict()
 
 
-def _judge_draining(partition: DrainingPartition, limits: DrainLimits) -> Verdict:
+def _judge_draining(partition: DrainingPartition, limits: DrainLimits) -> DrainVerdict:
     if partition.draining_ms >= limits.max_ms:
-        return Verdict(PartitionPhase.SEALING, is_overdue=True)
+        return DrainVerdict(PartitionPhase.SEALING, is_overdue=True)
     reasons = []
     if partition.quiet_ms < limits.quiet_ms:
         left_ms = limits.quiet_ms - partition.quiet_ms
@@ -75,7 +75,7 @@ def _judge_draining(partition: DrainingPartition, limits: DrainLimits) -> Verdic
     if partition.waits_for_groups:
         reasons += _behind(partition.behind)
     behind = len(partition.behind or ()) if partition.waits_for_groups else 0
-    return Verdict(None if reasons else PartitionPhase.SEALING, tuple(reasons), behind)
+    return DrainVerdict(None if reasons else PartitionPhase.SEALING, tuple(reasons), behind)
 
 
 def _unfinished(partition: DrainingPartition) -> tuple[str, ...]:

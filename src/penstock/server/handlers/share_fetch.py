@@ -14,7 +14,7 @@ from penstock.errors import BrokerError, ErrorCode, WouldBlock
 from penstock.model import ShareKey
 from penstock.net.response import Answer, Parts, PendingResponse
 from penstock.queues.share_leader import ShareLeader
-from penstock.queues.share_reading import Wanted
+from penstock.queues.share_reading import ShareFetchLimits
 from penstock.queues.states import AcquireMode
 from penstock.server.dispatch import Api, Request
 from penstock.server.share_acknowledging import (
@@ -168,7 +168,7 @@ class ShareFetchOperation:
         for key, leader in leaders:
             if left_records <= 0 or left_bytes <= 0:
                 break
-            wanted = Wanted(
+            wanted = ShareFetchLimits(
                 self._session.member_id,
                 left_records,
                 self._asked.batch_size,
@@ -195,7 +195,7 @@ class ShareFetchOperation:
         return total >= self._asked.min_bytes
 
     def _acquire(
-        self, key: ShareKey, leader: ShareLeader, wanted: Wanted, cold: list[ShareLeader]
+        self, key: ShareKey, leader: ShareLeader, wanted: ShareFetchLimits, cold: list[ShareLeader]
     ) -> tuple[int, int]:
         """Acquire records of one partition; returns their number and size in bytes."""
         try:

@@ -13,7 +13,7 @@ from penstock.replication.waiting import settled_by
 from penstock.server.context import BrokerContext
 from penstock.server.inspection.question import Arguments, Question, integer
 from penstock.server.security import Operation
-from penstock.storage.delayed_records import Wanted, read_messages
+from penstock.storage.delayed_records import WantedMessage, read_messages
 
 MAX_MESSAGES = 1_000
 
@@ -35,7 +35,7 @@ async def _show_one(context: BrokerContext, arguments: Arguments) -> dict[str, A
     due_ms = delayed.pending.due_of(message)
     if due_ms is None:
         raise BrokerError(ErrorCode.resource_not_found, f"{message} is no pending message of {replica.name}")
-    wanted = Wanted(DueMessage(due_ms, message), delayed.pending.offset_of(message))
+    wanted = WantedMessage(DueMessage(due_ms, message), delayed.pending.offset_of(message))
     read = await context.threads.run(
         "read", partial(read_messages, replica.log, [wanted], replica.log.high_watermark)
     )

@@ -1,6 +1,6 @@
 """Exchanges of the SASL mechanisms on the server's side: messages of the client in, answers out, no IO.
 
-A step returns a `Step`, or an awaitable of one where a password or token is checked elsewhere. A failure is a
+A step returns a `SaslStep`, or an awaitable of one where a password or token is checked elsewhere. A failure is a
 `LoginFailed` with the text for the client, which is Kafka's; details go to the log only.
 """
 
@@ -36,13 +36,13 @@ class LoginFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SaslStep:
     answer: bytes
     login: Login | None = None
 
 
 class Exchange(Protocol):
-    def step(self, message: bytes) -> Step | Awaitable[Step]:
+    def step(self, message: bytes) -> SaslStep | Awaitable[SaslStep]:
         """Answer the next message. Raises LoginFailed."""
         ...
 
@@ -60,18 +60,18 @@ class ScramExchange:
         self._has_begun = False
         self._server = ScramServer(mechanism, self._find, server_nonce)
 
-    def step(self, message: bytes) -> Step:
+    def step(self, message: bytes) -> SaslStep:
         try:
             if not self._has_begun:
                 self._has_begun = True
-                return Step(self._server.first(message))
+                return SaslStep(self._server.first(message))
             answer = self._server.final(message)
         except ScramError as error:
             raise self._failed(str(error)) from None
         account = self._account
         if account is None or not self._accounts.is_current(account):
             raise self._failed("the user does not exist, is disabled or has just changed")
-        return Step(answer, Login(account.user, account.credential))
+        return SaslStep(answer, Login(account.user, account.credential))
 
     def _find(self, user: str) -> ScramRecord:
         self._account, record = self._accounts.scram(user, self._mechanism)
@@ -86,12 +86,12 @@ class PlainExchange:
         self._accounts = accounts
         self._host = host
 
-    async def step(self, message: bytes) -> Step:
+    async def step(self, message: bytes) -> SaslStep:
         user, password = _plain_parts(message)
         account = await self._accounts.check_password(self._host, user, password)
         if account is None:
             raise LoginFailed("Authentication failed: Invalid username or password", "", user)
-        return Step(b"", Login(account.user, account.credential))
+        return SaslStep(b"", Login(account.user, account.credential))
 
 
 def _plain_parts(message: bytes) -> tuple[str, str]:
@@ -124,7 +124,7 @@ class OauthExchange:
         self._validate = validate
         self._refusal: LoginFailed | None = None
 
-    async def step(self, message: bytes) -> Step:
+    async def step(self, message: bytes) -> SaslStep:
         if self._refusal is not None:
             raise self._refusal
         authorization, token = _bearer_parts(message)
@@ -134,7 +134,7 @@ class OauthExchange:
             self._refusal = LoginFailed(
                 invalid_credentials(SaslMechanism.OAUTHBEARER), str(refusal), authorization
             )
-            return Step(json.dumps({"status": "invalid_token"}).encode())
+            return SaslStep(json.dumps({"status": "invalid_token"}).encode())
         if authorization and authorization != login.user:
             raise LoginFailed(
                 "Authentication failed: Client requested an authorization id that is different from the token's "
@@ -142,7 +142,7 @@ class OauthExchange:
                 "",
                 login.user,
             )
-        return Step(b"", Login(login.user, expires_ms=login.expires_ms))
+        return SaslStep(b"", Login(login.user, expires_ms=login.expires_ms))
 
 
 def _bearer_parts(message: bytes) -> tuple[str, str]:

@@ -21,7 +21,7 @@ from penstock.net.connection import Connection
 from penstock.net.response import Answer, Parts, PendingResponse
 from penstock.server.dispatch import Dispatcher, Session
 from penstock.server.handlers.api_versions import MAX_VERSION as API_VERSIONS_MAX
-from penstock.server.sasl.exchanges import Exchange, LoginFailed, Step
+from penstock.server.sasl.exchanges import Exchange, LoginFailed, SaslStep
 from penstock.server.sasl.service import SaslService
 from penstock.server.security import BROKER, Login, Principal
 from penstock.wire.apis import API_VERSIONS, BROKER_HANDSHAKE, METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE
@@ -153,7 +153,7 @@ class Gate:
     def _evaluate(
         self,
         token: bytes,
-        answer: Callable[[Step], bytes],
+        answer: Callable[[SaslStep], bytes],
         refusal: Callable[[str], bytes | None],
     ) -> Answer:
         assert self._exchange is not None
@@ -161,7 +161,7 @@ class Gate:
             step = self._exchange.step(token)
         except LoginFailed as failure:
             return self._on_failure(failure, refusal)
-        if isinstance(step, Step):
+        if isinstance(step, SaslStep):
             return self._on_step(step, answer, refusal)
         assert inspect.isawaitable(step)
         later = PendingResponse(barrier=True)
@@ -170,8 +170,8 @@ class Gate:
 
     async def _finish(
         self,
-        step: Awaitable[Step],
-        answer: Callable[[Step], bytes],
+        step: Awaitable[SaslStep],
+        answer: Callable[[SaslStep], bytes],
         refusal: Callable[[str], bytes | None],
         later: PendingResponse,
     ) -> None:
@@ -190,8 +190,8 @@ class Gate:
 
     def _on_step(
         self,
-        step: Step,
-        answer: Callable[[Step], bytes],
+        step: SaslStep,
+        answer: Callable[[SaslStep], bytes],
         refusal: Callable[[str], bytes | None],
         started: float | None = None,
     ) -> Answer:
@@ -222,7 +222,7 @@ class Gate:
         if self._connection is not None:
             self._connection.serve_with(self.handle, self._service.max_frame_bytes)
 
-    def _answer(self, header: RequestHeader, step: Step) -> bytes:
+    def _answer(self, header: RequestHeader, step: SaslStep) -> bytes:
         lifetime = timedelta(0)
         if step.login is not None and self._expires is not None:
             lifetime = timedelta(milliseconds=int((self._expires - self._service.monotonic()) * 1000))
@@ -265,7 +265,7 @@ class Gate:
             self._connection.close()
 
 
-def _raw_answer(step: Step) -> bytes:
+def _raw_answer(step: SaslStep) -> bytes:
     return len(step.answer).to_bytes(SIZE_PREFIX, "big") + step.answer
 
 
