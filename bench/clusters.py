@@ -127,7 +127,7 @@ class PenstockCluster(Cluster):
 
 
 class DefaultPenstockCluster(PenstockCluster):
-    """On one machine every in-sync replica fsyncs before a write is acknowledged."""
+    """Every in-sync replica on the one machine fsyncs before a write is acknowledged."""
 
     name = DEFAULT
     durability = "auto"

@@ -2,7 +2,7 @@
 
 A broker alone is audited after every start, before clients are let in: each request must succeed at once. A
 cluster is audited in peace: every partition takes a write, every promised record is there, and replicas are
-equal; a client may be told of a former leader at first, so requests are tried again.
+equal; a client may get a former leader from Metadata at first, so requests are tried again.
 """
 
 from __future__ import annotations

@@ -317,7 +317,7 @@ class DelayReader:
         self._skip_to(place, await self._offset(place, _EARLIEST))
 
     def _skip_to(self, place: Place, start: int) -> None:
-        """Go on at the start of the log, if it has moved over the position."""
+        """Continue at the start of the log, if it has moved over the position."""
         if start > self._positions.setdefault(place, 0):
             self._positions[place] = start
             self._model.on_skip(place)

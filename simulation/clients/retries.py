@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 async def retried(act: Callable[[], Awaitable[T]], complaint: str, attempts: int = _ATTEMPTS) -> T:
-    """Act until it succeeds, for a while: a client may be told of a former leader at first."""
+    """Act until it succeeds, for a while: a client may get a former leader from Metadata at first."""
     for _ in range(attempts):
         try:
             return await act()

@@ -81,7 +81,7 @@ class Shrinker:
             raise
 
     async def _recreate(self) -> None:
-        """Seal partitions, drop them and create them again. Every request may fail, and then the next step goes on."""
+        """Seal partitions, drop them and create them again. Every request may fail, and then the next step follows."""
         await self._request(self._random.randint(1, _PARTITIONS - 1), "seal-now", 0)
         await asyncio.sleep(self._random.uniform(0.5, 4.0))
         await self._drop()

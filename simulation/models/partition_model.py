@@ -45,9 +45,9 @@ class PartitionModel:
         self.may_start_earlier = False
         """Whether a new leader may still have records that the last one has removed."""
         self.visible_end = 0
-        """Everything below was read or committed, so that every reader can see it."""
+        """Offset below which everything was read or committed, so that every reader can see it."""
         self.durable_end = 0
-        """Everything below survives a power loss."""
+        """Offset below which everything survives a power loss."""
         self._writes: dict[bytes, Write] = {}
         self._values: dict[int, bytes] = {}
         self._offsets: dict[bytes, int] = {}

@@ -1,4 +1,4 @@
-"""The rules of transactions: everything that clients were told, compared with what readers are shown.
+"""The rules of transactions: all responses to clients, compared with the records that readers get.
 
 A transaction counts as a whole or not at all, over partitions and offsets, and never before its commit was
 requested. A fenced producer writes nothing more. Raises InvariantViolated at the first contradiction.

@@ -52,7 +52,7 @@ class ShareInspector:
             self._check_below(group, place, range(start, partition.start_offset), what)
 
     def _check_below(self, group: ShareGroup, place: Place, offsets: range, what: str) -> None:
-        """Nothing that is unsettled lies below the start offset."""
+        """The start offset is at or below the first unsettled record."""
         written = group.topic.written.get(place, set())
         deleted_before = group.topic.deleted_before.get(place, 0)
         for offset in offsets[max(0, deleted_before - offsets.start) :]:

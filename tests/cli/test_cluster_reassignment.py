@@ -11,9 +11,9 @@ import pytest
 
 from penstock.cli.cluster import reassignment, reassignment_rounds
 from penstock.cli.cluster.reassignment import PlannedReassignment, execute, reassignments_of
-from penstock.cli.cluster.reassignment_rounds import Removal, reassign
+from penstock.cli.cluster.reassignment_rounds import DecommissionedBroker, reassign
 from penstock.cli.cluster.replicas import ClusterReplicas
-from penstock.cli.cluster.view import BrokerView, ClusterView
+from penstock.cli.cluster.view import BrokerView, ClusterSnapshot
 from penstock.cli.failures import Failure
 from penstock.cli.main import run
 from penstock.cluster.balance import plan_drain
@@ -43,7 +43,7 @@ def replicas(
 ) -> ClusterReplicas:
     brokers = {number: BrokerView(number, Address(f"host-{number}", 9092), None) for number in (1, 2, 3)}
     leading = {name: int(replicas[0]) for name, replicas in assignment.items()} | (leaders or {})
-    view = ClusterView("c", 1, brokers, ())
+    view = ClusterSnapshot("c", 1, brokers, ())
     return ClusterReplicas(view, assignment | (present or {}), assignment, reassigning, sizes or {}, leading)
 
 
@@ -221,7 +221,7 @@ def test_replicas_created_during_a_drain_are_moved_too(
     def plan(now: ClusterReplicas, current: Assignment) -> Assignment:
         return plan_drain(current, now.locations, BrokerId(1))
 
-    removal = Removal(1, placed_meanwhile)
+    removal = DecommissionedBroker(1, placed_meanwhile)
     reassign("127.0.0.1:1", plan, throttle=throttle, dry_run=False, removal=removal)
     assert begun == [[FIRST], [SECOND]]
     assert throttles == [throttle, throttle, None]

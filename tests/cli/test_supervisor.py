@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from penstock.cli.processes import supervisor as module
-from penstock.cli.processes.sibling_reports import SiblingReports, together
-from penstock.cli.processes.supervisor import ChildEnded, Supervisor
+from penstock.cli.processes.sibling_reports import SocketSiblingReports, together
+from penstock.cli.processes.supervisor import ChildEnded, ProcessSupervisor
 from penstock.gateway.health import BrokerState, Health, PartitionDamage
 from penstock.model import TopicPartition
 from penstock.observability.alarms import Alarm, AlarmKind
@@ -30,9 +30,9 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "RESTART_SECONDS", 0.05)
 
 
-def running(*programs: str) -> tuple[Supervisor, list[tuple[int, int]]]:
+def running(*programs: str) -> tuple[ProcessSupervisor, list[tuple[int, int]]]:
     ended: list[tuple[int, int]] = []
-    supervisor = Supervisor(
+    supervisor = ProcessSupervisor(
         lambda number, descriptor: [sys.executable, "-c", programs[number], str(descriptor)],
         on_end=lambda number, code: ended.append((number, code)),
     )
@@ -86,7 +86,7 @@ async def test_health_of_siblings_is_one_health(tmp_path: Path) -> None:
     async def no_metrics() -> bytes:
         return b""
 
-    one, two = SiblingReports(tmp_path / "1"), SiblingReports(tmp_path / "2")
+    one, two = SocketSiblingReports(tmp_path / "1"), SocketSiblingReports(tmp_path / "2")
     (tmp_path / "1").touch()
     await two.start(no_metrics, lambda: second)
     assert two.health().state is BrokerState.STARTING

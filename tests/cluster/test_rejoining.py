@@ -92,7 +92,7 @@ def test_sole_member_stays_after_power_loss() -> None:
 
 @pytest.mark.parametrize("copy", [LogCondition.UNCERTAIN, LogCondition.PARTIAL, LogCondition.VANISHED])
 def test_sole_member_without_eligible_leader_keeps_its_log(copy: LogCondition) -> None:
-    """With a single replica, a restored or moved directory serves what it has."""
+    """A restored or moved directory of a single replica serves the records that it has."""
     before = alone(replicas=(THREE,))
     assert resume_leadership(alive(), THREE, copy, before) == before
     back = leader_election.resume_leadership(THREE)(alive(THREE), NAME, before)

@@ -57,7 +57,7 @@ async def session(
 
 @asynccontextmanager
 async def proxied(hosts: str) -> AsyncIterator[tuple[CuttingProxy, str]]:
-    """Same chroot through a proxy."""
+    """A store on the same chroot, through a proxy."""
     address, _, chroot = hosts.partition("/")
     proxy = CuttingProxy(int(address.rpartition(":")[2]))
     await proxy.start()

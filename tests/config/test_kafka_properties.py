@@ -13,7 +13,7 @@ from penstock.config import (
     RETENTION_MS,
     SEGMENT_MS,
     Address,
-    Endpoint,
+    ListenerEndpoint,
     TopicConfig,
 )
 from penstock.config.loading import Loaded, load_broker_config
@@ -57,7 +57,7 @@ def test_kafkas_default_file_is_accepted() -> None:
     config = loaded.config
     assert (config[NODE_ID], config[LOG_DIR]) == (1, "/tmp/kraft-combined-logs")
     assert (config[HOST], config[PORT]) == ("0.0.0.0", 9092)
-    assert config[ADVERTISED_LISTENERS] == (Endpoint("PLAINTEXT", Address("localhost", 9092)),)
+    assert config[ADVERTISED_LISTENERS] == (ListenerEndpoint("PLAINTEXT", Address("localhost", 9092)),)
     assert TopicConfig(config)[RETENTION_MS] == 168 * 3_600_000
     assert {"num.io.threads", "process.roles", "socket.send.buffer.bytes"} <= loaded.ignored.keys()
 

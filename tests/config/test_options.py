@@ -18,8 +18,8 @@ from penstock.config import (
     Address,
     CleanupPolicy,
     Durability,
-    Endpoint,
     Kind,
+    ListenerEndpoint,
     Option,
 )
 from penstock.config.options import OptionGroup, find, table
@@ -122,9 +122,9 @@ def test_every_topic_option_has_a_broker_default_of_the_same_type_and_value() ->
         (
             ADVERTISED_LISTENERS,
             "PLAINTEXT://broker.example:9093",
-            (Endpoint("PLAINTEXT", Address("broker.example", 9093)),),
+            (ListenerEndpoint("PLAINTEXT", Address("broker.example", 9093)),),
         ),
-        (ADVERTISED_LISTENERS, "[::1]:9092", (Endpoint("", Address("::1", 9092)),)),
+        (ADVERTISED_LISTENERS, "[::1]:9092", (ListenerEndpoint("", Address("::1", 9092)),)),
         (ADVERTISED_LISTENERS, "", None),
         (CLEANUP_POLICY, "", ()),
     ],

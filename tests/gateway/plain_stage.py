@@ -13,7 +13,7 @@ from penstock.gateway.endpoint_context import EndpointContext
 from penstock.gateway.gateway import RESOURCES
 from penstock.gateway.http.application import GatewayApplication
 from penstock.gateway.http.connection import HttpConnection
-from penstock.gateway.http.plain_exchange import PlainExchange
+from penstock.gateway.http.plain_exchange import PlainHttpExchange
 from penstock.gateway.http.server import HttpServer
 from penstock.gateway.mailbox import MailboxMessage
 from penstock.gateway.reply import Reply
@@ -159,7 +159,7 @@ class Side:
         connection.connection_made(wire)
         for piece in pieces:
             connection.data_received(piece)
-            self.plain_requests += isinstance(connection.cycle, PlainExchange)
+            self.plain_requests += isinstance(connection.cycle, PlainHttpExchange)
             for _ in range(4):
                 await asyncio.sleep(0)
         while not connection.is_idle and connection.body_since is None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.gateway.view.listing import (
-    Page,
+    ListPage,
     WrongCursor,
     make_cursor,
     name_filter,
@@ -19,7 +19,7 @@ from penstock.gateway.view.listing import (
 ENTRIES = st.dictionaries(st.text("ab.é", min_size=1, max_size=4), st.integers(-3, 3), max_size=30)
 
 
-def page(entries: dict[str, int], limit: int | None, cursor: str | None) -> Page[str]:
+def page(entries: dict[str, int], limit: int | None, cursor: str | None) -> ListPage[str]:
     return take_page(entries, lambda name: (float(-entries[name]), name), "bytes", limit, cursor)
 
 

@@ -15,7 +15,7 @@ from penstock.gateway.push.feed import MAX_KEPT_BYTES, Feeds
 from penstock.gateway.push.group_stream import GroupStream
 from penstock.gateway.push.position import decode_positions
 from penstock.gateway.push.stream import PushStream
-from penstock.gateway.records import Limits, Page
+from penstock.gateway.records import Limits, RecordPage
 from penstock.internal_client.records import EARLIEST
 from penstock.internal_client.topic_routes import PartitionRoute, TopicRoute
 from penstock.model import BrokerId, TopicId
@@ -38,7 +38,9 @@ class Records:
         self.reads = 0
         self.failure: BrokerError | OSError | None = None
 
-    async def read(self, topic: str, partition: int, offset: int, limits: Limits, wait_ms: int = 0) -> Page:
+    async def read(
+        self, topic: str, partition: int, offset: int, limits: Limits, wait_ms: int = 0
+    ) -> RecordPage:
         self.reads += 1
         if self.failure is not None:
             raise self.failure
@@ -50,7 +52,7 @@ class Records:
                 raise self.failure
         last = min(self.end, offset + limits.max_records)
         records = tuple(Record(each, 0, None, b"x" * self.size, ()) for each in range(offset, last))
-        return Page(records, last, self.end, self.start)
+        return RecordPage(records, last, self.end, self.start)
 
     async def offsets(self, topic: str, partitions: Sequence[int], time_ms: int) -> Mapping[int, int]:
         return dict.fromkeys(partitions, self.start if time_ms == EARLIEST else self.end)

@@ -1,4 +1,4 @@
-"""Queue streams of a gateway on a queue in memory: who gets which message, what is held, and planted bugs of both."""
+"""Queue streams of a gateway on a queue in memory: receivers of messages, held messages, and planted bugs of both."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from penstock.gateway.push import queue_feed
 from penstock.gateway.push.held_messages import MAX_CREDIT, HeldMessages
 from penstock.gateway.push.queue_feed import Line, Taker, hand_out
-from penstock.internal_client.queue_messages import QueueMessage
+from penstock.internal_client.queue_messages import ReceivedMessage
 from penstock.records.iteration import Record
 
 STEPS = 400
@@ -19,9 +19,9 @@ SEEDS = 8
 Patch = pytest.MonkeyPatch
 
 
-def delivered(number: int) -> QueueMessage:
+def delivered(number: int) -> ReceivedMessage:
     record = Record(number, 0, None, b"", ())
-    return QueueMessage(record, 0, 1, f"r{number}", 30_000, 1)
+    return ReceivedMessage(record, 0, 1, f"r{number}", 30_000, 1)
 
 
 class Stream:
@@ -35,7 +35,7 @@ class Stream:
     def room(self) -> int:
         return self.held.room
 
-    def give(self, message: QueueMessage) -> None:
+    def give(self, message: ReceivedMessage) -> None:
         self.held.add(message.receipt)
         self.given.append(message.receipt)
 
@@ -125,7 +125,7 @@ def more_than_the_credit(patch: Patch) -> None:
 
 
 def first_stream_takes_all(patch: Patch) -> None:
-    def greedy(found: list[QueueMessage], line: Line) -> list[QueueMessage]:
+    def greedy(found: list[ReceivedMessage], line: Line) -> list[ReceivedMessage]:
         left = list(found)
         for taker in tuple(line):
             while left and taker.room:
@@ -138,7 +138,7 @@ def first_stream_takes_all(patch: Patch) -> None:
 
 
 def full_stream_ends_the_round(patch: Patch) -> None:
-    def hasty(found: list[QueueMessage], line: Line) -> list[QueueMessage]:
+    def hasty(found: list[ReceivedMessage], line: Line) -> list[ReceivedMessage]:
         for place, message in enumerate(found):
             taker: Taker | None = line.popitem(last=False)[0] if line else None
             if taker is None or taker.room == 0:

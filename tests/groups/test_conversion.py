@@ -120,7 +120,7 @@ def test_members_that_wait_for_a_rebalance_are_sent_back_by_the_upgrade(driver: 
 
 
 def test_owned_partitions_are_kept_after_an_unfinished_rebalance(driver: Driver) -> None:
-    """A classic group drops its assignments then; the members keep reading until they are told otherwise."""
+    """A classic group drops its assignments then; the members keep reading until a response revokes them."""
     classic(driver, {"foo": set(range(6))})
     driver.ask_classic_join("", new_member_id="c1")
     driver.ask_classic_join("c0", owned={"foo": range(6)})

@@ -19,8 +19,8 @@ from penstock.pipeline.supervisor import worker as worker_module
 from penstock.pipeline.supervisor.backoff import MOST_MS, backoff_ms
 from penstock.pipeline.supervisor.metrics import PipelineCollector
 from penstock.pipeline.supervisor.ownership import Ownership
-from penstock.pipeline.supervisor.supervisor import Supervisor, SupervisorSettings
-from penstock.pipeline.supervisor.worker import Worker, WorkerSettings
+from penstock.pipeline.supervisor.supervisor import PipelineSupervisor, SupervisorSettings
+from penstock.pipeline.supervisor.worker import PipelineWorker, WorkerSettings
 from penstock.testing.process import BrokerProcess
 from support.eventually import eventually
 
@@ -34,7 +34,7 @@ ORDER = {"name": "p", "id": "1", "revision": 1, "run_requests": 0, "document": D
 
 
 class Run:
-    """Run that fails as often as told, then succeeds."""
+    """Run that fails a given number of times, then succeeds."""
 
     failures = 0
     is_endless = False
@@ -63,22 +63,24 @@ class Run:
 
 
 @pytest.fixture
-def start(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Worker]:
+def start(monkeypatch: pytest.MonkeyPatch) -> Callable[..., PipelineWorker]:
     monkeypatch.setattr(worker_module, "run_of", lambda *_: Run())
     monkeypatch.setattr(worker_module, "backoff_ms", lambda failures: 1 if failures else 0)
     Run.failures, Run.is_endless, Run.starts = 0, False, 0
     Run.succeeded_ms = Run.busy_since_ms = None
 
-    def begin(order: dict[str, Any] = ORDER, *, is_once: bool = False) -> Worker:
+    def begin(order: dict[str, Any] = ORDER, *, is_once: bool = False) -> PipelineWorker:
         settings = WorkerSettings("localhost:1", "/checkpoints", is_once)
-        worker = Worker(order, settings, lambda: None, lambda *_: None)  # type: ignore[arg-type, return-value]
+        worker = PipelineWorker(order, settings, lambda: None, lambda *_: None)  # type: ignore[arg-type, return-value]
         worker.start()
         return worker
 
     return begin
 
 
-def test_scheduled_pipeline_runs_at_once_and_waits_for_the_next_time(start: Callable[..., Worker]) -> None:
+def test_scheduled_pipeline_runs_at_once_and_waits_for_the_next_time(
+    start: Callable[..., PipelineWorker],
+) -> None:
     worker = start()
     eventually(lambda: worker.state.state == "waiting" and worker.state.runs == 1, "the run is over")
     assert worker.state.next_run_ms is None or worker.state.next_run_ms > (worker.state.last_start_ms or 0)
@@ -90,7 +92,7 @@ def test_scheduled_pipeline_runs_at_once_and_waits_for_the_next_time(start: Call
     assert worker.state.state == "stopped"
 
 
-def test_failed_run_has_a_reason_and_is_repeated(start: Callable[..., Worker]) -> None:
+def test_failed_run_has_a_reason_and_is_repeated(start: Callable[..., PipelineWorker]) -> None:
     Run.failures = 2
     worker = start()
     eventually(lambda: worker.state.state == "waiting" and worker.state.runs == 3, "the third run succeeds")
@@ -102,7 +104,7 @@ def test_failed_run_has_a_reason_and_is_repeated(start: Callable[..., Worker]) -
     assert (once.state.state, once.state.error) == ("failed", "no such column")
 
 
-def test_schedule_survives_a_restart(start: Callable[..., Worker]) -> None:
+def test_schedule_survives_a_restart(start: Callable[..., PipelineWorker]) -> None:
     from penstock.clock import SystemClock
 
     worker = start({**ORDER, "known": {"last_start_ms": SystemClock().now_ms(), "rows": 7}})
@@ -111,7 +113,7 @@ def test_schedule_survives_a_restart(start: Callable[..., Worker]) -> None:
     worker.cancel()
 
 
-def test_pipeline_without_its_checkpoint_is_not_started(start: Callable[..., Worker]) -> None:
+def test_pipeline_without_its_checkpoint_is_not_started(start: Callable[..., PipelineWorker]) -> None:
     known = {"last_success_ms": 1, "checkpoint": "/elsewhere/p-1", "owner": "host:7"}
     worker = start({**ORDER, "known": known}, is_once=True)
     worker.join(30)
@@ -120,7 +122,7 @@ def test_pipeline_without_its_checkpoint_is_not_started(start: Callable[..., Wor
 
 
 def test_endless_run_is_overdue_after_its_timeout_and_ends_when_cancelled(
-    start: Callable[..., Worker],
+    start: Callable[..., PipelineWorker],
 ) -> None:
     Run.is_endless = True
     worker = start({**ORDER, "document": {**DOCUMENT, "timeout": "1m"}})
@@ -132,7 +134,7 @@ def test_endless_run_is_overdue_after_its_timeout_and_ends_when_cancelled(
     assert not worker.is_alive()
 
 
-def test_batch_of_a_continuous_run_has_the_timeout_too(start: Callable[..., Worker]) -> None:
+def test_batch_of_a_continuous_run_has_the_timeout_too(start: Callable[..., PipelineWorker]) -> None:
     Run.is_endless = True
     worker = start({**ORDER, "document": {**DOCUMENT, "schedule": "continuous", "timeout": "1m"}})
     eventually(lambda: worker.state.state == "running", "the run has begun")
@@ -146,7 +148,7 @@ def test_batch_of_a_continuous_run_has_the_timeout_too(start: Callable[..., Work
     worker.join(30)
 
 
-def test_error_of_a_continuous_run_is_forgotten_after_a_batch(start: Callable[..., Worker]) -> None:
+def test_error_of_a_continuous_run_is_forgotten_after_a_batch(start: Callable[..., PipelineWorker]) -> None:
     Run.failures, Run.is_endless = 1, True
     worker = start({**ORDER, "document": {**DOCUMENT, "schedule": "continuous"}})
     eventually(lambda: worker.state.state == "running", "the second attempt runs")
@@ -162,7 +164,9 @@ def test_error_of_a_continuous_run_is_forgotten_after_a_batch(start: Callable[..
     worker.join(30)
 
 
-def test_changed_definition_starts_without_the_back_off_of_the_old_one(start: Callable[..., Worker]) -> None:
+def test_changed_definition_starts_without_the_back_off_of_the_old_one(
+    start: Callable[..., PipelineWorker],
+) -> None:
     known = {"failures_in_a_row": 9, "error": "no such column", "revision": 1}
     kept, new = start({**ORDER, "known": known}), start({**ORDER, "revision": 2, "known": known})
     assert (kept.state.failures, new.state.error) == (0, None)
@@ -176,7 +180,7 @@ def test_pipeline_that_exceeds_its_timeout_keeps_the_reason_when_the_driver_ends
     penstock_session_broker: BrokerProcess, tmp_path: Path
 ) -> None:
     settings = SupervisorSettings(penstock_session_broker.bootstrap, str(tmp_path), "local[1]")
-    supervisor = Supervisor(settings, lambda text: None)
+    supervisor = PipelineSupervisor(settings, lambda text: None)
     try:
         for name in ("endless", "other"):
             supervisor._take(StoredPipeline(name, "1", DOCUMENT))

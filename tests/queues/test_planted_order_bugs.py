@@ -8,7 +8,7 @@ import pytest
 from test_delivery_order_model import STEPS, OrderComparison
 
 from penstock.queues.delivery_order import DeliveryOrder
-from penstock.queues.key_order import KeyOrder
+from penstock.queues.key_order import BlockedKeys
 from penstock.queues.priority_level import Find, PriorityLevel
 from penstock.queues.ranges import Range
 from penstock.queues.record_index import IndexedRecords
@@ -89,14 +89,14 @@ def position_passes_records_that_are_not_taken(patch: Patch) -> None:
 
 @bug
 def settled_record_in_the_middle_of_a_key_frees_the_next_one(patch: Patch) -> None:
-    def free(self: KeyOrder, offset: int) -> int | None:
+    def free(self: BlockedKeys, offset: int) -> int | None:
         self._keys.pop(offset, None)
         following = self._nexts.pop(offset, None)
         if following is not None:
             self.blocked.discard(following)
         return following
 
-    patch.setattr(KeyOrder, "free", free)
+    patch.setattr(BlockedKeys, "free", free)
 
 
 @bug

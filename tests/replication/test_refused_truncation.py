@@ -131,7 +131,7 @@ def test_restarted_follower_refuses_after_an_unclean_election_without_records(tm
 def test_restart_that_forgets_the_epoch_of_the_high_watermark_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After the restart, the epoch is the one of the last committed record."""
+    """The epoch after the restart is the one of the last committed record."""
 
     def state_without_epoch(*arguments: Any, **fields: Any) -> LogState:
         return LogState(*arguments, **fields | {"committed_epoch": NO_LEADER_EPOCH})

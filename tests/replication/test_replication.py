@@ -316,7 +316,7 @@ def test_in_sync_set_under_min_isr_is_noticed_before_and_after_an_append(tmp_pat
 
 
 def test_single_replica_is_known_while_a_reassignment_adds_replicas(tmp_path: Path) -> None:
-    """On a single replica acks=1 waits until the record can be read."""
+    """A produce with acks=1 to a single replica waits until the record can be read."""
 
     async def scenario(cluster: Cluster) -> None:
         one, two = BrokerId(1), BrokerId(2)

@@ -191,7 +191,7 @@ def test_marker_of_a_new_epoch_refuses_held_batches_of_the_old(tmp_path: Path) -
 
 
 def test_a_marker_does_not_disturb_the_next_transaction(tmp_path: Path) -> None:
-    """Since version 2 the first batch of a transaction may be held when the marker of the previous one comes."""
+    """The first batch of a transaction may be held when the marker of the previous one comes (version 2)."""
 
     async def scenario(stage: Stage) -> None:
         stage.send("before", 0)

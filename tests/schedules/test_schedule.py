@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.schedules import schedule as states
-from penstock.schedules.schedule import CatchUp, Definition, Schedule, Target
+from penstock.schedules.schedule import CatchUp, FiringTarget, Schedule, ScheduleDefinition
 
 START = 1_700_000_000_000
-TARGET = Target("id", 0, 7)
+TARGET = FiringTarget("id", 0, 7)
 
 
 def made(cron: str = "@every 10s", catch_up: CatchUp = CatchUp.ONE) -> Schedule:
-    return states.new_schedule(Definition(cron, "UTC", "t", catch_up=catch_up), START)
+    return states.new_schedule(ScheduleDefinition(cron, "UTC", "t", catch_up=catch_up), START)
 
 
 def fire_all(schedule: Schedule, now_ms: int) -> tuple[Schedule, list[int]]:
@@ -87,7 +87,7 @@ def test_requested_firing_is_added_once_for_a_token() -> None:
 def test_retargeted_firing_keeps_its_time() -> None:
     schedule = states.begin(made(), TARGET, 0, START + 10_000)
     assert schedule.intent is not None
-    schedule = states.retarget(schedule, schedule.intent, Target("other", 1, 8), 3, START + 11_000)
+    schedule = states.retarget(schedule, schedule.intent, FiringTarget("other", 1, 8), 3, START + 11_000)
     assert schedule.intent is not None
     assert (schedule.intent.scheduled_for_ms, schedule.intent.producer_id) == (START + 10_000, 8)
     assert (schedule.intent.topic_id, schedule.intent.sequence) == ("other", 0)

@@ -106,7 +106,7 @@ class PrivateRequests:
 
 
 def try_rights(tmp_path: Path, name: str, rights: Iterable[Right]) -> None:
-    """Without each right the request is refused and changes nothing; with all of them it is served."""
+    """A request that lacks one right is refused and changes nothing; with all rights it is served."""
     wanted = list(rights)
 
     async def scenario(harness: Harness) -> None:

@@ -108,7 +108,7 @@ def records_of(broker: Harness, name: str) -> list[object]:
 
 
 def marker_offsets(broker: Harness, producer_id: int) -> list[int]:
-    """For each partition, 1 if the producer has no open transaction there."""
+    """Numbers of partitions: 1 for each in which the producer has no open transaction."""
     found = []
     for index in range(3):
         entry = broker.context.replicas.get("orders", index).log.producers.get(producer_id)

@@ -13,7 +13,7 @@ from planting import planted_in_cluster
 from penstock.objects.shard import ObjectShard
 from penstock.schedules import schedule
 from penstock.schedules.agent import ScheduleAgent
-from penstock.schedules.schedule import Intent, Schedule, Target
+from penstock.schedules.schedule import FiringTarget, Intent, Schedule
 
 NEEDS = frozenset({"scheduled"})
 
@@ -57,13 +57,13 @@ def intents_and_producers_are_kept_in_memory() -> AbstractContextManager[Any]:
             return decided
         return await update(self, name, decide)
 
-    async def own_producer(self: ScheduleAgent, known: Schedule) -> Target:
+    async def own_producer(self: ScheduleAgent, known: Schedule) -> FiringTarget:
         place = self._sink.place(self._handle.name, known.definition.topic, known.definition.key)
         if self not in producers:
             producers[self] = await self._sink.producer_id()
         target = known.target
         is_own = target is not None and target.producer_id == producers[self]
-        return target if target and is_own else Target(*place, producers[self])
+        return target if target and is_own else FiringTarget(*place, producers[self])
 
     return _all(
         patch.object(ObjectShard, "update", forget), patch.object(ScheduleAgent, "_target", own_producer)
@@ -103,7 +103,7 @@ def next_times_are_computed_from_the_clock() -> AbstractContextManager[Any]:
     """The next time follows the clock and not the last time, so a clock that is set back repeats firings."""
     begin = schedule.begin
 
-    def by_the_clock(known: Schedule, target: Target, from_offset: int, now_ms: int) -> Schedule:
+    def by_the_clock(known: Schedule, target: FiringTarget, from_offset: int, now_ms: int) -> Schedule:
         next_ms = known.recurrence.at_or_before(now_ms)
         if next_ms is not None and not known.is_paused and known.intent is None:
             known = msgspec.structs.replace(known, next_ms=next_ms)

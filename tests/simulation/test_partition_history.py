@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.cluster import znodes
-from penstock.cluster.tree import Entry, PreparedWrite
+from penstock.cluster.tree import PreparedWrite, TreeEntry
 from simulation.machine.loop import SimulationLoop
 from simulation.machine.trace import Trace
 from simulation.models.partition_history import PartitionHistory
@@ -30,7 +30,7 @@ def history(loop: SimulationLoop, trace: Trace, clock: Clock) -> PartitionHistor
 
 def write(history: PartitionHistory, leader: int, epoch: int, isr: tuple[int, ...], writer: str = "") -> None:
     node = znodes.PartitionNode(leader, epoch, (1, 2, 3), isr)
-    entry = Entry(znodes.encode(node), 0, 1)
+    entry = TreeEntry(znodes.encode(node), 0, 1)
     history.on_transaction(PreparedWrite({"/topics/orders/0": entry}, [], frozenset(), 1), writer)
 
 

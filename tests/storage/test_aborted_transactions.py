@@ -71,7 +71,7 @@ def test_lookup_finds_exactly_the_overlapping_transactions(
 
 
 def test_long_open_transaction_does_not_slow_lookups() -> None:
-    """With one transaction open during a hundred thousand aborted ones, each lookup still examines few entries."""
+    """A lookup examines few entries, even with one transaction open during a hundred thousand aborted ones."""
     aborted = AbortedTransactions(
         AbortedRange(1, offset, offset + 1, later_from=0) for offset in range(2, 200_000, 2)
     )

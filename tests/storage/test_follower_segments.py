@@ -225,7 +225,7 @@ def test_segment_named_after_its_first_batch_is_noticed(
 
 
 def check_copied_directory(tmp_path: Path) -> None:
-    """After a reboot the names of its segments alone prove that nothing is missing."""
+    """The names of its segments alone prove after a reboot that nothing is missing."""
     leader = compacted_leader(tmp_path / "leader")
     _, follower, disk = open_follower(tmp_path / "follower")
     copy_to(follower, leader)

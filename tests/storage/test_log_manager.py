@@ -161,7 +161,7 @@ def test_disk_error_makes_the_boot_untrusted(tmp_path: Path) -> None:
 
 
 def test_unregistered_start_does_not_hide_an_earlier_loss(tmp_path: Path) -> None:
-    """After a power loss a start recovers the rest and is killed: the next start must not trust this boot."""
+    """A start after a power loss recovers the rest and is killed: the next start must not trust this boot."""
     for boot_id in ("a", "b"):
         disk = RealDisk(str(tmp_path))
         manager = open_manager(disk, boot_id)

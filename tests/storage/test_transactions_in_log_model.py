@@ -130,7 +130,7 @@ class TransactionMachine(RuleBasedStateMachine):
     # --- invariants
 
     def _ends(self) -> dict[int, Entry | None]:
-        """For each entry with records, by its offset, the marker that ends its transaction."""
+        """Marker that ends the transaction of each entry with records, by the offset of the entry."""
         ends: dict[int, Entry | None] = {}
         open_entries: dict[int, list[int]] = {}
         for entry in self.entries:

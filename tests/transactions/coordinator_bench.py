@@ -49,7 +49,7 @@ class FakeLog:
             done(None)
 
     def append_collected(self) -> None:
-        """Nothing to do: records are in the log already."""
+        """Do nothing: records are in the log already."""
 
     def check_replicas(self) -> None:
         if self.replica.is_under_min_insync:

@@ -37,7 +37,7 @@ async def calling(rules: AddressRules = LOOPBACK) -> AsyncIterator[HttpCaller]:
 
 @pytest.fixture(autouse=True, params=["asyncio", "uvloop"])
 def chosen_loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both event loops that a broker may have: their transports differ."""
+    """Event loop of a broker: each of the two kinds, because their transports differ."""
     made = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}[request.param]
     monkeypatch.setattr(f"{__name__}.new_loop", made)
 

@@ -15,18 +15,18 @@ import pytest
 
 from penstock.clock import Clock
 from penstock.errors import BrokerError, ErrorCode
-from penstock.internal_client.queue_messages import QueueMessage, Settlement
+from penstock.internal_client.queue_messages import ReceivedMessage, Settlement
 from penstock.internal_client.receipts import Receipt
 from penstock.observability.logs import Logger
 from penstock.records.iteration import Record
 from penstock.webhooks import agent as agents
 from penstock.webhooks import webhook as states
-from penstock.webhooks.agent import AgentContext, Batch, WebhookAgent
+from penstock.webhooks.agent import Batch, WebhookAgent, WebhookAgentContext
 from penstock.webhooks.call_counts import CallCounts
 from penstock.webhooks.http_connection import Answer, CallFailed
 from penstock.webhooks.outcome import Action, Decision
 from penstock.webhooks.receiver_url import Receiver
-from penstock.webhooks.webhook import Definition, Webhook
+from penstock.webhooks.webhook import Webhook, WebhookDefinition
 from simulation.machine.loop import new_loop
 
 MESSAGES = 60
@@ -65,7 +65,7 @@ class Cluster:
         self.random = Random(seed)
         self.messages = [Message() for _ in range(MESSAGES)]
         self.state = states.new_webhook(
-            Definition("orders", "http://receiver.example/", concurrency=4, timeout_ms=2_000),
+            WebhookDefinition("orders", "http://receiver.example/", concurrency=4, timeout_ms=2_000),
             b"sealed",
             0,
             "",
@@ -90,7 +90,7 @@ class Cluster:
         await asyncio.sleep(self.random.uniform(0, 0.05))
         self._tokens += 1
         token = self._tokens.to_bytes(16, "big")
-        found: list[QueueMessage] = []
+        found: list[ReceivedMessage] = []
         for offset, message in enumerate(self.messages):
             now = loop.time()
             if len(found) == max_messages or message.is_accepted:
@@ -101,7 +101,7 @@ class Cluster:
             message.attempt += 1
             receipt = str(Receipt(TOPIC, 0, offset, token))
             record = Record(offset, 0, None, str(offset).encode(), ())
-            found.append(QueueMessage(record, 0, message.attempt, receipt, lock_ms, 1))
+            found.append(ReceivedMessage(record, 0, message.attempt, receipt, lock_ms, 1))
         if not found:
             await asyncio.sleep(wait_ms / 1000)
         return Batch("orders", False, found)
@@ -197,7 +197,7 @@ class Play:
     def _start(self, broker: int) -> None:
         cluster = self._cluster
         handle = ClusterHandle(cluster, broker, cluster.epoch)
-        context = AgentContext(
+        context = WebhookAgentContext(
             broker,
             cluster,
             cluster,

@@ -23,11 +23,11 @@ from penstock.webhooks.outcome import (
     hold_after,
     read_retry_after,
 )
-from penstock.webhooks.request import CLOUDEVENT, RAW, Source, make_request
+from penstock.webhooks.request import CLOUDEVENT, RAW, MessageSource, make_request
 from penstock.webhooks.sealing import NONCE_BYTES, CannotUnseal, seal, unseal
 from penstock.webhooks.signing import key_of, new_secret, signature_headers
 
-SOURCE = Source("orders", UUID(int=7), 3)
+SOURCE = MessageSource("orders", UUID(int=7), 3)
 JSON_TYPE = (("content-type", b"application/json"),)
 FIRST = Attempt(1, False, 0.5)
 

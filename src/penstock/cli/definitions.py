@@ -23,7 +23,7 @@ from penstock.internal_client.definitions.planning import (
     read_document,
 )
 from penstock.internal_client.definitions.planning import export as read_definitions
-from penstock.internal_client.definitions.reading import Reading
+from penstock.internal_client.definitions.reading import DefinitionReading
 from penstock.internal_client.definitions.section import ApplyStep, shown
 
 _SIGNS = {"create": "+", "change": "~", "delete": "-", "differs": "!"}
@@ -94,7 +94,7 @@ def _value(value: Any) -> str:
 
 
 async def _export(client: InternalClient) -> Definitions:
-    return await read_definitions(Reading(client))
+    return await read_definitions(DefinitionReading(client))
 
 
 async def _carry_out(client: InternalClient, steps: Sequence[ApplyStep]) -> None:

@@ -15,7 +15,7 @@ from penstock.cli.record import IncomingRecord, to_json
 from penstock.cli.times import show_time
 from penstock.errors import BrokerError, ErrorCode
 from penstock.internal_client.client import InternalClient
-from penstock.internal_client.delayed import DelayedCalls, MessageId, PendingMessage, PendingPage
+from penstock.internal_client.delayed import DelayedCalls, DelayedMessageId, PendingMessage, PendingPage
 from penstock.internal_client.inspection import InspectionCalls
 from penstock.internal_client.producer import IdempotentProducer
 
@@ -126,7 +126,7 @@ def cancel(
         typer.echo(f"cancelled message {message} of {topic}")
 
 
-async def _cancel(client: InternalClient, topic: str, message: MessageId) -> None:
+async def _cancel(client: InternalClient, topic: str, message: DelayedMessageId) -> None:
     producer = IdempotentProducer(client.routes)
     try:
         await _calls(client).cancel(producer, topic, message, time.time_ns() // 1_000_000)
@@ -157,9 +157,9 @@ def _as_json(message: PendingMessage) -> dict[str, Any]:
     return {"message": str(message.id), "due": show_time(message.due_ms), "due_ms": message.due_ms}
 
 
-def _parse_id(text: str) -> MessageId:
+def _parse_id(text: str) -> DelayedMessageId:
     try:
-        return MessageId.parse(text)
+        return DelayedMessageId.parse(text)
     except ValueError:
         raise Failure(
             f"{text!r} is not PARTITION-OFFSET",

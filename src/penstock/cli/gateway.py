@@ -54,9 +54,9 @@ def gateway(arguments: Sequence[str]) -> None:
             )
         run_workers(given.workers, arguments)
     else:
-        from penstock.cli.gateway_process import Worker, run_gateway
+        from penstock.cli.gateway_process import GatewayWorker, run_gateway
 
-        worker = None if given.worker_of is None else Worker(given.worker_of, given.worker_socket)
+        worker = None if given.worker_of is None else GatewayWorker(given.worker_of, given.worker_socket)
         run_gateway(loaded.config, bootstrap, worker)
 
 

@@ -44,7 +44,7 @@ PARENT_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Worker:
+class GatewayWorker:
     """Parent and metrics socket of one of several gateway processes that share a port."""
 
     parent: int
@@ -52,7 +52,7 @@ class Worker:
     """Path of the socket where this worker serves its metrics to the other workers."""
 
 
-def run_gateway(config: BrokerConfig, bootstrap: Sequence[Address], worker: Worker | None) -> None:
+def run_gateway(config: BrokerConfig, bootstrap: Sequence[Address], worker: GatewayWorker | None) -> None:
     """Serve until SIGTERM or SIGINT, or until a worker's parent has ended; then stop cleanly."""
     log = open_logger(config, SystemClock(), sys.stderr, no_color=bool(os.environ.get("NO_COLOR")))
     take_over_library_logs(log)
@@ -65,7 +65,7 @@ def run_gateway(config: BrokerConfig, bootstrap: Sequence[Address], worker: Work
 class GatewayProcess:
     """HTTP service of this process with its metrics, alarms and threads. Loop thread only."""
 
-    def __init__(self, config: BrokerConfig, log: Logger, worker: Worker | None) -> None:
+    def __init__(self, config: BrokerConfig, log: Logger, worker: GatewayWorker | None) -> None:
         self._config = config
         self._log = log
         self._worker = worker
@@ -136,7 +136,7 @@ class GatewayProcess:
 
 
 async def _serve(
-    config: BrokerConfig, bootstrap: Sequence[Address], log: Logger, worker: Worker | None
+    config: BrokerConfig, bootstrap: Sequence[Address], log: Logger, worker: GatewayWorker | None
 ) -> None:
     stop = asyncio.Event()
     on_signals(stop.set)

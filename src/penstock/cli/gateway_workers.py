@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from tempfile import TemporaryDirectory
 
 from penstock.cli.process_setup import on_signals
-from penstock.cli.processes.supervisor import Supervisor
+from penstock.cli.processes.supervisor import ProcessSupervisor
 
 
 def run_workers(count: int, arguments: Sequence[str]) -> None:
@@ -27,7 +27,7 @@ async def _supervise(count: int, arguments: Sequence[str], sockets: str) -> None
 
     stop = asyncio.Event()
     on_signals(stop.set)
-    supervisor = Supervisor(command, on_end=_report_end)
+    supervisor = ProcessSupervisor(command, on_end=_report_end)
     supervisor.add(range(count))
     print(f"penstock serves HTTP with {count} workers", flush=True)
     await stop.wait()

@@ -186,7 +186,7 @@ def _parse_delay(delay: str | None, deliver_at: str | None) -> Headers:
 
 
 def _require_delays(cluster: ClusterClient, topic: str, headers: Headers) -> None:
-    """Failure if the topic has no delayed messages, or none that are delayed for so long."""
+    """Raise Failure if the topic has no delayed messages, or does not allow a delay of this length."""
     entries = cluster.run(lambda client: client.configs.get(ConfigResourceType.TOPIC, topic), topic)
     settings = {entry.name: entry.value for entry in entries}
     if settings.get(DELIVERY_DELAY.name) != "true":

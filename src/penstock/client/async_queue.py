@@ -10,7 +10,7 @@ from penstock.client.errors import ClientError, InvalidSetting
 from penstock.client.queue_session import ACCEPT, EXTEND, REJECT, RELEASE, QueueSession, raise_first
 from penstock.config.retry_backoff import parse_retry_backoff
 from penstock.internal_client.queue_contents import decode_content
-from penstock.internal_client.queue_messages import QueueMessage as Delivered
+from penstock.internal_client.queue_messages import ReceivedMessage as Delivered
 from penstock.internal_client.queue_views import queue_filter
 
 MAX_LOCK_S = 3_600.0
@@ -143,7 +143,7 @@ class AsyncQueueMessage(MessageFields):
 
 
 class AsyncQueue:
-    """A queue. `lock_s` replaces the queue's lock time; locks are extended up to `max_lock_s` while work goes on."""
+    """A queue. `lock_s` replaces the queue's lock time; locks are extended up to `max_lock_s` during processing."""
 
     def __init__(
         self,

@@ -35,7 +35,7 @@ class ConsumerOptions(TypedDict, total=False):
     key_deserializer: Format | Deserializer
     value_deserializer: Format | Deserializer
     delivery: Literal["at-most-once", "at-least-once", "exactly-once"]
-    """At least once by default."""
+    """Delivery guarantee; at least once by default."""
     profile: Literal["throughput", "latency"]
     ordered: bool
     """Keep the order of keys while a topic gets fewer partitions: messages of the other partitions wait until the
@@ -52,7 +52,7 @@ class ConsumerOptions(TypedDict, total=False):
     on_assigned: PartitionsCallback
     on_revoked: PartitionsCallback
     commit_interval_ms: int
-    """At least once: interval between commits of finished messages."""
+    """Interval between commits of finished messages, with at-least-once delivery."""
     fetch_min_bytes: int
     fetch_max_wait_ms: int
     fetch_max_bytes: int

@@ -19,10 +19,10 @@ class Definitions:
     def export(self) -> dict[str, Any]:
         """Return topics, settings, users, rules, quotas, queues and all other definitions, without secrets."""
         from penstock.internal_client.definitions.planning import document, export
-        from penstock.internal_client.definitions.reading import Reading
+        from penstock.internal_client.definitions.reading import DefinitionReading
 
         async def work(client: InternalClient) -> dict[str, Any]:
-            return document(await export(Reading(client)))
+            return document(await export(DefinitionReading(client)))
 
         return self._calls.run(work)
 
@@ -41,7 +41,7 @@ class Definitions:
             plan,
             read_document,
         )
-        from penstock.internal_client.definitions.reading import Reading
+        from penstock.internal_client.definitions.reading import DefinitionReading
 
         try:
             wanted = read_document(document)
@@ -51,7 +51,7 @@ class Definitions:
             raise InvalidSetting(f"not a document of definitions: {error!r}") from None
 
         async def work(client: InternalClient) -> list[dict[str, Any]]:
-            steps = plan(await export(Reading(client)), wanted, prune=prune)
+            steps = plan(await export(DefinitionReading(client)), wanted, prune=prune)
             if not dry_run:
                 for step in steps:
                     await carry_out(step, client)

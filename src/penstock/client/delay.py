@@ -51,8 +51,8 @@ class DelayTopics:
         """Longest delay of the topics that are known."""
 
     def check(self, topic: str, header: tuple[str, bytes]) -> None:
-        """Ask a broker about the topic, the first time; InvalidSetting if it has no delayed messages, or none that are
-        delayed for so long.
+        """Ask a broker about the topic, the first time; InvalidSetting if it has no delayed messages, or does not
+        allow a delay of this length.
         """
         name, value = header
         delay_ms = int(value) if name == DELAY_MS else int(value) - time.time_ns() // 1_000_000

@@ -28,7 +28,7 @@ class ProducerOptions(TypedDict, total=False):
     key_serializer: Format | Serializer
     value_serializer: Format | Serializer
     delivery: Literal["at-most-once", "at-least-once", "exactly-once"]
-    """At least once by default."""
+    """Delivery guarantee; at least once by default."""
     profile: Literal["throughput", "latency"]
     linger_ms: float
     """How long a batch waits for more messages."""

@@ -32,7 +32,7 @@ from penstock.client.queue_session import (
     ReceiptExpired,
     raise_first,
 )
-from penstock.internal_client.queue_messages import QueueMessage as Delivered
+from penstock.internal_client.queue_messages import ReceivedMessage as Delivered
 from penstock.internal_client.queue_views import queue_filter
 
 __all__ = ("Queue", "QueueEmpty", "QueueMessage")
@@ -86,7 +86,7 @@ class QueueMessage(MessageFields):
 
 
 class Queue:
-    """A queue. `lock_s` replaces the queue's lock time; locks are extended up to `max_lock_s` while work goes on.
+    """A queue. `lock_s` replaces the queue's lock time; locks are extended up to `max_lock_s` during processing.
 
     `workers` is the number of threads of `run`.
     """

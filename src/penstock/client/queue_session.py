@@ -24,7 +24,7 @@ from penstock.internal_client.keyed_reads import KeyedReads
 from penstock.internal_client.partitioner import partition_for
 from penstock.internal_client.producer import IdempotentProducer
 from penstock.internal_client.queue_contents import decode_content, encode_content, option_headers
-from penstock.internal_client.queue_messages import QueueMessage, Settlement
+from penstock.internal_client.queue_messages import ReceivedMessage, Settlement
 from penstock.internal_client.queue_retention import retain_configs
 from penstock.internal_client.queue_settler import QueueSettler
 from penstock.internal_client.queues import NewQueue
@@ -56,7 +56,7 @@ class HeldLock:
 
     __slots__ = ("deadline", "lock_s", "next_at", "receipt")
 
-    def __init__(self, message: QueueMessage, now: float, max_lock_s: float) -> None:
+    def __init__(self, message: ReceivedMessage, now: float, max_lock_s: float) -> None:
         self.receipt = message.receipt
         self.lock_s = message.lock_ms / 1000
         self.deadline = now + max_lock_s
@@ -151,7 +151,7 @@ class QueueSession:
 
     # --- receiving
 
-    async def receive(self, max_messages: int, wait_s: float) -> list[QueueMessage]:
+    async def receive(self, max_messages: int, wait_s: float) -> list[ReceivedMessage]:
         """Take messages and keep their locks until they are settled."""
         with translated(self.name):
             topic = await self._topic()

@@ -28,7 +28,7 @@ class Transactions:
         self._timeout_s = timeout_s
         self.is_open = False
         self.is_over = False
-        """Whether the producer failed for good, and the caller was told."""
+        """Whether the producer failed for good, and the caller got the exception."""
         self._insist(producer.init_transactions, INIT_TIMEOUT_S, "the producer could not be registered")
 
     def begin(self) -> None:

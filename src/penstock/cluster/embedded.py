@@ -26,7 +26,7 @@ from penstock.cluster.coordination import (
     SessionState,
     SingleWrites,
 )
-from penstock.cluster.tree import NO_OWNER, Entry, PreparedWrite, Tree, parent_of
+from penstock.cluster.tree import NO_OWNER, PreparedWrite, Tree, TreeEntry, parent_of
 from penstock.cluster.watches import Watches
 from penstock.errors import StorageError, UnknownOutcome
 from penstock.threads import Threads
@@ -194,7 +194,7 @@ class _SqliteFile:
         self._connection.execute("COMMIT")
         return tree
 
-    def _put(self, path: str, entry: Entry | None) -> None:
+    def _put(self, path: str, entry: TreeEntry | None) -> None:
         if entry is None:
             self._connection.execute("DELETE FROM nodes WHERE path = ?", (path,))
             return
@@ -256,8 +256,8 @@ def _checksum(path: str, data: bytes, version: int, created: int, ephemeral: int
     return zlib.crc32(data, zlib.crc32(f"{path} {version} {created} {ephemeral} {next_sequence}".encode()))
 
 
-def _read(row: tuple[str, bytes, int, int, int, int, int]) -> tuple[str, Entry]:
+def _read(row: tuple[str, bytes, int, int, int, int, int]) -> tuple[str, TreeEntry]:
     path, data, version, created, ephemeral, next_sequence, checksum = row
     if checksum != _checksum(path, data, version, created, ephemeral, next_sequence):
         raise sqlite3.DatabaseError(f"the checksum of {path} is wrong")
-    return path, Entry(data, version, created, LAST_SESSION if ephemeral else NO_OWNER, next_sequence)
+    return path, TreeEntry(data, version, created, LAST_SESSION if ephemeral else NO_OWNER, next_sequence)

@@ -60,7 +60,7 @@ class RegisteredBroker:
     """
 
     def address_for(self, listener: str) -> Address | None:
-        """Address that clients of this listener are told; None if the broker has no such listener."""
+        """Address that clients of this listener get; None if the broker has no listener of this name."""
         if not self.listeners:
             return Address(self.host, self.port)
         return self.listeners.get(listener)
@@ -78,7 +78,7 @@ class PartitionPhase(IntEnum):
 
     ACTIVE = 0
     DRAINING = 1
-    """Still written by the clients that know it; new clients are not shown it."""
+    """The partition is being removed: clients that know it still write to it, new clients do not see it."""
     SEALING = 2
     """Records are refused. The partition is sealed when its records are committed and no transaction is open."""
     SEALED = 3

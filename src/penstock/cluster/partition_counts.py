@@ -28,7 +28,7 @@ class Advance(NamedTuple):
     phase: PartitionPhase
 
 
-class Removal(NamedTuple):
+class PartitionRemoval(NamedTuple):
     """Removal of a partition by its leader in this leader epoch."""
 
     name: TopicPartition
@@ -67,7 +67,7 @@ class PartitionCounts:
 
         await self._changes.make(decide)
 
-    async def remove(self, wanted: Sequence[Removal]) -> Set[TopicPartition]:
+    async def remove(self, wanted: Sequence[PartitionRemoval]) -> Set[TopicPartition]:
         """Remove the last partitions of topics, as their leader, in one write; returns those that were removed."""
 
         def decide(image: ClusterImage) -> MetadataChange[Set[TopicPartition]]:

@@ -29,9 +29,9 @@ class LogCondition(Enum):
     PARTIAL = auto()
     """The log has lost records, or was restored from a copy."""
     VANISHED = auto()
-    """There is no log, but the checkpoint knows its offsets."""
+    """The log is missing, but the checkpoint knows its offsets."""
     MISSING = auto()
-    """There is no log, because the disk is another one."""
+    """The log is missing because the disk was replaced."""
 
     @property
     def has_log(self) -> bool:

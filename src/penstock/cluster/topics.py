@@ -200,7 +200,7 @@ class TopicPlanner:
         return DEFAULT_REPLICAS if is_cluster and not is_set else self._config[DEFAULT_REPLICATION_FACTOR]
 
     def _with_min_insync(self, configs: dict[str, str], replication_factor: int) -> dict[str, str]:
-        """With three replicas or more, require two in-sync replicas unless it is configured otherwise."""
+        """Require two in-sync replicas of a topic with three replicas or more, unless its configs say otherwise."""
         option = MIN_INSYNC_REPLICAS
         is_set = TopicConfig(self._config, configs).source(option) is not ConfigSource.DEFAULT_CONFIG
         if is_set or replication_factor < DEFAULT_REPLICAS:

@@ -29,7 +29,7 @@ ROOT = "/"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TreeEntry:
     data: bytes
     version: int
     created: int
@@ -46,7 +46,7 @@ class Entry:
 class PreparedWrite:
     """Valid multi: the changed entries (None for removed ones) and the results."""
 
-    changes: dict[str, Entry | None]
+    changes: dict[str, TreeEntry | None]
     results: list[str | Node | None]
     touched: frozenset[str]
     """Paths whose watchers must be notified: changed nodes, and parents of created or removed nodes."""
@@ -64,7 +64,7 @@ def check_path(path: str) -> None:
 
 class Tree:
     def __init__(self) -> None:
-        self.entries: dict[str, Entry] = {ROOT: Entry(b"", 0, 0)}
+        self.entries: dict[str, TreeEntry] = {ROOT: TreeEntry(b"", 0, 0)}
         self.last_change = 0
         self._children: dict[str, set[str]] = {ROOT: set()}
 
@@ -100,7 +100,7 @@ class Tree:
         self.put(transaction.changes.items())
         self.last_change = transaction.last_change
 
-    def put(self, changes: Iterable[tuple[str, Entry | None]]) -> None:
+    def put(self, changes: Iterable[tuple[str, TreeEntry | None]]) -> None:
         """Set entries without checks, in any order, for `apply` and for loading a stored tree."""
         for path, entry in changes:
             parent, name = parent_of(path), path.rpartition("/")[2]
@@ -121,7 +121,7 @@ class _Preparation:
     def __init__(self, tree: Tree, session: int) -> None:
         self._tree = tree
         self._session = session
-        self._changes: dict[str, Entry | None] = {}
+        self._changes: dict[str, TreeEntry | None] = {}
         self._child_count_change: Counter[str] = Counter()
         self._touched: set[str] = set()
         self._last_change = tree.last_change
@@ -143,12 +143,12 @@ class _Preparation:
                 self._expect(operation.path, operation.version)
         return None
 
-    def _entry(self, path: str) -> Entry | None:
+    def _entry(self, path: str) -> TreeEntry | None:
         if path in self._changes:
             return self._changes[path]
         return self._tree.entries.get(path)
 
-    def _expect(self, path: str, version: int) -> Entry:
+    def _expect(self, path: str, version: int) -> TreeEntry:
         entry = self._entry(path)
         if entry is None:
             raise NoNode(path)
@@ -156,7 +156,7 @@ class _Preparation:
             raise BadVersion(path)
         return entry
 
-    def _change(self, path: str, entry: Entry | None) -> None:
+    def _change(self, path: str, entry: TreeEntry | None) -> None:
         self._changes[path] = entry
         self._touched.add(path)
         self._last_change += 1
@@ -175,7 +175,7 @@ class _Preparation:
             raise NodeExists(path)
         self._changes[parent_path] = replace(parent, next_sequence=parent.next_sequence + 1)
         owner = self._session if operation.ephemeral else NO_OWNER
-        self._change(path, Entry(operation.data, 0, self._last_change + 1, owner))
+        self._change(path, TreeEntry(operation.data, 0, self._last_change + 1, owner))
         self._child_count_change[parent_path] += 1
         self._touched.add(parent_path)
         return path

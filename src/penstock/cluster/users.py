@@ -32,7 +32,7 @@ class CredentialChange:
 
     user: str
     mechanism: ScramMechanism | None
-    """None for a code that does not exist."""
+    """SCRAM mechanism; None if its code does not exist."""
     record: ScramRecord | None = None
 
 

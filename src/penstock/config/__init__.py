@@ -14,8 +14,8 @@ from penstock.config.connection_options import *  # noqa: F403
 from penstock.config.dead_letter_options import *  # noqa: F403
 from penstock.config.gateway_options import *  # noqa: F403
 from penstock.config.group_options import *  # noqa: F403
-from penstock.config.listeners import Endpoint as Endpoint
 from penstock.config.listeners import Listener as Listener
+from penstock.config.listeners import ListenerEndpoint as ListenerEndpoint
 from penstock.config.listeners import ListenerPlan as ListenerPlan
 from penstock.config.listeners import SecurityProtocol as SecurityProtocol
 from penstock.config.options import Option as Option

@@ -1,6 +1,6 @@
 """Addresses that webhooks may connect to. Pure.
 
-A webhook makes the cluster send requests for its author. So that nobody reaches machines behind the firewall this way,
+A webhook makes the cluster send requests for its author. So that no author reaches machines behind the firewall,
 private, loopback, link-local and other special addresses are refused unless the setting allows them. The rules are
 applied to the addresses that a name resolves to, for each connection.
 """

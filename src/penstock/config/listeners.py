@@ -37,7 +37,7 @@ class SecurityProtocol(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class ListenerEndpoint:
     """Address of a listener; the name is empty where only `HOST:PORT` was given."""
 
     name: str
@@ -55,7 +55,7 @@ class Listener:
     """Address to bind; port 0 picks a free port."""
 
 
-Endpoints = tuple[Endpoint, ...]
+Endpoints = tuple[ListenerEndpoint, ...]
 ProtocolMap = Mapping[str, SecurityProtocol]
 
 
@@ -86,11 +86,13 @@ class EndpointList:
     def format(self, value: Endpoints) -> str:
         return ",".join(map(str, value))
 
-    def _parse_one(self, text: str) -> Endpoint:
+    def _parse_one(self, text: str) -> ListenerEndpoint:
         name, separator, place = text.rpartition("://")
         if (separator or self.is_bound) and not _NAME.fullmatch(name):
             raise ValueError(text)
-        return Endpoint(name.upper(), self._bound_address(place) if self.is_bound else parse_address(place))
+        return ListenerEndpoint(
+            name.upper(), self._bound_address(place) if self.is_bound else parse_address(place)
+        )
 
     @staticmethod
     def _bound_address(place: str) -> Address:
@@ -128,7 +130,7 @@ DEFAULT_PROTOCOLS: ProtocolMap = {protocol.value: protocol for protocol in Secur
 
 @dataclass(frozen=True, slots=True)
 class ListenerPlan:
-    """Listeners of a broker with the addresses that clients are told, checked as a whole."""
+    """Listeners of a broker with the advertised addresses, checked as a whole."""
 
     listeners: tuple[Listener, ...]
     inter_broker: Listener
@@ -140,7 +142,7 @@ class ListenerPlan:
         return iter(self.listeners)
 
     def advertised_address(self, listener: Listener, port: int) -> Address:
-        """Address that clients of the listener are told. `port` is the port that was bound."""
+        """Advertised address of the listener. `port` is the port that was bound."""
         if listener.name in self.advertised:
             return self.advertised[listener.name]
         bound = Address(listener.address.host, port)

@@ -17,7 +17,7 @@ from penstock.config import group_options as group
 from penstock.config import share_options as share
 from penstock.config import topic_options as topic
 from penstock.config.connection_options import CONNECTIONS, SOCKET_REQUEST_MAX_BYTES
-from penstock.config.listeners import PREFIX, Endpoint, ListenerPlan, make_plan
+from penstock.config.listeners import PREFIX, ListenerEndpoint, ListenerPlan, make_plan
 from penstock.config.options import Option, OptionGroup, find
 from penstock.config.sasl_options import SASL
 from penstock.config.tls_options import TLS
@@ -101,7 +101,7 @@ class BrokerConfig:
         return ListenerConfig(self, self._of_listeners.get(name, {}))
 
     def _plan_listeners(self) -> ListenerPlan:
-        short = (Endpoint("PLAINTEXT", Address(self[broker.HOST], self[broker.PORT])),)
+        short = (ListenerEndpoint("PLAINTEXT", Address(self[broker.HOST], self[broker.PORT])),)
         bound = self[broker.LISTENERS]
         plan = make_plan(
             short if bound is None else bound,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.declared.definition import BATCH, STREAM, topics_in
-from penstock.declared.problems import Problem, Problems, SchemaProblem, below, shown
+from penstock.declared.problems import DefinitionProblem, Problems, SchemaProblem, below, shown
 from penstock.declared.schedule import CONTINUOUS, ScheduleProblem, check_cron, parse_duration_ms
 from penstock.declared.value_schema import parse_schema
 
@@ -29,7 +29,7 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 
 
-def check_document(document: Any) -> list[Problem]:
+def check_document(document: Any) -> list[DefinitionProblem]:
     """Problems of a document `{pipelines: [...]}`."""
     problems = Problems()
     values = problems.mapping(document, "", (PIPELINES,))
@@ -44,7 +44,7 @@ def check_document(document: Any) -> list[Problem]:
     return problems.found
 
 
-def check_pipeline(document: Any) -> list[Problem]:
+def check_pipeline(document: Any) -> list[DefinitionProblem]:
     """Problems of one pipeline."""
     problems = Problems()
     _check_pipeline(document, "", problems)

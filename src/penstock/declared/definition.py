@@ -16,7 +16,7 @@ STREAM, BATCH = "stream", "batch"
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class PipelineSource:
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     archive: str | None = None
@@ -36,7 +36,7 @@ class Transform:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class PipelineTarget:
     topic: str | None = None
     table: str | None = None
     archive: str | None = None
@@ -47,8 +47,8 @@ class Target:
 @dataclass(frozen=True, slots=True)
 class PipelineDefinition:
     name: str
-    source: Source
-    target: Target
+    source: PipelineSource
+    target: PipelineTarget
     schema: ValueSchema | None = None
     transform: Transform | None = None
     dead_letter: str | None = None
@@ -62,14 +62,14 @@ def definition_of(document: Mapping[str, Any]) -> PipelineDefinition:
     source, target = document["source"], document["target"]
     return PipelineDefinition(
         document["name"],
-        Source(
+        PipelineSource(
             tuple(topics_in(source)),
             source.get("pattern"),
             source.get("archive"),
             source.get("start", "earliest"),
             {str(name): _text(value) for name, value in source.get("options", {}).items()},
         ),
-        Target(
+        PipelineTarget(
             target.get("topic"),
             target.get("table"),
             target.get("archive"),

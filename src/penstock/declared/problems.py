@@ -11,7 +11,7 @@ from penstock.errors import PenstockError
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class DefinitionProblem:
     pointer: str
     """JSON pointer (RFC 6901) of the value; empty for the whole document."""
     text: str
@@ -27,10 +27,10 @@ class SchemaProblem(PenstockError):
 
 @dataclass(slots=True)
 class Problems:
-    found: list[Problem] = field(default_factory=list)
+    found: list[DefinitionProblem] = field(default_factory=list)
 
     def add(self, pointer: str, text: str) -> None:
-        self.found.append(Problem(pointer, text))
+        self.found.append(DefinitionProblem(pointer, text))
 
     def mapping(self, value: Any, pointer: str, known: Collection[str]) -> Mapping[str, Any]:
         """Return a mapping with known names only; an empty one, and a problem, for other values."""

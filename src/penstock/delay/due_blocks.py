@@ -25,7 +25,7 @@ class DueMessage(NamedTuple):
     """Offset at which the message was first stored."""
 
 
-class Run:
+class DueRun:
     """Messages of a block whose due times are within 49 days, sorted by due time and id."""
 
     __slots__ = ("dues", "first_due", "ids", "place")
@@ -41,7 +41,7 @@ class Run:
 class Block:
     __slots__ = ("bits", "count", "first_id", "runs", "size")
 
-    def __init__(self, first_id: int, size: int, runs: list[Run], bits: bytearray) -> None:
+    def __init__(self, first_id: int, size: int, runs: list[DueRun], bits: bytearray) -> None:
         self.first_id = first_id
         self.size = size
         """Range of the ids."""
@@ -75,7 +75,7 @@ class Block:
         self.bits[relative >> 3] &= ~(1 << (relative & 7))
         self.count -= 1
 
-    def first_of(self, run: Run) -> DueMessage | None:
+    def first_of(self, run: DueRun) -> DueMessage | None:
         """The first message of a run that is still there."""
         bits, ids, place, end = self.bits, run.ids, run.place, len(run.ids)
         while place < end and not bits[ids[place] >> 3] >> (ids[place] & 7) & 1:
@@ -83,7 +83,7 @@ class Block:
         run.place = place
         return None if place == end else self._at(run, place)
 
-    def messages(self, run: Run, after: DueMessage | None) -> Iterator[DueMessage]:
+    def messages(self, run: DueRun, after: DueMessage | None) -> Iterator[DueMessage]:
         """Messages of a run behind another one, in order."""
         place = run.place
         if after is not None:
@@ -93,7 +93,7 @@ class Block:
             if each.message in self and (after is None or each > after):
                 yield each
 
-    def _at(self, run: Run, place: int) -> DueMessage:
+    def _at(self, run: DueRun, place: int) -> DueMessage:
         return DueMessage(run.first_due + run.dues[place], self.first_id + run.ids[place])
 
     def due_of(self, message: int) -> int | None:
@@ -120,7 +120,7 @@ class Block:
         """The block at a position, and the position behind it; the content is known to be undamaged."""
         first_id, size, runs_left = _BLOCK.unpack_from(content, position)
         position += _BLOCK.size
-        runs: list[Run] = []
+        runs: list[DueRun] = []
         for _ in range(runs_left):
             first_due, count = _RUN.unpack_from(content, position)
             position += _RUN.size
@@ -128,15 +128,15 @@ class Block:
             dues.frombytes(content[position : position + 4 * count])
             ids.frombytes(content[position + 4 * count : position + 8 * count])
             position += 8 * count
-            runs.append(Run(first_due, dues, ids))
+            runs.append(DueRun(first_due, dues, ids))
         end = position + ((size + 7) >> 3)
         return cls(first_id, size, runs, bytearray(content[position:end])), end
 
 
-def _run(first_id: int, messages: list[DueMessage]) -> Run:
+def _run(first_id: int, messages: list[DueMessage]) -> DueRun:
     first_due = messages[0].due_ms
     dues = array("I", (each.due_ms - first_due for each in messages))
-    return Run(first_due, dues, array("I", (each.message - first_id for each in messages)))
+    return DueRun(first_due, dues, array("I", (each.message - first_id for each in messages)))
 
 
 def _spans(messages: list[DueMessage]) -> Iterator[list[DueMessage]]:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from heapq import heapify, heappop, heappush, merge, nsmallest
 from itertools import islice
 
-from penstock.delay.due_blocks import Block, DueMessage, Run
+from penstock.delay.due_blocks import Block, DueMessage, DueRun
 from penstock.delay.marking import clear_bits
 
 HEAP_MESSAGES = 1 << 12
@@ -32,7 +32,7 @@ class DueQueue:
         """Due times by id of the messages in the heap; the heap has removed ones too."""
         self._blocks: dict[int, list[Block]] = {}
         """Blocks by the range that their ids are in."""
-        self._heads: list[tuple[DueMessage, int, Block, Run]] = []
+        self._heads: list[tuple[DueMessage, int, Block, DueRun]] = []
         """First message of each run, a heap."""
         self._numbers = 0
         self._in_blocks = 0
@@ -189,7 +189,7 @@ class DueQueue:
             self._push_head(block, run)
         return None
 
-    def _push_head(self, block: Block, run: Run) -> None:
+    def _push_head(self, block: Block, run: DueRun) -> None:
         first = block.first_of(run)
         if first is not None:
             self._numbers += 1

@@ -20,7 +20,7 @@ from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 from struct import Struct
 
-from penstock.filters.syntax_tree import Call, Constant, Identifier, Listing, Node, Select
+from penstock.filters.syntax_tree import Constant, FunctionCall, Identifier, Listing, Node, Select
 
 FALSE, TRUE, FAILED = 0, 1, 2
 MAX_DEPTH = 32
@@ -64,7 +64,7 @@ class Fixed:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class TextComparison:
     subject: Subject
     header: bytes
     relation: Relation
@@ -72,7 +72,7 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class NumberComparison:
     subject: Subject
     relation: Relation
     literal: int
@@ -117,7 +117,7 @@ class Either:
     right: Condition
 
 
-Condition = Fixed | Text | Number | HasHeader | Json | Not | Both | Either
+Condition = Fixed | TextComparison | NumberComparison | HasHeader | Json | Not | Both | Either
 
 _NUMBERS = {"size": Subject.SIZE, "partition": Subject.PARTITION, "offset": Subject.OFFSET}
 _RELATIONS = {
@@ -152,7 +152,7 @@ def translate(node: Node, depth: int = 1) -> Condition | None:
             return HasHeader(node.field.encode())
         path = _json_path(Select(node.operand, node.field, is_test=False)) if node.is_test else None
         return None if path is None else Json(path, JsonKind.EXISTS, Relation.EQUAL, 0)
-    if not isinstance(node, Call):
+    if not isinstance(node, FunctionCall):
         return None
     if node.function in ("_&&_", "_||_", "!_"):
         return _combine(node, depth)
@@ -182,7 +182,7 @@ def _member(subject: Node, container: Node) -> Condition | None:
     return either
 
 
-def _combine(node: Call, depth: int) -> Condition | None:
+def _combine(node: FunctionCall, depth: int) -> Condition | None:
     parts = [translate(argument, depth + 1) for argument in node.arguments]
     combined: Condition | None = parts[0]
     if node.function == "!_":
@@ -201,10 +201,10 @@ def _compare(subject: Node, relation: Relation, literal: Node) -> Condition | No
             return None
         assert isinstance(literal, Constant)
         assert isinstance(literal.value, int)
-        return Number(_NUMBERS[subject.name], relation, literal.value)
+        return NumberComparison(_NUMBERS[subject.name], relation, literal.value)
     if subject == Identifier("timestamp"):
         time_ms = _literal_time(literal)
-        return None if time_ms is None else Number(Subject.TIMESTAMP, relation, time_ms)
+        return None if time_ms is None else NumberComparison(Subject.TIMESTAMP, relation, time_ms)
     path = _json_path(subject)
     if path is not None:
         return _compare_json(path, relation, literal)
@@ -213,7 +213,7 @@ def _compare(subject: Node, relation: Relation, literal: Node) -> Condition | No
     # CEL orders texts by code points; the order of texts that are not UTF-8 would differ here.
     if text is None or place is None or Relation.LESS <= relation <= Relation.AT_LEAST:
         return None
-    return Text(place[0], place[1], relation, text)
+    return TextComparison(place[0], place[1], relation, text)
 
 
 def _json_path(node: Node) -> tuple[bytes, ...] | None:
@@ -223,7 +223,7 @@ def _json_path(node: Node) -> tuple[bytes, ...] | None:
         if isinstance(node, Select) and not node.is_test:
             name: bytes | None = node.field.encode()
             node = node.operand
-        elif isinstance(node, Call) and node.function == "_[_]" and len(node.arguments) == 2:
+        elif isinstance(node, FunctionCall) and node.function == "_[_]" and len(node.arguments) == 2:
             name = _literal_text(node.arguments[1])
             node = node.arguments[0]
         else:
@@ -263,7 +263,11 @@ def _text_subject(node: Node) -> tuple[Subject, bytes] | None:
         return (Subject.KEY if node.name == "key" else Subject.VALUE), b""
     if isinstance(node, Select) and not node.is_test and node.operand == Identifier("headers"):
         return Subject.HEADER, node.field.encode()
-    if isinstance(node, Call) and node.function == "_[_]" and node.arguments[0] == Identifier("headers"):
+    if (
+        isinstance(node, FunctionCall)
+        and node.function == "_[_]"
+        and node.arguments[0] == Identifier("headers")
+    ):
         name = _literal_text(node.arguments[1])
         return None if name is None else (Subject.HEADER, name)
     return None
@@ -278,7 +282,7 @@ def _literal_text(node: Node) -> bytes | None:
 
 def _literal_time(node: Node) -> int | None:
     """Milliseconds of `timestamp("...")`; None for a time that is no whole number of them."""
-    if not isinstance(node, Call) or node.function != "timestamp" or len(node.arguments) != 1:
+    if not isinstance(node, FunctionCall) or node.function != "timestamp" or len(node.arguments) != 1:
         return None
     literal = node.arguments[0]
     if not isinstance(literal, Constant) or not isinstance(literal.value, str):
@@ -301,10 +305,10 @@ def encode(condition: Condition) -> bytes:
             return encode(left) + encode(right) + b"\x02"
         case Not(inner):
             return encode(inner) + b"\x03"
-        case Text(subject, header, relation, literal):
+        case TextComparison(subject, header, relation, literal):
             texts = _LENGTH(len(header)) + header + _LENGTH(len(literal)) + literal
             return bytes((4, subject, relation)) + texts
-        case Number(subject, relation, number):
+        case NumberComparison(subject, relation, number):
             return bytes((5, subject, relation)) + _NUMBER(number)
         case HasHeader(name):
             return b"\x06" + _LENGTH(len(name)) + name

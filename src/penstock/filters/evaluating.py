@@ -17,10 +17,10 @@ from penstock.filters.conditions import (
     HasHeader,
     Json,
     Not,
-    Number,
+    NumberComparison,
     Relation,
     Subject,
-    Text,
+    TextComparison,
 )
 
 
@@ -52,12 +52,12 @@ def evaluate(condition: Condition, record: Plain) -> int:
             return (TRUE, FALSE, FAILED)[evaluate(inner, record)]
         case HasHeader(name):
             return int(name in record.headers)
-        case Text(subject, header, relation, literal):
+        case TextComparison(subject, header, relation, literal):
             text = _text_of(subject, header, record)
             return FAILED if text is None else int(_holds_for_text(text, relation, literal))
         case Json():
             raise AssertionError("conditions on JSON run in C")
-        case Number(subject, relation, number):
+        case NumberComparison(subject, relation, number):
             return _compare_numbers(_number_of(subject, record), relation, number, subject)
 
 

@@ -21,8 +21,8 @@ from typing import Any
 from penstock.errors import ConfigError
 from penstock.filters.routes import route_matches
 from penstock.filters.syntax_tree import (
-    Call,
     Comprehension,
+    FunctionCall,
     Identifier,
     Node,
     Select,
@@ -141,7 +141,7 @@ def _variables(tree: Node) -> Iterator[str]:
     for node in nodes_of(tree):
         if isinstance(node, Identifier):
             yield node.name
-        elif isinstance(node, Call) and node.function == _ROUTE:
+        elif isinstance(node, FunctionCall) and node.function == _ROUTE:
             yield _ROUTE
 
 

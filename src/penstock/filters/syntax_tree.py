@@ -40,7 +40,7 @@ class Select:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class FunctionCall:
     function: str
     target: Node | None
     arguments: tuple[Node, ...]
@@ -65,7 +65,7 @@ class Other:
     children: tuple[Node, ...]
 
 
-Node = Constant | Identifier | Select | Call | Comprehension | Listing | Other
+Node = Constant | Identifier | Select | FunctionCall | Comprehension | Listing | Other
 
 
 def read_tree(serialized: bytes) -> Node:
@@ -77,7 +77,7 @@ def read_tree(serialized: bytes) -> Node:
 def children(node: Node) -> tuple[Node, ...]:
     if isinstance(node, Select):
         return (node.operand,)
-    if isinstance(node, Call):
+    if isinstance(node, FunctionCall):
         return node.arguments if node.target is None else (node.target, *node.arguments)
     if isinstance(node, Listing):
         return node.items
@@ -105,7 +105,7 @@ def _node(message: bytes) -> Node:
     if _CALL in fields:
         call = _fields(_message(fields, _CALL))
         target = _node(_message(call, 1)) if 1 in call else None
-        return Call(_text(call, 2), target, _nodes(call, 3))
+        return FunctionCall(_text(call, 2), target, _nodes(call, 3))
     if _COMPREHENSION in fields:
         parts = _fields(_message(fields, _COMPREHENSION))
         return Comprehension(tuple(node for number in (2, 4, 5, 6, 7) for node in _nodes(parts, number)))

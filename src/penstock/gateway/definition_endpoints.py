@@ -23,7 +23,7 @@ from penstock.internal_client.definitions.planning import (
     plan,
     read_document,
 )
-from penstock.internal_client.definitions.reading import Reading
+from penstock.internal_client.definitions.reading import DefinitionReading
 from penstock.internal_client.definitions.section import ApplyStep
 
 _STEPS = an_object(
@@ -80,7 +80,7 @@ async def _present(call: Call) -> Definitions:
         await call.learn("DESCRIBE_CONFIGS", kind, names)
         return [name for name in names if call.allows("DESCRIBE_CONFIGS", kind, name)]
 
-    return await export(Reading(call.context.backend, visible))
+    return await export(DefinitionReading(call.context.backend, visible))
 
 
 ENDPOINTS = (

@@ -21,7 +21,7 @@ from penstock.gateway.http.shared_schemas import (
     an_object,
 )
 from penstock.gateway.message_forms import MESSAGE, show_record
-from penstock.internal_client.delayed import MessageId, PendingMessage
+from penstock.internal_client.delayed import DelayedMessageId, PendingMessage
 from penstock.records.iteration import Record
 
 TAG = "Delayed messages"
@@ -60,7 +60,7 @@ async def list_delayed(call: Call) -> Response:
 
 
 async def show_delayed(call: Call) -> Response:
-    name, message = call.parameters["topic"], MessageId.parse(call.parameters["id"])
+    name, message = call.parameters["topic"], DelayedMessageId.parse(call.parameters["id"])
     found = await call.context.backend.delayed.show(name, message)
     headers = tuple((header, value) for header, value in found["headers"])
     record = Record(message.offset, found["stored_ms"], found["key"], found["value"], headers)
@@ -69,7 +69,7 @@ async def show_delayed(call: Call) -> Response:
 
 
 async def cancel(call: Call) -> Response:
-    name, message = call.parameters["topic"], MessageId.parse(call.parameters["id"])
+    name, message = call.parameters["topic"], DelayedMessageId.parse(call.parameters["id"])
     backend = call.context.backend
     try:
         await backend.delayed.cancel(backend.producer, name, message, call.context.clock.now_ms())

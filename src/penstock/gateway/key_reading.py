@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from penstock.gateway.http.problems import Problem
-from penstock.gateway.records import GatewayRecords, KeyPage, Limits, Page
+from penstock.gateway.records import GatewayRecords, KeyPage, Limits, RecordPage
 from penstock.records.iteration import Record
 
 _POSITION = re.compile(r"(\d{1,5}):(\d{1,18})", re.ASCII)
@@ -66,7 +66,9 @@ async def _first_with_records(waiting: Sequence[asyncio.Future[tuple[int, KeyPag
     return partition, page
 
 
-def merge(pages: Sequence[tuple[int, KeyPage | Page]], starts: Positions, limits: Limits) -> FoundMessages:
+def merge(
+    pages: Sequence[tuple[int, KeyPage | RecordPage]], starts: Positions, limits: Limits
+) -> FoundMessages:
     """Return as many messages as the limits allow, the oldest first, within a partition in the order of their
     offsets.
     """

@@ -9,7 +9,7 @@ from penstock.gateway.http.endpoint import Call, Parameter, query
 from penstock.gateway.http.problems import Problem
 from penstock.gateway.view.listing import (
     NAME,
-    Page,
+    ListPage,
     Place,
     WrongCursor,
     name_filter,
@@ -68,7 +68,9 @@ async def find_all(items: Iterable[T], call: Call, kind: str, name: Callable[[T]
     return await in_slices(finding())
 
 
-def page_of(items: Sequence[T], call: Call, name: Callable[[T], str], place: Callable[[T], Place]) -> Page[T]:
+def page_of(
+    items: Sequence[T], call: Call, name: Callable[[T], str], place: Callable[[T], Place]
+) -> ListPage[T]:
     """Return the page that the parameters ask for, of entries that are in the order of their names.
 
     A Problem for a cursor of another list.

@@ -21,7 +21,7 @@ from penstock.gateway.http.problems import Problem
 from penstock.gateway.mailbox_layouts import TOPIC, LayoutView, MailboxLayouts, begins_in_ms
 from penstock.gateway.mailbox_receiving import AwaitedMessages
 from penstock.gateway.mailbox_sending import SentMessage
-from penstock.gateway.message_id import MessageId
+from penstock.gateway.message_id import MailboxMessageId
 from penstock.gateway.records import KeyPage, Limits
 from penstock.gateway.reply import Reply
 from penstock.internal_client.keyed_reads import KeyedRead, RecordDamaged
@@ -129,7 +129,7 @@ class Mailbox:
 
     async def _find_earlier(
         self, view: LayoutView, current: KeyLayout, message: NewRecord
-    ) -> MessageId | None:
+    ) -> MailboxMessageId | None:
         """Return the message with the same idempotency key that was sent under the layout before, shortly
         before its end.
 
@@ -155,7 +155,7 @@ class Mailbox:
                                 "the idempotency key was used before, for another message",
                             )
                         written = _layout_of(view, record, partition, user)
-                        return MessageId(written, record.offset, partition)
+                        return MailboxMessageId(written, record.offset, partition)
                 offset, is_complete = page.next_offset, page.is_complete
         return None
 
@@ -198,7 +198,7 @@ class Mailbox:
         deadline = self._clock.monotonic() + wait_ms / 1000
 
         def show(records: Sequence[Record]) -> list[MailboxMessage]:
-            places = [MessageId(layout.number, record.offset, partition) for record in records]
+            places = [MailboxMessageId(layout.number, record.offset, partition) for record in records]
             return [self._message(view, user, *each) for each in zip(places, records, strict=True)]
 
         def read() -> Awaitable[list[MailboxMessage]]:
@@ -208,7 +208,7 @@ class Mailbox:
         awaited = AwaitedMessages(self._backend.records, wanted, show, read, reply)
         return awaited if awaited.begin() else None
 
-    def _parse(self, view: LayoutView, user: bytes, last: str | None) -> MessageId | None:
+    def _parse(self, view: LayoutView, user: bytes, last: str | None) -> MailboxMessageId | None:
         if last is None:
             return None
         found = message_id.decode(last, view.topic_id, user)
@@ -221,15 +221,15 @@ class Mailbox:
         return found
 
     async def _walk(
-        self, view: LayoutView, user: bytes, after: MessageId | None, limits: Limits, wait_ms: int
-    ) -> list[tuple[MessageId, Record]]:
+        self, view: LayoutView, user: bytes, after: MailboxMessageId | None, limits: Limits, wait_ms: int
+    ) -> list[tuple[MailboxMessageId, Record]]:
         """Read the layouts, oldest first, and wait at the last one in use."""
         now_ms = self._clock.now_ms()
         current = view.current(now_ms)
         positions: dict[int, int] = {}
         if after is not None:
             positions[after.partition] = after.offset + 1
-        found: list[tuple[MessageId, Record]] = []
+        found: list[tuple[MailboxMessageId, Record]] = []
         left_bytes = limits.max_bytes
         for layout in _readable(view, user, after):
             partition = partition_for(user, layout.partitions)
@@ -247,7 +247,7 @@ class Mailbox:
                 except RecordDamaged as damage:
                     if found:
                         return found
-                    place = MessageId(layout.number, damage.next_offset - 1, partition)
+                    place = MailboxMessageId(layout.number, damage.next_offset - 1, partition)
                     raise _damaged(message_id.encode(place, view.topic_id, user)) from damage
                 taken = self._take(view, layout, page, partition, user, positions, has_come_here)
                 left_bytes -= sum(len(record.value or b"") for _, record in taken)
@@ -279,24 +279,26 @@ class Mailbox:
         user: bytes,
         positions: dict[int, int],
         has_come_here: bool,
-    ) -> Sequence[tuple[MessageId, Record]]:
+    ) -> Sequence[tuple[MailboxMessageId, Record]]:
         """Return the page's records of this layout.
 
         Records of later layouts are read in their turn. Records of earlier layouts have been received, unless
         the reader has come to this offset before them.
         """
-        taken: list[tuple[MessageId, Record]] = []
+        taken: list[tuple[MailboxMessageId, Record]] = []
         for record in page.records:
             written = _layout_of(view, record, partition, user)
             if written > layout.number:
                 positions[partition] = record.offset
                 return taken
             if written == layout.number or has_come_here:
-                taken.append((MessageId(layout.number, record.offset, partition), record))
+                taken.append((MailboxMessageId(layout.number, record.offset, partition), record))
         positions[partition] = page.next_offset
         return taken
 
-    def _message(self, view: LayoutView, user: bytes, place: MessageId, record: Record) -> MailboxMessage:
+    def _message(
+        self, view: LayoutView, user: bytes, place: MailboxMessageId, record: Record
+    ) -> MailboxMessage:
         sender = next((value for name, value in record.headers if name == FROM_USER), None)
         return MailboxMessage(
             message_id.encode(place, view.topic_id, user),
@@ -307,7 +309,7 @@ class Mailbox:
         )
 
 
-def _readable(view: LayoutView, user: bytes, after: MessageId | None) -> list[KeyLayout]:
+def _readable(view: LayoutView, user: bytes, after: MailboxMessageId | None) -> list[KeyLayout]:
     """Layouts that may have messages after one, whose partitions exist."""
     first = -1 if after is None else after.layout
     return [each for each in view.layouts if each.number >= first and view.has_place(each, user)]

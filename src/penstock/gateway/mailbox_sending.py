@@ -13,7 +13,7 @@ from penstock.config.key_layouts import KeyLayout
 from penstock.errors import BrokerError, ErrorCode
 from penstock.gateway import message_id
 from penstock.gateway.mailbox_layouts import LayoutView, MailboxLayouts
-from penstock.gateway.message_id import MessageId
+from penstock.gateway.message_id import MailboxMessageId
 from penstock.gateway.reply import Reply
 from penstock.internal_client.errors import OutcomeUnknown
 
@@ -79,7 +79,7 @@ class SentMessage:
                 OutcomeUnknown("the partition count changed while the message was sent")
             )
             return
-        place = MessageId(self._layout.number, self._offset, self._partition)
+        place = MailboxMessageId(self._layout.number, self._offset, self._partition)
         try:
             sent_id = message_id.encode(place, self._topic_id, self._user)
         except Exception as error:  # noqa: BLE001 - the reply reports every failure

@@ -21,18 +21,18 @@ _CHECKSUM_BYTES = 4
 TEXT_LENGTH = 2 * (_PLACE.size + _CHECKSUM_BYTES)
 
 
-class MessageId(NamedTuple):
+class MailboxMessageId(NamedTuple):
     layout: int
     offset: int
     partition: int
 
 
-def encode(message_id: MessageId, topic_id: TopicId, user: bytes) -> str:
+def encode(message_id: MailboxMessageId, topic_id: TopicId, user: bytes) -> str:
     place = _PLACE.pack(*message_id)
     return (place + _checksum(place, topic_id, user)).hex()
 
 
-def decode(text: str, topic_id: TopicId, user: bytes) -> MessageId | None:
+def decode(text: str, topic_id: TopicId, user: bytes) -> MailboxMessageId | None:
     """Parse an id; None where it is not an id of this user in this topic."""
     try:
         data = bytes.fromhex(text)
@@ -42,7 +42,7 @@ def decode(text: str, topic_id: TopicId, user: bytes) -> MessageId | None:
     # Hexadecimal can be written in several ways; an id is valid in one of them.
     if data.hex() != text or checksum != _checksum(place, topic_id, user):
         return None
-    return MessageId(*_PLACE.unpack(place))
+    return MailboxMessageId(*_PLACE.unpack(place))
 
 
 def _checksum(place: bytes, topic_id: TopicId, user: bytes) -> bytes:

@@ -22,7 +22,7 @@ from penstock.gateway.placing import produce_placed
 from penstock.gateway.queue_endpoints import LOCK, QUEUE, TAG, on_queue
 from penstock.internal_client.partitioner import partition_for
 from penstock.internal_client.queue_contents import decode_content, encode_content, option_headers
-from penstock.internal_client.queue_messages import QueueMessage, Settlement
+from penstock.internal_client.queue_messages import ReceivedMessage, Settlement
 from penstock.internal_client.receipts import parse_receipt
 from penstock.records.building import NewRecord
 from penstock.wire.queue_receive import GROUP_LOCK
@@ -154,7 +154,7 @@ async def _topic_for_reading(call: Call, queue: str) -> str:
     return topic
 
 
-def show_message(message: QueueMessage) -> dict[str, Any]:
+def show_message(message: ReceivedMessage) -> dict[str, Any]:
     record = message.record
     value = decode_content(record.value, record.headers)
     shown = show_bytes("value", value) if isinstance(value, bytes) else {"value": value}
@@ -169,7 +169,7 @@ def show_message(message: QueueMessage) -> dict[str, Any]:
     }
 
 
-def show_received(message: QueueMessage) -> dict[str, Any]:
+def show_received(message: ReceivedMessage) -> dict[str, Any]:
     return {**show_message(message), "receipt": message.receipt, "lock_s": message.lock_ms / 1000}
 
 

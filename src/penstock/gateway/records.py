@@ -38,7 +38,7 @@ _POOL_FROM_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class RecordPage:
     """Committed records of a partition, and the offset to read on from."""
 
     records: tuple[Record, ...]
@@ -127,7 +127,9 @@ class GatewayRecords:
             outcomes |= zip(refused, await _outcomes(again), strict=True)
         return [outcome for _, outcome in sorted(outcomes.items())]
 
-    async def read(self, topic: str, partition: int, offset: int, limits: Limits, wait_ms: int = 0) -> Page:
+    async def read(
+        self, topic: str, partition: int, offset: int, limits: Limits, wait_ms: int = 0
+    ) -> RecordPage:
         """Read committed records from an offset on, and wait for the first where there is none.
 
         OFFSET_OUT_OF_RANGE where the log starts later or ends earlier.
@@ -144,7 +146,7 @@ class GatewayRecords:
         taken, next_offset = await self._take(
             topic, partition, offset, records, result.aborted_transactions, limits
         )
-        return Page(taken, next_offset, result.high_watermark, result.log_start_offset)
+        return RecordPage(taken, next_offset, result.high_watermark, result.log_start_offset)
 
     async def fetch(self, topic: str, partition: int, offset: int, max_bytes: int) -> FetchResult:
         """Fetch committed record batches from an offset on, undecoded."""

@@ -14,7 +14,7 @@ from penstock.clock import Clock
 from penstock.errors import BrokerError, ErrorCode
 from penstock.gateway.http.problems import Problem
 from penstock.gateway.key_reading import FoundMessages, Positions, merge
-from penstock.gateway.records import GatewayRecords, Limits, Page
+from penstock.gateway.records import GatewayRecords, Limits, RecordPage
 from penstock.internal_client.records import EARLIEST
 
 MAX_PARTITIONS = 256
@@ -62,7 +62,9 @@ async def read_all(
         await records.wait_for_any(topic, positions, left_ms)
 
 
-async def _read(records: GatewayRecords, topic: str, partition: int, offset: int, limits: Limits) -> Page:
+async def _read(
+    records: GatewayRecords, topic: str, partition: int, offset: int, limits: Limits
+) -> RecordPage:
     try:
         return await records.read(topic, partition, offset, limits)
     except BrokerError as error:

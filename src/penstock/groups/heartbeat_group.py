@@ -73,5 +73,5 @@ class HeartbeatGroup(ABC, Generic[S]):
         return self.remembered.tombstones()
 
     def give_up(self, error: ErrorCode) -> GroupStep:
-        """Nothing to answer: no request waits in such a group."""
+        """Return an empty step: no request waits in a group of this kind."""
         return GroupStep()

@@ -24,7 +24,7 @@ _ID = re.compile(r"(\d{1,9})-(\d{1,18})", re.ASCII)
 _CURSOR = re.compile(r"(-?\d{1,18})-(\d{1,9})-(\d{1,18})", re.ASCII)
 
 
-class MessageId(NamedTuple):
+class DelayedMessageId(NamedTuple):
     partition: int
     offset: int
 
@@ -32,7 +32,7 @@ class MessageId(NamedTuple):
         return f"{self.partition}-{self.offset}"
 
     @classmethod
-    def parse(cls, text: str) -> MessageId:
+    def parse(cls, text: str) -> DelayedMessageId:
         """The id in a text; ValueError if it is none."""
         found = _ID.fullmatch(text)
         if found is None:
@@ -48,8 +48,8 @@ class PendingMessage(NamedTuple):
     offset: int
 
     @property
-    def id(self) -> MessageId:
-        return MessageId(self.partition, self.offset)
+    def id(self) -> DelayedMessageId:
+        return DelayedMessageId(self.partition, self.offset)
 
     @property
     def cursor(self) -> str:
@@ -88,12 +88,14 @@ class DelayedCalls:
         messages = sorted(message for answer in answers for message in answer.messages)
         return PendingPage(sum(answer.total for answer in answers), messages[:limit])
 
-    async def show(self, topic: str, message: MessageId) -> Any:
+    async def show(self, topic: str, message: DelayedMessageId) -> Any:
         """Due time, key, value and headers of a pending message; RESOURCE_NOT_FOUND if it is not pending."""
         leader = _leader_of(await self._leaders(topic), topic, message.partition)
         return await self._inspection.delayed_message(leader, topic, message.partition, message.offset)
 
-    async def cancel(self, producer: IdempotentProducer, topic: str, message: MessageId, now_ms: int) -> None:
+    async def cancel(
+        self, producer: IdempotentProducer, topic: str, message: DelayedMessageId, now_ms: int
+    ) -> None:
         """Cancel a message; INVALID_RECORD if it is not pending. The cancellation is final when this returns."""
         leaders = await self._leaders(topic)
         leader = _leader_of(leaders, topic, message.partition)

@@ -69,7 +69,7 @@ class GroupMembership:
     async def heartbeat(
         self, member: MemberIdentity, subscription: HeartbeatSubscription | None, owned: Assignment | None
     ) -> HeartbeatResponse:
-        """Send a heartbeat; None stands for what has not changed since the last one."""
+        """Send a heartbeat; None stands for a field that has not changed since the last one."""
         fields: dict[str, Any] = {
             "group_id": member.group,
             "member_id": member.id,

@@ -25,7 +25,7 @@ ATTEMPT_SECONDS = 10.0
 MAX_REQUEST_BYTES = 4 * 1024 * 1024
 """A request with more bytes of batches than this takes no further batch."""
 MANY_BATCHES = 16
-"""From this many batches without a result on, requests to a broker have a distance in time."""
+"""Number of batches without a result from which on requests to a broker are spaced out in time."""
 APART_SECONDS = 0.002
 """Seconds between two requests to a broker while many batches wait."""
 _PRODUCE_VERSION = 12

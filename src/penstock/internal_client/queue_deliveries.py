@@ -21,7 +21,7 @@ MAX_BATCH_BYTES: Final = 16 * 1024 * 1024
 """Limit of one batch after decompression, in bytes."""
 
 
-class QueueMessage(NamedTuple):
+class ReceivedMessage(NamedTuple):
     """A message of a queue. `state` is the one of `queues.states`; a received message is acquired."""
 
     record: Record
@@ -34,7 +34,7 @@ class QueueMessage(NamedTuple):
 
 def messages_of(
     request: QueueReceiveRequest, response: QueueReceiveResponse, found: ReceivedPartition
-) -> list[QueueMessage]:
+) -> list[ReceivedMessage]:
     """The messages in the ranges of a partition. Offsets without a record are left out.
 
     With priorities ranges are in the order of levels, and a batch of several levels may be there more than once.
@@ -42,7 +42,7 @@ def messages_of(
     places = {each.first_offset: place for place, each in enumerate(found.ranges)}
     ranges = sorted(found.ranges)
     lasts = [each.last_offset for each in ranges]
-    chosen: dict[int, tuple[int, QueueMessage]] = {}
+    chosen: dict[int, tuple[int, ReceivedMessage]] = {}
     for record in _records(found) if ranges else ():
         place = bisect_left(lasts, record.offset)
         if place == len(ranges) or record.offset < ranges[place].first_offset or record.offset in chosen:
@@ -50,7 +50,7 @@ def messages_of(
         receipt = Receipt(request.topic_id, found.partition, record.offset, response.token)
         shown = str(receipt) if request.kind == ReceiveKind.TAKE else ""
         first, _, count, state = ranges[place]
-        message = QueueMessage(record, found.partition, count, shown, response.lock_ms, state)
+        message = ReceivedMessage(record, found.partition, count, shown, response.lock_ms, state)
         chosen[record.offset] = places[first], message
     in_order = sorted(chosen.values(), key=lambda each: (each[0], each[1].record.offset))
     return [message for _, message in in_order]

@@ -14,7 +14,7 @@ from penstock.clock import SystemClock
 from penstock.errors import BrokerError, ErrorCode
 from penstock.internal_client.api import RESPONSE_SECONDS, check_error
 from penstock.internal_client.queue_contents import expires_at_ms
-from penstock.internal_client.queue_deliveries import QueueMessage as QueueMessage
+from penstock.internal_client.queue_deliveries import ReceivedMessage as ReceivedMessage
 from penstock.internal_client.queue_deliveries import messages_of
 from penstock.internal_client.receipts import Receipt, parse_receipt
 from penstock.internal_client.retries import MOVED, RETRIABLE
@@ -74,7 +74,7 @@ class QueueMessages:
 
     async def receive(
         self, queue: str, topic: str, max_records: int, wait_ms: int = 0, lock_ms: int = GROUP_LOCK
-    ) -> list[QueueMessage]:
+    ) -> list[ReceivedMessage]:
         """Take messages; waits up to `wait_ms` for the first one."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_ms / 1000
@@ -97,8 +97,8 @@ class QueueMessages:
                 await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _without_expired(
-        self, queue: str, topic: str, found: list[QueueMessage]
-    ) -> tuple[list[QueueMessage], bool]:
+        self, queue: str, topic: str, found: list[ReceivedMessage]
+    ) -> tuple[list[ReceivedMessage], bool]:
         """Settle messages whose lifetime is over; returns the others, and whether there were such messages."""
         now_ms = _CLOCK.now_ms()
         expired = [each for each in found if _is_expired(each, now_ms)]
@@ -108,10 +108,10 @@ class QueueMessages:
         await self.settle(queue, topic, settlements)
         return [each for each in found if not _is_expired(each, now_ms)], True
 
-    async def peek(self, queue: str, topic: str, max_records: int) -> list[QueueMessage]:
+    async def peek(self, queue: str, topic: str, max_records: int) -> list[ReceivedMessage]:
         """Show the first messages that are not settled, without taking them."""
         route = await self._routes.topic(topic)
-        found: list[QueueMessage] = []
+        found: list[ReceivedMessage] = []
         for partitions in _by_leader(route).values():
             request = QueueReceiveRequest(
                 queue, route.id, partitions, max_records, MAX_RECEIVE_BYTES, kind=ReceiveKind.PEEK
@@ -121,14 +121,14 @@ class QueueMessages:
 
     async def _receive_once(
         self, queue: str, topic: str, max_records: int, wait_ms: int, lock_ms: int
-    ) -> list[QueueMessage]:
+    ) -> list[ReceivedMessage]:
         route = await self._routes.topic(topic)
         by_leader = _by_leader(route)
         asked = QueueReceiveRequest(queue, route.id, (), max_records, MAX_RECEIVE_BYTES, 0, lock_ms)
         if len(by_leader) == 1:
             [partitions] = by_leader.values()
             return await self._ask(topic, asked._replace(partitions=partitions, max_wait_ms=wait_ms))
-        found: list[QueueMessage] = []
+        found: list[ReceivedMessage] = []
         self._turn += 1
         leaders = list(by_leader)
         start = self._turn % max(1, len(leaders))
@@ -163,7 +163,7 @@ class QueueMessages:
                 each.cancel()
             await asyncio.gather(*waits, return_exceptions=True)
 
-    async def _ask(self, topic: str, request: QueueReceiveRequest) -> list[QueueMessage]:
+    async def _ask(self, topic: str, request: QueueReceiveRequest) -> list[ReceivedMessage]:
         """Ask one leader. The states of partitions that the queue has not read yet are created."""
         response = await self._send(topic, request)
         found = [message for each in response.partitions for message in messages_of(request, response, each)]
@@ -184,7 +184,7 @@ class QueueMessages:
         topic: str,
         request: QueueReceiveRequest,
         response: QueueReceiveResponse,
-        found: Sequence[QueueMessage],
+        found: Sequence[ReceivedMessage],
     ) -> None:
         """Settle offsets that were taken and have no record: compaction has removed it."""
         taken = sum(last - first + 1 for each in response.partitions for first, last, *_ in each.ranges)
@@ -285,7 +285,7 @@ class QueueMessages:
                 results[place] = BrokerError(ErrorCode(code), message)
 
 
-def _is_expired(message: QueueMessage, now_ms: int) -> bool:
+def _is_expired(message: ReceivedMessage, now_ms: int) -> bool:
     expires_ms = expires_at_ms(message.record.headers, message.record.timestamp)
     return expires_ms is not None and expires_ms <= now_ms
 

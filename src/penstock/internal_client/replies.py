@@ -49,7 +49,7 @@ def reply_topic(queue: str) -> str:
 def parse_reply_place(text: str, queue: str) -> ReplyPlace:
     """Parse a place; ValueError unless it belongs to the queue.
 
-    Anybody who may send to the queue chooses the header, so a reply goes to the topic of replies and nowhere else.
+    Every sender to the queue chooses the header, so a reply goes to the topic of replies and nowhere else.
     """
     found = _PLACE.fullmatch(text)
     if found is None or found[1] != reply_topic(queue):

@@ -52,9 +52,9 @@ class TransactionDescription:
     producer_id: int
     producer_epoch: int
     timeout_ms: int | None
-    """None for a held transaction, which no timeout ends."""
+    """Timeout of the transaction; None for a held one, which no timeout ends."""
     start_ms: int | None
-    """None where no transaction is open."""
+    """Time at which the open transaction began; None if none is open."""
     partitions: Mapping[str, Sequence[int]]
 
     @property

@@ -37,7 +37,7 @@ class Sender(Protocol):
     def on_sent(self, count: int) -> None: ...
 
     def on_sendable(self) -> None:
-        """Report that sending can go on: call `send` again."""
+        """Report that the socket takes bytes again: call `send` again."""
         ...
 
     def on_broken(self, error: Exception | None) -> None:

@@ -161,7 +161,7 @@ def header_of_single(part: Part) -> BatchHeader | None:
 
 
 def find_places(header: BatchHeader, body: bytes | memoryview) -> Places | None:
-    """Places of the records in the decompressed body of a batch; None if they cannot be told."""
+    """Places of the records in the decompressed body of a batch; None if they cannot be computed."""
     if len(body) > MAX_INDEXED_BYTES or header.record_count > MAX_INDEXED_RECORDS:
         return None
     deltas, starts, end = array("q"), array("q"), 0

@@ -31,7 +31,7 @@ _READ_BYTES: Final = 1 << 20
 _TOO_LARGE = (ErrorCode.message_too_large, ErrorCode.record_list_too_large)
 
 
-class LetterOwner(Protocol):
+class LetterSource(Protocol):
     """The share-partition whose dead letters are written."""
 
     key: ShareKey
@@ -47,7 +47,7 @@ class LetterOwner(Protocol):
 
 
 class DeadLetterWriter:
-    def __init__(self, owner: LetterOwner, context: LeaderContext) -> None:
+    def __init__(self, owner: LetterSource, context: LeaderContext) -> None:
         self.problem = ""
         """Reason why dead letters cannot be written; empty if they can."""
         self.written: dict[int, int] = {}

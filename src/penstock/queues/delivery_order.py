@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from penstock.queues.key_order import KeyOrder
+from penstock.queues.key_order import BlockedKeys
 from penstock.queues.priority_level import PriorityLevel
 from penstock.queues.record_index import IndexedFields, IndexedRecords
 from penstock.queues.states import ShareSettings
@@ -47,7 +47,7 @@ class DeliveryOrder:
         self.wanted = wanted
         self.end_offset = states.start_offset
         """Offset behind the last record that is indexed."""
-        self.keys = KeyOrder() if wanted.keys else None
+        self.keys = BlockedKeys() if wanted.keys else None
         self.chosen_level = 0
         """Level of the records that `next_span` has returned."""
         self._is_reserved = False

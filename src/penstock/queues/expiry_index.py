@@ -20,7 +20,7 @@ SECTION_BYTES: Final = 1 << 20
 _MAX_DECOMPRESSED: Final = 256 << 20
 
 
-class Section(NamedTuple):
+class ExpirySection(NamedTuple):
     """Offsets whose records were read."""
 
     first: int
@@ -29,7 +29,7 @@ class Section(NamedTuple):
     """Earliest time at which a record expires that had not expired when the section was read, in epoch milliseconds."""
 
 
-class Reading(NamedTuple):
+class SectionContent(NamedTuple):
     """Content of a section."""
 
     next_offset: int
@@ -45,7 +45,7 @@ class ExpiryIndex:
     def __init__(self) -> None:
         self.next_offset = 0
         """Offset from which on nothing was read."""
-        self._sections: list[Section] = []
+        self._sections: list[ExpirySection] = []
 
     def __len__(self) -> int:
         return len(self._sections)
@@ -55,20 +55,20 @@ class ExpiryIndex:
         self._sections = [each for each in self._sections if each.last >= offset]
         self.next_offset = max(self.next_offset, offset)
 
-    def due(self, now_ms: int) -> list[Section]:
+    def due(self, now_ms: int) -> list[ExpirySection]:
         return [each for each in self._sections if each.due_ms <= now_ms]
 
-    def replace(self, section: Section, due_ms: int | None) -> None:
+    def replace(self, section: ExpirySection, due_ms: int | None) -> None:
         """Note that a section was read again."""
         self._sections.remove(section)
         if due_ms is not None:
             self.add(section.first, section.last, due_ms)
 
     def add(self, first: int, last: int, due_ms: int) -> None:
-        self._sections.append(Section(first, last, due_ms))
+        self._sections.append(ExpirySection(first, last, due_ms))
 
 
-def read_section(log: Log, first: int, below: int, now_ms: int) -> Reading:
+def read_section(log: Log, first: int, below: int, now_ms: int) -> SectionContent:
     """Read records from an offset on, up to the size of a section, in a thread."""
     first = max(first, log.log_start_offset)
     content = log.read(Offset(first), SECTION_BYTES, below=Offset(below), at_least_one=True, wait=True).read()
@@ -87,7 +87,7 @@ def read_section(log: Log, first: int, below: int, now_ms: int) -> Reading:
         else:
             expired.append((offset, offset))
     due_ms = min((time_ms for _, time_ms in times if time_ms > now_ms), default=None)
-    return Reading(min(next_offset, below), expired, due_ms)
+    return SectionContent(min(next_offset, below), expired, due_ms)
 
 
 def _times(header: BatchHeader, batch: memoryview) -> list[tuple[int, int]]:

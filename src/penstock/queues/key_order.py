@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import takewhile
 
 
-class KeyOrder:
+class BlockedKeys:
     def __init__(self) -> None:
         self.blocked: set[int] = set()
         """Offsets of records behind another unsettled record of their key."""

@@ -41,4 +41,4 @@ StateValue: TypeAlias = SnapshotValue | UpdateValue
 class StateRecord(NamedTuple):
     key: ShareKey
     value: StateValue | None
-    """None deletes the state of the share-partition."""
+    """State of the share-partition; None deletes it."""

@@ -69,7 +69,7 @@ class AcquireMode(IntEnum):
     BATCH_OPTIMIZED = 0
     """Whole record batches; the last one may exceed the limit of records."""
     RECORD_LIMIT = 1
-    """At most the limit of records, in one range."""
+    """One range of records, at most the limit."""
 
 
 class StateBatch(NamedTuple):

@@ -36,7 +36,7 @@ class Selector(Protocol):
         """The selected records of a decompressed batch that is no control batch."""
 
 
-class Both:
+class JointSelector:
     """Selects what two selectors select; the second one is a view's, whose failures count."""
 
     def __init__(self, first: Selector, second: Selector) -> None:
@@ -54,5 +54,5 @@ class Both:
 
 
 def joint_identity(first: bytes, second: bytes) -> bytes:
-    """Identity of `Both` with selectors of these identities."""
+    """Identity of `JointSelector` with selectors of these identities."""
     return len(first).to_bytes(4, "big") + first + second

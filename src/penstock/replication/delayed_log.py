@@ -251,7 +251,7 @@ class DelayedLog:
             self.on_log_start()
 
     def _on_damage(self) -> None:
-        """Wait for the repair of a damaged batch from another replica; without one, go on behind it."""
+        """Wait for the repair of a damaged batch from another replica; without one, continue behind it."""
         damaged = next_damage(self._log.damage, self.applied_offset)
         if damaged is not None and self.applied_offset in damaged and self._replica.is_only_replica:
             self.applied_offset = damaged.end_offset

@@ -137,7 +137,7 @@ class HeldAppends:
                 self._go_on(held, refusal)
 
     def _on_valid(self, held: HeldAppend) -> None:
-        """Go on after the check of the records."""
+        """Continue an append after the check of its records."""
         if not self._is_first(held):
             return  # refused meanwhile
         if held.may_be_stored and self.keyed is not None:

@@ -13,7 +13,7 @@ from penstock.storage.log import Log
 
 
 class Projection(NamedTuple):
-    """How the readers of a topic see a log."""
+    """View of a log that the readers of a topic see."""
 
     topic_id: TopicId
     """Id of the topic that readers name: the view, or the delay topic itself."""

@@ -20,11 +20,11 @@ from penstock.observability.logs import Logger
 from penstock.schedules import schedule as states
 from penstock.schedules.alarm_clock import AlarmClock
 from penstock.schedules.message import firing_batch
-from penstock.schedules.schedule import Intent, Schedule, Target
+from penstock.schedules.schedule import FiringTarget, Intent, Schedule
 from penstock.state_log.intents import OTHER_HISTORY, carry_out
 
 
-class Place(NamedTuple):
+class FiringPartition(NamedTuple):
     """Partition that a firing goes to."""
 
     topic_id: str
@@ -40,7 +40,7 @@ class LookedUp(NamedTuple):
 class FiringSink(Protocol):
     """Topics as schedules write them."""
 
-    def place(self, name: str, topic: str, key: bytes | None) -> Place:
+    def place(self, name: str, topic: str, key: bytes | None) -> FiringPartition:
         """Choose the partition by the key, or by the schedule's name without a key; BrokerError without the topic."""
 
     async def producer_id(self) -> int: ...
@@ -63,7 +63,7 @@ class FiringCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class AgentContext:
+class ScheduleAgentContext:
     sink: FiringSink
     clock: Clock
     alarms: AlarmClock
@@ -72,7 +72,7 @@ class AgentContext:
 
 
 class ScheduleAgent:
-    def __init__(self, handle: Handle[Schedule], context: AgentContext) -> None:
+    def __init__(self, handle: Handle[Schedule], context: ScheduleAgentContext) -> None:
         self.problem = ""
         """Reason why the schedule cannot fire; empty if it can."""
         self._handle = handle
@@ -161,18 +161,18 @@ class ScheduleAgent:
 
     # --- the partition of a firing
 
-    async def _target(self, schedule: Schedule) -> Target:
+    async def _target(self, schedule: Schedule) -> FiringTarget:
         """Partition and producer of the next firing. The producer stays the same while the partition does."""
         definition, known = schedule.definition, schedule.target
         place = self._sink.place(self._handle.name, definition.topic, definition.key)
         if known is not None and (known.topic_id, known.partition) == place:
             return known
-        return Target(place.topic_id, place.partition, await self._sink.producer_id())
+        return FiringTarget(place.topic_id, place.partition, await self._sink.producer_id())
 
     async def _retarget(self, schedule: Schedule, intent: Intent) -> None:
         definition = schedule.definition
         place = self._sink.place(self._handle.name, definition.topic, definition.key)
-        target = Target(place.topic_id, place.partition, await self._sink.producer_id())
+        target = FiringTarget(place.topic_id, place.partition, await self._sink.producer_id())
         looked_up = await self._sink.look_up(definition.topic, target.partition, None)
         await self._update(
             partial(

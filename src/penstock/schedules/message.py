@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.records.building import NewRecord, build_batch
-from penstock.schedules.schedule import Definition, Intent
+from penstock.schedules.schedule import Intent, ScheduleDefinition
 
 SCHEDULE: Final = "penstock-schedule"
 """Header with the name of the schedule."""
@@ -14,7 +14,7 @@ SCHEDULED_FOR: Final = "penstock-scheduled-for"
 OWN_HEADERS: Final = frozenset({SCHEDULE, SCHEDULED_FOR})
 
 
-def firing_batch(name: str, definition: Definition, intent: Intent, now_ms: int) -> bytearray:
+def firing_batch(name: str, definition: ScheduleDefinition, intent: Intent, now_ms: int) -> bytearray:
     """Batch with the record of a firing. Its time may differ between attempts: a sequence identifies the batch."""
     headers = (
         *definition.headers,

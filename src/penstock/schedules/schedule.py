@@ -21,7 +21,7 @@ MAX_RUNS: Final = 100
 """Maximum number of requested firings that wait."""
 REMEMBERED_RUNS: Final = 10
 MAX_TOLERANCE_MS: Final = 60_000
-"""With catch-up `none`, a firing is late by this much at most, or by a quarter of the time to the next one."""
+"""Maximum delay of a firing with catch-up `none`, if it is shorter than a quarter of the time to the next one."""
 _MAX_SEQUENCE: Final = 0x7FFFFFFF
 
 
@@ -36,7 +36,7 @@ class CatchUp(StrEnum):
     """Each of them is made up for."""
 
 
-class Definition(msgspec.Struct, frozen=True):
+class ScheduleDefinition(msgspec.Struct, frozen=True):
     cron: str
     timezone: str
     topic: str
@@ -51,7 +51,7 @@ class Definition(msgspec.Struct, frozen=True):
         return len(self.key or b"") + len(self.value or b"") + headers
 
 
-class Target(msgspec.Struct, frozen=True):
+class FiringTarget(msgspec.Struct, frozen=True):
     """Partition of a topic, and the producer that this schedule has there."""
 
     topic_id: str
@@ -74,7 +74,7 @@ class Intent(msgspec.Struct, frozen=True):
     is_requested: bool = False
 
 
-class Run(msgspec.Struct, frozen=True):
+class RequestedRun(msgspec.Struct, frozen=True):
     """Firing that a user has requested. The token recognises a repeated request."""
 
     token: str
@@ -82,7 +82,7 @@ class Run(msgspec.Struct, frozen=True):
 
 
 class Schedule(msgspec.Struct, frozen=True):
-    definition: Definition
+    definition: ScheduleDefinition
     created_ms: int
     token: str = ""
     """Token of the request that created the schedule, to recognise a repeated request."""
@@ -90,10 +90,10 @@ class Schedule(msgspec.Struct, frozen=True):
     next_ms: int | None = None
     """Next time at which the schedule fires; None if there is none."""
     intent: Intent | None = None
-    target: Target | None = None
-    runs: tuple[Run, ...] = ()
+    target: FiringTarget | None = None
+    runs: tuple[RequestedRun, ...] = ()
     """Requested firings that wait, oldest first."""
-    past_runs: tuple[Run, ...] = ()
+    past_runs: tuple[RequestedRun, ...] = ()
     fired: int = 0
     missed: int = 0
     last_scheduled_for_ms: int | None = None
@@ -113,7 +113,7 @@ class Due(NamedTuple):
     missed: int
 
 
-def new_schedule(definition: Definition, now_ms: int, token: str = "") -> Schedule:
+def new_schedule(definition: ScheduleDefinition, now_ms: int, token: str = "") -> Schedule:
     """Schedule with its first time; BrokerError if the expression or the time zone is wrong."""
     recurrence = parse_recurrence(definition.cron, definition.timezone, now_ms)
     return Schedule(definition, now_ms, token, next_ms=recurrence.after(now_ms))
@@ -139,11 +139,11 @@ def request_run(schedule: Schedule, token: str, now_ms: int) -> Schedule:
     if find_run(schedule, token) is not None:
         return schedule
     last_ms = max((run.scheduled_for_ms for run in (*schedule.past_runs, *schedule.runs)), default=0)
-    run = Run(token, max(now_ms, last_ms + 1))
+    run = RequestedRun(token, max(now_ms, last_ms + 1))
     return msgspec.structs.replace(schedule, runs=(*schedule.runs, run))
 
 
-def find_run(schedule: Schedule, token: str) -> Run | None:
+def find_run(schedule: Schedule, token: str) -> RequestedRun | None:
     return next((run for run in (*schedule.runs, *schedule.past_runs) if run.token == token), None)
 
 
@@ -182,7 +182,7 @@ def skip(schedule: Schedule, now_ms: int) -> Schedule:
     return msgspec.structs.replace(schedule, next_ms=found.next_ms, missed=schedule.missed + found.missed)
 
 
-def begin(schedule: Schedule, target: Target, from_offset: int, now_ms: int) -> Schedule:
+def begin(schedule: Schedule, target: FiringTarget, from_offset: int, now_ms: int) -> Schedule:
     """Decide the next firing, to be written to a target; the same state if none is due or one is in flight."""
     if schedule.intent is not None:
         return schedule
@@ -218,7 +218,9 @@ def finish(schedule: Schedule, intent: Intent) -> Schedule:
     )
 
 
-def retarget(schedule: Schedule, intent: Intent, target: Target, from_offset: int, now_ms: int) -> Schedule:
+def retarget(
+    schedule: Schedule, intent: Intent, target: FiringTarget, from_offset: int, now_ms: int
+) -> Schedule:
     """Give a firing that is certainly not written another producer, perhaps in another partition."""
     if schedule.intent != intent:
         return schedule
@@ -227,7 +229,7 @@ def retarget(schedule: Schedule, intent: Intent, target: Target, from_offset: in
 
 
 def _intent(
-    scheduled_for_ms: int, target: Target, from_offset: int, now_ms: int, *, is_requested: bool = False
+    scheduled_for_ms: int, target: FiringTarget, from_offset: int, now_ms: int, *, is_requested: bool = False
 ) -> Intent:
     return Intent(
         scheduled_for_ms,
@@ -241,7 +243,7 @@ def _intent(
     )
 
 
-def _after(target: Target) -> Target:
+def _after(target: FiringTarget) -> FiringTarget:
     return msgspec.structs.replace(target, next_sequence=(target.next_sequence + 1) & _MAX_SEQUENCE)
 
 

@@ -58,7 +58,7 @@ CLOSE_SECONDS = 5.0
 
 class AuditLog:
     def __init__(self, write: Write | None, clock: Clock, threads: Threads, log: Logger) -> None:
-        """Without `write`, lines wait until `send_to` names their destination."""
+        """Create a log; without `write`, lines wait until `send_to` names their destination."""
         self.written = 0
         self.lost = 0
         self._clock, self._threads, self._log = clock, threads, log
@@ -112,7 +112,7 @@ class AuditLog:
         self._record({"event": event, **fields, **({"left_out": left_out} if left_out else {})})
 
     async def close(self) -> None:
-        """Write what is queued, for a few seconds at most."""
+        """Write the queued lines, for a few seconds at most."""
         if self._writing is not None:
             writing = self._writing
             await asyncio.wait([writing], timeout=CLOSE_SECONDS)

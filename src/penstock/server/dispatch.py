@@ -160,7 +160,7 @@ class Dispatcher:
     """Table of the APIs, and dispatch of frames to them."""
 
     def __init__(self, context: BrokerContext, apis: Iterable[Api], *, serves_plain: bool = True) -> None:
-        """Without `serves_plain` every request takes the general path, so that both paths can be compared."""
+        """Create a dispatcher; without `serves_plain` requests take the general path, for tests that compare both."""
         self._context = context
         self._apis = {api.key: api if serves_plain else replace(api, handle_plain=None) for api in apis}
         self._durations = context.metrics.requests

@@ -27,7 +27,7 @@ from penstock.net.network import Network, TcpNetwork
 from penstock.security.tls_context import read_subject
 from penstock.storage.disk import Disk, RealDisk
 from penstock.threads import ThreadPools, Threads
-from penstock.webhooks.http_caller import Caller
+from penstock.webhooks.http_caller import WebhookCaller
 
 STORE_FILE = "metadata.sqlite"
 BOOT_ID_FILE = "/proc/sys/kernel/random/boot_id"
@@ -82,7 +82,7 @@ class Environment:
     """Id of the machine's boot, new after every start of the machine; empty where it is not known."""
     share: MachineShare | None = None
     """Place among the brokers of this machine; None for a broker without siblings."""
-    webhook_caller: Caller | None = None
+    webhook_caller: WebhookCaller | None = None
     """Calls receivers of webhooks in place of HTTP; None for HTTP."""
     serves_plain: bool = True
     """False for a broker that takes the general path for every request, as a simulation may draw."""

@@ -28,7 +28,7 @@ class KnownHeartbeat:
     __slots__ = ("_body", "_version", "request")
 
     def __init__(self, version: int, body: bytes | None, request: HeartbeatRequest) -> None:
-        """Without a body no later frame is this request."""
+        """Remember a request with its body; without a body no later frame counts as a repetition."""
         self._version = version
         self._body = body
         self.request = request

@@ -19,7 +19,7 @@ class BoundListeners:
     ports: dict[str, int]
     """Bound ports by listener name."""
     advertised: dict[str, Address]
-    """Addresses that clients are told, by listener name."""
+    """Advertised addresses, by listener name."""
     between: Listener
     """Listener between brokers."""
 

@@ -1,4 +1,4 @@
-"""Rules of a Produce request that hold on every path: who may write to a topic, and what follows a refusal."""
+"""Rules of a Produce request that hold on every path: the right to write, and the consequences of a refusal."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from penstock.cluster.image import ClusterImage, TopicImage
 from penstock.cluster.views import VIEW_FILTER
 from penstock.delay.visible import VISIBLE
 from penstock.filters.matching import Filter, filter_identity
-from penstock.records.selecting import Both, Selector, joint_identity
+from penstock.records.selecting import JointSelector, Selector, joint_identity
 from penstock.replication.projections import Projection
 
 
@@ -32,4 +32,4 @@ def _view(view: TopicImage, *, hides_delayed: bool) -> Projection:
 
 
 def _visible_matches(text: str, partition: int) -> Selector:
-    return Both(VISIBLE, Filter(text, partition))
+    return JointSelector(VISIBLE, Filter(text, partition))

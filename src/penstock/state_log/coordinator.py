@@ -48,7 +48,7 @@ class Coordinator(ABC, Generic[S]):
 
     @abstractmethod
     async def _sweep(self, shard: S) -> None:
-        """Remove what has expired."""
+        """Remove expired state."""
 
     @property
     @abstractmethod

@@ -30,7 +30,7 @@ STEP_BYTES = 256 * 1024
 
 class CompactionProgress(Enum):
     MORE = "more"
-    """There is more to do."""
+    """The pass is not finished: call `step` again."""
     CLEANED = "cleaned"
     """`cleaned` is to be put in place before the next step."""
     DONE = "done"

@@ -18,7 +18,7 @@ _MAX_BOUNDARIES = 8
 
 
 class Boundaries:
-    """Recently found positions between batches, at which readers at the end of the log go on.
+    """Recently found positions between batches, at which readers at the end of the log continue.
 
     Remembered on the loop thread, looked up by any thread.
     """

@@ -1,7 +1,7 @@
 """Retention: the offset up to which a log is too old or too large. `LogJobs.begin_delete` then deletes the segments.
 
 Whole segments are deleted, oldest first, and nothing at or above the high watermark. The active segment is deleted only
-if the whole log has expired; the log then goes on in a new one. Waits for the disk: call it in a pool.
+if the whole log has expired; the log then continues in a new one. Waits for the disk: call it in a pool.
 """
 
 from __future__ import annotations

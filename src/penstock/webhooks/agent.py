@@ -20,14 +20,14 @@ import msgspec
 
 from penstock.clock import Clock
 from penstock.errors import BrokerError, ErrorCode, PenstockError
-from penstock.internal_client.queue_messages import QueueMessage, Settlement
+from penstock.internal_client.queue_messages import ReceivedMessage, Settlement
 from penstock.internal_client.receipts import parse_receipt
 from penstock.net.acting import own_context
 from penstock.objects.kind import Handle
 from penstock.observability.logs import Logger
 from penstock.webhooks import webhook as states
 from penstock.webhooks.call_counts import CallCounts, WebhookFigures
-from penstock.webhooks.http_caller import Caller
+from penstock.webhooks.http_caller import WebhookCaller
 from penstock.webhooks.http_connection import Answer, CallFailed
 from penstock.webhooks.outcome import (
     QUEUE_BACK_OFF,
@@ -40,9 +40,9 @@ from penstock.webhooks.outcome import (
     read_retry_after,
 )
 from penstock.webhooks.receiver_url import parse_url
-from penstock.webhooks.request import USER_AGENT, Request, Source, make_request
+from penstock.webhooks.request import USER_AGENT, MessageSource, WebhookRequest, make_request
 from penstock.webhooks.signing import key_of, signature_headers
-from penstock.webhooks.webhook import Definition, Webhook
+from penstock.webhooks.webhook import Webhook, WebhookDefinition
 from penstock.wire.queue_settle import GROUP_DELAY
 
 WAIT_MS: Final = 5_000
@@ -62,7 +62,7 @@ class Batch(NamedTuple):
     topic: str
     has_back_off: bool
     """Whether the queue has a back-off of its own."""
-    messages: list[QueueMessage]
+    messages: list[ReceivedMessage]
 
 
 class Queues(Protocol):
@@ -74,10 +74,10 @@ class Queues(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class AgentContext:
+class WebhookAgentContext:
     node_id: int
     queues: Queues
-    caller: Caller
+    caller: WebhookCaller
     clock: Clock
     logger: Logger
     random: Callable[[], float]
@@ -90,16 +90,16 @@ class AgentContext:
 
 
 class WebhookAgent:
-    def __init__(self, handle: Handle[Webhook], context: AgentContext) -> None:
+    def __init__(self, handle: Handle[Webhook], context: WebhookAgentContext) -> None:
         self.figures = WebhookFigures()
         self._handle = handle
         self._context = context
         self._definition = handle.state.definition
         """Definition of the calls that begin now: a changed one is adopted before the next messages are received."""
         self._task: asyncio.Task[None] | None = None
-        self._waiting: deque[tuple[QueueMessage, Batch]] = deque()
+        self._waiting: deque[tuple[ReceivedMessage, Batch]] = deque()
         """Messages that were received and have no call yet."""
-        self._calls: dict[asyncio.Task[None], QueueMessage] = {}
+        self._calls: dict[asyncio.Task[None], ReceivedMessage] = {}
         self._changed = asyncio.Event()
         """Set when the state has changed, or a call has ended."""
         self._failures = 0
@@ -170,7 +170,7 @@ class WebhookAgent:
         batch = await self._context.queues.receive(self._definition.queue, room, WAIT_MS, lock_ms)
         self._waiting.extend((message, batch) for message in batch.messages)
 
-    async def _adopt(self, definition: Definition) -> None:
+    async def _adopt(self, definition: WebhookDefinition) -> None:
         """Begin calls by this definition from now on."""
         before, self._definition = self._definition, definition
         if definition.url != before.url:
@@ -193,11 +193,11 @@ class WebhookAgent:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._changed.wait(), left if left > 0 else None)
 
-    async def _release(self, messages: Sequence[QueueMessage]) -> None:
+    async def _release(self, messages: Sequence[ReceivedMessage]) -> None:
         with suppress(PenstockError, OSError):
             await asyncio.gather(*(self._settle(each, _RELEASE, 0) for each in messages))
 
-    async def _settle(self, message: QueueMessage, action: int, delay_ms: int, reason: str = "") -> None:
+    async def _settle(self, message: ReceivedMessage, action: int, delay_ms: int, reason: str = "") -> None:
         settlement = Settlement(parse_receipt(message.receipt), action, delay_ms, reason)
         await self._context.queues.settle(self._definition.queue, settlement)
 
@@ -222,8 +222,8 @@ class WebhookAgent:
         with suppress(BrokerError):  # this broker is not the owner any more
             self._begin_calls()
 
-    async def _deliver(self, message: QueueMessage, batch: Batch) -> None:
-        source = Source(batch.topic, parse_receipt(message.receipt).topic_id, message.partition)
+    async def _deliver(self, message: ReceivedMessage, batch: Batch) -> None:
+        source = MessageSource(batch.topic, parse_receipt(message.receipt).topic_id, message.partition)
         definition = self._definition
         request = make_request(source, message.record, message.attempt, definition.format)
         attempt = Attempt(message.attempt, batch.has_back_off, self._context.random())
@@ -236,7 +236,9 @@ class WebhookAgent:
         delay_ms = GROUP_DELAY if decision.delay_ms == QUEUE_BACK_OFF else decision.delay_ms
         await self._settle_surely(message, _RELEASE, delay_ms, decision.reason)
 
-    async def _call(self, request: Request, attempt: Attempt, definition: Definition) -> Decision:
+    async def _call(
+        self, request: WebhookRequest, attempt: Attempt, definition: WebhookDefinition
+    ) -> Decision:
         clock = self._context.clock
         started = clock.monotonic()
         status = 0
@@ -257,7 +259,7 @@ class WebhookAgent:
             self._held_until = max(self._held_until, clock.monotonic() + hold_ms / 1000)
         return decision
 
-    async def _send(self, request: Request, definition: Definition) -> Answer:
+    async def _send(self, request: WebhookRequest, definition: WebhookDefinition) -> Answer:
         clock, context = self._context.clock, self._context
         now_ms = clock.now_ms()
         try:
@@ -276,7 +278,7 @@ class WebhookAgent:
         started = self._context.clock.monotonic()
         status, problem = 0, ""
         try:
-            request = Request(f"test_{identity}", headers, body)
+            request = WebhookRequest(f"test_{identity}", headers, body)
             status = (await self._send(request, self._handle.state.definition)).status
         except CallFailed as error:
             problem = str(error)
@@ -284,7 +286,7 @@ class WebhookAgent:
         return {"status": status or None, "ok": 200 <= status < 300, "latency_ms": millis, "error": problem}
 
     async def _settle_surely(
-        self, message: QueueMessage, action: int, delay_ms: int, reason: str = ""
+        self, message: ReceivedMessage, action: int, delay_ms: int, reason: str = ""
     ) -> None:
         """Settle a message, with retries while no broker responds. Otherwise it is sent again after its lock."""
         for attempt in range(SETTLE_TRIES):

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, Protocol
 from penstock.config.address_rules import AddressRules
 from penstock.net.network import resolve_host
 from penstock.threads import Threads
-from penstock.webhooks.http_connection import Answer, CallFailed, HttpConnection
+from penstock.webhooks.http_connection import Answer, CallFailed, HttpClientConnection
 from penstock.webhooks.receiver_url import InvalidUrl, Receiver, redirected
 
 MAX_REDIRECTS: Final = 3
@@ -44,7 +44,7 @@ def _make_tls_context(authorities: str | None) -> ssl.SSLContext:
     return context
 
 
-class Caller(Protocol):
+class WebhookCaller(Protocol):
     async def call(
         self, receiver: Receiver, headers: Sequence[tuple[str, str]], body: bytes, timeout_s: float
     ) -> Answer:
@@ -69,7 +69,7 @@ class HttpCaller:
         self._rules = rules
         self._authorities = authorities
         self._threads = threads
-        self._idle: dict[_Place, list[tuple[HttpConnection, asyncio.TimerHandle]]] = {}
+        self._idle: dict[_Place, list[tuple[HttpClientConnection, asyncio.TimerHandle]]] = {}
         self._resolving: dict[tuple[str, int], asyncio.Future[Sequence[str]]] = {}
         self._tls: _Tls | None = None
 
@@ -119,11 +119,11 @@ class HttpCaller:
         connection = await self._connect(receiver)
         return await connection.post(receiver.authority, receiver.target, headers, body)
 
-    async def _connect(self, receiver: Receiver) -> HttpConnection:
+    async def _connect(self, receiver: Receiver) -> HttpClientConnection:
         address = await self._address(receiver)
         tls = await self._tls_context() if receiver.scheme == "https" else None
         _, connection = await asyncio.get_running_loop().create_connection(
-            partial(HttpConnection, partial(self._keep, receiver[:3])),
+            partial(HttpClientConnection, partial(self._keep, receiver[:3])),
             address,
             receiver.port,
             ssl=tls,
@@ -172,7 +172,7 @@ class HttpCaller:
 
     # --- idle connections
 
-    def _keep(self, place: _Place, connection: HttpConnection) -> None:
+    def _keep(self, place: _Place, connection: HttpClientConnection) -> None:
         idle = self._idle.setdefault(place, [])
         if len(idle) >= MAX_IDLE:
             connection.close()
@@ -180,7 +180,7 @@ class HttpCaller:
         timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._expire, place, connection)
         idle.append((connection, timer))
 
-    def _take_idle(self, receiver: Receiver) -> HttpConnection | None:
+    def _take_idle(self, receiver: Receiver) -> HttpClientConnection | None:
         idle = self._idle.get(receiver[:3], [])
         while idle:
             connection, timer = idle.pop()
@@ -190,7 +190,7 @@ class HttpCaller:
         self._idle.pop(receiver[:3], None)
         return None
 
-    def _expire(self, place: _Place, connection: HttpConnection) -> None:
+    def _expire(self, place: _Place, connection: HttpClientConnection) -> None:
         connection.close()
         left = [each for each in self._idle.get(place, []) if each[0] is not connection]
         if left:

@@ -31,8 +31,8 @@ class Answer(NamedTuple):
     location: str = ""
 
 
-class HttpConnection(asyncio.Protocol):
-    def __init__(self, on_idle: Callable[[HttpConnection], None]) -> None:
+class HttpClientConnection(asyncio.Protocol):
+    def __init__(self, on_idle: Callable[[HttpClientConnection], None]) -> None:
         """Create a connection; `on_idle` is called whenever it can take another request."""
         self._on_idle = on_idle
         self._transport: asyncio.Transport | None = None

@@ -24,7 +24,7 @@ _HEADER_VALUE = re.compile(r"[\x20-\x7e]{1,200}", re.ASCII)
 _LAST_MS: Final = 253_402_300_799_999
 
 
-class Source(NamedTuple):
+class MessageSource(NamedTuple):
     """Place of a message."""
 
     topic: str
@@ -32,19 +32,19 @@ class Source(NamedTuple):
     partition: int
 
 
-class Request(NamedTuple):
+class WebhookRequest(NamedTuple):
     message_id: str
     headers: list[tuple[str, str]]
     """Headers besides those of the signature and of HTTP itself."""
     body: bytes
 
 
-def message_id(source: Source, offset: int) -> str:
+def message_id(source: MessageSource, offset: int) -> str:
     """Id of a message, the same for every attempt and different from all others of the cluster."""
     return f"msg_{source.topic_id.hex}_{source.partition}_{offset}"
 
 
-def make_request(source: Source, record: Record, attempt: int, body_format: str) -> Request:
+def make_request(source: MessageSource, record: Record, attempt: int, body_format: str) -> WebhookRequest:
     identity = message_id(source, record.offset)
     headers = [
         ("user-agent", USER_AGENT),
@@ -55,12 +55,12 @@ def make_request(source: Source, record: Record, attempt: int, body_format: str)
     ]
     if body_format == CLOUDEVENT:
         body = msgspec.json.encode(_cloud_event(source, record, identity))
-        return Request(identity, [*headers, (_CONTENT_TYPE, "application/cloudevents+json")], body)
+        return WebhookRequest(identity, [*headers, (_CONTENT_TYPE, "application/cloudevents+json")], body)
     content_type = _content_type(record) or "application/octet-stream"
-    return Request(identity, [*headers, (_CONTENT_TYPE, content_type)], record.value or b"")
+    return WebhookRequest(identity, [*headers, (_CONTENT_TYPE, content_type)], record.value or b"")
 
 
-def _cloud_event(source: Source, record: Record, identity: str) -> dict[str, Any]:
+def _cloud_event(source: MessageSource, record: Record, identity: str) -> dict[str, Any]:
     event: dict[str, Any] = {
         "specversion": "1.0",
         "id": identity,

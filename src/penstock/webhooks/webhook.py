@@ -23,7 +23,7 @@ ALTERABLE: Final = ("url", "concurrency", "timeout_ms", "format")
 MAX_OVERLAP_MS: Final = 30 * 24 * 3_600_000
 
 
-class Definition(msgspec.Struct, frozen=True):
+class WebhookDefinition(msgspec.Struct, frozen=True):
     queue: str
     url: str
     topic: str = ""
@@ -42,7 +42,7 @@ class SealedSecret(msgspec.Struct, frozen=True):
 
 
 class Webhook(msgspec.Struct, frozen=True):
-    definition: Definition
+    definition: WebhookDefinition
     secrets: tuple[SealedSecret, ...]
     """The present secret first, then the one before it."""
     created_ms: int
@@ -56,7 +56,7 @@ class Webhook(msgspec.Struct, frozen=True):
     """Broker that makes the calls in this term."""
 
 
-def new_webhook(definition: Definition, sealed: bytes, now_ms: int, token: str) -> Webhook:
+def new_webhook(definition: WebhookDefinition, sealed: bytes, now_ms: int, token: str) -> Webhook:
     return Webhook(definition, (SealedSecret(sealed),), now_ms, token)
 
 

@@ -14,7 +14,7 @@ import typer
 from penstock.cli.cluster.local_cluster import ClusterFile, Form, LocalCluster
 from penstock.cli.cluster.local_plan import plan_cluster, with_settings
 from penstock.cli.cluster.options import DataDirOption, NodeArgument
-from penstock.cli.cluster.pipeline_supervisor import PipelineSupervisor
+from penstock.cli.cluster.pipeline_supervisor import SupervisorProcess
 from penstock.cli.cluster.start import ClusterStart, where
 from penstock.cli.failures import ExitCode, Failure
 from penstock.cli.options import SetOption
@@ -93,7 +93,7 @@ def up(
     if detach:
         _announce(cluster, began, f"`penstock cluster down --data-dir {data_dir}`")
         return
-    supervisor = PipelineSupervisor(cluster.bootstrap, data_dir) if pipelines else None
+    supervisor = SupervisorProcess(cluster.bootstrap, data_dir) if pipelines else None
     with suppress(KeyboardInterrupt):  # the expected end
         _announce(cluster, began, f"Ctrl-C or `penstock cluster down --data-dir {data_dir}`")
         if supervisor is not None:

@@ -12,7 +12,7 @@ _STOP_SECONDS = 90.0
 _PAUSE_SECONDS = 5.0
 
 
-class PipelineSupervisor:
+class SupervisorProcess:
     """Child process `penstock pipeline serve`, whose output goes to `pipelines.log` in the directory of the cluster."""
 
     def __init__(self, bootstrap: str, directory: Path) -> None:

@@ -19,7 +19,7 @@ from penstock.cli.cluster.options import (
     NodeArgument,
     no_cluster_named,
 )
-from penstock.cli.cluster.reassignment_rounds import LIST_BROKERS, Removal, reassign
+from penstock.cli.cluster.reassignment_rounds import LIST_BROKERS, DecommissionedBroker, reassign
 from penstock.cli.cluster.reassignment_settings import require_two_in_sync
 from penstock.cli.cluster.replicas import ClusterReplicas
 from penstock.cli.cluster.start import ClusterStart, where
@@ -96,7 +96,7 @@ def drain(
         return plan_drain(current, replicas.locations, BrokerId(node_id))
 
     address = _address(data_dir, bootstrap, without=node_id)
-    removal = Removal(node_id, _stopping(data_dir, node_id))
+    removal = DecommissionedBroker(node_id, _stopping(data_dir, node_id))
     reassign(address, plan, throttle=throttle, dry_run=dry_run, removal=removal)
     if not dry_run:
         _forget(data_dir, node_id)
@@ -136,7 +136,7 @@ def replace(
 
     address = _address(data_dir, bootstrap, without=node_id)
     wait_command = f"`penstock cluster replace {node_id} --with {replacement}`"
-    removal = Removal(node_id, _stopping(data_dir, node_id))
+    removal = DecommissionedBroker(node_id, _stopping(data_dir, node_id))
     reassign(address, plan, throttle=throttle, dry_run=dry_run, removal=removal, wait_command=wait_command)
     if not dry_run:
         _forget(data_dir, node_id)

@@ -28,7 +28,7 @@ Plan = Callable[[ClusterReplicas, Assignment], Assignment]
 
 
 @dataclass(frozen=True, slots=True)
-class Removal:
+class DecommissionedBroker:
     """Broker that must hold no replica at the end."""
 
     node_id: int
@@ -42,7 +42,7 @@ def reassign(
     *,
     throttle: int | None,
     dry_run: bool,
-    removal: Removal | None = None,
+    removal: DecommissionedBroker | None = None,
     wait_command: str = "the same command",
 ) -> None:
     """Reassign replicas of the cluster at an address until the plan has nothing left to change.
@@ -69,7 +69,7 @@ def reassign(
 
 
 async def _reassign(
-    address: str, plan: Plan, throttle: int | None, dry_run: bool, removal: Removal | None
+    address: str, plan: Plan, throttle: int | None, dry_run: bool, removal: DecommissionedBroker | None
 ) -> None:
     async with admin_client(address) as client:
         stop = removal.stop if removal else None
@@ -98,13 +98,13 @@ async def _reassign(
         _check_empty(replicas, removal)
 
 
-def _check_known(replicas: ClusterReplicas, removal: Removal | None) -> None:
+def _check_known(replicas: ClusterReplicas, removal: DecommissionedBroker | None) -> None:
     if removal is None or removal.node_id in replicas.view.brokers or replicas.held_by(removal.node_id):
         return
     raise Failure(f"there is no broker {removal.node_id}", LIST_BROKERS)
 
 
-def _check_empty(replicas: ClusterReplicas, removal: Removal | None) -> None:
+def _check_empty(replicas: ClusterReplicas, removal: DecommissionedBroker | None) -> None:
     left = replicas.held_by(removal.node_id) if removal else []
     if removal and left:
         raise Failure(

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from penstock.cli.cluster.view import BrokerView, ClusterView, read_view
+from penstock.cli.cluster.view import BrokerView, ClusterSnapshot, read_view
 from penstock.cluster.replica_layout import Assignment, Location
 from penstock.internal_client.client import InternalClient
 from penstock.model import BrokerId, TopicPartition
@@ -16,7 +16,7 @@ Replicas = tuple[BrokerId, ...]
 
 @dataclass(frozen=True, slots=True)
 class ClusterReplicas:
-    view: ClusterView
+    view: ClusterSnapshot
     present: Assignment
     """Replicas of each partition without those that a reassignment is adding."""
     assignment: Assignment

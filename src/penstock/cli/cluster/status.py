@@ -10,7 +10,7 @@ import typer
 from penstock.cli.admin_client import run_admin
 from penstock.cli.cluster.local_cluster import LOCALHOST, ClusterFile, LocalCluster
 from penstock.cli.cluster.options import MaybeBootstrapOption, MaybeDataDirOption, no_cluster_named
-from penstock.cli.cluster.view import ClusterView, read_view
+from penstock.cli.cluster.view import ClusterSnapshot, read_view
 from penstock.cli.failures import Failure
 from penstock.cli.options import JsonOption
 from penstock.cli.output import NONE, print_json, print_table
@@ -156,7 +156,7 @@ def _state(broker: BrokerStatus) -> str:
 
 def _status(
     bootstrap: str,
-    view: ClusterView | None,
+    view: ClusterSnapshot | None,
     brokers: list[BrokerStatus],
     zookeeper: ZooKeeperStatus | None,
 ) -> ClusterStatus:
@@ -177,7 +177,7 @@ def _status(
 
 
 def _broker_status(
-    view: ClusterView | None,
+    view: ClusterSnapshot | None,
     node_id: int,
     host: str,
     port: int,
@@ -201,12 +201,12 @@ def _broker_status(
     )
 
 
-def _try_to_view(bootstrap: str) -> ClusterView | None:
+def _try_to_view(bootstrap: str) -> ClusterSnapshot | None:
     try:
         return _view(bootstrap)
     except Failure:
         return None
 
 
-def _view(bootstrap: str) -> ClusterView:
+def _view(bootstrap: str) -> ClusterSnapshot:
     return run_admin(bootstrap, read_view, response_seconds=RESPONSE_SECONDS)

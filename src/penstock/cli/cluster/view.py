@@ -36,14 +36,14 @@ class PartitionView:
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterView:
+class ClusterSnapshot:
     cluster_id: str
     controller_id: int
     brokers: Mapping[int, BrokerView]
     partitions: tuple[PartitionView, ...]
 
 
-async def read_view(client: InternalClient) -> ClusterView:
+async def read_view(client: InternalClient) -> ClusterSnapshot:
     topics = await client.topics.all()
     routes = client.routes
     brokers = {
@@ -55,4 +55,4 @@ async def read_view(client: InternalClient) -> ClusterView:
         for topic in topics
         for index, partition in enumerate(topic.partitions)
     ]
-    return ClusterView(routes.cluster_id, int(routes.controller), brokers, tuple(partitions))
+    return ClusterSnapshot(routes.cluster_id, int(routes.controller), brokers, tuple(partitions))

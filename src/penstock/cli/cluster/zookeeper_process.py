@@ -103,7 +103,7 @@ class ZooKeeperProcess:
         number: int = 1,
         tls: ZooKeeperTls | None = None,
     ) -> None:
-        """With `tls` a single server serves no plaintext."""
+        """Configure one server; with `tls` it serves no plaintext."""
         self._tls = tls
         self.port = members[number - 1].client_port
         self._directory = directory

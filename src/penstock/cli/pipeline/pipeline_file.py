@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.cli.failures import ExitCode, Failure
 from penstock.declared.checking import check_document
-from penstock.declared.problems import Problem
+from penstock.declared.problems import DefinitionProblem
 from penstock.extras import how_to_install
 
 
@@ -38,7 +38,7 @@ def read_pipelines(path: Path) -> list[dict[str, Any]]:
     return pipelines
 
 
-def _read_schemas(document: Any, directory: Path) -> list[Problem]:
+def _read_schemas(document: Any, directory: Path) -> list[DefinitionProblem]:
     """Replace `schema: {file: PATH}` by the content of the file. Paths are relative to the YAML file."""
     problems = []
     listed = document.get("pipelines") if isinstance(document, Mapping) else None
@@ -51,9 +51,9 @@ def _read_schemas(document: Any, directory: Path) -> list[Problem]:
             text = (directory / str(schema["file"])).read_text()
             each["schema"] = json.loads(text) if text.lstrip().startswith("{") else text.strip()
         except OSError as error:
-            problems.append(Problem(pointer, f"cannot read {schema['file']}: {error.strerror}"))
+            problems.append(DefinitionProblem(pointer, f"cannot read {schema['file']}: {error.strerror}"))
             del each["schema"]
         except ValueError as error:
-            problems.append(Problem(pointer, f"{schema['file']} is not JSON: {error}"))
+            problems.append(DefinitionProblem(pointer, f"{schema['file']} is not JSON: {error}"))
             del each["schema"]
     return problems

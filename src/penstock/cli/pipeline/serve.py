@@ -104,11 +104,11 @@ def _supervisor(
             f"the pipeline needs {missing.name}, which is not installed",
             f"Install it: {how_to_install('pipeline')}",
         ) from None
-    from penstock.pipeline.supervisor.supervisor import Supervisor, SupervisorSettings
+    from penstock.pipeline.supervisor.supervisor import PipelineSupervisor, SupervisorSettings
 
     chosen = SupervisorSettings(bootstrap, checkpoints, master or LOCAL, settings, only)
     try:
-        return Supervisor(chosen, lambda text: typer.echo(text, err=True))
+        return PipelineSupervisor(chosen, lambda text: typer.echo(text, err=True))
     except (PenstockError, ConfigError) as error:
         raise failure_of(error) or Failure(str(error)) from error
 

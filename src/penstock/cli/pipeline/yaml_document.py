@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from penstock.cli.failures import ExitCode, Failure
-from penstock.declared.problems import Problem, below
+from penstock.declared.problems import DefinitionProblem, below
 
 MAX_BYTES = 4 * 1024 * 1024
 _MAX_DEPTH = 100
@@ -21,7 +21,7 @@ class YamlDocument:
     value: Any = None
     lines: dict[str, int] = field(default_factory=dict)
     """Line of each value by its JSON pointer."""
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[DefinitionProblem] = field(default_factory=list)
     """Problems of the YAML itself: names that are there twice, tags that are not plain data."""
 
     def line_of(self, pointer: str) -> int:
@@ -30,7 +30,7 @@ class YamlDocument:
             pointer = pointer.rpartition("/")[0]
         return self.lines.get(pointer, 1)
 
-    def describe(self, problems: list[Problem]) -> list[str]:
+    def describe(self, problems: list[DefinitionProblem]) -> list[str]:
         """One line of text for each problem, in the order of the file."""
         by_line = sorted((self.line_of(each.pointer), each.text) for each in problems)
         return [f"{self.path}:{line}: {text}" for line, text in by_line]
@@ -103,4 +103,4 @@ class _Reader:
             return None
 
     def _add(self, pointer: str, text: str) -> None:
-        self._document.problems.append(Problem(pointer, text))
+        self._document.problems.append(DefinitionProblem(pointer, text))

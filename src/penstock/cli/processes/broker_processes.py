@@ -20,8 +20,8 @@ from penstock.cli.process_setup import on_signals
 from penstock.cli.processes.draining import drain
 from penstock.cli.processes.machine_directory import Machine, MachineDirectory
 from penstock.cli.processes.plan import BrokerPlan, check_ports, plan_broker, plan_machine
-from penstock.cli.processes.supervised import STORE_SOCKET, Place
-from penstock.cli.processes.supervisor import ChildEnded, Supervisor
+from penstock.cli.processes.supervised import STORE_SOCKET, SupervisedOption
+from penstock.cli.processes.supervisor import ChildEnded, ProcessSupervisor
 from penstock.clock import SystemClock
 from penstock.cluster.embedded import EmbeddedStore
 from penstock.cluster.store_server import StoreServer
@@ -93,7 +93,7 @@ class BrokerProcesses:
     async def run(self, lock_descriptor: int) -> None:
         stop = asyncio.Event()
         on_signals(stop.set)
-        supervisor = Supervisor(
+        supervisor = ProcessSupervisor(
             self._command,
             lambda: self._record(supervisor),
             self._on_end,
@@ -114,7 +114,7 @@ class BrokerProcesses:
             self._directory.remove_sockets()
         self._log.info("stopped", brokers=self._machine.brokers)
 
-    async def _serve(self, supervisor: Supervisor, stop: asyncio.Event) -> None:
+    async def _serve(self, supervisor: ProcessSupervisor, stop: asyncio.Event) -> None:
         stopping = asyncio.ensure_future(stop.wait())
         starting = asyncio.ensure_future(supervisor.start(self._machine.brokers))
         await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
@@ -132,7 +132,7 @@ class BrokerProcesses:
         draining.cancel()
         await asyncio.wait([draining])
 
-    async def _drain(self, supervisor: Supervisor) -> None:
+    async def _drain(self, supervisor: ProcessSupervisor) -> None:
         """Drain the brokers that are not wanted any more, and stop them."""
         bootstrap = plan_broker(self._config, self._machine.first, self._machine.first).address
         for node_id in sorted(set(self._machine.brokers) - set(self._wanted), reverse=True):
@@ -146,7 +146,7 @@ class BrokerProcesses:
             self._record(supervisor)
             self._log.info("broker drained and stopped", node_id=node_id, directory_removed=is_empty)
 
-    def _record_brokers(self, supervisor: Supervisor) -> None:
+    def _record_brokers(self, supervisor: ProcessSupervisor) -> None:
         """Record the brokers before one of them can get a replica. Raises OSError if a new one is not recorded."""
         last = self._directory.load()
         if last is not None and last.brokers == self._machine.brokers:
@@ -154,7 +154,7 @@ class BrokerProcesses:
         else:
             self._directory.save_processes(self._machine, {})
 
-    def _record(self, supervisor: Supervisor) -> None:
+    def _record(self, supervisor: ProcessSupervisor) -> None:
         try:
             self._directory.save_processes(self._machine, supervisor.pids)
         except OSError as error:
@@ -162,7 +162,7 @@ class BrokerProcesses:
 
     def _command(self, node_id: int, descriptor: int) -> list[str]:
         plan = self._plan(node_id)
-        place = Place(
+        place = SupervisedOption(
             descriptor,
             self._machine.brokers,
             self._sockets,

@@ -17,7 +17,7 @@ from penstock.config import (
     PROCESSES,
     Address,
     BrokerConfig,
-    Endpoint,
+    ListenerEndpoint,
 )
 from penstock.config.listeners import Endpoints
 
@@ -73,7 +73,7 @@ def plan_broker(config: BrokerConfig, first: int, node_id: int) -> BrokerPlan:
     """Return the plan of one broker. Its ports follow from its distance to the first node id: with two
     listeners, each further broker takes the next two ports.
     """
-    bound = tuple(Endpoint(each.name, each.address) for each in config.listeners)
+    bound = tuple(ListenerEndpoint(each.name, each.address) for each in config.listeners)
     distance = (node_id - first) * len(bound)
     advertised = config[ADVERTISED_LISTENERS]
     return BrokerPlan(
@@ -86,7 +86,8 @@ def plan_broker(config: BrokerConfig, first: int, node_id: int) -> BrokerPlan:
 
 def _moved(endpoints: Endpoints, distance: int) -> Endpoints:
     return tuple(
-        Endpoint(each.name, Address(each.address.host, each.address.port + distance)) for each in endpoints
+        ListenerEndpoint(each.name, Address(each.address.host, each.address.port + distance))
+        for each in endpoints
     )
 
 

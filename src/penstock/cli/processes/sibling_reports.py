@@ -20,8 +20,8 @@ HEALTH_SECONDS = 1.0
 _NOT_SERVING = Health(BrokerState.STARTING)
 
 
-class SiblingReports:
-    """`SiblingReports` of the broker's environment."""
+class SocketSiblingReports:
+    """`SocketSiblingReports` of the broker's environment."""
 
     def __init__(self, socket: Path) -> None:
         self._sockets = ReportSockets(socket)

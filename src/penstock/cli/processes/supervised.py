@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.cli.processes.sibling_reports import SiblingReports
+from penstock.cli.processes.sibling_reports import SocketSiblingReports
 from penstock.cli.processes.supervisor import SERVING
 from penstock.model import BrokerId
 from penstock.server.environment import MachineShare
@@ -19,11 +19,11 @@ STORE_SOCKET = "store"
 HEALTH_SOCKETS = "health"
 
 
-class Place(msgspec.Struct, frozen=True):
+class SupervisedOption(msgspec.Struct, frozen=True):
     """Value of the option `--supervised`, as JSON."""
 
     descriptor: int
-    """This process's end of the socket pair that its supervisor holds the other end of."""
+    """End of the socket pair that belongs to this process; its supervisor holds the other end."""
     siblings: tuple[int, ...]
     """Node ids of all brokers of the machine."""
     sockets: str
@@ -36,14 +36,14 @@ class Place(msgspec.Struct, frozen=True):
         return msgspec.json.encode(self).decode()
 
 
-def decode_place(text: str) -> Place:
-    return msgspec.json.decode(text, type=Place)
+def decode_place(text: str) -> SupervisedOption:
+    return msgspec.json.decode(text, type=SupervisedOption)
 
 
 class SupervisorLink:
     """Connection to the supervisor. Its end means that the supervisor has ended, and the broker must stop."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: SupervisedOption) -> None:
         self._place = place
         self._socket = socket.socket(fileno=place.descriptor)
         self._socket.setblocking(False)
@@ -63,7 +63,7 @@ class SupervisorLink:
         place, sockets = self._place, Path(self._place.sockets)
         return MachineShare(
             tuple(map(BrokerId, place.siblings)),
-            SiblingReports(sockets / HEALTH_SOCKETS / str(node_id)),
+            SocketSiblingReports(sockets / HEALTH_SOCKETS / str(node_id)),
             str(sockets / STORE_SOCKET) if place.has_store else None,
             place.is_cordoned,
         )

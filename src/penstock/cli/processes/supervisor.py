@@ -30,7 +30,7 @@ class ChildEnded(Exception):
         self.code = code
 
 
-class Supervisor:
+class ProcessSupervisor:
     def __init__(
         self,
         command: Callable[[int, int], Sequence[str]],

@@ -26,10 +26,10 @@ from penstock.gateway.endpoint_context import EndpointContext
 from penstock.gateway.http.client_limits import ClientLimits, LimitExceeded
 from penstock.gateway.http.cross_origin import CrossOrigin
 from penstock.gateway.http.endpoint import JSON, SYSTEM, Call, Endpoint
-from penstock.gateway.http.exchange import AsgiExchange, ClientGone, Exchange
+from penstock.gateway.http.exchange import AsgiExchange, ClientGone, HttpExchange
 from penstock.gateway.http.head_plans import HeadPlans
 from penstock.gateway.http.login_watch import LoginWatch
-from penstock.gateway.http.plain_exchange import PlainExchange
+from penstock.gateway.http.plain_exchange import PlainHttpExchange
 from penstock.gateway.http.plain_request import PlainRequest
 from penstock.gateway.http.problems import CONTENT_TYPE, Problem, problem_of
 from penstock.gateway.http.request_parts import (
@@ -120,7 +120,7 @@ class GatewayApplication:
         """Whether the endpoint of such a request is declared plain."""
         return self._table.is_plain(method, path)
 
-    async def serve(self, exchange: Exchange) -> None:
+    async def serve(self, exchange: HttpExchange) -> None:
         """Respond to one request."""
         clock = self._context.clock
         started = clock.monotonic()
@@ -145,7 +145,9 @@ class GatewayApplication:
             self._remove(task)
             self._observe(state.endpoint, state.status, clock.monotonic() - started)
 
-    def begin(self, exchange: PlainExchange, on_end: Callable[[PlainExchange], None]) -> PlainRequest | None:
+    def begin(
+        self, exchange: PlainHttpExchange, on_end: Callable[[PlainHttpExchange], None]
+    ) -> PlainRequest | None:
         """Serve a plain request with all of its body, without a task; `on_end` is called when it is over.
 
         None where `serve` has to serve or to refuse it: nothing was done yet.
@@ -206,11 +208,11 @@ class GatewayApplication:
         self._remove(request)
         self._observe(state.endpoint, state.status, self._context.clock.monotonic() - request.started)
 
-    def refusal(self, error: Exception, exchange: Exchange, state: ResponseState) -> Response:
+    def refusal(self, error: Exception, exchange: HttpExchange, state: ResponseState) -> Response:
         """Return the response for a failure."""
         return self._problem_response(self._explain(error, state.request_id), exchange, state)
 
-    def stopping_response(self, exchange: Exchange, state: ResponseState) -> Response | None:
+    def stopping_response(self, exchange: HttpExchange, state: ResponseState) -> Response | None:
         """Return the response for a cancelled request while the gateway stops; None at other times."""
         return self._problem_response(_stopping(), exchange, state) if self._is_stopping else None
 
@@ -220,7 +222,7 @@ class GatewayApplication:
         if not self._serving and self._settled is not None and not self._settled.done():
             self._settled.set_result(None)
 
-    async def _respond(self, exchange: Exchange, state: ResponseState, task: asyncio.Task[None]) -> None:
+    async def _respond(self, exchange: HttpExchange, state: ResponseState, task: asyncio.Task[None]) -> None:
         headers, method = collect_headers(exchange.headers), exchange.method
         self._cross_origin.apply(headers, state.headers)
         state.is_body_unread = has_body(headers)
@@ -261,7 +263,7 @@ class GatewayApplication:
             self.limits.give_back(client, state.body_bytes)
             self.limits.leave(client)
 
-    async def _log_in(self, endpoint: Endpoint, exchange: Exchange, headers: Headers) -> HttpLogin | None:
+    async def _log_in(self, endpoint: Endpoint, exchange: HttpExchange, headers: Headers) -> HttpLogin | None:
         """Find the user of a request, if clients log in. Raises a Problem."""
         users, client = self._context.users, exchange.address
         if (
@@ -285,7 +287,7 @@ class GatewayApplication:
             raise
 
     async def _read_body(
-        self, endpoint: Endpoint, exchange: Exchange, headers: Headers, state: ResponseState
+        self, endpoint: Endpoint, exchange: HttpExchange, headers: Headers, state: ResponseState
     ) -> tuple[Any, str]:
         if not state.is_body_unread:
             if endpoint.bodies and endpoint.is_body_required:
@@ -354,10 +356,10 @@ class GatewayApplication:
         """Whether a request was cancelled because its login has ended."""
         return self._watch is not None and self._watch.has_ended(task)
 
-    async def _refuse(self, problem: Problem, exchange: Exchange, state: ResponseState) -> None:
+    async def _refuse(self, problem: Problem, exchange: HttpExchange, state: ResponseState) -> None:
         await exchange.respond(self._problem_response(problem, exchange, state), state.begin)
 
-    def _problem_response(self, problem: Problem, exchange: Exchange, state: ResponseState) -> Response:
+    def _problem_response(self, problem: Problem, exchange: HttpExchange, state: ResponseState) -> Response:
         response: Response = json_response(problem.document(state.request_id), problem.status, CONTENT_TYPE)
         for name, value in problem.headers.items():
             response.headers[name] = value

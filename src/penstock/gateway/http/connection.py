@@ -23,7 +23,7 @@ from penstock.gateway.http.plain_exchange import (
     MAX_PLAIN_BODY_BYTES,
     PLAIN_TARGET,
     PlainApplication,
-    PlainExchange,
+    PlainHttpExchange,
     RunningRequest,
     write_response,
 )
@@ -64,10 +64,10 @@ class HttpConnection(HttpToolsProtocol):
     _is_in_head = True
     _refusal: RefusedRequest | None = None
     _running: RunningRequest | None = None
-    _unstarted: PlainExchange | None = None
+    _unstarted: PlainHttpExchange | None = None
     """A plain request that starts when the received bytes are parsed."""
     _closes_after_response = False
-    _running_cycle: RequestResponseCycle | PlainExchange | None = None
+    _running_cycle: RequestResponseCycle | PlainHttpExchange | None = None
     _is_lasting = False
     """Whether the request in progress waits for messages or streams them."""
     _framing_bytes = 0
@@ -271,7 +271,7 @@ class HttpConnection(HttpToolsProtocol):
             self.cycle = plain  # type: ignore[assignment]
             self._unstarted = plain
 
-    def _plain_exchange(self, method: str, version: str) -> PlainExchange | None:
+    def _plain_exchange(self, method: str, version: str) -> PlainHttpExchange | None:
         """Return the request where it is plain, else None."""
         if (
             self.plain_app is None
@@ -286,7 +286,7 @@ class HttpConnection(HttpToolsProtocol):
         target = PLAIN_TARGET.fullmatch(self.url)
         if target is None or not self.plain_app.is_plain(method, target[1]):
             return None
-        return PlainExchange(
+        return PlainHttpExchange(
             method,
             target[1],
             target[2] or b"",
@@ -326,14 +326,14 @@ class HttpConnection(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         self._framing_bytes = max(0, self._framing_bytes - 17 * len(body))
         cycle: object = self.cycle
-        if isinstance(cycle, PlainExchange):
+        if isinstance(cycle, PlainHttpExchange):
             cycle.on_body(body)
         else:
             super().on_body(body)
 
     def on_message_complete(self) -> None:
         cycle: object = self.cycle
-        if isinstance(cycle, PlainExchange):
+        if isinstance(cycle, PlainHttpExchange):
             cycle.on_message_complete()
         else:
             super().on_message_complete()
@@ -365,7 +365,7 @@ class HttpConnection(HttpToolsProtocol):
         cycle.scope[TRANSPORT] = self.transport  # type: ignore[literal-required]
         self._run(cycle, cycle.run_asgi(app))
 
-    def _run(self, cycle: RequestResponseCycle | PlainExchange, work: Coroutine[Any, Any, None]) -> None:
+    def _run(self, cycle: RequestResponseCycle | PlainHttpExchange, work: Coroutine[Any, Any, None]) -> None:
         task = self.loop.create_task(work)
         self._running, self._running_cycle = task, cycle
         self._is_lasting = False
@@ -382,14 +382,14 @@ class HttpConnection(HttpToolsProtocol):
         if self._running is task:
             self._on_end()
 
-    def _on_plain_end(self, plain: PlainExchange) -> None:
+    def _on_plain_end(self, plain: PlainHttpExchange) -> None:
         # The response may have started the next request.
         if self._running_cycle is plain:
             self._on_end()
 
     def _on_end(self) -> None:
         cycle = self._running_cycle
-        if isinstance(cycle, PlainExchange) and not (cycle.response_complete or cycle.disconnected):
+        if isinstance(cycle, PlainHttpExchange) and not (cycle.response_complete or cycle.disconnected):
             # No response follows: the request failed or was cancelled.
             self.transport.close()
         if self._closes_after_response:

@@ -35,7 +35,7 @@ class ClientGone(Exception):
     """The client has disconnected, so no response is possible."""
 
 
-class Exchange(Protocol):
+class HttpExchange(Protocol):
     """One request and its response."""
 
     method: str

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from penstock.gateway.http.cross_origin import CrossOrigin
 from penstock.gateway.http.endpoint import Endpoint
-from penstock.gateway.http.exchange import Exchange, RawHeaders
+from penstock.gateway.http.exchange import HttpExchange, RawHeaders
 from penstock.gateway.http.problems import Problem
 from penstock.gateway.http.request_parts import (
     collect_headers,
@@ -46,7 +46,7 @@ class HeadPlans:
         self._cross_origin = cross_origin
         self._plans: dict[object, HeadPlan] = {}
 
-    def find(self, exchange: Exchange) -> tuple[HeadPlan, dict[str, Any]] | None:
+    def find(self, exchange: HttpExchange) -> tuple[HeadPlan, dict[str, Any]] | None:
         """Return the plan and the parameters of a plain request; None where the general way has to refuse or
         serve it.
         """
@@ -73,7 +73,9 @@ class HeadPlans:
             return None
         return None if parameters is None else (plan, parameters)
 
-    def _make(self, exchange: Exchange, fields: RawHeaders, has_body: bool, key: object) -> HeadPlan | None:
+    def _make(
+        self, exchange: HttpExchange, fields: RawHeaders, has_body: bool, key: object
+    ) -> HeadPlan | None:
         headers = collect_headers(fields)
         response_headers: list[tuple[bytes, bytes]] = []
         self._cross_origin.apply(headers, response_headers)

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
-from penstock.gateway.http.exchange import Begin, ClientGone, Exchange, RawHeaders, certificate_of
+from penstock.gateway.http.exchange import Begin, ClientGone, HttpExchange, RawHeaders, certificate_of
 
 MAX_PLAIN_BODY_BYTES = 32 * 1024
 PLAIN_TARGET = re.compile(rb"(/[A-Za-z0-9._~/-]*)(?:\?([A-Za-z0-9._~=&%+:,;@!$'()*/?-]*))?")
@@ -29,10 +29,10 @@ class PlainApplication(Protocol):
         """Whether an endpoint at this path is declared plain."""
         ...
 
-    async def serve(self, exchange: Exchange) -> None: ...
+    async def serve(self, exchange: HttpExchange) -> None: ...
 
     def begin(
-        self, exchange: PlainExchange, on_end: Callable[[PlainExchange], None]
+        self, exchange: PlainHttpExchange, on_end: Callable[[PlainHttpExchange], None]
     ) -> RunningRequest | None:
         """Serve a request with all of its body, without a task; None where `serve` has to serve it."""
         ...
@@ -74,7 +74,7 @@ class _NoEvent:
         pass
 
 
-class PlainExchange:
+class PlainHttpExchange:
     message_event: ClassVar[_NoEvent] = _NoEvent()
 
     def __init__(

@@ -12,18 +12,18 @@ from typing import Protocol
 from starlette.responses import Response
 
 from penstock.gateway.http.endpoint import Begun
-from penstock.gateway.http.plain_exchange import PlainExchange
+from penstock.gateway.http.plain_exchange import PlainHttpExchange
 from penstock.gateway.http.response_state import ResponseState
 
 
 class RequestKeeper(Protocol):
     """The application, as a request in progress sees it."""
 
-    def refusal(self, error: Exception, exchange: PlainExchange, state: ResponseState) -> Response:
+    def refusal(self, error: Exception, exchange: PlainHttpExchange, state: ResponseState) -> Response:
         """Return the response for a failure."""
         ...
 
-    def stopping_response(self, exchange: PlainExchange, state: ResponseState) -> Response | None:
+    def stopping_response(self, exchange: PlainHttpExchange, state: ResponseState) -> Response | None:
         """Return the response for a cancelled request while the gateway stops; None at other times."""
         ...
 
@@ -38,10 +38,10 @@ class PlainRequest:
     def __init__(
         self,
         keeper: RequestKeeper,
-        exchange: PlainExchange,
+        exchange: PlainHttpExchange,
         state: ResponseState,
         started: float,
-        on_end: Callable[[PlainExchange], None],
+        on_end: Callable[[PlainHttpExchange], None],
     ) -> None:
         self.exchange = exchange
         self.state = state

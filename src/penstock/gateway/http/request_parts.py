@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from penstock.gateway.http import strict_json
 from penstock.gateway.http.endpoint import JSON, Endpoint, Parameter
-from penstock.gateway.http.exchange import Exchange
+from penstock.gateway.http.exchange import HttpExchange
 from penstock.gateway.http.problems import Problem
 from penstock.gateway.http.schema import Mismatch, accepts, check, parse
 
@@ -97,7 +97,7 @@ def content_type_of(endpoint: Endpoint, headers: Headers, *, is_foreign: bool) -
 
 
 async def read_body(
-    exchange: Exchange, headers: Headers, max_bytes: int, hold: Callable[[int], None]
+    exchange: HttpExchange, headers: Headers, max_bytes: int, hold: Callable[[int], None]
 ) -> bytes:
     """Read the body; `hold` is called with the size of every piece before the piece is kept."""
     if int(headers.get(b"content-length", b"0")) > max_bytes:

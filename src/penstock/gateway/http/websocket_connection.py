@@ -33,7 +33,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
 
     is_idle = False
     is_waiting = True
-    """Always true: a WebSocket waits for messages or for its client all its life."""
+    """Whether the connection waits: always true, for messages or for its client."""
 
     _is_over = False
     _is_feeding = False

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from penstock.errors import BrokerError, PenstockError
 from penstock.gateway.push.turns import Turns
-from penstock.gateway.records import GatewayRecords, Limits, Page
+from penstock.gateway.records import GatewayRecords, Limits, RecordPage
 from penstock.internal_client.retries import RETRIABLE
 from penstock.internal_client.topic_routes import TopicRoute
 from penstock.model import TopicId
@@ -197,7 +197,7 @@ class PartitionFeed:
             self._feeds.keep(self, page)
         return page
 
-    def _shared(self, offset: int, page: Page) -> SharedPage:
+    def _shared(self, offset: int, page: RecordPage) -> SharedPage:
         render = self._feeds.render
         messages = tuple(
             PushMessage(record.offset, render(self.topic, self.partition, record)) for record in page.records

@@ -19,7 +19,7 @@ WATCH = "penstock.watch"
 """Entry of a scope: a function that ends the connection when its client loses one of some permissions."""
 
 
-class Session(Protocol):
+class SocketSession(Protocol):
     async def serve(self, receive: Receive, send: Send) -> None:
         """Serve an accepted connection until it ends."""
         ...
@@ -51,7 +51,7 @@ class SocketEndpoint:
         endpoint: Endpoint,
         context: EndpointContext,
         next_id: Callable[[], str],
-        open_session: Callable[[Handshake], Awaitable[Session]],
+        open_session: Callable[[Handshake], Awaitable[SocketSession]],
     ) -> None:
         self._endpoint = endpoint
         self._context = context
@@ -72,7 +72,7 @@ class SocketEndpoint:
         await send({"type": "websocket.accept"})
         await session.serve(receive, send)
 
-    async def _open(self, scope: Scope, request_id: str) -> Session:
+    async def _open(self, scope: Scope, request_id: str) -> SocketSession:
         context, endpoint = self._context, self._endpoint
         headers = collect_headers(scope["headers"])
         parameters = read_parameters(endpoint, scope["path_params"], scope["query_string"], headers)

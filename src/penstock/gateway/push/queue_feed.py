@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Final, Protocol
 
 from penstock.errors import BrokerError, PenstockError
-from penstock.internal_client.queue_messages import QueueMessage, QueueMessages, Settlement
+from penstock.internal_client.queue_messages import QueueMessages, ReceivedMessage, Settlement
 from penstock.internal_client.queues import QueueCalls
 from penstock.internal_client.receipts import parse_receipt
 from penstock.internal_client.retries import RETRIABLE
@@ -36,7 +36,7 @@ class Taker(Protocol):
         """Number of messages that it takes now."""
         ...
 
-    def give(self, message: QueueMessage) -> None: ...
+    def give(self, message: ReceivedMessage) -> None: ...
 
     def fail(self, error: Exception) -> None:
         """End the stream: the queue cannot be read."""
@@ -117,7 +117,7 @@ class QueueFeed:
         return min(MAX_TAKEN, sum(each.room for each in islice(self._line, MAX_TAKEN)))
 
 
-def hand_out(found: Sequence[QueueMessage], line: Line) -> Sequence[QueueMessage]:
+def hand_out(found: Sequence[ReceivedMessage], line: Line) -> Sequence[ReceivedMessage]:
     """Give messages to the streams of a line in turn; returns the messages that none of them takes.
 
     Streams without room leave the line.

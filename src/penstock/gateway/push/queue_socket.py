@@ -1,6 +1,6 @@
 """A queue over a WebSocket: the gateway sends messages, and the client settles them by receipt on the same socket.
 
-    client   {"credit": 10}                       may hold so many more messages; a settled message frees its place
+    client   {"credit": 10}                       credit for 10 more messages; a settled message frees its place
              {"settlements": [{"receipt": ..., "action": ...}]}    as in POST /v1/queues/{queue}/settlements
     server   {"receipt": ..., "value": ...}       a message, as POST /v1/queues/{queue}/receive returns it
              {"results": [...]}                   the results of settlements, in order
@@ -27,7 +27,7 @@ from penstock.gateway.push.queue_feed import QueueFeed
 from penstock.gateway.push.socket_messages import close_socket, read_message, send_json
 from penstock.gateway.push.turns import Turns
 from penstock.gateway.queue_message_endpoints import read_settlement, show_received, show_result
-from penstock.internal_client.queue_messages import QueueMessage, Settlement
+from penstock.internal_client.queue_messages import ReceivedMessage, Settlement
 
 MAX_UNSENT_BYTES: Final = 64 * 1024
 """A stream takes no further message while this much waits for its socket."""
@@ -50,7 +50,7 @@ class QueueSocket:
         self._schema = schema
         self._request_id = request_id
         self._held = HeldMessages()
-        self._unsent: deque[QueueMessage] = deque()
+        self._unsent: deque[ReceivedMessage] = deque()
         self._unsent_bytes = 0
         self._has_unsent = asyncio.Event()
         self._pending: deque[dict[str, Any]] = deque()
@@ -64,7 +64,7 @@ class QueueSocket:
     def room(self) -> int:
         return self._held.room if self._unsent_bytes < MAX_UNSENT_BYTES else 0
 
-    def give(self, message: QueueMessage) -> None:
+    def give(self, message: ReceivedMessage) -> None:
         self._held.add(message.receipt)
         self._unsent.append(message)
         self._unsent_bytes += len(message.record.value or b"")

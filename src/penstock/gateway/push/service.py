@@ -31,7 +31,7 @@ from penstock.gateway.push.endpoints import (
 )
 from penstock.gateway.push.feed import Feeds
 from penstock.gateway.push.group_stream import GroupStream
-from penstock.gateway.push.handshake import Handshake, Session, SocketEndpoint
+from penstock.gateway.push.handshake import Handshake, SocketEndpoint, SocketSession
 from penstock.gateway.push.json_message import render_mail, render_message
 from penstock.gateway.push.mailbox_push import open_mailbox
 from penstock.gateway.push.open_streams import OpenStreams
@@ -85,7 +85,7 @@ class PushService:
         return (*push_endpoints(self), *SOCKET_ENDPOINTS)
 
     def sockets(self) -> Sequence[BaseRoute]:
-        opened: tuple[tuple[Endpoint, Callable[[Handshake], Awaitable[Session]]], ...] = (
+        opened: tuple[tuple[Endpoint, Callable[[Handshake], Awaitable[SocketSession]]], ...] = (
             (SOCKET_ENDPOINT, self._open_socket),
             (QUEUE_SOCKET, self.queues.open),
             (MAILBOX_SOCKET, open_mailbox),

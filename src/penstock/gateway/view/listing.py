@@ -28,7 +28,7 @@ class WrongCursor(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Page(Generic[T]):
+class ListPage(Generic[T]):
     items: list[T]
     cursor: str | None
     """Cursor of the next page; None where this is the last."""
@@ -49,28 +49,28 @@ def name_filter(search: str, prefix: str) -> Callable[[str], bool]:
 
 def take_page(
     items: Iterable[T], place: Callable[[T], Place], sort: str, limit: int | None, cursor: str | None
-) -> Page[T]:
+) -> ListPage[T]:
     """Return the page behind a cursor, in the order of places; without a limit, all of the rest."""
     after = None if cursor is None else read_cursor(cursor, sort)
     placed = ((place(item), item) for item in items)
     rest = ((at, item) for at, item in placed if after is None or at > after)
     if limit is None:
-        return Page([item for _, item in sorted(rest, key=_first)], None)
+        return ListPage([item for _, item in sorted(rest, key=_first)], None)
     found = nsmallest(limit + 1, rest, key=_first)
     if len(found) <= limit:
-        return Page([item for _, item in found], None)
-    return Page([item for _, item in found[:limit]], make_cursor(found[limit - 1][0], sort))
+        return ListPage([item for _, item in found], None)
+    return ListPage([item for _, item in found[:limit]], make_cursor(found[limit - 1][0], sort))
 
 
 def take_named_page(
     items: Sequence[T], name: Callable[[T], str], limit: int | None, cursor: str | None
-) -> Page[T]:
+) -> ListPage[T]:
     """Return the page behind a cursor of entries that are in the order of their names."""
     first = 0 if cursor is None else bisect_right(items, read_cursor(cursor, NAME)[1], key=name)
     if limit is None or first + limit >= len(items):
-        return Page(list(items[first:]), None)
+        return ListPage(list(items[first:]), None)
     found = list(items[first : first + limit])
-    return Page(found, make_cursor((0.0, name(found[-1])), NAME))
+    return ListPage(found, make_cursor((0.0, name(found[-1])), NAME))
 
 
 def _first(pair: tuple[Place, T]) -> Place:

@@ -5,16 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from penstock.internal_client.acl_documents import read_rule, show_rule
-from penstock.internal_client.definitions.reading import Cluster, Reading
-from penstock.internal_client.definitions.section import CLUSTER_RESOURCE, ApplyStep, Entry, Right, Section
+from penstock.internal_client.definitions.reading import ClusterCalls, DefinitionReading
+from penstock.internal_client.definitions.section import (
+    CLUSTER_RESOURCE,
+    ApplyStep,
+    DefinitionSection,
+    Entry,
+    Right,
+)
 from penstock.security.acl import SUPPORTED_OPERATIONS, AclFilter, Operation
 
 
-class AclSection(Section):
+class AclSection(DefinitionSection):
     name = "acls"
     noun = "rule"
 
-    async def read(self, reading: Reading) -> list[Entry]:
+    async def read(self, reading: DefinitionReading) -> list[Entry]:
         return [show_rule(each) for each in await reading.cluster.acls.describe(AclFilter())]
 
     def identity(self, entry: Entry) -> str:
@@ -32,10 +38,10 @@ class AclSection(Section):
             return f"{rule.entry.operation.name} is no operation of {rule.resource.kind.name}"
         return "" if ":" in entry["principal"] else "principal: give a principal such as User:ann"
 
-    async def create(self, cluster: Cluster, entry: Entry) -> None:
+    async def create(self, cluster: ClusterCalls, entry: Entry) -> None:
         await cluster.acls.create([read_rule(entry)])
 
-    async def delete(self, cluster: Cluster, entry: Entry) -> None:
+    async def delete(self, cluster: ClusterCalls, entry: Entry) -> None:
         rule = read_rule(entry)
         resource, access = rule.resource, rule.entry
         exact = AclFilter(

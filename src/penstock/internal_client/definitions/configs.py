@@ -7,8 +7,14 @@ from typing import Any
 
 from penstock.config import SHARE_AUTO_OFFSET_RESET, SHARE_ISOLATION_LEVEL, SHARE_QUEUE_TOPIC
 from penstock.config.resources import ConfigResourceType
-from penstock.internal_client.definitions.reading import Cluster, Reading
-from penstock.internal_client.definitions.section import CLUSTER_RESOURCE, ApplyStep, Entry, Right, Section
+from penstock.internal_client.definitions.reading import ClusterCalls, DefinitionReading
+from penstock.internal_client.definitions.section import (
+    CLUSTER_RESOURCE,
+    ApplyStep,
+    DefinitionSection,
+    Entry,
+    Right,
+)
 from penstock.internal_client.queues import SETTINGS
 
 _OF_QUEUES = {
@@ -20,7 +26,7 @@ _OF_QUEUES = {
 """Settings of a group that belong to its queue."""
 
 
-class _ConfigSection(Section):
+class _ConfigSection(DefinitionSection):
     """Settings of one kind of resource: an entry has a name and settings."""
 
     kind: ConfigResourceType
@@ -29,14 +35,14 @@ class _ConfigSection(Section):
         configs: Mapping[str, Any] = entry["configs"]
         return configs
 
-    async def create(self, cluster: Cluster, entry: Entry) -> None:
+    async def create(self, cluster: ClusterCalls, entry: Entry) -> None:
         await cluster.configs.alter(self.kind, entry["name"], entry["configs"], may_repeat=True)
 
-    async def change(self, cluster: Cluster, step: ApplyStep) -> None:
+    async def change(self, cluster: ClusterCalls, step: ApplyStep) -> None:
         values = {name: each.new for name, each in step.changes.items()}
         await cluster.configs.alter(self.kind, step.name, values, may_repeat=True)
 
-    async def delete(self, cluster: Cluster, entry: Entry) -> None:
+    async def delete(self, cluster: ClusterCalls, entry: Entry) -> None:
         await cluster.configs.alter(
             self.kind, entry["name"], dict.fromkeys(entry["configs"]), may_repeat=True
         )
@@ -49,7 +55,7 @@ class BrokerSection(_ConfigSection):
     noun = "settings of all brokers"
     kind = ConfigResourceType.BROKER
 
-    async def read(self, reading: Reading) -> list[Entry]:
+    async def read(self, reading: DefinitionReading) -> list[Entry]:
         # The broker lists the settings of all brokers alone, whatever their source.
         entries = await reading.cluster.configs.get(ConfigResourceType.BROKER, "")
         shown = {
@@ -68,7 +74,7 @@ class GroupSection(_ConfigSection):
     noun = "settings of group"
     kind = ConfigResourceType.GROUP
 
-    async def read(self, reading: Reading) -> list[Entry]:
+    async def read(self, reading: DefinitionReading) -> list[Entry]:
         queues = await reading.queues()
         found: list[Entry] = []
         for name, configs in sorted((await reading.groups()).items()):

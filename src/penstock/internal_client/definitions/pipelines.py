@@ -7,17 +7,17 @@ from typing import Any, ClassVar
 
 from penstock.declared.checking import check_pipeline
 from penstock.declared.definition import topics_in
-from penstock.internal_client.definitions.reading import Cluster, Reading
-from penstock.internal_client.definitions.section import ApplyStep, Entry, Right, Section
+from penstock.internal_client.definitions.reading import ClusterCalls, DefinitionReading
+from penstock.internal_client.definitions.section import ApplyStep, DefinitionSection, Entry, Right
 from penstock.internal_client.pipelines import DEFINITIONS
 
 
-class PipelineSection(Section):
+class PipelineSection(DefinitionSection):
     name = "pipelines"
     noun = "pipeline"
     defaults: ClassVar[Mapping[str, Any]] = {"paused": False}
 
-    async def read(self, reading: Reading) -> list[Entry]:
+    async def read(self, reading: DefinitionReading) -> list[Entry]:
         return [
             {
                 "name": each.name,
@@ -31,16 +31,16 @@ class PipelineSection(Section):
         found = check_pipeline(_document(entry))
         return "; ".join(f"{each.pointer or '/'}: {each.text}" for each in found)
 
-    async def create(self, cluster: Cluster, entry: Entry) -> None:
+    async def create(self, cluster: ClusterCalls, entry: Entry) -> None:
         stored, _ = await cluster.pipelines.put(_document(entry))
         if entry.get("paused", stored.is_paused) != stored.is_paused:
             await cluster.pipelines.set_paused(stored, entry["paused"])
 
-    async def change(self, cluster: Cluster, step: ApplyStep) -> None:
+    async def change(self, cluster: ClusterCalls, step: ApplyStep) -> None:
         paused = step.changes.get("paused")
         await self.create(cluster, {**step.entry, **({} if paused is None else {"paused": paused.new})})
 
-    async def delete(self, cluster: Cluster, entry: Entry) -> None:
+    async def delete(self, cluster: ClusterCalls, entry: Entry) -> None:
         await cluster.pipelines.delete(entry["name"])
 
     def rights(self, step: ApplyStep) -> Iterator[Right]:

@@ -15,16 +15,16 @@ from penstock.internal_client.definitions.configs import BrokerSection, GroupSec
 from penstock.internal_client.definitions.pipelines import PipelineSection
 from penstock.internal_client.definitions.queues import QueueSection
 from penstock.internal_client.definitions.quotas import QuotaSection
-from penstock.internal_client.definitions.reading import Cluster, Reading
+from penstock.internal_client.definitions.reading import ClusterCalls, DefinitionReading
 from penstock.internal_client.definitions.retry_policies import RetryPolicySection, policy_entry
 from penstock.internal_client.definitions.schedules import ScheduleSection
-from penstock.internal_client.definitions.section import FORMAT, ApplyStep, Entry, Section
+from penstock.internal_client.definitions.section import FORMAT, ApplyStep, DefinitionSection, Entry
 from penstock.internal_client.definitions.topics import TopicSection
 from penstock.internal_client.definitions.users import UserSection
 from penstock.internal_client.definitions.views import ViewSection, view_entry
 from penstock.internal_client.definitions.webhooks import WebhookSection, own_queue
 
-SECTIONS: Final[Mapping[str, Section]] = {
+SECTIONS: Final[Mapping[str, DefinitionSection]] = {
     section.name: section
     for section in (
         UserSection(),
@@ -68,7 +68,7 @@ class InvalidDefinition(ValueError):
         self.pointer = f"/{section}/{place}"
 
 
-async def export(reading: Reading) -> Definitions:
+async def export(reading: DefinitionReading) -> Definitions:
     """Read the definitions of the cluster, without sections that the user may not read."""
     found: dict[str, Sequence[Entry]] = {}
     for section in SECTIONS.values():
@@ -124,7 +124,7 @@ def _split_topics(sections: dict[str, list[Entry]]) -> None:
     sections["topics"] = topics
 
 
-def _checked(section: Section, entries: Sequence[Entry]) -> list[Entry]:
+def _checked(section: DefinitionSection, entries: Sequence[Entry]) -> list[Entry]:
     found: list[Entry] = []
     names: set[str] = set()
     for place, entry in enumerate(entries):
@@ -166,7 +166,7 @@ def _webhooks_first(steps: list[ApplyStep]) -> list[ApplyStep]:
     return sorted(steps, key=lambda step: step.section == "queues" and step.name in queues)
 
 
-async def carry_out(step: ApplyStep, cluster: Cluster) -> None:
+async def carry_out(step: ApplyStep, cluster: ClusterCalls) -> None:
     """Make a step. A BrokerError names the entry; the deletion of something that is gone succeeds."""
     section = SECTIONS[step.section]
     try:

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from penstock.errors import BrokerError, ErrorCode
-from penstock.internal_client.definitions.reading import Cluster, Reading
-from penstock.internal_client.definitions.section import ApplyStep, Entry, Right, Section
+from penstock.internal_client.definitions.reading import ClusterCalls, DefinitionReading
+from penstock.internal_client.definitions.section import ApplyStep, DefinitionSection, Entry, Right
 from penstock.internal_client.definitions.views import filter_problem
 from penstock.internal_client.queue_settings import shown_settings, stored_settings
 from penstock.internal_client.queues import SETTINGS, NewQueue, QueueSummary
 
 
-class QueueSection(Section):
+class QueueSection(DefinitionSection):
     name = "queues"
     noun = "queue"
     fixed = frozenset({"of"})
     deletion_note = ", whose messages are no longer delivered"
 
-    async def read(self, reading: Reading) -> list[Entry]:
+    async def read(self, reading: DefinitionReading) -> list[Entry]:
         configs = await reading.groups()
         return [_entry(queue, configs[name]) for name, queue in sorted((await reading.queues()).items())]
 
@@ -36,7 +36,7 @@ class QueueSection(Section):
         place = {name: entry[name] for name in ("name", "of", "filter") if name in entry}
         return {**place, **shown_settings(stored)}
 
-    async def create(self, cluster: Cluster, entry: Entry) -> None:
+    async def create(self, cluster: ClusterCalls, entry: Entry) -> None:
         """Create a queue. A queue that its webhook has created in the meantime gets the settings."""
         name, of = entry["name"], entry.get("of")
         settings = stored_settings(entry)
@@ -51,12 +51,12 @@ class QueueSection(Section):
                 raise
             await cluster.queues.alter(name, settings)
 
-    async def change(self, cluster: Cluster, step: ApplyStep) -> None:
+    async def change(self, cluster: ClusterCalls, step: ApplyStep) -> None:
         changed = {name: each.new for name, each in step.changes.items()}
         filter_text = changed.pop("filter", None) or ""
         await cluster.queues.alter(step.name, stored_settings(changed), filter_text)
 
-    async def delete(self, cluster: Cluster, entry: Entry) -> None:
+    async def delete(self, cluster: ClusterCalls, entry: Entry) -> None:
         """Delete a queue; its own topic is an entry of its own, but its view goes with it."""
         await cluster.queues.delete(entry["name"], keeps_topic="filter" not in entry)
 
@@ -89,7 +89,7 @@ def _entry(queue: QueueSummary, configs: dict[str, str]) -> Entry:
     return {**place, **shown_settings(stored)}
 
 
-async def _has_topic(cluster: Cluster, name: str) -> bool:
+async def _has_topic(cluster: ClusterCalls, name: str) -> bool:
     try:
         await cluster.topics.get(name, fresh=True)
     except BrokerError as error:

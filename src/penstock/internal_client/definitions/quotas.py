@@ -5,16 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from penstock.internal_client.definitions.reading import Cluster, Reading
-from penstock.internal_client.definitions.section import CLUSTER_RESOURCE, ApplyStep, Entry, Right, Section
+from penstock.internal_client.definitions.reading import ClusterCalls, DefinitionReading
+from penstock.internal_client.definitions.section import (
+    CLUSTER_RESOURCE,
+    ApplyStep,
+    DefinitionSection,
+    Entry,
+    Right,
+)
 from penstock.internal_client.quotas import entity_document, read_entity
 
 
-class QuotaSection(Section):
+class QuotaSection(DefinitionSection):
     name = "quotas"
     noun = "quotas of"
 
-    async def read(self, reading: Reading) -> list[Entry]:
+    async def read(self, reading: DefinitionReading) -> list[Entry]:
         found = await reading.cluster.quotas.describe()
         return [
             {
@@ -38,14 +44,14 @@ class QuotaSection(Section):
         values: Mapping[str, Any] = entry["values"]
         return values
 
-    async def create(self, cluster: Cluster, entry: Entry) -> None:
+    async def create(self, cluster: ClusterCalls, entry: Entry) -> None:
         await cluster.quotas.alter(read_entity(entry["entity"]), entry["values"])
 
-    async def change(self, cluster: Cluster, step: ApplyStep) -> None:
+    async def change(self, cluster: ClusterCalls, step: ApplyStep) -> None:
         values = {name: each.new for name, each in step.changes.items()}
         await cluster.quotas.alter(read_entity(step.entry["entity"]), values)
 
-    async def delete(self, cluster: Cluster, entry: Entry) -> None:
+    async def delete(self, cluster: ClusterCalls, entry: Entry) -> None:
         await cluster.quotas.alter(read_entity(entry["entity"]), dict.fromkeys(entry["values"]))
 
     def rights(self, step: ApplyStep) -> Iterator[Right]:

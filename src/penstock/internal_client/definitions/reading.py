@@ -20,14 +20,14 @@ from penstock.internal_client.views import ViewCalls
 from penstock.internal_client.webhooks import WebhookCalls
 
 NAMES_PER_REQUEST: Final = 20
-"""Few, because the broker describes all settings of the resources of a request at once."""
+"""Number of resources in one DescribeConfigs request: few, because a broker builds the whole response at once."""
 _STATE_TOPICS: Final = frozenset({DEFINITIONS.name, LOGS.name, STATUSES.name})
 """Topics of declared pipelines, which their first declaration creates."""
 Visible = Callable[[str, Sequence[str]], Awaitable[Iterable[str]]]
 """Names of a resource type whose settings the user may see."""
 
 
-class Cluster(Protocol):
+class ClusterCalls(Protocol):
     """Requests to a cluster: the gateway's backend, or a client."""
 
     topics: TopicCalls
@@ -48,10 +48,10 @@ async def all_visible(kind: str, names: Sequence[str]) -> Iterable[str]:
     return names
 
 
-class Reading:
+class DefinitionReading:
     """One reading of the definitions. Each request that several sections need is sent once."""
 
-    def __init__(self, cluster: Cluster, visible: Visible = all_visible) -> None:
+    def __init__(self, cluster: ClusterCalls, visible: Visible = all_visible) -> None:
         self.cluster = cluster
         self._visible = visible
         self._topics: dict[str, tuple[TopicRoute, dict[str, str]]] | None = None

@@ -8,15 +8,15 @@ from penstock.config.retry_backoff import parse_retry_backoff
 from penstock.config.retry_options import RETRY_GROUP
 from penstock.delay.retry_names import retry_topic
 from penstock.delay.retry_policy import RetryPolicy, default_policy, read_policy
-from penstock.internal_client.definitions.reading import Cluster, Reading
-from penstock.internal_client.definitions.section import ApplyStep, Entry, Right, Section
+from penstock.internal_client.definitions.reading import ClusterCalls, DefinitionReading
+from penstock.internal_client.definitions.section import ApplyStep, DefinitionSection, Entry, Right
 
 
-class RetryPolicySection(Section):
+class RetryPolicySection(DefinitionSection):
     name = "retry_policies"
     noun = "retry policy of group"
 
-    async def read(self, reading: Reading) -> list[Entry]:
+    async def read(self, reading: DefinitionReading) -> list[Entry]:
         found = []
         for name, (_, configs) in sorted((await reading.topics()).items()):
             group = configs.get(RETRY_GROUP.name, "")
@@ -38,13 +38,13 @@ class RetryPolicySection(Section):
             return f"back_off: {error}"
         return ""
 
-    async def create(self, cluster: Cluster, entry: Entry) -> None:
+    async def create(self, cluster: ClusterCalls, entry: Entry) -> None:
         await cluster.retry_policies.set(_policy(entry))
 
-    async def change(self, cluster: Cluster, step: ApplyStep) -> None:
+    async def change(self, cluster: ClusterCalls, step: ApplyStep) -> None:
         await cluster.retry_policies.set(_policy(step.entry))
 
-    async def delete(self, cluster: Cluster, entry: Entry) -> None:
+    async def delete(self, cluster: ClusterCalls, entry: Entry) -> None:
         await cluster.retry_policies.delete(entry["group"])
 
     def rights(self, step: ApplyStep) -> Iterator[Right]:

@@ -7,8 +7,8 @@ from binascii import Error
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-from penstock.internal_client.definitions.reading import Cluster, Reading
-from penstock.internal_client.definitions.section import ApplyStep, Entry, Right, Section
+from penstock.internal_client.definitions.reading import ClusterCalls, DefinitionReading
+from penstock.internal_client.definitions.section import ApplyStep, DefinitionSection, Entry, Right
 from penstock.internal_client.schedule_documents import details_document
 from penstock.internal_client.schedules import DEFAULT_CATCH_UP, DEFAULT_TIMEZONE, NewSchedule
 
@@ -16,7 +16,7 @@ _FIELDS = ("name", "cron", "timezone", "topic", "catch_up", "paused")
 _MESSAGE = ("key", "key_base64", "value", "value_base64", "headers")
 
 
-class ScheduleSection(Section):
+class ScheduleSection(DefinitionSection):
     name = "schedules"
     noun = "schedule"
     defaults: ClassVar[Mapping[str, Any]] = {
@@ -26,7 +26,7 @@ class ScheduleSection(Section):
         "headers": [],
     }
 
-    async def read(self, reading: Reading) -> list[Entry]:
+    async def read(self, reading: DefinitionReading) -> list[Entry]:
         calls = reading.cluster.schedules
         found: list[Entry] = []
         for summary in await calls.all():
@@ -49,7 +49,7 @@ class ScheduleSection(Section):
                 return "the base64 of its message cannot be read, padding included"
         return ""
 
-    async def create(self, cluster: Cluster, entry: Entry) -> None:
+    async def create(self, cluster: ClusterCalls, entry: Entry) -> None:
         full = {**self.defaults, **entry}
         headers = tuple((each["name"], _bytes(each, "value")) for each in full["headers"])
         await cluster.schedules.create(
@@ -67,7 +67,7 @@ class ScheduleSection(Section):
         if full["paused"]:
             await cluster.schedules.pause(full["name"])
 
-    async def change(self, cluster: Cluster, step: ApplyStep) -> None:
+    async def change(self, cluster: ClusterCalls, step: ApplyStep) -> None:
         """Pause or resume a schedule; any other change replaces it."""
         if step.changes.keys() == {"paused"}:
             paused = step.changes["paused"].new
@@ -77,7 +77,7 @@ class ScheduleSection(Section):
         await cluster.schedules.delete(step.name)
         await self.create(cluster, {"paused": present.summary.paused, **step.entry})
 
-    async def delete(self, cluster: Cluster, entry: Entry) -> None:
+    async def delete(self, cluster: ClusterCalls, entry: Entry) -> None:
         await cluster.schedules.delete(entry["name"])
 
     def rights(self, step: ApplyStep) -> Iterator[Right]:

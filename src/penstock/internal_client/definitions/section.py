@@ -1,6 +1,6 @@
 """One section of a document of definitions: its entries, their differences, and the steps that remove them.
 
-Entries are JSON objects. `Section.plan` is pure; the other methods send requests.
+Entries are JSON objects. `DefinitionSection.plan` is pure; the other methods send requests.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 if TYPE_CHECKING:
-    from penstock.internal_client.definitions.reading import Cluster, Reading
+    from penstock.internal_client.definitions.reading import ClusterCalls, DefinitionReading
 
 FORMAT: Final = 1
 Entry = Mapping[str, Any]
@@ -21,7 +21,7 @@ CLUSTER_RESOURCE: Final = ("CLUSTER", "kafka-cluster")
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FieldChange:
     """Change of one field; None as the new value returns the field to its default."""
 
     old: Any
@@ -42,7 +42,7 @@ class ApplyStep:
     """The step for people."""
     entry: Entry = field(default_factory=dict)
     """The entry of the document; of a deletion, the present one."""
-    changes: Mapping[str, Change] = field(default_factory=dict)
+    changes: Mapping[str, FieldChange] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
         changes = {name: {"from": each.old, "to": each.new} for name, each in self.changes.items()}
@@ -55,7 +55,7 @@ class ApplyStep:
         }
 
 
-class Section(ABC):
+class DefinitionSection(ABC):
     """One kind of definition. Subclasses name the fields, and send the requests."""
 
     name: ClassVar[str]
@@ -69,18 +69,18 @@ class Section(ABC):
     deletion_note: ClassVar[str] = ""
 
     @abstractmethod
-    async def read(self, reading: Reading) -> list[Entry]:
+    async def read(self, reading: DefinitionReading) -> list[Entry]:
         """Entries of the cluster, without those that the user may not see."""
 
     @abstractmethod
-    async def create(self, cluster: Cluster, entry: Entry) -> None: ...
+    async def create(self, cluster: ClusterCalls, entry: Entry) -> None: ...
 
-    async def change(self, cluster: Cluster, step: ApplyStep) -> None:
+    async def change(self, cluster: ClusterCalls, step: ApplyStep) -> None:
         """Make the changes of a step; sections whose entries never change need none."""
         raise NotImplementedError
 
     @abstractmethod
-    async def delete(self, cluster: Cluster, entry: Entry) -> None: ...
+    async def delete(self, cluster: ClusterCalls, entry: Entry) -> None: ...
 
     @abstractmethod
     def rights(self, step: ApplyStep) -> Iterator[Right]:
@@ -144,18 +144,18 @@ class Section(ABC):
 
     def changes(
         self, present: Mapping[str, Any], wanted: Mapping[str, Any], prune: bool
-    ) -> dict[str, Change]:
+    ) -> dict[str, FieldChange]:
         """Fields that differ. A field that the document leaves out stays, or gets its default with `prune`."""
         full = {**self.defaults, **present}
         found = {
-            name: Change(full.get(name), value)
+            name: FieldChange(full.get(name), value)
             for name, value in sorted(wanted.items())
             if full.get(name) != value
         }
         if prune:
             for name in sorted(present.keys() - wanted.keys()):
                 if present[name] != self.defaults.get(name):
-                    found[name] = Change(present[name], self.defaults.get(name))
+                    found[name] = FieldChange(present[name], self.defaults.get(name))
         return found
 
     def text(self, verb: str, name: str) -> str:

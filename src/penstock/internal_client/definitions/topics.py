@@ -8,8 +8,14 @@ from typing import Any
 from penstock.config import DELIVERY_DELAY, MESSAGE_TIMESTAMP_TYPE, VIEW_OF
 from penstock.config.resources import ConfigResourceType
 from penstock.delay.retry_policy import OPTIONS as RETRY_OPTIONS
-from penstock.internal_client.definitions.reading import Cluster, Reading
-from penstock.internal_client.definitions.section import ApplyStep, Change, Entry, Right, Section
+from penstock.internal_client.definitions.reading import ClusterCalls, DefinitionReading
+from penstock.internal_client.definitions.section import (
+    ApplyStep,
+    DefinitionSection,
+    Entry,
+    FieldChange,
+    Right,
+)
 from penstock.internal_client.topics import NewTopic
 
 _WITH_DELAY = {MESSAGE_TIMESTAMP_TYPE.name: "LogAppendTime"}
@@ -17,13 +23,13 @@ _WITH_DELAY = {MESSAGE_TIMESTAMP_TYPE.name: "LogAppendTime"}
 _LAYOUT = ("partitions", "replication_factor")
 
 
-class TopicSection(Section):
+class TopicSection(DefinitionSection):
     name = "topics"
     noun = "topic"
     fixed = frozenset({"replication_factor"})
     deletion_note = " with all of its messages"
 
-    async def read(self, reading: Reading) -> list[Entry]:
+    async def read(self, reading: DefinitionReading) -> list[Entry]:
         return [
             {
                 "name": name,
@@ -48,13 +54,13 @@ class TopicSection(Section):
 
     def changes(
         self, present: Mapping[str, Any], wanted: Mapping[str, Any], prune: bool
-    ) -> dict[str, Change]:
+    ) -> dict[str, FieldChange]:
         found = super().changes(present, wanted, prune)
         return {name: each for name, each in found.items() if name not in _LAYOUT or each.new is not None}
 
     def differences(self, name: str, present: Entry, wanted: Entry, prune: bool) -> Iterator[ApplyStep]:
         if wanted.get("partitions", present["partitions"]) < present["partitions"]:
-            change = Change(present["partitions"], wanted["partitions"])
+            change = FieldChange(present["partitions"], wanted["partitions"])
             text = f"topic {name} has {change.old} partitions, not {change.new}; `penstock topic alter` lowers it"
             yield ApplyStep("differs", self.name, name, text, wanted, {"partitions": change})
             wanted = {**wanted, "partitions": present["partitions"]}
@@ -63,10 +69,10 @@ class TopicSection(Section):
     def way_out(self, field_name: str) -> str:
         return "; `penstock cluster` changes it"
 
-    async def create(self, cluster: Cluster, entry: Entry) -> None:
+    async def create(self, cluster: ClusterCalls, entry: Entry) -> None:
         await cluster.topics.create(new_topic(entry))
 
-    async def change(self, cluster: Cluster, step: ApplyStep) -> None:
+    async def change(self, cluster: ClusterCalls, step: ApplyStep) -> None:
         changes = dict(step.changes)
         partitions = changes.pop("partitions", None)
         if partitions is not None:
@@ -75,7 +81,7 @@ class TopicSection(Section):
             values = {name: each.new for name, each in changes.items()}
             await cluster.configs.alter(ConfigResourceType.TOPIC, step.name, values)
 
-    async def delete(self, cluster: Cluster, entry: Entry) -> None:
+    async def delete(self, cluster: ClusterCalls, entry: Entry) -> None:
         await cluster.topics.delete(entry["name"])
 
     def rights(self, step: ApplyStep) -> Iterator[Right]:

@@ -9,14 +9,20 @@ import ssl
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-from penstock.internal_client.definitions.reading import Cluster, Reading
-from penstock.internal_client.definitions.section import CLUSTER_RESOURCE, ApplyStep, Entry, Right, Section
+from penstock.internal_client.definitions.reading import ClusterCalls, DefinitionReading
+from penstock.internal_client.definitions.section import (
+    CLUSTER_RESOURCE,
+    ApplyStep,
+    DefinitionSection,
+    Entry,
+    Right,
+)
 from penstock.security.scram import MIN_ITERATIONS, SALT_BYTES, ScramMechanism
 
 _KEY_BYTES = 64
 
 
-class UserSection(Section):
+class UserSection(DefinitionSection):
     name = "users"
     noun = "user"
     defaults: ClassVar[Mapping[str, Any]] = {"disabled": False}
@@ -24,7 +30,7 @@ class UserSection(Section):
     creation_note = " without a password; `penstock user password` sets one"
     deletion_note = " with its access tokens"
 
-    async def read(self, reading: Reading) -> list[Entry]:
+    async def read(self, reading: DefinitionReading) -> list[Entry]:
         return [
             {"name": each.name, "disabled": each.is_disabled, "mechanisms": sorted(each.mechanisms)}
             for each in sorted(await reading.cluster.users.describe(), key=lambda each: each.name)
@@ -36,7 +42,7 @@ class UserSection(Section):
     def way_out(self, field_name: str) -> str:
         return "; a new password has all mechanisms"
 
-    async def create(self, cluster: Cluster, entry: Entry) -> None:
+    async def create(self, cluster: ClusterCalls, entry: Entry) -> None:
         wanted = entry.get("mechanisms") or [str(each) for each in ScramMechanism]
         await cluster.users.put_credentials(
             [
@@ -54,10 +60,10 @@ class UserSection(Section):
         if entry.get("disabled"):
             await cluster.users.set_disabled(entry["name"], True)
 
-    async def change(self, cluster: Cluster, step: ApplyStep) -> None:
+    async def change(self, cluster: ClusterCalls, step: ApplyStep) -> None:
         await cluster.users.set_disabled(step.name, bool(step.changes["disabled"].new))
 
-    async def delete(self, cluster: Cluster, entry: Entry) -> None:
+    async def delete(self, cluster: ClusterCalls, entry: Entry) -> None:
         [user] = await cluster.users.describe([entry["name"]])
         await cluster.users.delete(user)
 

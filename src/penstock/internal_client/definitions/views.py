@@ -1,4 +1,4 @@
-"""Views: topics that show a part of another one. Views of queues belong to their queues, and shared views to nobody."""
+"""Views: topics that show a part of another. Views of queues are part of their queues; shared views are left out."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from penstock.config import VIEW_FILTER, VIEW_OF, VIEW_SHARED
 from penstock.config.resources import ConfigResourceType
 from penstock.errors import ConfigError
 from penstock.filters.matching import Filter
-from penstock.internal_client.definitions.reading import Cluster, Reading
-from penstock.internal_client.definitions.section import ApplyStep, Entry, Right, Section
+from penstock.internal_client.definitions.reading import ClusterCalls, DefinitionReading
+from penstock.internal_client.definitions.section import ApplyStep, DefinitionSection, Entry, Right
 from penstock.internal_client.topics import NewTopic
 
 _OPTIONS = {"of": VIEW_OF.name, "filter": VIEW_FILTER.name}
 
 
-class ViewSection(Section):
+class ViewSection(DefinitionSection):
     name = "views"
     noun = "view"
     fixed = frozenset({"of"})
 
-    async def read(self, reading: Reading) -> list[Entry]:
+    async def read(self, reading: DefinitionReading) -> list[Entry]:
         queues = await reading.queues()
         found = [
             view_entry(name, configs)
@@ -36,15 +36,15 @@ class ViewSection(Section):
     def problem(self, entry: Entry) -> str:
         return filter_problem(entry["filter"])
 
-    async def create(self, cluster: Cluster, entry: Entry) -> None:
+    async def create(self, cluster: ClusterCalls, entry: Entry) -> None:
         configs = {option: entry[name] for name, option in _OPTIONS.items()} | entry.get("configs", {})
         await cluster.topics.create(NewTopic(entry["name"], configs=configs))
 
-    async def change(self, cluster: Cluster, step: ApplyStep) -> None:
+    async def change(self, cluster: ClusterCalls, step: ApplyStep) -> None:
         values = {_OPTIONS.get(name, name): each.new for name, each in step.changes.items()}
         await cluster.configs.alter(ConfigResourceType.TOPIC, step.name, values)
 
-    async def delete(self, cluster: Cluster, entry: Entry) -> None:
+    async def delete(self, cluster: ClusterCalls, entry: Entry) -> None:
         await cluster.topics.delete(entry["name"])
 
     def rights(self, step: ApplyStep) -> Iterator[Right]:

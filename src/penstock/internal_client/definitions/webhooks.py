@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-from penstock.internal_client.definitions.reading import Cluster, Reading
-from penstock.internal_client.definitions.section import ApplyStep, Entry, Right, Section
+from penstock.internal_client.definitions.reading import ClusterCalls, DefinitionReading
+from penstock.internal_client.definitions.section import ApplyStep, DefinitionSection, Entry, Right
 from penstock.internal_client.webhooks import (
     DEFAULT_CONCURRENCY,
     DEFAULT_FORMAT,
@@ -17,7 +17,7 @@ from penstock.internal_client.webhooks import (
 )
 
 
-class WebhookSection(Section):
+class WebhookSection(DefinitionSection):
     name = "webhooks"
     noun = "webhook"
     defaults: ClassVar[Mapping[str, Any]] = {
@@ -29,7 +29,7 @@ class WebhookSection(Section):
     fixed = frozenset({"queue", "topic", "filter"})
     creation_note = " with a new secret; `penstock webhook rotate-secret` shows one"
 
-    async def read(self, reading: Reading) -> list[Entry]:
+    async def read(self, reading: DefinitionReading) -> list[Entry]:
         return [_entry(each) for each in await reading.cluster.webhooks.all()]
 
     def problem(self, entry: Entry) -> str:
@@ -37,7 +37,7 @@ class WebhookSection(Section):
             return "a webhook needs a queue or a topic, and not both"
         return "a filter needs a topic" if "filter" in entry and "topic" not in entry else ""
 
-    async def create(self, cluster: Cluster, entry: Entry) -> None:
+    async def create(self, cluster: ClusterCalls, entry: Entry) -> None:
         full = {**self.defaults, "queue": "", "topic": "", "filter": "", **entry}
         await cluster.webhooks.create(
             NewWebhook(
@@ -54,7 +54,7 @@ class WebhookSection(Section):
         if full["paused"]:
             await cluster.webhooks.pause(full["name"])
 
-    async def change(self, cluster: Cluster, step: ApplyStep) -> None:
+    async def change(self, cluster: ClusterCalls, step: ApplyStep) -> None:
         calls, changed = cluster.webhooks, {name: each.new for name, each in step.changes.items()}
         paused, timeout_s = changed.pop("paused", None), changed.pop("timeout_s", None)
         if timeout_s is not None:
@@ -64,7 +64,7 @@ class WebhookSection(Section):
         if paused is not None:
             await (calls.pause if paused else calls.resume)(step.name)
 
-    async def delete(self, cluster: Cluster, entry: Entry) -> None:
+    async def delete(self, cluster: ClusterCalls, entry: Entry) -> None:
         await cluster.webhooks.delete(entry["name"])
 
     def rights(self, step: ApplyStep) -> Iterator[Right]:

@@ -248,7 +248,7 @@ class ArchiveRun:
         raise RunCancelled("stopped")
 
     def stop(self) -> None:
-        """Nothing to stop: a round is committed as a whole, or not at all."""
+        """Do nothing: a round is committed as a whole, or not at all."""
 
     def figures(self) -> RunFigures:
         return RunFigures(

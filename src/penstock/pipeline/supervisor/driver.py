@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 from penstock.clock import SystemClock
 from penstock.pipeline.session import open_session
-from penstock.pipeline.supervisor.worker import Worker, WorkerSettings
+from penstock.pipeline.supervisor.worker import PipelineWorker, WorkerSettings
 
 _LOOK_SECONDS = 0.5
 
@@ -30,8 +30,8 @@ class Driver:
     def __init__(self, settings: Mapping[str, Any], output: TextIO) -> None:
         self._settings = settings
         self._output = output
-        self._workers: dict[str, Worker] = {}
-        self._ending: list[Worker] = []
+        self._workers: dict[str, PipelineWorker] = {}
+        self._ending: list[PipelineWorker] = []
         self._deadlines: dict[str, float] = {}
         self._lock = threading.Lock()
         self._session_lock = threading.Lock()
@@ -75,7 +75,7 @@ class Driver:
             kept = {name: at for name, at in self._deadlines.items() if name in active}
             self._deadlines = kept | {name: deadline for name in owned if name in active}
 
-    def _started(self, name: str, wanted: Mapping[str, Any]) -> Worker:
+    def _started(self, name: str, wanted: Mapping[str, Any]) -> PipelineWorker:
         settings = WorkerSettings(
             self._settings["bootstrap"], self._settings["checkpoints"], self._settings["is_once"]
         )
@@ -83,7 +83,7 @@ class Driver:
         def emit(event: str, fields: Mapping[str, Any]) -> None:
             self._write({"event": event, "name": name, "at_ms": self._clock.now_ms(), **fields})
 
-        worker = Worker(wanted, settings, self._open_session, emit)
+        worker = PipelineWorker(wanted, settings, self._open_session, emit)
         worker.start()
         return worker
 

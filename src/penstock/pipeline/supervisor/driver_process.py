@@ -101,6 +101,6 @@ class DriverProcess:
                 self._reports.put_nowait(json.loads(line))
 
     def _kill_group(self, pid: int) -> None:
-        """Kill what is left of the driver's process group."""
+        """Kill the remaining processes of the driver's process group."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)

@@ -19,7 +19,7 @@ SESSION_MS = 10_000
 _MAX_AT_ONCE = 500
 
 
-class Membership:
+class SupervisorMembership:
     """Definitions of the partitions that this supervisor has. `on_revoked` is called with the names of pipelines in
     partitions that another member gets, before that member gets them.
     """

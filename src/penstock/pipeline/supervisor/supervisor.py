@@ -19,7 +19,7 @@ from penstock.internal_client.pipelines import DEFINITIONS, StoredPipeline
 from penstock.internal_client.transactions import ProducerIdentity
 from penstock.pipeline.offsets import ClusterUnreachable, run
 from penstock.pipeline.supervisor.driver_process import DriverProcess
-from penstock.pipeline.supervisor.membership import Membership
+from penstock.pipeline.supervisor.membership import SupervisorMembership
 from penstock.pipeline.supervisor.ownership import LEASE_SECONDS, MARGIN_SECONDS, Ownership
 
 _POLL_SECONDS = 0.5
@@ -53,7 +53,7 @@ class _Owned:
     is_lost: bool = False
 
 
-class Supervisor:
+class PipelineSupervisor:
     def __init__(self, settings: SupervisorSettings, echo: Echo) -> None:
         self._settings = settings
         self._echo = echo
@@ -72,7 +72,7 @@ class Supervisor:
             os.path.join(_local(settings.checkpoints), f"driver-{os.getpid()}.log"),
         )
         partitions = run(settings.bootstrap, DEFINITIONS.ensure)
-        self._membership = Membership(settings.bootstrap, partitions, self._on_revoked)
+        self._membership = SupervisorMembership(settings.bootstrap, partitions, self._on_revoked)
         self._stopping: set[str] = set()
         self._events: list[tuple[str, dict[str, Any]]] = []
         self._changed: set[str] = set()

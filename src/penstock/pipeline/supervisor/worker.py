@@ -73,7 +73,7 @@ class WorkerState:
     since_ms: int = field(default_factory=lambda: SystemClock().now_ms())
 
 
-class Worker(threading.Thread):
+class PipelineWorker(threading.Thread):
     def __init__(
         self,
         wanted: Mapping[str, Any],

@@ -49,7 +49,7 @@ class AcknowledgedRetention:
         )
 
     async def run(self) -> None:
-        """Delete what is settled, in all partitions that this broker leads."""
+        """Delete settled records, in all partitions that this broker leads."""
         replicas = [
             replica
             for replica in self._context.replicas

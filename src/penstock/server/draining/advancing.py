@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 
 from penstock.cluster.image import PartitionPhase, PartitionState, TopicImage
-from penstock.cluster.partition_counts import Advance, PartitionCounts, Removal
+from penstock.cluster.partition_counts import Advance, PartitionCounts, PartitionRemoval
 from penstock.cluster.shrinking import is_removable
 from penstock.config import PARTITION_DRAIN_MAX_MS, PARTITION_DRAIN_QUIET_MS, TopicConfig
 from penstock.errors import BrokerError, PenstockError
@@ -118,11 +118,11 @@ class Advancer:
             return None  # the image is ahead of the replicas
         return replica if replica.partition.is_leader and replica.topic_id == topic.id else None
 
-    def _removal(self, replica: Replica) -> Removal:
+    def _removal(self, replica: Replica) -> PartitionRemoval:
         def log_end(state: PartitionState) -> Offset | None:
             return end_for_removal(replica, state.phase is PartitionPhase.DROPPING)
 
-        return Removal(replica.name, replica.partition.leader_epoch, log_end)
+        return PartitionRemoval(replica.name, replica.partition.leader_epoch, log_end)
 
     async def _judge(
         self, replica: Replica, state: PartitionState, quiet_ms: int, limits: DrainLimits

@@ -43,7 +43,7 @@ class KnownClients:
     def __init__(self) -> None:
         self.own = Acquaintances()
         self.others: list[Acquaintances] | None = None
-        """Knowledge of the other brokers; None while one of them has not told."""
+        """Clients that the other brokers know; None while one of them has not answered."""
         self._asked_since_ms: dict[tuple[TopicId, ClientIdentity], int] = {}
         """Time at which an unknown client first asked for the metadata of a topic."""
 

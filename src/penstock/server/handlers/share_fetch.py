@@ -151,7 +151,7 @@ class ShareFetchOperation:
     # --- acquiring
 
     def _attempt(self, *, is_final: bool) -> None:
-        """Acquire what is there."""
+        """Acquire the available records."""
         if self._has_data or self._is_reading or not self._session.is_open:
             return
         for closed in self._waits_for:

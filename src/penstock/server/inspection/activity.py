@@ -19,7 +19,7 @@ from penstock.internal_client.slices import in_slices
 from penstock.model import TopicPartition
 from penstock.replication.replica import Replica
 from penstock.server.context import BrokerContext
-from penstock.server.inspection.change_journal import Change, ChangeJournal
+from penstock.server.inspection.change_journal import ChangeJournal, JournalChange
 from penstock.server.inspection.question import Arguments, Question, integer
 from penstock.server.security import Operation
 from penstock.storage.segment import Segment
@@ -183,7 +183,7 @@ def _changes(journal: ChangeJournal[Any, Row], version: int) -> dict[str, Any]:
     }
 
 
-def _shown(change: Change[Any, Row]) -> tuple[Any, Row | None]:
+def _shown(change: JournalChange[Any, Row]) -> tuple[Any, Row | None]:
     key = change.key
     return ((key.topic, key.partition) if isinstance(key, TopicPartition) else key), change.value
 

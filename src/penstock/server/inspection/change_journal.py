@@ -17,7 +17,7 @@ V = TypeVar("V")
 MAX_REMOVED = 10_000
 
 
-class Change(NamedTuple, Generic[K, V]):
+class JournalChange(NamedTuple, Generic[K, V]):
     key: K
     value: V | None
     """The new value; None for a removed key."""
@@ -30,7 +30,7 @@ class ChangeJournal(Generic[K, V]):
         """Version of the last change."""
         self.first_complete = 0
         """Readers of an older version may have missed a removal and have to start over."""
-        self._entries: dict[K, Change[K, V]] = {}
+        self._entries: dict[K, JournalChange[K, V]] = {}
         self._removed: dict[K, int] = {}
 
     def __len__(self) -> int:
@@ -63,7 +63,7 @@ class ChangeJournal(Generic[K, V]):
             self.first_complete = self._removed.pop(oldest)
             del self._entries[oldest]
 
-    def since(self, version: int, limit: int) -> tuple[list[Change[K, V]], int]:
+    def since(self, version: int, limit: int) -> tuple[list[JournalChange[K, V]], int]:
         """Return at most `limit` changes after a version, oldest first, and the version that they lead to.
 
         A reader has all changes when it has reached `version` of the journal.
@@ -74,10 +74,10 @@ class ChangeJournal(Generic[K, V]):
             return newer, self.version
         return newer[:limit], newer[limit - 1].version
 
-    def _newest_first(self) -> Iterator[Change[K, V]]:
+    def _newest_first(self) -> Iterator[JournalChange[K, V]]:
         return reversed(self._entries.values())
 
     def _change(self, key: K, value: V | None) -> None:
         self.version += 1
         self._entries.pop(key, None)
-        self._entries[key] = Change(key, value, self.version)
+        self._entries[key] = JournalChange(key, value, self.version)

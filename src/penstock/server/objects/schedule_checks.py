@@ -12,7 +12,7 @@ from penstock.delay.checking import check_delays
 from penstock.errors import BrokerError, ErrorCode
 from penstock.replication.admission import check_produced
 from penstock.schedules.message import OWN_HEADERS, firing_batch
-from penstock.schedules.schedule import Definition, Intent
+from penstock.schedules.schedule import Intent, ScheduleDefinition
 from penstock.server.context import BrokerContext
 from penstock.server.objects.served import Arguments
 from penstock.storage.log_config import LogConfig
@@ -31,15 +31,15 @@ def check_name(name: str) -> None:
         )
 
 
-def read_definition(arguments: Arguments) -> Definition:
+def read_definition(arguments: Arguments) -> ScheduleDefinition:
     """Definition in the arguments of a request; BrokerError if a field is missing or wrong."""
     try:
-        return msgspec.convert(arguments.get("definition"), Definition)
+        return msgspec.convert(arguments.get("definition"), ScheduleDefinition)
     except msgspec.ValidationError as error:
         raise BrokerError(ErrorCode.invalid_request, f"wrong definition of a schedule: {error}") from None
 
 
-def check_definition(context: BrokerContext, name: str, definition: Definition) -> None:
+def check_definition(context: BrokerContext, name: str, definition: ScheduleDefinition) -> None:
     """Raise BrokerError if the topic does not exist or would refuse the messages."""
     topic = context.objects.schedule_topics.topic(definition.topic)
     if definition.size_bytes > MAX_MESSAGE_BYTES or len(definition.headers) > MAX_HEADERS:

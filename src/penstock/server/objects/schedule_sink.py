@@ -6,7 +6,7 @@ from penstock.cluster.image import TopicImage
 from penstock.config import PRODUCER_ID_EXPIRATION_MS
 from penstock.errors import BrokerError, ErrorCode
 from penstock.internal_client.partitioner import partition_for
-from penstock.schedules.agent import LookedUp, Place
+from penstock.schedules.agent import FiringPartition, LookedUp
 from penstock.schedules.schedule import Intent
 from penstock.server.inspection.find_batch import find_batch
 from penstock.server.topic_writer import FIND_BATCH, TopicWriter, WantedBatch
@@ -27,10 +27,10 @@ class ScheduleTopics:
             )
         return topic
 
-    def place(self, name: str, topic: str, key: bytes | None) -> Place:
+    def place(self, name: str, topic: str, key: bytes | None) -> FiringPartition:
         known = self.topic(topic)
         chosen = partition_for(name.encode() if key is None else key, known.active_count)
-        return Place(str(known.id), chosen)
+        return FiringPartition(str(known.id), chosen)
 
     async def producer_id(self) -> int:
         return await self._writer.producer_id()

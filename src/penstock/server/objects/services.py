@@ -10,7 +10,7 @@ from penstock.cluster.internal_topics import SCHEDULES_TOPIC
 from penstock.objects.coordinator import ObjectCoordinator
 from penstock.objects.kind import Handle, ObjectKind
 from penstock.observability.metrics import BrokerMetrics
-from penstock.schedules.agent import AgentContext, FiringCounts, ScheduleAgent
+from penstock.schedules.agent import FiringCounts, ScheduleAgent, ScheduleAgentContext
 from penstock.schedules.alarm_clock import AlarmClock
 from penstock.schedules.schedule import Schedule
 from penstock.schedules.schedule_metrics import ScheduleMetrics
@@ -21,7 +21,7 @@ from penstock.server.objects.webhook_calls import served_webhooks
 from penstock.server.objects.webhook_services import WebhookServices
 from penstock.server.topic_writer import TopicWriter
 from penstock.state_log.shards import CoordinatorContext
-from penstock.webhooks.http_caller import Caller
+from penstock.webhooks.http_caller import WebhookCaller
 from penstock.wire.object_call import SCHEDULE, WEBHOOK
 
 _STATE_BYTES: Final = 500
@@ -34,7 +34,7 @@ class ObjectServices:
         context: CoordinatorContext,
         writer: TopicWriter,
         random: Callable[[], float],
-        caller: Caller | None = None,
+        caller: WebhookCaller | None = None,
     ) -> None:
         """Create the services; `random` draws numbers between 0 and 1, `caller` replaces HTTP in a simulation."""
         self.schedule_topics = ScheduleTopics(writer, context.threads)
@@ -48,7 +48,9 @@ class ObjectServices:
         }
 
     def _schedule_kind(self, context: CoordinatorContext) -> ObjectKind[Schedule]:
-        agents = AgentContext(self.schedule_topics, context.clock, self._alarms, context.logger, self._counts)
+        agents = ScheduleAgentContext(
+            self.schedule_topics, context.clock, self._alarms, context.logger, self._counts
+        )
 
         def make_agent(handle: Handle[Schedule]) -> ScheduleAgent:
             return ScheduleAgent(handle, agents)

@@ -25,7 +25,7 @@ from penstock.webhooks.receiver_url import InvalidUrl, parse_url
 from penstock.webhooks.request import FORMATS
 from penstock.webhooks.sealing import NONCE_BYTES, CannotUnseal, seal, unseal
 from penstock.webhooks.signing import KEY_BYTES, key_of, new_secret
-from penstock.webhooks.webhook import Definition, Webhook
+from penstock.webhooks.webhook import Webhook, WebhookDefinition
 
 if TYPE_CHECKING:
     from penstock.server.dispatch import Request
@@ -93,9 +93,9 @@ async def _test(request: Request, name: str, arguments: Arguments) -> Any:
 # --- checks
 
 
-def _read_definition(arguments: Arguments) -> Definition:
+def _read_definition(arguments: Arguments) -> WebhookDefinition:
     try:
-        return msgspec.convert(arguments.get("definition"), Definition)
+        return msgspec.convert(arguments.get("definition"), WebhookDefinition)
     except msgspec.ValidationError as error:
         raise _invalid(f"wrong definition of a webhook: {error}") from None
 
@@ -105,13 +105,13 @@ def _read_changes(arguments: Arguments) -> dict[str, Any]:
     if not isinstance(changes, dict) or not changes or not changes.keys() <= set(states.ALTERABLE):
         raise _invalid(f"give changes of {', '.join(states.ALTERABLE)}; other fields of a webhook stay")
     try:
-        checked = msgspec.convert({"queue": "", "url": "", **changes}, Definition)
+        checked = msgspec.convert({"queue": "", "url": "", **changes}, WebhookDefinition)
     except msgspec.ValidationError as error:
         raise _invalid(f"wrong changes of a webhook: {error}") from None
     return {name: getattr(checked, name) for name in changes}
 
 
-async def _check_definition(request: Request, definition: Definition) -> None:
+async def _check_definition(request: Request, definition: WebhookDefinition) -> None:
     limits = (
         ("concurrency", definition.concurrency, 1, states.MAX_CONCURRENCY),
         ("timeout_ms", definition.timeout_ms, states.MIN_TIMEOUT_MS, states.MAX_TIMEOUT_MS),

@@ -15,16 +15,16 @@ from penstock.objects.kind import Handle, ObjectKind
 from penstock.observability.metrics import BrokerMetrics
 from penstock.server.objects.webhook_queues import WebhookQueues
 from penstock.state_log.shards import CoordinatorContext
-from penstock.webhooks.agent import AgentContext, WebhookAgent
+from penstock.webhooks.agent import WebhookAgent, WebhookAgentContext
 from penstock.webhooks.call_counts import CallCounts
-from penstock.webhooks.http_caller import Caller, HttpCaller
+from penstock.webhooks.http_caller import HttpCaller, WebhookCaller
 from penstock.webhooks.sealing import unseal
 from penstock.webhooks.webhook import Webhook, size_of
 
 
 class WebhookServices:
     def __init__(
-        self, context: CoordinatorContext, random: Callable[[], float], caller: Caller | None = None
+        self, context: CoordinatorContext, random: Callable[[], float], caller: WebhookCaller | None = None
     ) -> None:
         """Create the services; `random` draws numbers between 0 and 1. A simulation has a caller of its own."""
         self._context = context
@@ -65,7 +65,7 @@ class WebhookServices:
         return self._context.metadata.config[WEBHOOK_SSL_CA_LOCATION]
 
     def _kind(self) -> ObjectKind[Webhook]:
-        agents = AgentContext(
+        agents = WebhookAgentContext(
             self._context.node_id,
             self._queues,
             self.caller,

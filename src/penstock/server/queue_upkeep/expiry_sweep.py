@@ -11,7 +11,7 @@ from typing import Final
 
 from penstock.errors import BrokerError, StorageError, WouldBlock
 from penstock.observability.logs import Logger
-from penstock.queues.expiry_index import ExpiryIndex, Reading, read_section
+from penstock.queues.expiry_index import ExpiryIndex, SectionContent, read_section
 from penstock.queues.live_records import EXPIRED
 from penstock.queues.share_leader import ShareLeader
 from penstock.queues.undelivered import give_up
@@ -69,11 +69,11 @@ class ExpirySweep:
             count += 1
         return count
 
-    async def _read(self, replica: Replica, first: int, below: int, now_ms: int) -> Reading:
+    async def _read(self, replica: Replica, first: int, below: int, now_ms: int) -> SectionContent:
         log = replica.log
         return await self._context.threads.run("read", lambda: read_section(log, first, below, now_ms))
 
-    async def _give_up(self, leaders: Sequence[ShareLeader], reading: Reading) -> bool:
+    async def _give_up(self, leaders: Sequence[ShareLeader], reading: SectionContent) -> bool:
         """Give up expired records; returns whether none of them is left."""
         is_done = True
         for leader in leaders:

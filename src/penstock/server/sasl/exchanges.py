@@ -41,7 +41,7 @@ class SaslStep:
     login: Login | None = None
 
 
-class Exchange(Protocol):
+class SaslExchange(Protocol):
     def step(self, message: bytes) -> SaslStep | Awaitable[SaslStep]:
         """Answer the next message. Raises LoginFailed."""
         ...

@@ -21,7 +21,7 @@ from penstock.net.connection import Connection
 from penstock.net.response import Answer, Parts, PendingResponse
 from penstock.server.dispatch import Dispatcher, Session
 from penstock.server.handlers.api_versions import MAX_VERSION as API_VERSIONS_MAX
-from penstock.server.sasl.exchanges import Exchange, LoginFailed, SaslStep
+from penstock.server.sasl.exchanges import LoginFailed, SaslExchange, SaslStep
 from penstock.server.sasl.service import SaslService
 from penstock.server.security import BROKER, Login, Principal
 from penstock.wire.apis import API_VERSIONS, BROKER_HANDSHAKE, METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE
@@ -58,7 +58,7 @@ class Gate:
         self._service = service
         self._state = _State.INITIAL
         self._mechanism: SaslMechanism | None = None
-        self._exchange: Exchange | None = None
+        self._exchange: SaslExchange | None = None
         self._expires: float | None = None
         """Monotonic time at which the login expires."""
         self._connection: Connection | None = None

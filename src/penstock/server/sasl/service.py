@@ -24,7 +24,13 @@ from penstock.security.scram import MAX_NAME_CHARACTERS, NONCE_BYTES, ScramMecha
 from penstock.server.context import BrokerContext
 from penstock.server.dispatch import Session
 from penstock.server.sasl.accounts import Accounts
-from penstock.server.sasl.exchanges import Exchange, LoginFailed, OauthExchange, PlainExchange, ScramExchange
+from penstock.server.sasl.exchanges import (
+    LoginFailed,
+    OauthExchange,
+    PlainExchange,
+    SaslExchange,
+    ScramExchange,
+)
 from penstock.server.security import Login
 
 
@@ -66,7 +72,7 @@ class SaslService:
         self._counts = counts
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def exchange(self, mechanism: SaslMechanism, host: str) -> Exchange:
+    def exchange(self, mechanism: SaslMechanism, host: str) -> SaslExchange:
         if mechanism is SaslMechanism.PLAIN:
             return PlainExchange(self._accounts, host)
         if mechanism is SaslMechanism.OAUTHBEARER:

@@ -24,7 +24,7 @@ _READ_BYTES = 4096
 _MAX_LENGTH_BYTES = 5
 
 
-class Entry(NamedTuple):
+class StoredEntry(NamedTuple):
     offset: int
     segment: Segment
     position: int
@@ -41,7 +41,7 @@ class _Found(NamedTuple):
 class StoredBatch:
     """A stored batch from which records are read: one by one, or all of them if they are compressed."""
 
-    def __init__(self, view: LogView, entry: Entry) -> None:
+    def __init__(self, view: LogView, entry: StoredEntry) -> None:
         self.segment, self.position = entry.segment, entry.position
         self._file = entry.segment.file
         left_bytes = entry.segment.size - entry.position
@@ -59,10 +59,10 @@ class StoredBatch:
         if header.codec:
             self._decompress(view.max_decompressed_bytes)
 
-    def holds(self, entry: Entry) -> bool:
+    def holds(self, entry: StoredEntry) -> bool:
         return self.position == entry.position and self.segment is entry.segment
 
-    def find(self, entry: Entry) -> _Found | None:
+    def find(self, entry: StoredEntry) -> _Found | None:
         """The checked record of an entry; None if another record is there."""
         try:
             length, start = decode_int(self._bytes_at(entry.place, _MAX_LENGTH_BYTES), 0)

@@ -19,7 +19,7 @@ from penstock.records.iteration import walk
 from penstock.storage.damage import next_damage
 from penstock.storage.derived.file import EntriesDamaged
 from penstock.storage.derived.index import DerivedIndex, EntriesMissing
-from penstock.storage.derived.stored_batch import Entry, StoredBatch
+from penstock.storage.derived.stored_batch import StoredBatch, StoredEntry
 from penstock.storage.keys.entries import OUR_HEADERS, idempotency_hash, idempotency_key, key_hash
 from penstock.storage.log_view import LogView
 from penstock.storage.reading import floor_segment
@@ -120,14 +120,14 @@ def find_original(index: DerivedIndex, view: LogView, key: bytes | None, own_key
     return None
 
 
-def _entries(index: DerivedIndex, view: LogView, wanted: bytes, start: Offset) -> Iterator[Entry]:
+def _entries(index: DerivedIndex, view: LogView, wanted: bytes, start: Offset) -> Iterator[StoredEntry]:
     """Every entry with a hash from an offset on."""
     for segment in view.segments[max(0, floor_segment(view.segments, start)) :]:
         base_offset = segment.base_offset
         try:
             for found in index.source(segment).find(wanted, max(0, start - base_offset)):
                 offset = base_offset + found.relative_offset
-                yield Entry(offset, segment, found.position, found.place, found.crc)
+                yield StoredEntry(offset, segment, found.position, found.place, found.crc)
         except EntriesDamaged:
             index.drop(segment)
             raise EntriesMissing from None
@@ -155,7 +155,7 @@ class _Page:
     def is_empty(self) -> bool:
         return self._count == 0
 
-    def take(self, view: LogView, entry: Entry) -> bool:
+    def take(self, view: LogView, entry: StoredEntry) -> bool:
         """Add the record if it has the key; False if the page is full."""
         batch = self._batch
         if batch is None or not batch.holds(entry):

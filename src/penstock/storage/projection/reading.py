@@ -21,7 +21,7 @@ from penstock.records.expiry import has_lifetime
 from penstock.storage.batch_scan import read_range
 from penstock.storage.damage import next_damage
 from penstock.storage.derived.entries import RecordPlace
-from penstock.storage.derived.stored_batch import Entry, StoredBatch
+from penstock.storage.derived.stored_batch import StoredBatch, StoredEntry
 from penstock.storage.leader_epochs import LeaderEpochs
 from penstock.storage.log_view import LogView
 from penstock.storage.projection.match_index import MatchIndex
@@ -121,18 +121,20 @@ def _fill(
             return
 
 
-def _batches(segment: Segment, stored: bytes) -> Iterator[list[Entry]]:
+def _batches(segment: Segment, stored: bytes) -> Iterator[list[StoredEntry]]:
     """The matches of each batch."""
     unpacked = (RecordPlace._make(each) for each in ENTRY.iter_unpack(stored))
     for _, group in groupby(unpacked, key=lambda place: place.position):
         yield [
-            Entry(segment.base_offset + each.relative_offset, segment, each.position, each.place, each.crc)
+            StoredEntry(
+                segment.base_offset + each.relative_offset, segment, each.position, each.place, each.crc
+            )
             for each in group
         ]
 
 
 def _read_batch(
-    index: MatchIndex, view: LogView, entries: Sequence[Entry], query: ProjectedQuery
+    index: MatchIndex, view: LogView, entries: Sequence[StoredEntry], query: ProjectedQuery
 ) -> RebuiltBatch | None:
     """The batch with the records of these entries that have not expired; None if all of them have. The entries are
     all of the batch from the offset of the query on.
