@@ -301,6 +301,30 @@ def test_an_undecided_end_survives_a_checkpoint(tmp_path: Path) -> None:
     assert (log.high_watermark, log.last_stable_offset) == (2, 0)
 
 
+@pytest.mark.parametrize("end", ["process", "power"])
+def test_high_watermark_is_not_below_the_log_start_after_a_crash(tmp_path: Path, end: str) -> None:
+    """Committed records were deleted before they were flushed, and the checkpoint has a lower high watermark."""
+    disk = RealDisk(str(tmp_path))
+    manager = open_manager(disk)
+    log = the_log(manager)
+    append(log, b"a")
+    flush(log)
+    (file,) = tmp_path.glob("logs/*/*.log")
+    flushed = file.read_bytes()
+    Writer(log).write(b"b")
+    append(log, b"c", b"d")
+    log.high_watermark = Offset(4)
+    log.advance_log_start(Offset(3))
+    manager.write_checkpoints()
+    assert log.checkpoint().high_watermark == 1
+    disk.close()
+    if end == "power":
+        file.write_bytes(flushed)
+    log = the_log(open_manager(RealDisk(str(tmp_path))))
+    assert log.log_start_offset == 3
+    assert log.log_start_offset <= log.last_stable_offset <= log.high_watermark <= log.log_end_offset
+
+
 def test_truncation_removes_markers(tmp_path: Path) -> None:
     manager = open_manager(RealDisk(str(tmp_path)))
     log = the_log(manager, LogConfig(segment_bytes=300, index_interval_bytes=100))

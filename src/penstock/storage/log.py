@@ -420,11 +420,15 @@ class Log:
     # --- start and end
 
     def advance_log_start(self, offset: Offset) -> None:
-        """Make records below `offset` unreadable; `LogJobs.begin_delete` frees their files."""
+        """Make records below `offset` unreadable; `LogJobs.begin_delete` frees their files.
+
+        Only committed records are deleted, so the high watermark is never below the log start.
+        """
         if offset > self.log_end_offset:
             raise self.out_of_range(offset)
         if offset > self.log_start_offset:
             self.log_start_offset = offset
+            self.high_watermark = max(self.high_watermark, offset)
             self.leader_epochs.truncate_from_start(offset)
             self.producers.aborted = self.producers.aborted.starting_at(offset)
             self.clip_damage()

@@ -32,11 +32,14 @@ def recovered_state(
     epochs.truncate_from_start(log_start_offset)
     closed = _complete_list(findings, segments, log_start_offset, log_end_offset)
     checkpoint = findings.checkpoint
+    # Records below the log start were committed when they were deleted; the checkpointed high watermark may be lower,
+    # because it was not above the flushed offset.
+    committed = min(checkpoint.high_watermark, log_end_offset) if checkpoint else Offset(0)
     return LogState(
         segments=segments,
         log_start_offset=log_start_offset,
         log_end_offset=log_end_offset,
-        high_watermark=min(checkpoint.high_watermark, log_end_offset) if checkpoint else Offset(0),
+        high_watermark=max(committed, log_start_offset),
         committed_epoch=checkpoint.committed_epoch if checkpoint else NO_LEADER_EPOCH,
         cleaned_offset=min(checkpoint.cleaned_offset, log_end_offset) if checkpoint else Offset(0),
         mark=mark,
