@@ -120,12 +120,23 @@ class Topics:
             f"cannot add partitions to {name}",
         )
 
-    def truncate(self, name: str, before: Where = END, *, partitions: Iterable[int] | None = None) -> None:
-        """Delete the records before an offset or a time; by default all records."""
+    def truncate(
+        self, name: str, before: Where = END, *, partitions: Iterable[int] | None = None
+    ) -> int | None:
+        """Delete the records before an offset or a time; by default all records.
+
+        Return the number of delayed messages that were deleted before they were delivered; None if `config` of the
+        Admin has settings of the connection: librdkafka does not return the number.
+        """
         places = self._cluster.places(name, partitions)
         found = self._cluster.offsets(places, before)
-        wanted = [TopicPartition(*place, offset) for place, offset in found.items()]
-        self._cluster.ask(self._cluster.admin.delete_records(wanted), f"cannot truncate {name}")
+        if self._cluster.calls is None:
+            wanted = [TopicPartition(*place, offset) for place, offset in found.items()]
+            self._cluster.ask(self._cluster.admin.delete_records(wanted), f"cannot truncate {name}")
+            return None
+        offsets = {partition: offset for (_, partition), offset in found.items()}
+        truncated = self._cluster.calls.run(lambda client: client.records.delete_before(name, offsets))
+        return sum(each.removed_pending for each in truncated.values())
 
     def delete(self, name: str) -> None:
         self._cluster.ask(self._cluster.admin.delete_topics([name]), f"cannot delete {name}")

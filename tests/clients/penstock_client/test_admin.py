@@ -71,8 +71,31 @@ def test_truncation_by_offset_time_and_altogether(
     assert admin.topics.describe(topic).partitions[0].start == 2
     admin.topics.truncate(topic, before=NOON + timedelta(hours=3))
     assert admin.topics.describe(topic).partitions[0].start == 3
-    admin.topics.truncate(topic)
+    assert admin.topics.truncate(topic) == 0
     assert admin.topics.describe(topic).messages == 0
+
+
+def test_truncation_returns_the_number_of_removed_pending_messages(
+    admin: Admin, bootstrap: str, topic_name: str
+) -> None:
+    admin.topics.create(topic_name, partitions=2, config={"delivery.delay": "true"})
+    with Producer(bootstrap) as producer:
+        for partition in (0, 0, 1):
+            producer.send(topic_name, "later", partition=partition, delay_s=3600)
+        producer.send(topic_name, "now", partition=0)
+    assert admin.topics.truncate(topic_name, before=1, partitions=[0]) == 1
+    assert admin.topics.truncate(topic_name) == 2
+    assert admin.topics.truncate(topic_name) == 0
+
+
+def test_truncation_with_own_connection_settings_returns_no_number(
+    bootstrap: str, make_topic: MakeTopic
+) -> None:
+    topic = make_topic()
+    send_hours(bootstrap, topic, 1)
+    with Admin(bootstrap, config={"security.protocol": "plaintext"}) as admin:
+        assert admin.topics.truncate(topic) is None
+        assert admin.topics.describe(topic).messages == 0
 
 
 def test_a_group_is_described_with_members_and_lag(
