@@ -19,8 +19,9 @@ from penstock.records.control import AbortedTransaction as AbortedTransaction
 from penstock.records.log_slice import LogSlice
 from penstock.wire import primitives
 from penstock.wire.headers import encode_response_header
-from penstock.wire.leader_hints import CurrentLeader, NodeEndpoint, encode_endpoints, encode_leader
+from penstock.wire.leader_hints import CurrentLeader, NodeEndpoint, encode_endpoints_tag, encode_leader
 from penstock.wire.reader import MALFORMED, Reader
+from penstock.wire.topic_key import TopicKeys
 
 FETCH: Final = 1
 THROTTLE_FROM: Final = 1
@@ -49,7 +50,7 @@ Empty.
 """
 DIVERGING_EPOCH_TAG: Final = 0
 CURRENT_LEADER_TAG: Final = 1
-NODE_ENDPOINTS_TAG: Final = 0
+TOPIC_KEYS: Final = TopicKeys(FLEXIBLE_FROM, TOPIC_ID_FROM)
 
 UNKNOWN_HIGH_WATERMARK: Final = 2**63 - 1
 
@@ -184,7 +185,7 @@ def _read_request(reader: Reader, version: int) -> FetchRequest:
 
 
 def _read_topic(reader: Reader, version: int) -> FetchTopic:
-    name, topic_id = read_topic_key(reader, version)
+    name, topic_id = TOPIC_KEYS.read(reader, version)
     flexible = version >= FLEXIBLE_FROM
     partitions = []
     for _ in range(_count(reader, flexible, _MIN_PARTITION_BYTES)):
@@ -229,7 +230,7 @@ def _read_partition_tags(reader: Reader, partition: FetchPartition, version: int
 
 
 def _read_forgotten(reader: Reader, version: int) -> ForgottenTopic:
-    name, topic_id = read_topic_key(reader, version)
+    name, topic_id = TOPIC_KEYS.read(reader, version)
     flexible = version >= FLEXIBLE_FROM
     partitions = [reader.int32() for _ in range(_count(reader, flexible, 4))]
     if flexible:
@@ -277,7 +278,7 @@ def encode_fetch_response(
         gathered += primitives.INT32(throttle_time_ms)
     gathered += put_count(len(topics))
     for topic in topics:
-        gathered += encode_topic_key(topic.name, topic.topic_id, version)
+        gathered += TOPIC_KEYS.encode(topic.name, topic.topic_id, version)
         gathered += put_count(len(topic.partitions))
         for result in topic.partitions:
             gathered += _encode_result(result, version)
@@ -289,7 +290,7 @@ def encode_fetch_response(
         if flexible:
             gathered += primitives.NO_TAGS
     if flexible:
-        gathered += _encode_response_tags(node_endpoints if version >= NODE_ENDPOINTS_FROM else ())
+        gathered += encode_endpoints_tag(node_endpoints if version >= NODE_ENDPOINTS_FROM else ())
     if not gathered:
         parts.pop()
     first[:_SIZE_BYTES] = primitives.INT32(sum(map(len, parts)) - _SIZE_BYTES)
@@ -333,22 +334,3 @@ def _encode_result_tags(result: FetchResult) -> bytes:
     if result.current_leader is not None:
         fields.append(primitives.tagged(CURRENT_LEADER_TAG, encode_leader(result.current_leader)))
     return primitives.unsigned_varint(len(fields)) + b"".join(fields)
-
-
-def _encode_response_tags(endpoints: Sequence[NodeEndpoint]) -> bytes:
-    if not endpoints:
-        return primitives.NO_TAGS
-    return b"\x01" + primitives.tagged(NODE_ENDPOINTS_TAG, encode_endpoints(endpoints))
-
-
-def read_topic_key(reader: Reader, version: int) -> tuple[str | None, TopicId | None]:
-    if version >= TOPIC_ID_FROM:
-        return None, TopicId(reader.uuid())
-    return (reader.compact_string() if version >= FLEXIBLE_FROM else reader.string()), None
-
-
-def encode_topic_key(name: str | None, topic_id: TopicId | None, version: int) -> bytes:
-    if version >= TOPIC_ID_FROM:
-        return primitives.uuid(topic_id)
-    assert name is not None
-    return primitives.compact_string(name) if version >= FLEXIBLE_FROM else primitives.string(name)

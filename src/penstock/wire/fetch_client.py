@@ -23,12 +23,12 @@ from penstock.wire.fetch import (
     LEADER_EPOCH_FROM,
     LOG_START_FROM,
     MAX_BYTES_FROM,
-    NODE_ENDPOINTS_TAG,
     RACK_FROM,
     REPLICA_STATE_FROM,
     REPLICA_STATE_TAG,
     SESSION_FROM,
     THROTTLE_FROM,
+    TOPIC_KEYS,
     UNKNOWN_HIGH_WATERMARK,
     AbortedTransaction,
     DivergingEpoch,
@@ -36,11 +36,9 @@ from penstock.wire.fetch import (
     FetchRequest,
     FetchResult,
     FetchTopicResult,
-    encode_topic_key,
-    read_topic_key,
 )
 from penstock.wire.headers import RequestHeader, decode_response_header, encode_request_header
-from penstock.wire.leader_hints import NodeEndpoint, read_endpoints, read_leader
+from penstock.wire.leader_hints import NodeEndpoint, read_endpoints_tag, read_leader
 from penstock.wire.reader import MALFORMED, NO_LIMIT, Reader
 
 _REPLICA_STATE = Struct(">iq")
@@ -78,13 +76,13 @@ def encode_fetch_request(
     parts.append(_encode_limits(request, version))
     parts.append(put_count(len(request.topics)))
     for topic in request.topics:
-        parts += (encode_topic_key(topic.name, topic.topic_id, version), put_count(len(topic.partitions)))
+        parts += (TOPIC_KEYS.encode(topic.name, topic.topic_id, version), put_count(len(topic.partitions)))
         parts += (_encode_partition(partition, version) for partition in topic.partitions)
         parts.append(tags)
     if version >= SESSION_FROM:
         parts.append(put_count(len(request.forgotten)))
         for name, topic_id, partitions in request.forgotten:
-            parts += (encode_topic_key(name, topic_id, version), put_count(len(partitions)))
+            parts += (TOPIC_KEYS.encode(name, topic_id, version), put_count(len(partitions)))
             parts += map(primitives.INT32, partitions)
             parts.append(tags)
     if version >= RACK_FROM:
@@ -173,20 +171,12 @@ def _read_response(reader: Reader, version: int) -> FetchResponse:
     elif version >= THROTTLE_FROM:
         throttle_time_ms = reader.int32()
     topics = [_read_topic(reader, version) for _ in range(_count(reader, version))]
-    endpoints: list[NodeEndpoint] = []
-    if version >= FLEXIBLE_FROM:
-        last = -1
-        for _ in range(reader.tags()):
-            last, end = reader.tag(last)
-            if last == NODE_ENDPOINTS_TAG:
-                endpoints = read_endpoints(reader)
-                reader.close_tag(end)
-            reader.position = end
+    endpoints = read_endpoints_tag(reader) if version >= FLEXIBLE_FROM else []
     return FetchResponse(topics, error_code, session_id, throttle_time_ms, endpoints)
 
 
 def _read_topic(reader: Reader, version: int) -> FetchTopicResult:
-    name, topic_id = read_topic_key(reader, version)
+    name, topic_id = TOPIC_KEYS.read(reader, version)
     results = [_read_result(reader, version) for _ in range(_count(reader, version))]
     if version >= FLEXIBLE_FROM:
         reader.skip_tags()

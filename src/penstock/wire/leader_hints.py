@@ -13,6 +13,7 @@ from penstock.wire.reader import Reader
 
 _LEADER = Struct(">ii")
 _ENDPOINT_BYTES = 11
+_NODE_ENDPOINTS_TAG = 0
 
 
 class CurrentLeader(NamedTuple):
@@ -50,8 +51,25 @@ def encode_endpoints(endpoints: Sequence[NodeEndpoint]) -> bytes:
     return b"".join(parts)
 
 
-def read_endpoints(reader: Reader) -> list[NodeEndpoint]:
-    return [_read_endpoint(reader) for _ in range(reader.compact_array_length(_ENDPOINT_BYTES))]
+def encode_endpoints_tag(endpoints: Sequence[NodeEndpoint]) -> bytes:
+    """Tagged fields of a response: the endpoints, if there are any."""
+    if not endpoints:
+        return primitives.NO_TAGS
+    return b"\x01" + primitives.tagged(_NODE_ENDPOINTS_TAG, encode_endpoints(endpoints))
+
+
+def read_endpoints_tag(reader: Reader) -> list[NodeEndpoint]:
+    """Read the endpoints among the tagged fields of a response."""
+    endpoints: list[NodeEndpoint] = []
+    last = -1
+    for _ in range(reader.tags()):
+        last, end = reader.tag(last)
+        if last == _NODE_ENDPOINTS_TAG:
+            count = reader.compact_array_length(_ENDPOINT_BYTES)
+            endpoints = [_read_endpoint(reader) for _ in range(count)]
+            reader.close_tag(end)
+        reader.position = end
+    return endpoints
 
 
 def _read_endpoint(reader: Reader) -> NodeEndpoint:

@@ -16,8 +16,9 @@ from penstock.errors import BrokerError, InvalidBatch, ProtocolError
 from penstock.model import TopicId
 from penstock.wire import primitives
 from penstock.wire.headers import encode_response_header
-from penstock.wire.leader_hints import CurrentLeader, NodeEndpoint, encode_endpoints, encode_leader
+from penstock.wire.leader_hints import CurrentLeader, NodeEndpoint, encode_endpoints_tag, encode_leader
 from penstock.wire.reader import MALFORMED, Reader
+from penstock.wire.topic_key import TopicKeys
 
 PRODUCE: Final = 0
 
@@ -29,7 +30,7 @@ FLEXIBLE_FROM: Final = 9
 LEADER_HINTS_FROM: Final = 10
 TOPIC_ID_FROM: Final = 13
 CURRENT_LEADER_TAG: Final = 0
-NODE_ENDPOINTS_TAG: Final = 0
+TOPIC_KEYS: Final = TopicKeys(FLEXIBLE_FROM, TOPIC_ID_FROM)
 
 ACKS_AND_TIMEOUT = Struct(">hi")
 _INDEX_ERROR_OFFSET = Struct(">ihq")
@@ -130,7 +131,7 @@ def _read_topic(reader: Reader) -> ProduceTopic:
 
 
 def _read_flexible_topic(reader: Reader, version: int) -> ProduceTopic:
-    name, topic_id = read_topic_key(reader, version)
+    name, topic_id = TOPIC_KEYS.read(reader, version)
     partitions = []
     for _ in range(reader.compact_array_length(_MIN_PARTITION_BYTES)):
         partitions.append(ProducePartition(reader.int32(), reader.nullable_compact_bytes()))
@@ -154,7 +155,7 @@ def encode_produce_response(
         for topic in topics:
             _put_flexible_topic(parts, topic, version)
         parts.append(primitives.INT32(throttle_time_ms))
-        parts.append(_encode_endpoints_tag(node_endpoints if version >= LEADER_HINTS_FROM else ()))
+        parts.append(encode_endpoints_tag(node_endpoints if version >= LEADER_HINTS_FROM else ()))
     else:
         parts.append(primitives.INT32(len(topics)))
         for topic in topics:
@@ -165,7 +166,7 @@ def encode_produce_response(
 
 
 def _put_topic(parts: list[bytes], topic: ProduceTopicResult, version: int) -> None:
-    parts.append(encode_topic_key(topic.name, topic.topic_id, version))
+    parts.append(TOPIC_KEYS.encode(topic.name, topic.topic_id, version))
     parts.append(primitives.INT32(len(topic.partitions)))
     for result in topic.partitions:
         index, error_code, base_offset = result.index, result.error_code, result.base_offset
@@ -185,7 +186,7 @@ def _put_topic(parts: list[bytes], topic: ProduceTopicResult, version: int) -> N
 
 
 def _put_flexible_topic(parts: list[bytes], topic: ProduceTopicResult, version: int) -> None:
-    parts.append(encode_topic_key(topic.name, topic.topic_id, version))
+    parts.append(TOPIC_KEYS.encode(topic.name, topic.topic_id, version))
     parts.append(primitives.compact_array_length(len(topic.partitions)))
     for result in topic.partitions:
         parts += (
@@ -208,22 +209,3 @@ def _encode_leader_tag(leader: CurrentLeader | None) -> bytes:
     if leader is None:
         return primitives.NO_TAGS
     return b"\x01" + primitives.tagged(CURRENT_LEADER_TAG, encode_leader(leader))
-
-
-def _encode_endpoints_tag(endpoints: Sequence[NodeEndpoint]) -> bytes:
-    if not endpoints:
-        return primitives.NO_TAGS
-    return b"\x01" + primitives.tagged(NODE_ENDPOINTS_TAG, encode_endpoints(endpoints))
-
-
-def read_topic_key(reader: Reader, version: int) -> tuple[str | None, TopicId | None]:
-    if version >= TOPIC_ID_FROM:
-        return None, TopicId(reader.uuid())
-    return (reader.compact_string() if version >= FLEXIBLE_FROM else reader.string()), None
-
-
-def encode_topic_key(name: str | None, topic_id: TopicId | None, version: int) -> bytes:
-    if version >= TOPIC_ID_FROM:
-        return primitives.uuid(topic_id)
-    assert name is not None
-    return primitives.compact_string(name) if version >= FLEXIBLE_FROM else primitives.string(name)

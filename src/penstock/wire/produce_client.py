@@ -7,7 +7,7 @@ from typing import NamedTuple
 from penstock.errors import ProtocolError
 from penstock.wire import primitives
 from penstock.wire.headers import RequestHeader, decode_response_header, encode_request_header
-from penstock.wire.leader_hints import NodeEndpoint, read_endpoints, read_leader
+from penstock.wire.leader_hints import NodeEndpoint, read_endpoints_tag, read_leader
 from penstock.wire.produce import (
     ACKS_AND_TIMEOUT,
     APPEND_TIME_FROM,
@@ -15,14 +15,12 @@ from penstock.wire.produce import (
     ERROR_MESSAGE_FROM,
     FLEXIBLE_FROM,
     LOG_START_FROM,
-    NODE_ENDPOINTS_TAG,
     PRODUCE,
+    TOPIC_KEYS,
     TRANSACTIONAL_FROM,
     ProduceRequest,
     ProduceResult,
     ProduceTopicResult,
-    encode_topic_key,
-    read_topic_key,
 )
 from penstock.wire.reader import MALFORMED, NO_LIMIT, Reader
 
@@ -47,7 +45,7 @@ def encode_produce_request(
         parts.append(put_id(request.transactional_id))
     parts += (ACKS_AND_TIMEOUT.pack(request.acks, request.timeout_ms), put_count(len(request.topics)))
     for topic in request.topics:
-        parts += (encode_topic_key(topic.name, topic.topic_id, version), put_count(len(topic.partitions)))
+        parts += (TOPIC_KEYS.encode(topic.name, topic.topic_id, version), put_count(len(topic.partitions)))
         for partition in topic.partitions:
             records = partition.records
             # an array length and a byte length have the same encoding
@@ -73,20 +71,12 @@ def _read_response(reader: Reader, version: int) -> ProduceResponse:
     count = reader.compact_array_length() if flexible else reader.array_length()
     topics = [_read_topic_result(reader, version) for _ in range(count)]
     throttle_time_ms = reader.int32() if version > 0 else 0
-    endpoints: list[NodeEndpoint] = []
-    if flexible:
-        last = -1
-        for _ in range(reader.tags()):
-            last, end = reader.tag(last)
-            if last == NODE_ENDPOINTS_TAG:
-                endpoints = read_endpoints(reader)
-                reader.close_tag(end)
-            reader.position = end
+    endpoints = read_endpoints_tag(reader) if flexible else []
     return ProduceResponse(topics, throttle_time_ms, endpoints)
 
 
 def _read_topic_result(reader: Reader, version: int) -> ProduceTopicResult:
-    name, topic_id = read_topic_key(reader, version)
+    name, topic_id = TOPIC_KEYS.read(reader, version)
     flexible = version >= FLEXIBLE_FROM
     count = reader.compact_array_length() if flexible else reader.array_length()
     results = [_read_result(reader, version) for _ in range(count)]
