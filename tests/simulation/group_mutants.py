@@ -117,7 +117,7 @@ def expired_member_keeps_its_partitions() -> AbstractContextManager[Any]:
     """A silent member of the consumer protocol is not removed from its group."""
 
     def tick(self: ConsumerGroup, now_ms: int) -> GroupStep:
-        while self._timers.pop(now_ms) is not None:
+        while self._deadlines.pop(now_ms) is not None:
             pass
         return GroupStep()
 

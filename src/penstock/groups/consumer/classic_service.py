@@ -45,13 +45,13 @@ class ClassicService:
         self._state.check_room(value, known)
         if known is None:
             member = self._state.add(request.member_id or request.new_member_id, value)
-            self._state.go_on(changed=True)
+            self._state.update_target(changed=True)
         else:
             member = known if request.member_id else self._returned(known, request.new_member_id)
             changed = member.value.subscribed_topics != value.subscribed_topics
             changed |= bool(member.value.subscribed_regex)
             self._state.set_value(member, value)
-            self._state.go_on(changed)
+            self._state.update_target(changed)
         current = member.current
         self._state.reconcile(member, self._owned(subscription.owned))
         self._timers.heard_from(member, now_ms)

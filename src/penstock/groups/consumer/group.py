@@ -8,7 +8,7 @@ reconciles by its own heartbeats, and revokes before other members take (`reconc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from penstock.cluster.image import ClusterImage
@@ -50,21 +50,21 @@ from penstock.groups.settings import GroupSettings
 _DOWNGRADES = (GroupMigrationPolicy.BIDIRECTIONAL, GroupMigrationPolicy.DOWNGRADE)
 
 
-class ConsumerGroup(HeartbeatGroup[ConsumerState]):
+class ConsumerGroup(HeartbeatGroup[ConsumerState, MemberTimers]):
     kind: GroupKind = GroupKind.CONSUMER
 
     def __init__(self, group_id: str, settings: GroupSettings, wall_ms: Callable[[], int]) -> None:
-        super().__init__(group_id, ConsumerState(group_id, settings), settings, wall_ms)
-        self._timers = MemberTimers(group_id, settings)
-        self._classic = ClassicService(self.remembered, self._timers, settings)
+        state, timers = ConsumerState(group_id, settings), MemberTimers(group_id, settings)
+        super().__init__(group_id, state, timers, settings, wall_ms)
+        self._classic = ClassicService(state, timers, settings)
 
     # Loading
 
     def loaded(self, image: ClusterImage, now_ms: int) -> None:
         self.remembered.loaded(image)
         for member in self.remembered.members.values():
-            self._timers.heard_from(member, now_ms)
-            self._timers.reconciled(member, None, now_ms)
+            self._deadlines.heard_from(member, now_ms)
+            self._deadlines.reconciled(member, None, now_ms)
         self._note_empty()
 
     # Consumer protocol
@@ -98,21 +98,21 @@ class ConsumerGroup(HeartbeatGroup[ConsumerState]):
             )
             changed = subscription_of(member.value) != subscription_of(value)
             if member.classic is not None:
-                self._timers.speaks_new_protocol(member)
+                self._deadlines.speaks_new_protocol(member)
             remembered.set_value(member, value)
-        remembered.go_on(changed)
+        remembered.update_target(changed)
         before = member.current
         rejoins = request.member_epoch == JOIN_EPOCH
         remembered.reconcile(member, {} if rejoins else request.owned, rejoins)
-        self._timers.heard_from(member, now_ms)
-        self._timers.reconciled(member, before, now_ms)
-        is_told = is_full(request) or member.assigned != before.assigned
+        self._deadlines.heard_from(member, now_ms)
+        self._deadlines.reconciled(member, before, now_ms)
+        sends_assignment = is_full(request) or member.assigned != before.assigned
         return ConsumerHeartbeatResult(
             ErrorCode.none,
             member_id=member.member_id,
             member_epoch=member.epoch,
             heartbeat_interval_ms=self._settings.consumer_heartbeat_interval_ms(self.group_id),
-            assignment=member.assigned if is_told else None,
+            assignment=member.assigned if sends_assignment else None,
         )
 
     def _known(self, request: ConsumerHeartbeat) -> ConsumerMember | None:
@@ -169,7 +169,7 @@ class ConsumerGroup(HeartbeatGroup[ConsumerState]):
         raise BrokerError(ErrorCode.fenced_member_epoch, message)
 
     def _replace(self, static: ConsumerMember, member_id: str) -> ConsumerMember:
-        self._timers.forget(static)
+        self._deadlines.forget(static)
         return self.remembered.replace_static(static, member_id)
 
     def _leave(self, request: ConsumerHeartbeat) -> ConsumerHeartbeatResult:
@@ -185,7 +185,7 @@ class ConsumerGroup(HeartbeatGroup[ConsumerState]):
         if request.member_epoch == STATIC_LEAVE_EPOCH and request.instance_id is not None:
             self._leave_for_now(member)
         else:
-            self._remove([member])
+            self._remove([member.member_id])
         return ConsumerHeartbeatResult(
             ErrorCode.none, member_id=request.member_id, member_epoch=request.member_epoch
         )
@@ -199,34 +199,12 @@ class ConsumerGroup(HeartbeatGroup[ConsumerState]):
             pending_revocation={},
         )
         self.remembered.set_current(member, left)
-        self._timers.left_for_now(member)
+        self._deadlines.left_for_now(member)
 
-    def _remove(self, members: Iterable[ConsumerMember]) -> None:
-        for member in members:
-            self._timers.forget(member)
-            self.remembered.remove(member)
-        self.remembered.go_on(changed=True)
-        self._note_empty()
-
-    # Topic changes and deadlines
-
-    def on_topics(self, image: ClusterImage, now_ms: int) -> GroupStep:
-        """Handle topics that were created, deleted or extended."""
-        self.remembered.see(image)
-        self.remembered.go_on(changed=False)
-        return GroupStep(self.remembered.take_records())
-
-    @property
-    def next_deadline_ms(self) -> int | None:
-        return self._timers.next_ms
-
-    def tick(self, now_ms: int) -> GroupStep:
-        gone = []
-        while (member_id := self._timers.pop(now_ms)) is not None:
-            gone.append(self.remembered.members[member_id])
-        if gone:
-            self._remove(gone)
-        return GroupStep(self.remembered.take_records())
+    def _forget(self, member_id: str) -> None:
+        member = self.remembered.members[member_id]
+        self._deadlines.forget(member)
+        self.remembered.remove(member)
 
     # Classic protocol
 
@@ -264,7 +242,7 @@ class ConsumerGroup(HeartbeatGroup[ConsumerState]):
     def leave(self, members: Sequence[LeavingMember], ticket: Ticket, now_ms: int) -> GroupStep:
         gone, errors = self._classic.leaving(members)
         if gone:
-            self._remove(gone)
+            self._remove([each.member_id for each in gone])
         return GroupStep(self.remembered.take_records(), [(ticket, LeaveResult(errors))])
 
     # Views
@@ -298,7 +276,7 @@ class ConsumerGroup(HeartbeatGroup[ConsumerState]):
             raise BrokerError(ErrorCode.unknown_member_id, f"member {member_id} is not in the group")
         self._check_generation(member, generation)
         if member.classic is not None:
-            self._timers.heard_from(member, now_ms)
+            self._deadlines.heard_from(member, now_ms)
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
         if not member_id and member_epoch < 0:

@@ -207,7 +207,7 @@ class ConsumerState:
     # Epochs
 
     def see(self, image: ClusterImage) -> None:
-        """Set the cluster image; `go_on` checks whether the subscribed topics have changed."""
+        """Set the cluster image; `update_target` checks whether the subscribed topics have changed."""
         if image is not self.image:
             self.image = image
             self._is_checked = False
@@ -223,7 +223,7 @@ class ConsumerState:
         matching = self._regexes.topics(value.subscribed_regex)  # shared by all equal subscriptions
         return value.subscribed_topics | matching if value.subscribed_topics else matching
 
-    def go_on(self, changed: bool) -> None:
+    def update_target(self, changed: bool) -> None:
         """Begin a new epoch with a new target if members or subscriptions `changed`, or the subscribed topics
         did.
         """

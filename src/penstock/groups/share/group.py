@@ -39,17 +39,16 @@ PROTOCOL_TYPE = "share"
 ASSIGNOR = "simple"
 
 
-class ShareGroup(HeartbeatGroup[ShareState]):
+class ShareGroup(HeartbeatGroup[ShareState, Deadlines]):
     kind: GroupKind = GroupKind.SHARE
 
     def __init__(self, group_id: str, settings: GroupSettings, wall_ms: Callable[[], int]) -> None:
-        super().__init__(group_id, ShareState(group_id), settings, wall_ms)
+        super().__init__(group_id, ShareState(group_id), Deadlines(), settings, wall_ms)
         self.is_initializing = False
         """Whether the shard creates share states for this group now."""
-        self._sessions = Deadlines()
 
     def loaded(self, image: ClusterImage, now_ms: int) -> None:
-        self.remembered.image = image
+        self.remembered.see(image)
         for member_id in self.remembered.members:
             self._heard_from(member_id, now_ms)
         self._note_empty()
@@ -59,7 +58,7 @@ class ShareGroup(HeartbeatGroup[ShareState]):
     def share_heartbeat(
         self, request: ShareHeartbeat, image: ClusterImage, ticket: Ticket, now_ms: int
     ) -> GroupStep:
-        self.remembered.image = image
+        self.remembered.see(image)
         try:
             if request.member_epoch == LEAVE_EPOCH:
                 result = self._leave(request)
@@ -81,7 +80,7 @@ class ShareGroup(HeartbeatGroup[ShareState]):
         changed = known is None or known.value.subscribed_topics != value.subscribed_topics
         member = remembered.set_value(request.member_id, value)
         self._empty_since_ms = None
-        remembered.go_on(changed)
+        remembered.update_target(changed)
         before = member.current
         target = remembered.targets.get(member.member_id, {})
         rejoins = request.member_epoch == JOIN_EPOCH
@@ -90,14 +89,14 @@ class ShareGroup(HeartbeatGroup[ShareState]):
             current = ShareCurrentValue(remembered.assignment_epoch, previous, target)
             remembered.set_current(member, current)
         self._heard_from(member.member_id, now_ms)
-        is_told = rejoins or request.subscribed_topics is not None or before.assigned != target
-        is_told = is_told or request.member_epoch != member.current.member_epoch
+        sends_assignment = rejoins or request.subscribed_topics is not None or before.assigned != target
+        sends_assignment = sends_assignment or request.member_epoch != member.current.member_epoch
         return ShareHeartbeatResult(
             ErrorCode.none,
             member_id=member.member_id,
             member_epoch=member.current.member_epoch,
             heartbeat_interval_ms=self._settings.share_heartbeat_interval_ms(self.group_id),
-            assignment=target if is_told else None,
+            assignment=target if sends_assignment else None,
         )
 
     def _known(self, request: ShareHeartbeat) -> ShareMember | None:
@@ -124,35 +123,14 @@ class ShareGroup(HeartbeatGroup[ShareState]):
             ErrorCode.none, member_id=request.member_id, member_epoch=request.member_epoch
         )
 
-    def _remove(self, member_ids: Sequence[str]) -> None:
-        for member_id in member_ids:
-            self._sessions.discard(member_id)
-            self.remembered.remove(member_id)
-        self.remembered.go_on(changed=True)
-        self._note_empty()
+    def _forget(self, member_id: str) -> None:
+        self._deadlines.discard(member_id)
+        self.remembered.remove(member_id)
 
     def _heard_from(self, member_id: str, now_ms: int) -> None:
-        self._sessions.set(member_id, now_ms + self._settings.share_session_timeout_ms(self.group_id))
+        self._deadlines.set(member_id, now_ms + self._settings.share_session_timeout_ms(self.group_id))
 
-    # --- time, topics and share states
-
-    @property
-    def next_deadline_ms(self) -> int | None:
-        return self._sessions.next_ms
-
-    def tick(self, now_ms: int) -> GroupStep:
-        gone = []
-        while (member_id := self._sessions.pop(now_ms)) is not None:
-            gone.append(member_id)
-        if gone:
-            self._remove(gone)
-        return GroupStep(self.remembered.take_records())
-
-    def on_topics(self, image: ClusterImage, now_ms: int) -> GroupStep:
-        """Handle topics that were created, deleted or extended."""
-        self.remembered.image = image
-        self.remembered.go_on(changed=False)
-        return GroupStep(self.remembered.take_records())
+    # --- share states
 
     def uninitialized(self) -> dict[TopicId, ShareTopic]:
         return self.remembered.uninitialized()
@@ -170,7 +148,7 @@ class ShareGroup(HeartbeatGroup[ShareState]):
             partitions = topic.partitions | (before.partitions if before else frozenset())
             known[topic_id] = ShareTopic(topic.name, partitions)
         self.remembered.set_topics(known)
-        self.remembered.go_on(changed=False)
+        self.remembered.update_target(changed=False)
         return GroupStep(self.remembered.take_records())
 
     def forget_topics(self, topics: Sequence[TopicId]) -> GroupStep:
@@ -181,7 +159,7 @@ class ShareGroup(HeartbeatGroup[ShareState]):
             if topic_id not in topics
         }
         self.remembered.set_topics(known)
-        self.remembered.go_on(changed=False)
+        self.remembered.update_target(changed=False)
         return GroupStep(self.remembered.take_records())
 
     def begin_reset(self) -> tuple[int, GroupStep]:

@@ -59,7 +59,11 @@ class ShareState:
         self._metadata_hash = 0
         self._records: list[GroupRecord] = []
 
+    def see(self, image: ClusterImage) -> None:
+        self.image = image
+
     def take_records(self) -> list[GroupRecord]:
+        """Remove and return the records of all changes since the last call."""
         records, self._records = self._records, []
         return records
 
@@ -121,7 +125,7 @@ class ShareState:
     def subscribed(self) -> frozenset[str]:
         return frozenset().union(*{member.value.subscribed_topics for member in self.members.values()})
 
-    def go_on(self, changed: bool) -> None:
+    def update_target(self, changed: bool) -> None:
         """Begin a new epoch with a new target if members or subscriptions `changed`, or the topics did."""
         metadata_hash = self._hash()
         if changed or (self.members and metadata_hash != self._metadata_hash):
