@@ -18,10 +18,12 @@ from penstock.records.building import NewRecord, build_batch
 from penstock.records.compression import Codec
 from penstock.records.iteration import iterate, read_batches
 from penstock.storage.keys.entries import IDEMPOTENCY_HEADER
+from penstock.wire.fetch import FetchResult
 from simulation.clients.cast import Cast
 from simulation.clients.client import NoAnswer
 from simulation.clients.fetched_records import read_records
 from simulation.clients.retries import retried
+from simulation.clients.whole_log import read_whole_log
 from simulation.models.history import FILLING, InvariantViolated, ReadRecord
 from simulation.models.keyed_model import Claim, KeyedModel
 from simulation.models.partition_history import Place
@@ -35,8 +37,7 @@ _KEYS = (b"ann", b"bob", b"", b"carl" * 20)
 _MOST_PARTITIONS = 3
 _SEND_SECONDS = 2.0
 _READ_SECONDS = 2.0
-_EARLIEST, _LATEST = -2, -1
-_MAX_BYTES = 1_000_000
+_LATEST = -1
 Places = list[Place]
 
 
@@ -81,26 +82,14 @@ class KeyedCast(Cast):
         for place in self._places:
             for key in _KEYS:
                 await retried(partial(reader.read_all, place, key), f"{place}: {key!r} cannot be read")
-            start, records = await retried(partial(self._read, place), f"{place} cannot be read")
+            read = partial(read_whole_log, self._routing, place, partial(_decode, place))
+            start, records = await retried(read, f"{place} cannot be read")
             self._model.check(place, start, records)
 
-    async def _read(self, place: Place) -> tuple[int, list[ReadRecord]]:
-        try:
-            leader, epoch = await self._routing.leader(*place)
-            end = (await leader.list_offset(*place, _LATEST, epoch)).offset
-            start = position = (await leader.list_offset(*place, _EARLIEST, epoch)).offset
-            records: list[ReadRecord] = []
-            while position < end:
-                result = await leader.fetch(
-                    *place, position, max_bytes=_MAX_BYTES, max_wait_ms=0, leader_epoch=epoch
-                )
-                found = read_records(str(place), result, position, compacted=False)
-                records += [record for record in found.records if record.offset >= position]
-                position = found.end
-            return start, records
-        except (BrokerError, NoAnswer):
-            self._routing.mistrust(*place)
-            raise
+
+def _decode(place: Place, result: FetchResult, position: int) -> tuple[int, list[ReadRecord]]:
+    found = read_records(str(place), result, position, compacted=False)
+    return found.end, [record for record in found.records if record.offset >= position]
 
 
 class GatewayConnections:

@@ -19,6 +19,7 @@ from simulation.clients.cast import Cast
 from simulation.clients.client import NoAnswer, SimulatedClient
 from simulation.clients.rack_reader import RACKS
 from simulation.clients.retries import retried
+from simulation.clients.whole_log import read_whole_log
 from simulation.models.history import FILLING, InvariantViolated
 from simulation.models.invariants import Invariant
 from simulation.models.partition_history import Place
@@ -126,27 +127,19 @@ class ViewCast(Cast):
         return self._stage.world.loop.time() > deadline
 
     async def _read_source(self, place: Place) -> tuple[int, list[Record]]:
-        try:
-            leader, epoch = await self._routing.leader(*place)
-            end = (await leader.list_offset(*place, _LATEST, epoch)).offset
-            start = position = (await leader.list_offset(*place, _EARLIEST, epoch)).offset
-            records: list[Record] = []
-            while position < end:
-                result = await leader.fetch(
-                    *place, position, max_bytes=_ROOMY, max_wait_ms=0, leader_epoch=epoch
-                )
-                assert not isinstance(result.records, LogSlice)
-                before = position
-                for header, batch in read_batches(memoryview(result.records)):
-                    if not header.is_control:
-                        records += [each for each in iterate(batch, header) if each.offset >= position]
-                    position = header.next_offset
-                if position == before:
-                    break  # compaction may leave nothing before the end
-            return start, records
-        except (BrokerError, NoAnswer):
-            self._routing.mistrust(*place)
-            raise
+        # Compaction may leave nothing before the end.
+        return await read_whole_log(self._routing, place, _decode, compacted=True)
+
+
+def _decode(result: FetchResult, position: int) -> tuple[int, list[Record]]:
+    assert not isinstance(result.records, LogSlice)
+    records: list[Record] = []
+    following = position
+    for header, batch in read_batches(memoryview(result.records)):
+        if not header.is_control:
+            records += [each for each in iterate(batch, header) if each.offset >= position]
+        following = header.next_offset
+    return following, records
 
 
 class GoodsWriter:

@@ -19,14 +19,13 @@ from simulation.shares.share_group import ShareGroup
 from simulation.shares.share_member import ShareMember
 from simulation.shares.share_requests import Limits
 from simulation.shares.share_topic import ShareWriter
-from simulation.transactions.transaction_reader import Shown, read_from
+from simulation.transactions.transaction_reader import Shown, read_shown
 
 _LOCK_MS = 300
 _LIMIT = 10
 _SOON_SECONDS = 1.0
 _DRAIN_SECONDS = 60.0
 _MAX_BYTES = 1_000_000
-_LATEST = -1
 _WAITERS = 3
 _BEGIN_SECONDS = 0.1
 """Seconds until a fetch waits at the broker."""
@@ -85,24 +84,8 @@ class ShareAudit:
         ]
 
     async def _read(self, place: Place) -> list[Shown]:
-        is_committed = self._group.model.is_committed
-        try:
-            leader, epoch = await self._routing.leader(*place)
-            end = (await leader.list_offset(*place, _LATEST, epoch)).offset
-            position = (await leader.list_offset(*place, -2, epoch)).offset
-        except (BrokerError, NoAnswer):
-            self._routing.mistrust(*place)
-            raise
-        records: list[Shown] = []
-        while position < end:
-            following, shown = await read_from(
-                self._routing, place, position, _MAX_BYTES, is_committed=is_committed
-            )
-            if following == position:
-                raise NoAnswer(f"nothing at {position}")
-            records += shown
-            position = following
-        return records
+        _, shown = await read_shown(self._routing, place, is_committed=self._group.model.is_committed)
+        return shown
 
     async def _tried(self, member: ShareMember, place: Place, max_wait_ms: int) -> dict[Place, list[int]]:
         limits = Limits(max_wait_ms, _MAX_BYTES, 500)

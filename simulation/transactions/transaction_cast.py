@@ -16,13 +16,14 @@ from penstock.records.building import NewRecord, build_batch
 from simulation.clients.actor import Actor
 from simulation.clients.client import NoAnswer
 from simulation.clients.retries import retried
+from simulation.clients.whole_log import log_end
 from simulation.models.history import FILLING, InvariantViolated
 from simulation.models.partition_history import Place
 from simulation.models.transaction_model import TransactionModel
 from simulation.scenarios.stage import Stage
 from simulation.transactions.copier import Copier, Copies
 from simulation.transactions.transaction_client import VERSION_1, VERSION_2, TransactionClient
-from simulation.transactions.transaction_reader import Shown, TransactionReader, read_from
+from simulation.transactions.transaction_reader import Shown, TransactionReader, read_shown
 from simulation.transactions.transactional_producer import Role, Strike, TransactionalProducer
 
 _SHARE = 0.25
@@ -32,8 +33,6 @@ _VIEW_SHARE = 0.5
 _TIMEOUTS_MS = (300, 1_000, 3_000)
 _END_SECONDS = 3.0 + 10.0
 """Seconds until all transactions have ended: the longest timeout, and ten seconds for coordinators."""
-_LATEST = -1
-_MAX_BYTES = 1_000_000
 
 
 def view_of(topic: str) -> str:
@@ -203,27 +202,11 @@ class TransactionCast:
         ]
 
     async def _read_all(self, place: Place) -> tuple[list[Shown], list[Shown]]:
-        try:
-            leader, epoch = await self._routing.leader(*place)
-            end = (await leader.list_offset(*place, _LATEST, epoch)).offset
-        except (BrokerError, NoAnswer):
-            self._routing.mistrust(*place)
-            raise
-        return await self._read(place, end, is_committed=False), await self._read(
-            place, end, is_committed=True
-        )
-
-    async def _read(self, place: Place, end: int, *, is_committed: bool) -> list[Shown]:
-        position, records = 0, []
-        while position < end:
-            following, shown = await read_from(
-                self._routing, place, position, _MAX_BYTES, is_committed=is_committed
-            )
-            if following == position:
-                raise NoAnswer(f"nothing at {position}")
-            records += shown
-            position = following
-        return records
+        """Return all records, and the committed ones, up to the same end."""
+        end = await log_end(self._routing, place)
+        _, uncommitted = await read_shown(self._routing, place, end=end, is_committed=False)
+        _, committed = await read_shown(self._routing, place, end=end, is_committed=True)
+        return uncommitted, committed
 
 
 class PlainProducer:

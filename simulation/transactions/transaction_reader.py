@@ -7,6 +7,7 @@ markers.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from penstock.errors import BrokerError, ErrorCode, InvalidBatch
 from penstock.records.batch import crc_matches
@@ -16,6 +17,7 @@ from penstock.records.log_slice import LogSlice
 from penstock.wire.fetch import FetchResult
 from simulation.clients.client import READ_COMMITTED, READ_UNCOMMITTED, NoAnswer, SimulatedClient
 from simulation.clients.routing_client import RoutingClient
+from simulation.clients.whole_log import read_whole_log
 from simulation.models.history import InvariantViolated
 from simulation.models.partition_history import Place
 from simulation.models.transaction_model import TransactionModel
@@ -80,6 +82,19 @@ async def read_from(
         routing.mistrust(*place)
         raise
     return readable(place, result, position, is_committed=is_committed)
+
+
+async def read_shown(
+    routing: RoutingClient, place: Place, *, is_committed: bool, end: int | None = None
+) -> tuple[int, list[Shown]]:
+    """Return the log start offset, and the offsets and values up to `end`, by default the high watermark."""
+    return await read_whole_log(
+        routing,
+        place,
+        partial(readable, place, is_committed=is_committed),
+        end=end,
+        isolation_level=READ_COMMITTED if is_committed else READ_UNCOMMITTED,
+    )
 
 
 class TransactionReader:
