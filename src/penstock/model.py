@@ -46,6 +46,9 @@ class ShareKey(NamedTuple):
         return f"{self.group_id}:{topic_id}:{self.partition}"
 
 
+QUEUE_INITIALIZER = "penstock-queue-initializer"
+"""Member id in a ShareGroupHeartbeat that only creates the missing share states of a queue; no member has it."""
+
 WILDCARD_HOSTS = frozenset({"", "0.0.0.0", "::", "*"})
 
 

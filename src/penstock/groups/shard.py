@@ -230,14 +230,17 @@ class GroupShard(Shard[GroupRecord]):
     async def delete_group(self, group_id: str) -> None:
         group = self._existing(group_id)
         self._appender.check_replicas()
+        if isinstance(group, ShareGroup):
+            async with self.share.changing(group):
+                await self.share.delete_states(group)
+                self.share.check_unused(group)  # a consumer may have joined meanwhile
+                forgotten = self._forget(group_id)
+            await forgotten
+            return
         if not group.is_empty:
             raise BrokerError(
                 ErrorCode.non_empty_group, f"group {group_id[:80]!r} has members; stop them first"
             )
-        if isinstance(group, ShareGroup):
-            await self.share.delete_states(group)
-            if not group.is_empty or self._groups.get(group_id) is not group:
-                raise BrokerError(ErrorCode.non_empty_group, f"group {group_id[:80]!r} has members again")
         await self._forget(group_id)
 
     def _forget(self, group_id: str) -> asyncio.Future[None]:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.errors import BrokerError, ErrorCode
 from penstock.internal_client.api import ClientApi, check_error
 from penstock.internal_client.groups import SHARE as SHARE
 from penstock.internal_client.routes import CoordinatorKind, Routes
+from penstock.model import QUEUE_INITIALIZER
 from penstock.net.broker_connection import BrokerConnection
 from penstock.wire.share_status import (
     ShareStatus,
@@ -21,9 +21,6 @@ _HEARTBEAT = ClientApi(76, 1)
 _DESCRIBE = ClientApi(77, 1)
 _DESCRIBE_OFFSETS = ClientApi(90, 1)
 _ALTER_OFFSETS = ClientApi(91, 0)
-
-
-_INITIALIZER = "penstock-queue-initializer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,18 +98,11 @@ class ShareGroupCalls:
     async def initialize(self, group: str, topic: str) -> None:
         """Create the states of partitions of a topic that the group has not read yet; existing states stay.
 
-        A member joins for a moment: the coordinator creates the states that it needs. All clients use one member id,
-        so a member whose client has died does not stay beside others.
+        GROUP_ID_NOT_FOUND without the group: the queue was deleted.
         """
-        fields = {"group_id": group, "member_id": _INITIALIZER, "rack_id": None}
+        fields = {"group_id": group, "member_id": QUEUE_INITIALIZER, "rack_id": None}
         join = {**fields, "member_epoch": 0, "subscribed_topic_names": [topic]}
         await self._call(group, _HEARTBEAT, join, lambda each: each)
-        try:
-            leave = {**fields, "member_epoch": -1, "subscribed_topic_names": None}
-            await self._call(group, _HEARTBEAT, leave, lambda each: each)
-        except BrokerError as error:
-            if error.code is not ErrorCode.unknown_member_id:
-                raise
 
     async def _call(self, group: str, api: ClientApi, fields: Mapping[str, Any], part: Any) -> Any:
         async def request(connection: BrokerConnection) -> Any:

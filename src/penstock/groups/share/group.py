@@ -6,7 +6,7 @@ the leader of a partition gives each record to one member. A partition is assign
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from penstock.cluster.image import ClusterImage
 from penstock.errors import BrokerError, ErrorCode
@@ -44,8 +44,6 @@ class ShareGroup(HeartbeatGroup[ShareState, Deadlines]):
 
     def __init__(self, group_id: str, settings: GroupSettings, wall_ms: Callable[[], int]) -> None:
         super().__init__(group_id, ShareState(group_id), Deadlines(), settings, wall_ms)
-        self.is_initializing = False
-        """Whether the shard creates share states for this group now."""
 
     def loaded(self, image: ClusterImage, now_ms: int) -> None:
         self.remembered.see(image)
@@ -132,8 +130,9 @@ class ShareGroup(HeartbeatGroup[ShareState, Deadlines]):
 
     # --- share states
 
-    def uninitialized(self) -> dict[TopicId, ShareTopic]:
-        return self.remembered.uninitialized()
+    def uninitialized(self, topics: Collection[str] | None = None) -> dict[TopicId, ShareTopic]:
+        """Return the partitions without a share state, of some topics or of the subscribed ones."""
+        return self.remembered.uninitialized(self.remembered.subscribed if topics is None else topics)
 
     def initializing(self, topics: Mapping[TopicId, ShareTopic]) -> GroupStep:
         """Record that share states are being created."""

@@ -1,7 +1,8 @@
 """Requests about the share groups of a shard, and the share states that their partitions need.
 
 States are created and deleted through the share coordinator, which may be on another broker. A task for each group
-does so in the background; heartbeats do not wait for it, and partitions are assigned when it is done. Loop thread only.
+does so in the background; heartbeats do not wait for it, and partitions are assigned when it is done. One change of the
+states of a group is in progress at a time, so a deleted group leaves no state behind. Loop thread only.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from penstock.errors import BrokerError, ErrorCode
 from penstock.groups.context import GroupContext
@@ -17,7 +19,7 @@ from penstock.groups.group import ShareHeartbeat, ShareHeartbeatResult
 from penstock.groups.records import ShareTopic
 from penstock.groups.shard_groups import ShardGroups, no_group
 from penstock.groups.share.group import JOIN_EPOCH, ShareGroup
-from penstock.model import ShareKey, TopicId
+from penstock.model import QUEUE_INITIALIZER, ShareKey, TopicId
 
 if TYPE_CHECKING:
     from penstock.groups.shard import GroupShard
@@ -35,6 +37,7 @@ class ShareRequests:
         self._groups = groups
         self._context = context
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._locks: WeakKeyDictionary[ShareGroup, asyncio.Lock] = WeakKeyDictionary()
 
     # --- members
 
@@ -43,6 +46,8 @@ class ShareRequests:
         shard.check_open()
         if request.member_epoch <= 0:
             shard.check_writable()
+        if request.member_id == QUEUE_INITIALIZER:
+            return await self._initialize_queue(group_id, request)
         group = self._groups.for_share_heartbeat(group_id, request, shard.offsets.has(group_id))
         result = await self._beat(group, request)
         task = self._tasks.get(group_id)
@@ -53,6 +58,21 @@ class ShareRequests:
         if not self._is_current(group) or request.member_id not in group.remembered.members:
             return result
         return await self._beat(group, replace(request, member_epoch=result.member_epoch))
+
+    async def _initialize_queue(self, group_id: str, request: ShareHeartbeat) -> ShareHeartbeatResult:
+        """Create the states of partitions that were added to the topic of a queue.
+
+        Nothing joins: a receive from a queue must not keep the queue from being purged or deleted, nor create it again.
+        """
+        group = self.existing(group_id)
+        async with self.changing(group):
+            self._check_current(group)
+            group.remembered.see(self._context.image)
+            if topics := group.uninitialized(request.subscribed_topics or ()):
+                await self._initialize(group, topics)
+        return ShareHeartbeatResult(
+            ErrorCode.none, member_id=request.member_id, member_epoch=request.member_epoch
+        )
 
     async def _beat(self, group: ShareGroup, request: ShareHeartbeat) -> ShareHeartbeatResult:
         shard = self._shard
@@ -83,6 +103,10 @@ class ShareRequests:
         for task in tuple(self._tasks.values()):
             task.cancel()
 
+    def changing(self, group: ShareGroup) -> asyncio.Lock:
+        """Lock for a change of the states of a group, which may take requests to several brokers."""
+        return self._locks.setdefault(group, asyncio.Lock())
+
     def _has_work(self, group: ShareGroup) -> bool:
         return bool(group.uninitialized() or self._gone(group))
 
@@ -94,15 +118,23 @@ class ShareRequests:
     async def _work(self, group: ShareGroup) -> None:
         while self._is_current(group) and self._has_work(group):
             try:
-                if topics := group.uninitialized():
-                    await self._initialize(group, topics)
-                if gone := self._gone(group):
-                    await self._delete(group, gone)
+                async with self.changing(group):
+                    self._check_current(group)
+                    if topics := group.uninitialized():
+                        await self._initialize(group, topics)
+                    if gone := self._gone(group):
+                        await self._delete(group, gone)
             except BrokerError:
                 await asyncio.sleep(RETRY_SECONDS)
 
     def _is_current(self, group: ShareGroup) -> bool:
         return not self._shard.is_closed and self._groups.get(group.group_id) is group
+
+    def _check_current(self, group: ShareGroup) -> None:
+        """Raise BrokerError if the group was deleted, or the shard is closed."""
+        self._shard.check_open()
+        if not self._is_current(group):
+            raise no_group(group.group_id)
 
     async def _initialize(self, group: ShareGroup, topics: Mapping[TopicId, ShareTopic]) -> None:
         """Create states in the present epoch. A repetition after a failure finds them and changes nothing, in a later
@@ -124,14 +156,15 @@ class ShareRequests:
     # --- administration
 
     async def delete_states(self, group: ShareGroup, topics: Sequence[TopicId] | None = None) -> None:
-        """Delete the states of a group without members, of some topics or of all."""
-        self._check_empty(group)
+        """Delete the states of a group without members, of some topics or of all. The caller holds `changing`."""
+        self.check_unused(group)
         known = group.remembered.topics
         every = {**known.initializing, **known.initialized}
         chosen = {
             topic_id: topic for topic_id, topic in every.items() if topics is None or topic_id in topics
         }
         await self._delete(group, chosen)
+        self.follow_topics(group)  # a consumer that has joined meanwhile needs new states
 
     async def alter_offsets(
         self, group_id: str, offsets: Mapping[tuple[TopicId, str, int], int]
@@ -143,17 +176,23 @@ class ShareRequests:
         if not isinstance(group, ShareGroup):
             raise no_group(group_id)
         self._shard.check_writable()
-        self._check_empty(group)
-        group.remembered.image = self._context.image
+        async with self.changing(group):
+            self.check_unused(group)
+            return await self._reset(group, offsets)
+
+    async def _reset(
+        self, group: ShareGroup, offsets: Mapping[tuple[TopicId, str, int], int]
+    ) -> dict[tuple[TopicId, str, int], BrokerError | None]:
+        group.remembered.see(self._context.image)
         epoch, step = group.begin_reset()
-        self._shard.carry_out(group_id, step)
+        self._shard.carry_out(group.group_id, step)
         outcomes: dict[tuple[TopicId, str, int], BrokerError | None] = {}
         done: dict[TopicId, ShareTopic] = {}
         for (topic_id, name, partition), offset in offsets.items():
             place = (topic_id, name, partition)
             try:
                 await self._context.share_states.initialize(
-                    ShareKey(group_id, topic_id, partition), epoch, offset
+                    ShareKey(group.group_id, topic_id, partition), epoch, offset
                 )
                 outcomes[place] = None
                 before = done.get(topic_id, ShareTopic(name, frozenset()))
@@ -161,12 +200,13 @@ class ShareRequests:
             except BrokerError as error:
                 outcomes[place] = error
         if done and self._is_current(group):
-            self._shard.carry_out(group_id, group.initialized(done))
+            self._shard.carry_out(group.group_id, group.initialized(done))
         await self._shard.write([])
         return outcomes
 
-    @staticmethod
-    def _check_empty(group: ShareGroup) -> None:
+    def check_unused(self, group: ShareGroup) -> None:
+        """Raise BrokerError if the group has members or was deleted, or the shard is closed."""
+        self._check_current(group)
         if not group.is_empty:
             raise BrokerError(
                 ErrorCode.non_empty_group, f"group {group.group_id[:80]!r} has members; stop them first"

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final, cast
@@ -179,10 +179,10 @@ class ShareState:
 
     # --- share states
 
-    def uninitialized(self) -> dict[TopicId, ShareTopic]:
-        """Partitions of subscribed topics that have no share state."""
+    def uninitialized(self, topics: Collection[str]) -> dict[TopicId, ShareTopic]:
+        """Partitions of topics that have no share state."""
         missing = {}
-        for name in sorted(self.subscribed):
+        for name in sorted(topics):
             topic = None if self.image is None else self.image.topics.get(name)
             if topic is None:
                 continue

@@ -30,7 +30,8 @@ async def handle(request: Request, message: Any) -> Fields:
                 raise BrokerError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name}")
             if topic.id not in group.remembered.topics.initialized:
                 raise BrokerError(ErrorCode.unknown_topic_or_partition, f"the group has not read {name}")
-            await shard.share.delete_states(group, [topic.id])
+            async with shard.share.changing(group):
+                await shard.share.delete_states(group, [topic.id])
         except BrokerError as error:
             code, reason = error.code, str(error)
         responses.append(
