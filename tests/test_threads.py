@@ -29,7 +29,7 @@ async def test_exceptions_of_the_work_reach_the_caller() -> None:
     threads.close()
 
 
-async def test_as_much_runs_at_once_as_the_pool_has_threads_and_no_more() -> None:
+async def test_a_pool_runs_one_job_per_thread_at_once() -> None:
     threads = ThreadPools()
     size = POOL_SIZES["background"]
     all_run = threading.Barrier(size + 1)
@@ -68,7 +68,7 @@ async def test_pools_do_not_wait_for_each_other() -> None:
     threads.close()
 
 
-async def test_close_waits_for_submitted_work_and_accepts_no_more() -> None:
+async def test_close_waits_for_submitted_work_and_refuses_further_work() -> None:
     threads = ThreadPools()
     done: list[int] = []
     futures = [threads.run("background", partial(done.append, number)) for number in range(20)]

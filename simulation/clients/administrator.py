@@ -85,7 +85,7 @@ class Administrator:
         self._stage.note(self.name, "delete", topic.name, "ok")
 
     def _may_delete(self, topic: TopicModel) -> bool:
-        """Whether there is another topic, and no replica of this one is damaged: it is kept until it is
+        """Whether another topic remains and no replica of this one is damaged. A damaged topic is kept until it is
         repaired, so that a missing repair is noticed. A broker alone may be left without a topic.
         """
         others = self._stage.topics if self._stage.is_alone else self._stage.living_topics()

@@ -48,7 +48,7 @@ def test_a_bar_on_a_value_needs_no_other_server() -> None:
     assert Row("start", "time", "s", None, bar=row.bar).verdict is None
 
 
-def test_the_table_says_what_was_not_met() -> None:
+def test_the_table_names_missed_targets() -> None:
     table = markdown([run([10, 10], [10, 10])])
     assert "| 1 | ≥ 1.2 x | **not met** |" in table
 

@@ -200,7 +200,7 @@ def test_a_reset_is_only_shown_until_it_is_to_be_executed(penstock: Penstock, to
         (("--shift", "30"), 10),
     ],
 )
-def test_a_reset_goes_to_what_is_nearest_to_its_aim(
+def test_a_reset_goes_to_the_offset_nearest_to_its_target(
     penstock: Penstock, topic: str, group: str, aim: tuple[str, ...], expected: int
 ) -> None:
     penstock("consume", topic, "--group", group, "--max", "4")
@@ -208,7 +208,7 @@ def test_a_reset_goes_to_what_is_nearest_to_its_aim(
     assert planned["partitions"] == [{"topic": topic, "partition": 0, "old": 4, "new": expected}]
 
 
-def test_a_reset_never_goes_before_what_was_truncated(penstock: Penstock, topic: str, group: str) -> None:
+def test_a_reset_never_goes_before_the_log_start_offset(penstock: Penstock, topic: str, group: str) -> None:
     penstock("consume", topic, "--group", group)
     penstock("topic", "truncate", topic, "--before-offset", "5")
     planned = penstock.json("group", "reset", group, "--all-topics", "--to-offset", "2")

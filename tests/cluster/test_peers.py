@@ -349,7 +349,7 @@ def test_only_the_controller_removes_other_brokers() -> None:
     run(scenario)
 
 
-def test_fenced_controller_removes_nobody() -> None:
+def test_fenced_controller_removes_no_broker() -> None:
     async def scenario(world: World) -> None:
         first = world.nodes[1]
 

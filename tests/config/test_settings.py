@@ -101,7 +101,7 @@ def test_min_compaction_lag_cannot_exceed_max() -> None:
         ({"host": "0.0.0.0", "advertised.listeners": "public:9"}, Address("public", 9)),
     ],
 )
-def test_clients_are_told_an_address_they_can_reach(settings: dict[str, str], address: Address) -> None:
+def test_advertised_address_is_reachable_for_clients(settings: dict[str, str], address: Address) -> None:
     plan = BrokerConfig(settings).listeners
     assert plan.advertised_address(plan.inter_broker, 5000) == address
 

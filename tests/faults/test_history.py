@@ -63,6 +63,6 @@ def test_finds_offsets_that_do_not_rise() -> None:
     assert [sentence[:20] for sentence in made.violations(again)] == ["offset does not rise"]
 
 
-def test_a_message_says_who_sent_it() -> None:
+def test_a_message_names_its_sender() -> None:
     sent = Sent(3, 2, 77)
     assert Sent.decode(sent.encode(b"some padding with spaces")) == sent

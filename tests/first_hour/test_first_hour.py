@@ -111,7 +111,7 @@ def shell(broker: BrokerProcess, tmp_path: Path) -> Shell:
 # --- one broker
 
 
-def test_first_steps_on_one_broker_print_what_helps(shell: Shell, broker: BrokerProcess) -> None:
+def test_first_steps_on_one_broker_print_helpful_output(shell: Shell, broker: BrokerProcess) -> None:
     take_the_tour(shell)
     mistype_an_option(shell)
     start_a_worker_before_its_topic(shell)

@@ -183,7 +183,7 @@ def test_plan_changes_only_what_differs() -> None:
     assert step.text == "change topic a: partitions from 3 to 4, retention.ms from 1 to 7"
 
 
-def test_prune_removes_what_a_section_of_the_document_does_not_name() -> None:
+def test_prune_removes_entries_that_a_section_does_not_name() -> None:
     wanted = {"topics": [{"name": "a", "partitions": 2, "replication_factor": 1}], "brokers": {}}
     steps = plan(read(PRESENT), read(wanted), prune=True)
     assert [(step.action, step.section, step.name) for step in steps] == [

@@ -287,7 +287,7 @@ async def test_late_acknowledgement_without_task_is_unknown_outcome() -> None:
             await reply
 
 
-async def test_long_poll_without_task_goes_on_in_a_task() -> None:
+async def test_long_poll_without_task_continues_in_a_task() -> None:
     stage = Stage()
     await stage.mailbox.send("ann", "bob", "first", None)
     reply: asyncio.Future[list[MailboxMessage]] = asyncio.get_running_loop().create_future()

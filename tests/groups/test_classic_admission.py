@@ -44,7 +44,7 @@ def test_a_rebalance_waits_for_ids_that_were_given_out() -> None:
     assert group.joined(ticket).generation == group.joined(second).generation == 2
 
 
-def test_a_rebalance_goes_on_when_the_id_it_waited_for_expires() -> None:
+def test_a_rebalance_continues_when_the_id_it_waited_for_expires() -> None:
     group = Driver()
     [member] = group.stable()
     group.join(two_step=True)
@@ -53,7 +53,7 @@ def test_a_rebalance_goes_on_when_the_id_it_waited_for_expires() -> None:
     assert group.joined(ticket).generation == 2
 
 
-def test_a_rebalance_goes_on_when_the_id_it_waited_for_leaves() -> None:
+def test_a_rebalance_continues_when_the_id_it_waited_for_leaves() -> None:
     group = Driver()
     [member] = group.stable()
     pending = group.join(two_step=True).member_id

@@ -143,7 +143,7 @@ def test_leave_of_an_empty_group_is_of_an_unknown_member() -> None:
     assert Driver().leave(("m", None), ("", "i")) == (ErrorCode.unknown_member_id,) * 2
 
 
-def test_a_rebalance_goes_on_when_the_one_it_waited_for_leaves() -> None:
+def test_a_rebalance_continues_when_an_awaited_member_leaves() -> None:
     group = Driver()
     leader, follower = group.stable(2)
     ticket = group.ask_join(leader)
@@ -162,7 +162,7 @@ def test_a_leave_during_the_initial_delay_does_not_end_it() -> None:
     assert group.joined(first).generation == 1
 
 
-def test_the_generation_goes_on_counting_when_an_empty_group_has_members_again() -> None:
+def test_the_generation_of_an_empty_group_is_continued_by_new_members() -> None:
     group = Driver()
     [member] = group.stable()
     group.leave((member, None))
@@ -298,7 +298,7 @@ def test_a_group_that_was_given_up_answers_that_it_is_not_here() -> None:
 # Restarts of the coordinator
 
 
-def test_after_a_restart_members_go_on_without_a_rebalance() -> None:
+def test_after_a_restart_members_continue_without_a_rebalance() -> None:
     group = Driver()
     leader, follower = group.stable(2)
     group.restart()

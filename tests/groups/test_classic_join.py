@@ -30,7 +30,7 @@ def test_without_an_initial_delay_the_first_member_is_answered_at_once() -> None
     assert group.join().generation == 1
 
 
-def test_only_the_leader_is_told_the_members() -> None:
+def test_only_the_leader_gets_the_members() -> None:
     group = Driver()
     tickets = [group.ask_join() for _ in range(3)]
     group.advance(DELAY_MS * 2)

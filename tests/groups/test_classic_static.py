@@ -39,7 +39,7 @@ def test_the_new_id_of_a_static_member_is_written() -> None:
     assert group.heartbeat(follower, 1, "b") is ErrorCode.fenced_instance_id
 
 
-def test_a_leader_that_comes_back_is_told_to_skip_the_assignment() -> None:
+def test_a_returning_leader_is_asked_to_skip_the_assignment() -> None:
     group = Driver()
     group.stable_static("a", "b")
     result = group.join(instance_id="a")

@@ -104,14 +104,14 @@ def test_a_sync_of_another_protocol_is_refused() -> None:
     assert result.error is ErrorCode.none
 
 
-def test_a_sync_while_members_join_is_told_to_rejoin() -> None:
+def test_a_sync_while_members_join_gets_rebalance_in_progress() -> None:
     group = Driver()
     leader, follower = group.stable(2)
     group.ask_join(leader)
     assert group.sync(follower, 1).error is ErrorCode.rebalance_in_progress
 
 
-def test_waiting_syncs_are_told_to_rejoin_when_a_member_arrives() -> None:
+def test_waiting_syncs_get_rebalance_in_progress_when_a_member_joins() -> None:
     group = Driver()
     _, second, third = joined(group, 3)
     waiting = [group.ask_sync(second, 1), group.ask_sync(third, 1)]

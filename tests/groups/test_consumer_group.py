@@ -80,7 +80,7 @@ def test_a_heartbeat_without_news_leaves_no_record_and_says_no_assignment(driver
     assert driver.last == []
 
 
-def test_a_full_heartbeat_is_told_its_assignment(driver: Driver) -> None:
+def test_a_full_heartbeat_gets_its_assignment(driver: Driver) -> None:
     driver.join("a")
     result = driver.beat("a", 1, topics=("foo",), owned={}, rebalance_timeout_ms=REBALANCE_MS)
     assert driver.named(result.assignment) == {"foo": {0, 1, 2, 3, 4, 5}}
@@ -299,7 +299,7 @@ def test_an_expression_survives_a_restart() -> None:
 # Epochs
 
 
-def test_an_unknown_member_is_told_so(driver: Driver) -> None:
+def test_an_unknown_member_gets_unknown_member_id(driver: Driver) -> None:
     driver.join("a")
     assert driver.beat("b", 1).error is ErrorCode.unknown_member_id
     assert driver.beat("b", -1).error is ErrorCode.unknown_member_id
@@ -520,7 +520,7 @@ def test_a_static_member_survives_a_restart_of_the_coordinator(driver: Driver) -
 # Limits
 
 
-def test_a_full_group_takes_no_more(driver: Driver) -> None:
+def test_a_full_group_refuses_further_members(driver: Driver) -> None:
     driver = Driver(group_max_size=2)
     driver.join("a", instance_id="a")
     driver.join("b")

@@ -432,7 +432,7 @@ def test_a_static_classic_member_that_comes_back_without_its_id_replaces_itself(
     assert driver.classic_join("c1", instance_id="i").error is ErrorCode.fenced_instance_id
 
 
-def test_topics_that_are_gone_are_not_told_to_classic_members() -> None:
+def test_deleted_topics_are_not_assigned_to_classic_members() -> None:
     driver = Driver(image_of(foo=2, bar=2))
     driver.join("n")
     driver.classic_join("c", "bar")

@@ -73,7 +73,7 @@ def test_reads_and_heartbeats_continue_under_min_isr(run: Run) -> None:
     run(scenario)
 
 
-def test_a_commit_stored_on_too_few_replicas_is_an_error_and_the_shard_goes_on(run: Run) -> None:
+def test_a_commit_stored_on_too_few_replicas_is_an_error_and_the_shard_continues(run: Run) -> None:
     async def scenario(bench: Bench) -> None:
         task = asyncio.ensure_future(bench.commit(5))
         await turns()
@@ -88,7 +88,7 @@ def test_a_commit_stored_on_too_few_replicas_is_an_error_and_the_shard_goes_on(r
     run(scenario)
 
 
-def test_a_join_stored_on_too_few_replicas_is_an_error_and_the_shard_goes_on(run: Run) -> None:
+def test_a_join_stored_on_too_few_replicas_is_an_error_and_the_shard_continues(run: Run) -> None:
     async def scenario(bench: Bench) -> None:
         generation = await bench.join_group("g", "m1")
         sync = SyncRequest("m1", None, generation, None, None, {"m1": b"mine"})

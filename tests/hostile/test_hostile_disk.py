@@ -65,7 +65,9 @@ def read_all(client: raw.RawClient, topic: str) -> list[bytes]:
     return values
 
 
-def test_below_the_floor_of_free_space_writes_are_refused_and_reads_go_on(start_broker: StartBroker) -> None:
+def test_below_the_floor_of_free_space_writes_are_refused_and_reads_continue(
+    start_broker: StartBroker,
+) -> None:
     broker = start_broker(["log.retention.check.interval.ms=200"])
     with raw.RawClient(broker.port) as client:
         assert create_topic(client, TOPIC).error_code == 0
@@ -327,7 +329,7 @@ DAMAGES = (
 )
 
 
-def test_a_flipped_bit_in_a_closed_segment_is_noticed_and_costs_only_what_is_near(
+def test_a_flipped_bit_in_a_closed_segment_harms_few_batches(
     start_broker: StartBroker,
 ) -> None:
     broker = start_broker()

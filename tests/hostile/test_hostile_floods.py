@@ -253,9 +253,7 @@ def test_an_absurd_transaction_timeout_is_refused(watch: Watch, timeout: int) ->
 
 
 @pytest.mark.parametrize("producer_id", [2**63 - 1, -2, 12345])
-def test_init_producer_id_with_a_made_up_identity_gives_no_such_identity(
-    watch: Watch, producer_id: int
-) -> None:
+def test_init_producer_id_does_not_return_an_invented_identity(watch: Watch, producer_id: int) -> None:
     with watch.client() as client:
         answer = client.call(
             raw.INIT_PRODUCER_ID, 4, transaction_timeout=1000, producer_id=producer_id, producer_epoch=32767

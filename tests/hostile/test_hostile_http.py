@@ -316,7 +316,7 @@ def test_names_come_back_encoded(broker: BrokerProcess) -> None:
 # --- H15, H16: too much
 
 
-def test_one_client_has_so_many_long_polls_and_no_more(broker: BrokerProcess) -> None:
+def test_long_polls_of_one_client_are_limited(broker: BrokerProcess) -> None:
     polls = [RawHttp(broker.http_port) for _ in range(60)]
     for number, poll in enumerate(polls):
         poll.send(f"GET /receive?user_id=poller-{number}&wait=30 HTTP/1.1\r\nHost: x\r\n\r\n".encode())

@@ -87,7 +87,7 @@ def test_stream_ends_once() -> None:
         (frame(bytes(MAX_FRAME_BYTES + 1)), "a frame of 101 bytes, 1 to 100 are allowed"),
     ],
 )
-def test_stream_ends_with_what_the_peer_did(chunk: bytes, problem: str) -> None:
+def test_stream_ends_with_the_problem_of_the_received_bytes(chunk: bytes, problem: str) -> None:
     user = User()
     user.receive(chunk)
     assert user.ends == [problem]

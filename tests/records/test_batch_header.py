@@ -61,7 +61,7 @@ def test_assigning_offsets_changes_no_other_byte_and_keeps_the_crc(offset: int, 
     assert crc_matches(after, header)
 
 
-def test_append_time_is_what_every_record_then_carries() -> None:
+def test_every_record_has_the_append_time_of_its_batch() -> None:
     buffer = batch()
     stamp_append_time(buffer, 99_000)
     header = read_header(buffer)

@@ -61,7 +61,7 @@ def test_a_header_name_that_is_not_utf8_is_read_and_rebuilt_as_it_was() -> None:
     assert rebuild_batch(header, [record]) == buffer
 
 
-def test_header_carries_what_the_builder_was_told() -> None:
+def test_header_has_the_values_given_to_the_builder() -> None:
     batch = build_batch(
         [NewRecord(b"k", b"v", 5)],
         codec=Codec.LZ4,

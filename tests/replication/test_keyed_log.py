@@ -96,7 +96,7 @@ async def test_committed_record_wakes_lookups_of_its_key(tmp_path: Path) -> None
     assert b"bob" not in bench.outcomes
 
 
-async def test_appends_cost_nothing_while_nobody_waits(tmp_path: Path) -> None:
+async def test_appends_cost_nothing_while_no_lookup_waits(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.append(b"ann")
     bench.append(b"bob")
@@ -198,7 +198,7 @@ async def test_producer_does_not_wait_for_records_before_the_start(
     assert len(producer.results) == 1
 
 
-async def test_producer_goes_on_when_the_index_cannot_be_read(
+async def test_producer_continues_when_the_index_cannot_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(keyed_log, "MAX_LAG_RECORDS", 4)

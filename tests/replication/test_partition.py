@@ -63,7 +63,7 @@ def test_page_cache_durability_commits_at_once() -> None:
     assert not leader.partition.needs_flush
 
 
-def test_default_durability_commits_what_is_flushed() -> None:
+def test_default_durability_commits_flushed_records() -> None:
     leader = alone(Durability.AUTO)
     assert not leader.append(5)
     assert leader.log.high_watermark == 0
@@ -112,7 +112,7 @@ def test_high_watermark_of_a_sole_replica_is_its_flushed_offset(steps: list[tupl
         assert seen == flushed
 
 
-def test_leader_commits_what_all_in_sync_replicas_have() -> None:
+def test_leader_commits_records_of_all_in_sync_replicas() -> None:
     leader = leader_of(Durability.AUTO, ME, B, C)
     assert not leader.append(5)
     assert not leader.partition.needs_flush, "three machines hold it"
@@ -135,7 +135,7 @@ def test_stored_high_watermark_above_the_log_end_is_lowered() -> None:
     assert Replica(Durability.AUTO, 5, 5, 9).log.high_watermark == 5
 
 
-def test_new_leader_goes_on_from_the_high_watermark_it_knew() -> None:
+def test_new_leader_continues_from_the_high_watermark_it_knew() -> None:
     leader = Replica(Durability.AUTO, 8, 8, 5)
     in_sync = InSync(ME, (ME, B), frozenset((ME, B)), 7, Offset(8), {ME: "a", B: "b"}, 0)
     assert not leader.partition.lead(LeaderEpoch(4), in_sync)

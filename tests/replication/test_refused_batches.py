@@ -107,7 +107,7 @@ def test_an_earlier_refusal_extends_the_run_to_the_front() -> None:
     assert [memory.cause(10), memory.cause(11), memory.cause(12)] == [None, NOT_LEADER, NOT_LEADER]
 
 
-def test_runs_go_on_over_the_wrap_of_sequences() -> None:
+def test_runs_continue_over_the_wrap_of_sequences() -> None:
     memory = Memory()
     memory.refuse(MAX_SEQUENCE - 1, 2)
     assert [memory.cause(0), memory.cause(1)] == [NOT_LEADER, NOT_LEADER]

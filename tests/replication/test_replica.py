@@ -216,7 +216,7 @@ async def test_a_held_batch_is_not_overtaken(tmp_path: Path) -> None:
     assert [info.base_offset for info in outcomes] == [0, 1]
 
 
-async def test_a_batch_with_bad_records_is_refused_and_the_next_goes_on(tmp_path: Path) -> None:
+async def test_a_batch_with_bad_records_is_refused_and_the_next_continues(tmp_path: Path) -> None:
     bench = compacted(tmp_path)
     outcomes: list[Any] = []
     replica = bench.replica()

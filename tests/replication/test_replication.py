@@ -49,7 +49,7 @@ def test_many_partitions_are_copied_and_committed(tmp_path: Path, durability: st
     run(Cluster(tmp_path, topic_settings={"durability": durability}), scenario, partitions=30)
 
 
-def test_brokers_on_one_machine_commit_what_all_have_fsynced(tmp_path: Path) -> None:
+def test_brokers_on_one_machine_commit_records_that_all_have_fsynced(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         for turn in range(5):
             await cluster.produce(b"%d" % turn)
@@ -138,7 +138,7 @@ def test_logs_diverged_in_several_epochs_become_the_same(tmp_path: Path) -> None
     run(Cluster(tmp_path, PATIENT), scenario)
 
 
-def test_restarted_follower_goes_on_at_its_log_end(tmp_path: Path) -> None:
+def test_restarted_follower_continues_at_its_log_end(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.produce(b"before")
         await cluster.remove(3)

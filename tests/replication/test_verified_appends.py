@@ -117,7 +117,7 @@ def test_the_first_batch_waits_and_later_ones_behind_it(tmp_path: Path) -> None:
     run(scenario, tmp_path)
 
 
-def test_other_producers_go_on_meanwhile(tmp_path: Path) -> None:
+def test_other_producers_continue_meanwhile(tmp_path: Path) -> None:
     async def scenario(stage: Stage) -> None:
         stage.send("begun", 0, producer_id=2)
         await stage.coordinator.say()

@@ -56,7 +56,7 @@ def test_retention_stops_at_the_archived_offset_and_reports_it(tmp_path: Path) -
     serve(tmp_path, scenario)
 
 
-def test_retention_goes_on_when_archiving_is_no_longer_required(tmp_path: Path) -> None:
+def test_retention_continues_when_archiving_is_no_longer_required(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a", segment_bytes="1024", retention_ms="1000", archive_required="true")
         fill(broker, "a")

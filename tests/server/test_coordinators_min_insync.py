@@ -69,7 +69,7 @@ def has_in_sync(broker: Harness, topic: str, count: int) -> bool:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_offsets_and_transactions_wait_for_replicas_and_then_go_on(tmp_path: Path, version: int) -> None:
+def test_offsets_and_transactions_wait_for_replicas_and_then_continue(tmp_path: Path, version: int) -> None:
     async def scenario(brokers: Brokers) -> None:
         cluster = Cluster(brokers)
         await cluster.start()

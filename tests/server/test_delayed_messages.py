@@ -118,7 +118,7 @@ def test_default_delay_of_a_topic_is_kept_in_the_record(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_a_restart_delivers_what_is_pending_once(tmp_path: Path) -> None:
+def test_a_restart_delivers_pending_messages_once(tmp_path: Path) -> None:
     clock, ensemble = ManualClock(), MemoryEnsemble()
 
     async def before(partition: Partition) -> None:

@@ -41,7 +41,7 @@ def test_refuses_contradicting_configs(tmp_path: Path, configs: dict[str, str | 
     ("name", "value"),
     [("delivery.delay", "false"), ("message.timestamp.type", "CreateTime"), ("cleanup.policy", "compact")],
 )
-def test_refuses_to_change_what_readers_depend_on(tmp_path: Path, name: str, value: str) -> None:
+def test_refuses_to_change_settings_that_readers_depend_on(tmp_path: Path, name: str, value: str) -> None:
     async def scenario(partition: Partition) -> None:
         await partition.create()
         change = {"name": name, "config_operation": 0, "value": value}

@@ -38,7 +38,7 @@ def test_broker_with_a_failed_log_leaves_and_rejoins_with_all_records(tmp_path: 
     run(tmp_path, scenario)
 
 
-def test_single_broker_goes_on_with_its_other_logs_after_a_failure(tmp_path: Path) -> None:
+def test_single_broker_continues_with_its_other_logs_after_a_failure(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         (first,) = await started(brokers, 1)
         await create(first, [1])

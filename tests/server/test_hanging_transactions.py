@@ -77,7 +77,7 @@ async def abort_as_operator(
     return ErrorCode(answer.markers[0].topics[0].partitions[0].error_code)
 
 
-def test_unknown_transaction_is_aborted_and_readers_go_on(tmp_path: Path) -> None:
+def test_unknown_transaction_is_aborted_and_readers_continue(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a")
         await find_coordinator(broker, 1, "somebody")

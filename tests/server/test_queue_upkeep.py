@@ -31,7 +31,7 @@ async def sweep(broker: Harness) -> None:
 
 
 @CODECS
-def test_expired_records_that_nobody_asks_for_become_dead_letters(
+def test_expired_records_without_consumers_become_dead_letters(
     tmp_path: Path, codec: Codec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(expiry_index, "SECTION_BYTES", 200)  # several sections

@@ -372,7 +372,7 @@ def test_a_name_repeated_many_times_is_answered_once(tmp_path: Path) -> None:
     serve(tmp_path, scenario)
 
 
-def test_authorized_operations_are_told_when_asked(tmp_path: Path) -> None:
+def test_authorized_operations_are_returned_on_request(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a")
         broker.deny((Operation.DELETE, ResourceType.TOPIC, "a"))

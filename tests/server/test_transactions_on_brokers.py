@@ -148,7 +148,9 @@ def test_a_transaction_is_whole_on_all_brokers(tmp_path: Path, version: int) -> 
 
 @VERSIONS
 @pytest.mark.parametrize("commit", [True, False])
-def test_the_next_leader_goes_on_with_an_open_transaction(tmp_path: Path, version: int, commit: bool) -> None:
+def test_the_next_leader_continues_with_an_open_transaction(
+    tmp_path: Path, version: int, commit: bool
+) -> None:
     async def scenario(cluster: Cluster) -> None:
         producer = await cluster.producer(version)
         await cluster.write(producer, b"before")

@@ -121,7 +121,7 @@ def test_deleted_group_has_no_offsets_not_even_of_partitions_seen_later(
     read(group, group.offset(other), None)
 
 
-def test_after_an_allowed_loss_an_older_commit_is_what_counts(
+def test_after_an_allowed_loss_an_older_commit_counts(
     group: GroupModel, place: Place, model: OffsetModel
 ) -> None:
     committed(group, place, 5, "a/1")

@@ -37,7 +37,7 @@ def test_exception_of_the_work_reaches_the_caller(loop: SimulationLoop, threads:
     loop.run_until_complete(main())
 
 
-def test_pool_works_on_no_more_than_its_size_at_once(loop: SimulationLoop, threads: SimulatedThreads) -> None:
+def test_pool_runs_at_most_its_size_at_once(loop: SimulationLoop, threads: SimulatedThreads) -> None:
     async def main() -> list[float]:
         threads.slowness = 1e9
         works = [threads.run("read", loop.time) for _ in range(POOL_SIZES["read"])]
@@ -69,7 +69,9 @@ def test_work_of_a_crashed_process_neither_runs_nor_completes(
     assert happened == []
 
 
-def test_close_waits_for_all_work_and_takes_no_more(loop: SimulationLoop, threads: SimulatedThreads) -> None:
+def test_close_waits_for_all_work_and_refuses_further_work(
+    loop: SimulationLoop, threads: SimulatedThreads
+) -> None:
     done: list[int] = []
 
     async def main() -> None:

@@ -202,7 +202,7 @@ def test_a_changed_config_counts_from_the_next_append(log: Log) -> None:
     assert len(log.segments) == 2
 
 
-def test_appends_are_refused_while_the_disk_is_full_and_reads_go_on(tmp_path: Path) -> None:
+def test_appends_are_refused_while_the_disk_is_full_and_reads_continue(tmp_path: Path) -> None:
     context = make_context(tmp_path)
     log = make_log(context)
     append(log, b"a")

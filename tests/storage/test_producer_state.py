@@ -91,7 +91,7 @@ def test_a_gap_is_out_of_order() -> None:
     assert writer.refusal(2) is ErrorCode.out_of_order_sequence_number
 
 
-def test_a_batch_that_overlaps_what_is_stored_is_out_of_order() -> None:
+def test_a_batch_that_overlaps_stored_ones_is_out_of_order() -> None:
     writer = Writer()
     writer.write(0, 3)
     assert writer.refusal(1, 5) is ErrorCode.out_of_order_sequence_number

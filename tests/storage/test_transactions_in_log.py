@@ -184,7 +184,7 @@ def test_non_transactional_batch_is_refused_during_a_transaction(log: Log) -> No
     assert refused.value.code is ErrorCode.invalid_txn_state
 
 
-def test_sequences_go_on_after_a_marker_of_the_same_epoch(log: Log) -> None:
+def test_sequences_continue_after_a_marker_of_the_same_epoch(log: Log) -> None:
     writer = Writer(log)
     writer.write(b"a", b"b")
     writer.commit()

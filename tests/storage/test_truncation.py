@@ -163,7 +163,7 @@ def test_a_crash_in_the_middle_of_a_deletion_leaves_a_readable_log(tmp_path: Pat
     assert not any((tmp_path / segment.log_file.path).exists() for segment in job.segments)
 
 
-def test_a_log_emptied_by_deletion_goes_on_in_a_fresh_segment(tmp_path: Path) -> None:
+def test_a_log_emptied_by_deletion_continues_in_a_fresh_segment(tmp_path: Path) -> None:
     _, log, _ = make(tmp_path)
     log.advance_log_start(Offset(40))
     job = log.jobs.begin_delete()

@@ -77,7 +77,7 @@ async def test_outcome_is_the_same_in_all_partitions_wherever_it_dies(
 @pytest.mark.parametrize("keep", [0, 9], ids=["lost", "kept"])
 @pytest.mark.parametrize("steps", range(STEPS_AT_MOST))
 @pytest.mark.parametrize("version", [VERSION_1, VERSION_2])
-async def test_producer_that_repeats_its_commit_gets_it_and_goes_on(
+async def test_producer_that_repeats_its_commit_gets_it_and_continues(
     version: int, steps: int, keep: int
 ) -> None:
     bench = Bench()

@@ -206,7 +206,7 @@ def test_nothing_can_be_ended_before_it_was_begun(commit: bool) -> None:
     )
 
 
-def test_end_that_races_the_timeout_is_told_that_it_is_fenced() -> None:
+def test_end_that_races_the_timeout_gets_producer_fenced() -> None:
     aborting = ongoing().timed_out(9_000)
     for moment in (aborting, aborting.completed(10_000)):
         for version in (VERSION_1, VERSION_2):
@@ -265,7 +265,7 @@ def test_abort_without_a_transaction_fences_late_requests() -> None:
     )
 
 
-def test_version_2_goes_on_with_another_producer_id_when_the_epochs_are_used_up() -> None:
+def test_version_2_continues_with_another_producer_id_when_the_epochs_are_used_up() -> None:
     ending = ended(VERSION_2, epoch=LAST_EPOCH_OF_CLIENTS)
     following = Identity(FRESH, ProducerEpoch(0))
     assert (ending.producer, ending.successor) == (producer(MAX_EPOCH), following)

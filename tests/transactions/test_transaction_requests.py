@@ -278,7 +278,7 @@ def test_batch_of_no_transaction_is_not_stored(run: Any) -> None:
 
 
 @pytest.mark.parametrize(("version", "code"), [(0, 47), (1, 47), (2, 90), (4, 90), (5, 90)])
-def test_zombie_is_told_in_words_it_knows(run: Any, version: int, code: int) -> None:
+def test_zombie_gets_an_error_code_of_its_version(run: Any, version: int, code: int) -> None:
     async def scenario(driver: Driver) -> None:
         zombie = await driver.start()
         await driver.start()

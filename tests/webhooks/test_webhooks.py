@@ -169,7 +169,7 @@ def test_410_pauses_and_resume_continues(tmp_path: Path) -> None:
     on_brokers(tmp_path, scenario)
 
 
-def test_paused_webhook_calls_nobody(tmp_path: Path) -> None:
+def test_paused_webhook_makes_no_calls(tmp_path: Path) -> None:
     async def scenario(running: Brokers, client: InternalClient) -> None:
         await create_queue(client)
         async with receiving(answer(200)) as server:

@@ -130,10 +130,9 @@ class Mailbox:
     async def _find_earlier(
         self, view: LayoutView, current: KeyLayout, message: NewRecord
     ) -> MailboxMessageId | None:
-        """Return the message with the same idempotency key that was sent under the layout before, shortly
-        before its end.
+        """Find a message with the same idempotency key that was sent shortly before the end of an earlier layout.
 
-        BrokerError where that is another message, as a broker raises it.
+        Raises BrokerError, as a broker does, if the key was used for another message.
         """
         user = message.key or b""
         sender, _, key = message.headers

@@ -45,7 +45,7 @@ class Logger:
         level: LoggingLevel = LoggingLevel.INFO,
         common: Mapping[str, object] | None = None,
     ) -> None:
-        """`common` are fields of every line."""
+        """Create a logger; every line has the fields `common`."""
         self._clock = clock
         self._write = write
         self._form = form

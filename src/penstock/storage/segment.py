@@ -192,7 +192,7 @@ class Segment:
         )
 
     def before_timestamp(self, timestamp: int, wait: bool) -> IndexEntry:
-        """An entry with only older batches before it."""
+        """Last index entry before which all batches are older than a timestamp."""
         return self.find(MAX_TIMESTAMP, timestamp, wait)
 
     def newest_timestamp(self, wait: bool) -> int:

@@ -144,7 +144,7 @@ async def test_a_failure_is_raised_where_it_is_awaited_and_only_there(
             await producer.send_and_wait(topic_name, "x")
 
 
-async def test_admin_tells_what_is_not_there(bootstrap: str, topic_name: str) -> None:
+async def test_admin_reports_a_missing_topic(bootstrap: str, topic_name: str) -> None:
     async with AsyncAdmin(bootstrap) as admin:
         with pytest.raises(TopicUnknown, match=topic_name):
             await admin.topics.describe(topic_name)

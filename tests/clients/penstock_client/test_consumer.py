@@ -94,7 +94,7 @@ def test_group_resumes_at_its_committed_offsets(
         assert values(consumer, 6) == [4, 5, 6, 7, 8, 9]
 
 
-def test_at_least_once_what_raised_comes_again(bootstrap: str, numbers: str) -> None:
+def test_at_least_once_redelivers_a_message_after_an_exception(bootstrap: str, numbers: str) -> None:
     with pytest.raises(ZeroDivisionError), open_consumer(bootstrap, numbers, numbers) as consumer:
         fail_at_three(consumer)
     with open_consumer(bootstrap, numbers, numbers) as consumer:
@@ -149,7 +149,7 @@ def test_batch_is_processed_when_the_next_is_requested(bootstrap: str, numbers: 
 
 @PROTOCOLS
 @pytest.mark.parametrize("delivery", ["at-most-once", "at-least-once"])
-def test_a_member_that_joins_takes_over_what_is_not_done(
+def test_a_joining_member_takes_over_unprocessed_messages(
     bootstrap: str, make_topic: MakeTopic, delivery: str, group_protocol: str
 ) -> None:
     topic = make_topic(partitions=2)

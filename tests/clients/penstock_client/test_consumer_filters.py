@@ -58,7 +58,7 @@ def test_consumers_with_the_same_filter_share_a_view(bootstrap: str, totals: str
     assert described.config["view.shared"] == "true"
 
 
-def test_a_group_goes_on_where_it_has_committed(bootstrap: str, totals: str) -> None:
+def test_a_group_continues_where_it_has_committed(bootstrap: str, totals: str) -> None:
     with open_consumer(bootstrap, totals, "billing") as consumer:
         assert take(consumer, 2) == [60, 70]
         consumer.commit()

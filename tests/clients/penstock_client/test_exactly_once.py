@@ -64,7 +64,7 @@ def test_messages_of_a_transaction_are_committed_together(bootstrap: str, make_t
     assert "never" in read(bootstrap, topic, "read_uncommitted")
 
 
-def test_failure_of_a_message_aborts_what_it_belongs_to(bootstrap: str, make_topic: MakeTopic) -> None:
+def test_failure_of_a_message_aborts_its_transaction(bootstrap: str, make_topic: MakeTopic) -> None:
     topic = make_topic(1)
     with producing(bootstrap) as producer:
         with pytest.raises(ClientError):  # noqa: PT012, SIM117
@@ -142,7 +142,7 @@ def test_progress_is_committed_with_the_transaction_or_not_at_all(
         assert [message.value for message in consumer] == []
 
 
-def test_process_writes_what_comes_of_each_message_once(
+def test_process_writes_the_result_of_each_message_once(
     bootstrap: str, make_topic: MakeTopic, admin: Admin
 ) -> None:
     source = make_topic(3)

@@ -106,7 +106,7 @@ def test_unawaited_failure_is_raised_by_the_next_call(bootstrap: str, topic_name
     producer.close()
 
 
-def test_leaving_raises_what_was_not_delivered(bootstrap: str, topic_name: str) -> None:
+def test_leaving_the_block_raises_for_undelivered_messages(bootstrap: str, topic_name: str) -> None:
     def send_five() -> None:
         with Producer(bootstrap, config=NO_NEW_TOPICS) as producer:
             for _ in range(5):

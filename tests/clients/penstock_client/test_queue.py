@@ -66,7 +66,7 @@ def test_exception_releases_the_message(bootstrap: str, queue_name: str) -> None
             message.accept()
 
 
-def test_lock_is_extended_while_work_goes_on(bootstrap: str, queue_name: str) -> None:
+def test_lock_is_extended_while_a_message_is_processed(bootstrap: str, queue_name: str) -> None:
     with (
         Queue(queue_name, bootstrap=bootstrap, lock_s=1.0) as queue,
         Queue(queue_name, bootstrap=bootstrap, lock_s=1.0, max_lock_s=0.1) as careless,

@@ -177,7 +177,7 @@ def test_a_retry_needs_a_group_and_a_message_in_work(
             consumer.retry(done, delay_s=-1)
 
 
-def test_a_lifetime_goes_on_during_retries(bootstrap: str, make_topic: MakeTopic, admin: Admin) -> None:
+def test_a_lifetime_continues_during_retries(bootstrap: str, make_topic: MakeTopic, admin: Admin) -> None:
     topic = make_topic()
     set_policy(admin, topic)
     send(bootstrap, topic, "bad", headers={"penstock-ttl-ms": "600000"})

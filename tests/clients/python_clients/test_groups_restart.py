@@ -107,7 +107,7 @@ def test_committed_offsets_outlive_kill_9(
 @pytest.mark.drawn
 @pytest.mark.parametrize("end", ["stop", "kill"])
 @each_kind(CLASSIC, COOPERATIVE, CONSUMER)
-def test_members_go_on_without_a_rebalance_when_their_broker_comes_back(
+def test_members_continue_without_a_rebalance_when_their_broker_comes_back(
     start_broker: StartBroker, topic_name: str, stack: ExitStack, kind: Kind, end: str
 ) -> None:
     broker = start_broker([*DURABLE, *PATIENT])

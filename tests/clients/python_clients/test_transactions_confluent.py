@@ -83,7 +83,7 @@ def test_committed_transactions_are_read_and_aborted_ones_are_not(
     assert read_all(broker.bootstrap, topic, "read_uncommitted") == ["a", "b", "c", "d", "x", "y"]
 
 
-def test_open_transaction_is_not_read_and_holds_back_what_is_behind_it(
+def test_open_transaction_is_not_read_and_holds_back_later_records(
     broker: Address, make_topic: MakeTopic
 ) -> None:
     topic = make_topic(2)
@@ -97,7 +97,7 @@ def test_open_transaction_is_not_read_and_holds_back_what_is_behind_it(
     eventually(lambda: read_all(broker.bootstrap, topic) == ["behind", "beside", "open"])
 
 
-def test_zombie_is_fenced_and_what_it_wrote_is_aborted(broker: Address, make_topic: MakeTopic) -> None:
+def test_zombie_is_fenced_and_its_records_are_aborted(broker: Address, make_topic: MakeTopic) -> None:
     topic, transactional_id = make_topic(2), unique("t")
     zombie = started_producer(broker.bootstrap, transactional_id)
     zombie.begin_transaction()
@@ -153,7 +153,7 @@ def copy(bootstrap: str, consumer: Consumer, producer: Producer, target: str, co
     )
 
 
-def test_consume_transform_produce_repeats_what_was_aborted_and_nothing_else(
+def test_consume_transform_produce_repeats_aborted_messages_alone(
     broker: Address, admin: AdminClient, make_topic: MakeTopic
 ) -> None:
     source, target = make_topic(2), unique("copies")

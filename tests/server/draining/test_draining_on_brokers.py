@@ -121,7 +121,7 @@ def test_quiet_partitions_are_sealed_and_removed_when_their_records_have_expired
     run(tmp_path, scenario)
 
 
-def test_a_draining_partition_takes_records_until_nobody_writes(tmp_path: Path) -> None:
+def test_a_draining_partition_takes_records_until_writes_end(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         harness = await brokers.start(1)
         await harness.create(ORDERS, 2, partition_drain_quiet_ms="1000")
