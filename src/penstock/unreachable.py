@@ -42,6 +42,8 @@ def unreachable_text(problems: Mapping[Address, OSError]) -> str:
     places = ", ".join(f"{address} ({reason_of(error)})" for address, error in problems.items())
     if any(isinstance(error, NotKafka) for error in problems.values()):
         return f"there is no Kafka broker at {places}"
+    if any(isinstance(error, LoginRefused) for error in problems.values()):
+        return f"cannot log in at {places}"
     return f"cannot reach a broker at {places or 'any address: none is known'}"
 
 

@@ -97,7 +97,9 @@ def test_suggested_rules_permit_what_the_report_shows(
             ("User:alice", "READ"),
             ("User:alice", "DESCRIBE"),
         }
-        assert "topic:orders" in await cli("acl", "report")
+        assert ["alice", "READ", "topic:orders"] in [
+            line.split()[:3] for line in (await cli("acl", "report")).splitlines()
+        ]
         suggested = (await cli("acl", "suggest")).strip()
         assert suggested == "penstock acl allow alice read topic:orders"
         await cli(*suggested.split()[1:])
@@ -125,7 +127,14 @@ def test_quotas_are_set_shown_and_removed(
         assert shown == {"producer_byte_rate": 5000.0, "request_percentage": 25.0}
         assert "greater than 0" in await cli("quota", "set", "producer_byte_rate=-1", "--user", "a", code=1)
         assert "no entity" in await cli("quota", "set", "producer_byte_rate=1", code=2)
-        await cli("quota", "remove", "--user-default")
+        assert "no quota is given for user alice" in await cli("quota", "set", "alice", code=2)
+        assert "not an IP address" in await cli(
+            "quota", "set", "connection_creation_rate=5", "--ip", "broker1", code=1
+        )
+        assert "nothing was removed" in await cli("quota", "remove", "nobody")
+        assert await cli("quota", "remove", "--user-default") == (
+            "removed producer_byte_rate, request_percentage for user <default>\n"
+        )
         await cli("quota", "remove", "alice", "--client-id", "app")
         await cli("quota", "remove", "--ip", "10.0.0.7")
         assert "There are no quotas" in await cli("quota", "list")
@@ -141,6 +150,9 @@ def test_quotas_are_set_shown_and_removed(
         (("alice", "read", "topic:"), "has no name"),
         (("alice", "consumer", "cluster"), "has no operations for a cluster"),
         (("alice", "create", "group:g"), "is no operation of a group"),
+        (("alice", "read", "topic:*", "--prefix"), "stands for all names and cannot be a prefix"),
+        (("alice", "read", "topic:t", "--host", "broker1.example.com"), "is not an IP address"),
+        (("alice", "read", "topic:t", "--host", "0:0:0:0:0:0:0:1"), "write the address as ::1"),
     ],
 )
 def test_invalid_rules_are_refused_with_the_reason(

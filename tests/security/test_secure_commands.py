@@ -27,13 +27,15 @@ class Commands:
             name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")
         } | {"XDG_CONFIG_HOME": str(home)}
 
-    def run(self, *arguments: str, given: str = "", code: int = 0) -> str:
+    def run(
+        self, *arguments: str, given: str = "", code: int = 0, variables: dict[str, str] | None = None
+    ) -> str:
         done = subprocess.run(
             [sys.executable, "-m", "penstock.cli.main", *arguments],
             input=given,
             capture_output=True,
             text=True,
-            env=self.environment,
+            env=self.environment | (variables or {}),
             timeout=60,
             check=False,
         )
@@ -80,7 +82,14 @@ def test_users_certificates_and_contexts_work_together(tmp_path: Path) -> None:
         assert "admin" in listed
         check_user(commands)
         password.write_text("wrong")
-        assert "wrong user or password" in commands.run("topic", "list", code=1)
+        refused = commands.run("topic", "list", code=1)
+        assert "cannot log in" in refused
+        assert "wrong user or password" in refused
+        assert "Set PENSTOCK_USER" in refused
+        without_user = {"PENSTOCK_BOOTSTRAP": f"127.0.0.1:{port}", "PENSTOCK_CA": str(tls / "ca.pem")}
+        assert "Set PENSTOCK_USER" in commands.run("topic", "list", code=1, variables=without_user)
+        del without_user["PENSTOCK_CA"]
+        assert "PENSTOCK_CA" in commands.run("topic", "list", code=1, variables=without_user)
         assert '"user": "admin"' in commands.run("context", "show", "--json")
     finally:
         broker.stop()
@@ -106,7 +115,9 @@ def check_user(commands: Commands) -> None:
     commands.run("user", "token", "revoke", "bob", made["id"])
     assert "list" in commands.run("user", "token", "revoke", "bob", made["id"], code=1)
     assert len(json.loads(commands.run("user", "token", "list", "bob", "--json"))) == 1
-    assert "nobody" in commands.run("user", "token", "create", "nobody", code=1)
+    assert "there is no user 'nobody'" in commands.run("user", "token", "create", "nobody", code=1)
+    assert "no lifetime" in commands.run("user", "token", "create", "bob", "--expires-in", "0d", code=2)
+    assert "'user a\\nb': the name must" in commands.run("user", "create", "a\nb", given="x\n", code=1)
 
 
 def _accepts(port: int) -> bool:

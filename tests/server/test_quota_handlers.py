@@ -96,6 +96,8 @@ def test_invalid_quotas_are_refused_one_by_one(tmp_path: Path) -> None:
         change({"connection_creation_rate": 1.0}, user="f"),
         change(rate, ip="10.0.0.1"),
         change({"connection_creation_rate": 1.0}, ip="10.0.0.2", user="g"),
+        change({"connection_creation_rate": 1.0}, ip="broker1.example.com"),
+        change({"connection_creation_rate": 1.0}, ip="0:0:0:0:0:0:0:1"),
         change(rate),
         change(rate, user=""),
         change(rate, user="a\nb"),

@@ -192,7 +192,7 @@ def report(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, json: JsonOption = Fa
         return
     typer.echo(f"Requests that {verb}:")
     columns = [
-        (each["principal"], each["operation"], _resource_of(each), each["host"], str(each["count"]))
+        (_user_of(each), each["operation"], _resource_of(each), each["host"], str(each["count"]))
         for each in rows
     ]
     print_table(("USER", "OPERATION", "RESOURCE", "HOST", "COUNT"), columns)
@@ -288,6 +288,11 @@ def _row(rule: AclBinding) -> tuple[str, ...]:
     entry = rule.entry
     user = entry.principal.removeprefix("User:")
     return (str(rule.resource), user, entry.operation.name, entry.permission.name, entry.host)
+
+
+def _user_of(refusal: dict[str, Any]) -> str:
+    principal: str = refusal["principal"]
+    return principal.removeprefix("User:")
 
 
 def _resource_of(refusal: dict[str, Any]) -> str:

@@ -11,9 +11,9 @@ from penstock.cli.failures import ExitCode, Failure
 from penstock.errors import BrokerError, ErrorCode, ProtocolError
 from penstock.internal_client.api import RESPONSE_SECONDS
 from penstock.internal_client.client import InternalClient, run
-from penstock.internal_client.client_security import ClientSecurity
+from penstock.internal_client.client_security import PASSWORD_FILE, USER, ClientSecurity
 from penstock.internal_client.errors import OutcomeUnknown
-from penstock.unreachable import Unreachable
+from penstock.unreachable import ConnectionLost, LoginRefused, NotKafka, Unreachable
 
 T = TypeVar("T")
 
@@ -29,6 +29,7 @@ _HINTS = {
     ErrorCode.request_timed_out: "The broker is reachable but did not complete the request in time; try again.",
 }
 NAME_A_BROKER = "Name a broker with --bootstrap HOST:PORT or PENSTOCK_BOOTSTRAP."
+SET_THE_USER = f"Set {USER} and {PASSWORD_FILE}, or name a context that has them with --context."
 
 
 def admin_client(bootstrap: str, response_seconds: float = RESPONSE_SECONDS) -> InternalClient:
@@ -55,11 +56,11 @@ def run_admin(
 @contextmanager
 def reported(subject: str = "") -> Iterator[None]:
     """Convert errors of the internal client to Failures."""
-    prefix = f"{subject}: " if subject else ""
+    prefix = f"{subject if subject.isprintable() else repr(subject)}: " if subject else ""
     try:
         yield
     except Unreachable as error:
-        raise Failure(str(error), NAME_A_BROKER) from None
+        raise Failure(str(error), _next_step(error)) from None
     except OutcomeUnknown as error:
         raise Failure(
             f"{prefix}the response was lost ({error}), so the change may or may not have been made",
@@ -73,6 +74,17 @@ def reported(subject: str = "") -> Iterator[None]:
             f"{prefix}the broker sent a response that cannot be decoded: {error}",
             "Check that the address is that of a Kafka broker, and its version.",
         ) from None
+
+
+def _next_step(error: Unreachable) -> str:
+    """Hint for a cluster that cannot be reached. A listener with users closes a connection that does not log in."""
+    problems = error.problems.values()
+    if any(isinstance(each, LoginRefused) for each in problems):
+        return SET_THE_USER
+    is_closed = any(isinstance(each, ConnectionLost) and not isinstance(each, NotKafka) for each in problems)
+    if is_closed and not os.environ.get(USER):
+        return f"{NAME_A_BROKER} If the broker has users: {SET_THE_USER}"
+    return NAME_A_BROKER
 
 
 def not_an_address(text: str) -> Failure:

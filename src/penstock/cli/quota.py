@@ -11,6 +11,7 @@ from penstock.cli.admin_client import run_admin
 from penstock.cli.failures import ExitCode, Failure
 from penstock.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
 from penstock.cli.output import print_json, print_table
+from penstock.internal_client.client import InternalClient
 from penstock.security.quota import DEFAULT, Default, EntityName, QuotaEntity, QuotaKey, limit_of
 
 UserOption = Annotated[str | None, typer.Option("--user", metavar="USER", help="The user.")]
@@ -53,6 +54,8 @@ def set_quota(
     user, quotas = _leading_user(quotas, user, is_quota=lambda word: "=" in word)
     entity = _entity(user, client_id, ip, user_default, client_id_default, ip_default)
     values = dict(_value(text) for text in quotas)
+    if not values:
+        raise Failure(f"no quota is given for {entity}", "Give some, as NAME=VALUE.", code=ExitCode.USAGE)
     run_admin(bootstrap, lambda client: client.quotas.alter(entity, values), str(entity))
     typer.echo(f"set {', '.join(f'{name}={_shown(value)}' for name, value in values.items())} for {entity}")
 
@@ -74,11 +77,17 @@ def remove_quota(
     """Remove quotas."""
     user, names = _leading_user(names or [], user, is_quota=lambda word: word in set(QuotaKey))
     entity = _entity(user, client_id, ip, user_default, client_id_default, ip_default)
-    chosen = names or [
-        key for key in QuotaKey if (key is QuotaKey.CONNECTION_CREATION_RATE) == (entity.ip is not None)
-    ]
-    run_admin(bootstrap, lambda client: client.quotas.alter(entity, dict.fromkeys(chosen)), str(entity))
-    typer.echo(f"removed {', '.join(chosen)} for {entity}")
+
+    async def work(client: InternalClient) -> list[str]:
+        present = (await client.quotas.describe()).get(entity, {})
+        await client.quotas.alter(entity, dict.fromkeys(names or map(str, present)))
+        return [str(key) for key in present if not names or key in names]
+
+    removed = run_admin(bootstrap, work, str(entity))
+    if removed:
+        typer.echo(f"removed {', '.join(removed)} for {entity}")
+    else:
+        typer.echo(f"No such quota is set for {entity}; nothing was removed.")
 
 
 @app.command("list")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli.admin_client import run_admin
-from penstock.cli.failures import Failure
+from penstock.cli.failures import ExitCode, Failure
 from penstock.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
 from penstock.cli.output import print_json, print_table
 from penstock.cli.times import parse_duration_ms, show_time
@@ -38,6 +38,12 @@ def create_token(
 ) -> None:
     """Create a token and print it. It is shown this once: the cluster stores a digest of it."""
     lifetime_ms = 0 if expires_in is None else parse_duration_ms(expires_in)
+    if expires_in is not None and not lifetime_ms:
+        raise Failure(
+            f"--expires-in {expires_in} is no lifetime",
+            "Give one, as 12h or 90d; without --expires-in the token does not expire.",
+            code=ExitCode.USAGE,
+        )
 
     async def work(client: InternalClient) -> AccessToken:
         await client.users.describe([user])

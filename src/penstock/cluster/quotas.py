@@ -5,6 +5,7 @@ The node of an entity without quotas stays, as that of an empty access control l
 
 from __future__ import annotations
 
+import ipaddress
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -61,6 +62,8 @@ def alter_quotas(
 def _alter(image: ClusterImage, change: QuotaChange) -> Operation | None:
     entity = change.entity
     check_entity(entity)
+    if isinstance(entity.ip, str) and any(value is not None for value in change.values.values()):
+        _check_address(entity.ip)
     before = image.quotas.get(entity, NO_QUOTAS)
     after = dict(before.values)
     for name, value in change.values.items():
@@ -89,6 +92,18 @@ def check_entity(entity: QuotaEntity) -> None:
             raise _invalid(
                 f"{name[:80]!r} is empty, has control characters, or more than {MAX_NAME_CHARACTERS} characters"
             )
+
+
+def _check_address(text: str) -> None:
+    """Raise BrokerError INVALID_REQUEST for a name that no client address equals, so that its quota would have no
+    effect.
+    """
+    try:
+        address = str(ipaddress.ip_address(text))
+    except ValueError:
+        raise _invalid(f"{text[:80]!r} is not an IP address") from None
+    if address != text:
+        raise _invalid(f"{text[:80]!r}: write the address as {address}")
 
 
 def _key(entity: QuotaEntity, name: str) -> QuotaKey:

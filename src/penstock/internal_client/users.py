@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.errors import BrokerError, ErrorCode
 from penstock.internal_client.api import ClientApi, check_error
 from penstock.internal_client.inspection import InspectionCalls
 from penstock.internal_client.routes import Routes
@@ -59,6 +60,8 @@ class UserCalls:
         response = await self._routes.at_any(lambda each: _DESCRIBE_USER_SCRAM_CREDENTIALS.call(each, fields))
         check_error(response.error_code, response.error_message)
         for result in response.results:
+            if result.error_code == ErrorCode.resource_not_found:
+                raise BrokerError(ErrorCode.resource_not_found, f"there is no user {result.user!r}")
             check_error(result.error_code, result.error_message)
         more = {each["name"]: each for each in await self._more(names)}
         return [_description(result, more.get(result.user, {})) for result in response.results]

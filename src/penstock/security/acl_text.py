@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import shlex
 from collections.abc import Iterable, Sequence
 
@@ -88,6 +89,18 @@ def parse_user(text: str) -> str:
     return text if text.startswith("User:") else f"User:{text}"
 
 
+def check_host(text: str) -> None:
+    """Raise ValueError for a host that no client has: rules compare the address of a client, not its name."""
+    if text == WILDCARD:
+        return
+    try:
+        address = str(ipaddress.ip_address(text))
+    except ValueError:
+        raise ValueError(f"{text[:80]!r} is not an IP address; give the address of the client") from None
+    if address != text:
+        raise ValueError(f"{text[:80]!r}: write the address as {address}")
+
+
 def rules_of(
     user: str,
     operations: str,
@@ -98,10 +111,13 @@ def rules_of(
     host: str = WILDCARD,
 ) -> list[AclBinding]:
     """Rules of one command. Raises ValueError with the reason."""
+    check_host(host)
     rules = []
     for text in resources:
         # `--prefix` holds for all resources that have names.
         resource = parse_resource(text, is_prefix=is_prefix and text.lower() != "cluster")
+        if is_prefix and resource.name == WILDCARD:
+            raise ValueError(f"{text!r} stands for all names and cannot be a prefix; leave out --prefix")
         for operation in parse_operations(operations, resource.kind):
             entry = AccessControlEntry(parse_user(user), host, operation, permission)
             rules.append(AclBinding(resource, entry))
