@@ -63,9 +63,10 @@ def test_no_connection_fails_while_certificates_are_replaced(tmp_path: Path) -> 
             made = issue(authority.pair, CertificateRequest("broker", HOSTS, days), now_ms())
             # Between the two writes, key and certificate do not match: the pair before stays in use.
             before = reloads.failures
-            replace_file(key_file, made.key)
-            await eventually_async(lambda before=before: reloads.failures > before)  # type: ignore[misc]
-            replace_file(file, made.certificate)
+            writes = [(key_file, made.key), (file, made.certificate)]
+            for place, content in writes if days % 2 else reversed(writes):
+                replace_file(place, content)
+                await eventually_async(lambda before=before: reloads.failures > before)  # type: ignore[misc]
             await eventually_async(partial(_expires_in, reloads.seconds_to_expiry, days))
         is_over = True
         counts = await asyncio.gather(*clients)

@@ -8,6 +8,7 @@ import hmac
 import json
 import time
 from collections.abc import Mapping
+from http.client import IncompleteRead
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,9 @@ from penstock.clock import SystemClock
 from penstock.config import BrokerConfig
 from penstock.errors import ConfigError
 from penstock.observability.logs import Logger
-from penstock.security.oauth import TokenLogin, TokenRefused, TokenValidator
+from penstock.security.oauth import RETRY_SECONDS, TokenLogin, TokenRefused, TokenValidator
 from penstock.threads import ThreadPools
+from support.manual_clock import ManualClock
 from support.secure_brokers import address_of, in_thread
 from support.whole_brokers import Brokers, run
 
@@ -128,6 +130,85 @@ def test_clock_two_minutes_ahead_refuses_no_longer_than_the_skew(tmp_path: Path)
     [soon, late] = validate(tmp_path, token(exp=int(time.time()) - 10), token(exp=int(time.time()) - 120))
     assert isinstance(soon, TokenLogin)
     assert isinstance(late, str)
+
+
+class Issuer:
+    """Issuer whose keys are in a file that can be away, and a validator with a clock that the test moves."""
+
+    def __init__(self, directory: Path) -> None:
+        self.file = directory / "keys.json"
+        self.clock = ManualClock()
+        self.threads = ThreadPools()
+        log = Logger(self.clock, lambda _: None, lambda *_: "")
+        settings = BrokerConfig(settings_of(directory, EC))
+        self.validator = TokenValidator(settings, self.threads, self.clock, log)
+
+    def publish(self, *keys: Any) -> None:
+        self.file.write_text(json.dumps({"keys": [key.as_dict(private=False) for key in keys]}))
+
+    async def accepts(self, key: Any) -> bool:
+        """Whether a token that is issued now is accepted."""
+        now = self.clock.now_ms() // 1000
+        try:
+            await self.validator.validate(token(key, iat=now, exp=now + 300))
+        except TokenRefused:
+            return False
+        return True
+
+
+def test_known_keys_stay_in_use_while_the_issuer_is_away_for_an_hour(tmp_path: Path) -> None:
+    issuer = Issuer(tmp_path)
+
+    async def body() -> None:
+        assert await issuer.accepts(EC)
+        issuer.file.unlink()
+        for _ in range(60):
+            issuer.clock.advance(60_000)
+            assert await issuer.accepts(EC)
+            assert not await issuer.accepts(RSA)
+        issuer.publish(EC, RSA)
+        assert not await issuer.accepts(RSA), "keys are read at most once in RETRY_SECONDS"
+        issuer.clock.advance(int(RETRY_SECONDS * 1000))
+        assert await issuer.accepts(RSA)
+
+    asyncio.run(body())
+    issuer.threads.close()
+
+
+@pytest.mark.parametrize(
+    "content", ["", "<html>", "[]", "{}", '{"keys": 5}', '{"keys": [1]}', '{"keys": null}']
+)
+def test_response_without_keys_leaves_the_last_ones(tmp_path: Path, content: str) -> None:
+    issuer = Issuer(tmp_path)
+
+    async def body() -> None:
+        assert await issuer.accepts(EC)
+        issuer.file.write_text(content)
+        issuer.clock.advance(60_000)
+        assert not await issuer.accepts(RSA)
+        assert await issuer.accepts(EC)
+
+    asyncio.run(body())
+    issuer.threads.close()
+
+
+def test_response_that_ends_early_leaves_the_last_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    issuer = Issuer(tmp_path)
+
+    def cut(*_: object, **__: object) -> None:
+        raise IncompleteRead(b"{")
+
+    async def body() -> None:
+        assert await issuer.accepts(EC)
+        monkeypatch.setattr("urllib.request.urlopen", cut)
+        issuer.clock.advance(60_000)
+        assert not await issuer.accepts(RSA)
+        assert await issuer.accepts(EC)
+
+    asyncio.run(body())
+    issuer.threads.close()
 
 
 @pytest.mark.parametrize(

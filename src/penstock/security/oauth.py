@@ -165,13 +165,21 @@ class TokenValidator:
 
 def _read_keys(url: str) -> KeySet:
     import urllib.request  # late: few brokers take tokens, and the module is large
+    from http.client import HTTPException
 
     from joserfc.errors import JoseError
     from joserfc.jwk import KeySet
 
-    with urllib.request.urlopen(url, timeout=FETCH_SECONDS) as response:
-        content = response.read(MAX_KEYS_BYTES)
-    keys = [key for key in json.loads(content)["keys"] if key.get("kty") in ("RSA", "EC", "OKP")]
+    try:
+        with urllib.request.urlopen(url, timeout=FETCH_SECONDS) as response:
+            content = response.read(MAX_KEYS_BYTES)
+    except HTTPException as error:  # a response that ends early, which is no OSError
+        raise ValueError(f"the response cannot be read ({type(error).__name__})") from None
+    document = json.loads(content)
+    found = document.get("keys") if isinstance(document, dict) else None
+    if not isinstance(found, list) or not all(isinstance(key, dict) for key in found):
+        raise ValueError("the response is no key set")
+    keys = [key for key in found if key.get("kty") in ("RSA", "EC", "OKP")]
     try:
         return KeySet.import_key_set({"keys": keys})
     except JoseError as error:
