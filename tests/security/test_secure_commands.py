@@ -82,19 +82,24 @@ def test_users_certificates_and_contexts_work_together(tmp_path: Path) -> None:
         assert "admin" in listed
         check_user(commands)
         password.write_text("wrong")
-        refused = commands.run("topic", "list", code=1)
-        assert "cannot log in" in refused
-        assert "wrong user or password" in refused
-        assert "Set PENSTOCK_USER" in refused
-        without_user = {"PENSTOCK_BOOTSTRAP": f"127.0.0.1:{port}", "PENSTOCK_CA": str(tls / "ca.pem")}
-        assert "Set PENSTOCK_USER" in commands.run("topic", "list", code=1, variables=without_user)
-        del without_user["PENSTOCK_CA"]
-        assert "PENSTOCK_CA" in commands.run("topic", "list", code=1, variables=without_user)
+        check_refused_logins(commands, port, tls / "ca.pem")
         assert '"user": "admin"' in commands.run("context", "show", "--json")
     finally:
         broker.stop()
     for secret in ("secret", "other"):
         assert secret not in broker.log_path.read_text()
+
+
+def check_refused_logins(commands: Commands, port: int, authority: Path) -> None:
+    """A wrong password, no user and no TLS are named as such, with the setting."""
+    refused = commands.run("topic", "list", code=1)
+    assert "cannot log in" in refused
+    assert "wrong user or password" in refused
+    assert "Set PENSTOCK_USER" in refused
+    without_user = {"PENSTOCK_BOOTSTRAP": f"127.0.0.1:{port}", "PENSTOCK_CA": str(authority)}
+    assert "Set PENSTOCK_USER" in commands.run("topic", "list", code=1, variables=without_user)
+    del without_user["PENSTOCK_CA"]
+    assert "PENSTOCK_CA" in commands.run("topic", "list", code=1, variables=without_user)
 
 
 def check_user(commands: Commands) -> None:

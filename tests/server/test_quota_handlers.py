@@ -12,6 +12,7 @@ import pytest
 
 from penstock.cluster.memory import MemoryEnsemble
 from penstock.errors import ErrorCode
+from penstock.net.connection import Connection
 from penstock.records.building import NewRecord, build_batch
 from penstock.records.compression import Codec
 from penstock.security.acl import Principal
@@ -188,3 +189,9 @@ def test_throttled_producer_is_answered_first_and_muted_afterwards(tmp_path: Pat
         assert broker.context.metrics.throttled_users.counts == {"ANONYMOUS": 1}
 
     run(tmp_path, scenario)
+
+
+def test_throttle_without_muting_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Connection, "mute", lambda self, seconds: None)
+    with pytest.raises(AssertionError):
+        test_throttled_producer_is_answered_first_and_muted_afterwards(tmp_path, 9)
