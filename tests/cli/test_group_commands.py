@@ -17,6 +17,7 @@ from penstock.cli.main import run
 from penstock.net.broker_connection import BrokerConnection
 from penstock.net.network import TcpNetwork
 from support.broker_process import Address
+from support.eventually import eventually
 
 STARTED_MS = 1_700_000_000_000
 PATIENCE_S = 30
@@ -322,3 +323,45 @@ def test_the_clusters_own_topics_are_listed_on_request(penstock: Penstock, topic
     internal = set(everything) - set(shown)
     assert "__consumer_offsets" in internal
     assert all(name.startswith("__") for name in internal)
+
+
+def test_reset_copies_the_offsets_of_another_group(penstock: Penstock, topic: str, group: str) -> None:
+    penstock("consume", topic, "--group", f"{group}-source", "--max", "4")
+    penstock("consume", topic, "--group", group)
+    planned = penstock.json("group", "reset", group, "--all-topics", "--from-group", f"{group}-source")
+    assert [(each["partition"], each["old"], each["new"]) for each in planned["partitions"]] == [(0, 10, 4)]
+    penstock("group", "reset", group, "--topic", topic, "--from-group", f"{group}-source", "--execute")
+    assert penstock("consume", topic, "--group", group, "--max", "1").split() == ["4"]
+    refused = penstock.refused("group", "reset", group, "--all-topics", "--from-group", "none-such")
+    assert "'none-such' has no committed offsets" in refused
+    both = ("group", "reset", group, "--all-topics", "--from-group", "g", "--to-latest")
+    assert "exactly one option" in penstock.refused(*both, code=2)
+
+
+def test_offsets_of_one_topic_are_deleted(penstock: Penstock, topic: str, group: str) -> None:
+    penstock("consume", topic, "--group", group, "--max", "4")
+    deleted = penstock.json("group", "delete-offsets", group, "--topic", topic)
+    assert deleted == {"group": group, "topic": topic, "deleted": True}
+    assert "has no committed offsets" in penstock.refused("group", "delete-offsets", group, "--topic", topic)
+
+
+def test_member_is_removed_and_its_partitions_are_free(
+    penstock: Penstock, broker: Address, topic: str, group: str
+) -> None:
+    with member(broker, topic, group) as running:
+        read_lines(running, 1)
+        [found] = penstock.json("group", "describe", group)["members"]
+        assert "has no member 'x'" in penstock.refused("group", "remove-member", group, "x")
+        # The consumer runs, so it joins again with another member id.
+        assert "removed member" in penstock("group", "remove-member", group, found["member_id"])
+        eventually(
+            lambda: (
+                found["member_id"]
+                not in [each["member_id"] for each in penstock.json("group", "describe", group)["members"]]
+            ),
+            within_s=PATIENCE_S,
+        )
+
+
+def test_members_of_an_unknown_group_cannot_be_removed(penstock: Penstock, group: str) -> None:
+    assert "there is no group" in penstock.refused("group", "remove-member", group, "x")

@@ -17,8 +17,9 @@ const { Live } = await load("live.js");
 const { isNarrower, ServerList } = await load("list.js");
 const { PER_SECOND, Tail } = await load("tail.js");
 const { parseEvent, url } = await load("api.js");
-const { parseSearch } = await load("pages/topic_messages.js");
-const { resetBody } = await load("pages/group_reset.js");
+const { produce } = await load("pages/topic_messages.js");
+const { parseSearch, searchWords } = await load("pages/message_search.js");
+const { resetBody, resetWords } = await load("pages/group_reset.js");
 const { lineOf } = await load("pages/queue_text.js");
 const { entityOf, entityText, quotaChanges } = await load("pages/access_quotas.js");
 const { missing } = await load("rights.js");
@@ -206,6 +207,10 @@ test("search field knows keys, headers, paths and words", () => {
     key: "17", header: "trace", header_value: "abc", json_path: "$.user.id", json_value: "7", regex: "a+", partition: 2,
   });
   assert.deepEqual(parseSearch("json:$.a"), { json_path: "$.a" });
+  assert.deepEqual(parseSearch(`filter:"headers.region == 'eu'" since:2h until:1970-01-01T00:00:09Z late`, 7_200_001), {
+    filter: "headers.region == 'eu'", from_ms: 1, to_ms: 9_000, text: "late",
+  });
+  assert.deepEqual(parseSearch("since:yesterday"), { text: "since:yesterday" });
 });
 
 test("reset form makes one kind of request", () => {
@@ -215,6 +220,19 @@ test("reset form makes one kind of request", () => {
   assert.deepEqual(resetBody({ ...values, way: "time" }), { topic: "t", time_ms: 1000 });
   assert.deepEqual(resetBody({ ...values, way: "offset", partition: "1" }), { offsets: [{ topic: "t", partition: 1, offset: 7 }] });
   assert.deepEqual(resetBody({ ...values, way: "group" }), { from_group: "g", topic: "t" });
+});
+
+test("forms and searches are shown as penstock commands", () => {
+  const values = { topic: "t", partition: "", time: "1970-01-01T00:00:01Z", shift: "-5", offset: "7", group: "other" };
+  const reset = (way, more = {}) => penstock(resetWords("g", { ...values, way, ...more }));
+  assert.equal(reset("earliest"), "penstock group reset g --topic t --to-earliest --execute");
+  assert.equal(reset("shift", { partition: "1" }), "penstock group reset g --topic t:1 --shift -5 --execute");
+  assert.equal(reset("time"), "penstock group reset g --topic t --to-time 1970-01-01T00:00:01.000Z --execute");
+  assert.equal(reset("offset", { partition: "1" }), "penstock group reset g --topic t:1 --to-offset 7 --execute");
+  assert.equal(reset("group", { topic: "" }), "penstock group reset g --all-topics --from-group other --execute");
+  assert.equal(penstock(searchWords("t", parseSearch("json:$.a=1 regex:a+ it's"))), "penstock search t --regex a+ --json-path '$.a=1' -- 'it'\\''s'");
+  const sent = produce("t", { key: "k", value: "it's", headers: { a: "1" } });
+  assert.equal(penstock(sent.penstock, sent.input), "printf %s 'it'\\''s' | penstock produce t --format file --key k --header a=1");
 });
 
 test("events and targets are read and written as the gateway does", () => {

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +13,11 @@ import httpx
 import pytest
 from figures_stage import produce, with_gateway
 
+from penstock.clock import SystemClock
 from penstock.gateway.http.problems import Problem
+from penstock.gateway.records import GatewayRecords
 from penstock.gateway.search import slots
+from penstock.threads import ThreadPools
 
 
 async def search(http: httpx.AsyncClient, topic: str, **query: Any) -> tuple[list[Any], Any]:
@@ -40,6 +46,11 @@ def test_search_finds_one_message_among_many(tmp_path: Path) -> None:
         assert len(found) == 5
         assert end["reason"] == "limit"
         assert all("value 3 17" in each["value"] for each in found)
+        found, end = await search(http, "t", filter='json.user.id == "ann"', text="ann")
+        assert [each["value"] for each in found] == ['{"user": {"id": "ann"}}']
+        assert end["failed"] == 0
+        found, end = await search(http, "t", filter="partition == 1 && offset < 2")
+        assert len(found) == 2
         found, end = await search(http, "t", text="value", max_bytes=1)
         assert end["reason"] == "bytes"
         found, end = await search(http, "t", text="user", partition=0)
@@ -56,6 +67,7 @@ def test_wrong_search_is_refused_and_limited(tmp_path: Path) -> None:
             {"json_path": "$.."},
             {"header_value": "x"},
             {"json_value": "x"},
+            {"filter": "("},
             {"x": 1},
         ):
             answer = await http.post("/v1/topics/t/search", json=query)
@@ -78,6 +90,25 @@ def test_searches_at_a_time_are_limited_for_each_client() -> None:
     running.enter("b")
     running.leave("a")
     running.enter("a")
+
+
+async def test_scans_of_several_searches_run_one_at_a_time() -> None:
+    threads = ThreadPools()
+    unused: Any = None
+    records = GatewayRecords(unused, unused, unused, threads, unused, SystemClock())
+    running: list[int] = []
+    overlap = threading.Event()
+
+    def scan(number: int) -> None:
+        running.append(number)
+        if len(running) > 1:
+            overlap.set()
+        overlap.wait(0.05)
+        running.remove(number)
+
+    await asyncio.gather(*(records.in_pool(partial(scan, number)) for number in range(4)))
+    threads.close()
+    assert not overlap.is_set()
 
 
 def test_newest_messages_come_from_all_partitions(tmp_path: Path) -> None:

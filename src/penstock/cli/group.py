@@ -1,4 +1,4 @@
-"""`penstock group`: list, describe, reset, delete."""
+"""`penstock group`: list, describe, reset, delete, remove members, delete offsets."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 from penstock.cli.admin_client import NO_GROUP
 from penstock.cli.cluster_client import ClusterClient
 from penstock.cli.failures import ExitCode, Failure
+from penstock.cli.group_changes import GroupArgument, delete_offsets, remove_member
 from penstock.cli.group_description import (
     describe_group,
     describe_groups,
@@ -26,6 +27,7 @@ from penstock.cli.group_reset import (
     commit_resets,
     plan_reset,
     to_offset,
+    to_offsets_of,
     to_time,
 )
 from penstock.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption, YesOption
@@ -35,7 +37,6 @@ from penstock.cli.times import parse_time_ms
 from penstock.clock import SystemClock
 from penstock.internal_client.share_groups import SHARE
 
-GroupArgument = Annotated[str, typer.Argument(help="The group id.")]
 ResetTopicsOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -59,6 +60,9 @@ ToTimeOption = Annotated[
 ShiftOption = Annotated[
     int | None, typer.Option("--shift", metavar="N", help="By N offsets: 10 forward, -10 back.")
 ]
+FromGroupOption = Annotated[
+    str | None, typer.Option("--from-group", metavar="GROUP", help="To the committed offsets of this group.")
+]
 ExecuteOption = Annotated[
     bool, typer.Option("--execute", help="Apply the changes; by default they are only shown.")
 ]
@@ -70,6 +74,8 @@ app = typer.Typer(
 
 def register(root: typer.Typer) -> None:
     root.add_typer(app, name="group")
+    app.command("remove-member")(remove_member)
+    app.command("delete-offsets")(delete_offsets)
 
 
 @app.command("list")
@@ -138,6 +144,7 @@ def reset(
     offset: ToOffsetOption = None,
     time: ToTimeOption = None,
     shift: ShiftOption = None,
+    from_group: FromGroupOption = None,
     execute: ExecuteOption = False,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     json: JsonOption = False,
@@ -149,7 +156,7 @@ def reset(
             "Give --topic TOPIC, or --all-topics for all topics with committed offsets.",
             code=ExitCode.USAGE,
         )
-    aim = _aim(to_earliest, to_latest, offset, time, shift)
+    aim = _aim(to_earliest, to_latest, offset, time, shift, from_group)
     cluster = ClusterClient(bootstrap)
     resets = plan_reset(cluster, group, None if all_topics else topic, aim)
     if execute:
@@ -196,13 +203,23 @@ def _tell_deleted(group: str, json: bool) -> None:
         typer.echo(f"deleted group {group}")
 
 
-def _aim(to_earliest: bool, to_latest: bool, offset: int | None, time: str | None, shift: int | None) -> Aim:
-    if to_earliest + to_latest + (offset is not None) + (time is not None) + (shift is not None) != 1:
+def _aim(
+    to_earliest: bool,
+    to_latest: bool,
+    offset: int | None,
+    time: str | None,
+    shift: int | None,
+    from_group: str | None,
+) -> Aim:
+    named = [each for each in (offset, time, shift, from_group) if each is not None]
+    if to_earliest + to_latest + len(named) != 1:
         raise Failure(
             "the new offsets are not named by exactly one option",
-            "Give one of --to-earliest, --to-latest, --to-offset, --to-time and --shift.",
+            "Give one of --to-earliest, --to-latest, --to-offset, --to-time, --shift and --from-group.",
             code=ExitCode.USAGE,
         )
+    if from_group is not None:
+        return to_offsets_of(from_group)
     if offset is not None:
         return to_offset(offset)
     if time is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from penstock.cli.admin_client import NO_GROUP
 from penstock.cli.cluster_client import ClusterClient, PartitionRange
 from penstock.cli.failures import ExitCode, Failure
 from penstock.cli.group_description import Offsets, committed_offsets, describe_groups
@@ -22,7 +23,8 @@ class OffsetReset:
 
 
 Target = Callable[[PartitionRange, int | None, int], int | None]
-"""Function from a partition's range, its committed offset and its offset at the given time to the new offset.
+"""Function from a partition's range, its committed offset and its offset at the given time, or in the other group, to
+the new offset.
 
 None leaves the partition unchanged. `plan_reset` limits the new offset to the range of the partition.
 """
@@ -32,6 +34,8 @@ None leaves the partition unchanged. `plan_reset` limits the new offset to the r
 class Aim:
     target: Target
     time_ms: int | None = None
+    from_group: str | None = None
+    """Group to copy committed offsets from; partitions in which it has none stay unchanged."""
 
 
 TO_EARLIEST = Aim(lambda held, old, at_time: held.start)
@@ -50,6 +54,10 @@ def by_shift(count: int) -> Aim:
     return Aim(lambda held, old, at_time: None if old is None else old + count)
 
 
+def to_offsets_of(group: str) -> Aim:
+    return Aim(lambda held, old, copied: copied, from_group=group)
+
+
 def plan_reset(
     cluster: ClusterClient, group: str, topics: Sequence[str] | None, aim: Aim
 ) -> list[OffsetReset]:
@@ -59,17 +67,23 @@ def plan_reset(
     else:
         _check_has_no_members(cluster, group)
         committed = committed_offsets(cluster, [group])[group]
-    chosen = _partitions(cluster, committed) if topics is None else _named_partitions(cluster, topics)
+    given = None if aim.from_group is None else _copied(cluster, aim.from_group)
+    chosen = (
+        _partitions(cluster, committed if given is None else given)
+        if topics is None
+        else _named_partitions(cluster, topics)
+    )
     if not chosen:
         raise Failure(f"group {group!r} has no committed offsets", "Name the topics to set with --topic.")
     resets = [
         each
         for topic, numbers in sorted(chosen.items())
-        for each in _resets(cluster, topic, numbers, committed, aim)
+        for each in _resets(cluster, topic, numbers, committed, aim, given)
     ]
     if not resets:
+        source, verb = (group, "shift") if aim.from_group is None else (aim.from_group, "copy")
         raise Failure(
-            f"group {group!r} has no committed offset to shift in these partitions",
+            f"group {source!r} has no committed offset to {verb} in these partitions",
             "Give --to-earliest, --to-latest, --to-offset or --to-time.",
         )
     return resets
@@ -97,9 +111,17 @@ def _start_offsets(cluster: ClusterClient, group: str) -> Offsets:
 
 
 def _resets(
-    cluster: ClusterClient, topic: str, numbers: Sequence[int], committed: Offsets, aim: Aim
+    cluster: ClusterClient,
+    topic: str,
+    numbers: Sequence[int],
+    committed: Offsets,
+    aim: Aim,
+    copied: Offsets | None,
 ) -> list[OffsetReset]:
     at_time = {} if aim.time_ms is None else cluster.offsets(topic, numbers, aim.time_ms)
+    if copied is not None:
+        numbers = [number for number in numbers if (topic, number) in copied]
+        at_time = {number: copied[topic, number] for number in numbers}
     resets = []
     for held in cluster.ranges(topic, numbers):
         old = committed.get((topic, held.partition))
@@ -107,6 +129,13 @@ def _resets(
         if new is not None:
             resets.append(OffsetReset(topic, held.partition, old, min(max(new, held.start), held.end)))
     return resets
+
+
+def _copied(cluster: ClusterClient, source: str) -> Offsets:
+    copied = committed_offsets(cluster, [source])[source]
+    if not copied:
+        raise Failure(f"group {source!r} has no committed offsets", NO_GROUP)
+    return copied
 
 
 def _check_has_no_members(cluster: ClusterClient, group: str) -> None:

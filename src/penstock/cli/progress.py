@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import BinaryIO, Protocol, cast
 
@@ -13,6 +13,16 @@ from typing import BinaryIO, Protocol, cast
 class CopyProgress(Protocol):
     def show(self, copied_bytes: int, partitions: int) -> None:
         """Show the number of bytes copied and of partitions completed so far."""
+        ...
+
+
+class SearchProgress(Protocol):
+    def advance_to(self, fraction: float, matches: int) -> None:
+        """Show the searched part of the messages and the number of matches so far."""
+        ...
+
+    def pause(self) -> AbstractContextManager[None]:
+        """Take the bar off the screen while matches are printed."""
         ...
 
 
@@ -35,6 +45,12 @@ class _Silent:
 
     def show(self, copied_bytes: int, partitions: int) -> None:
         pass
+
+    def advance_to(self, fraction: float, matches: int) -> None:
+        pass
+
+    def pause(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
 
 class _Bar:
@@ -74,6 +90,27 @@ class _CopyBar(_Bar):
         self.progress.update(self._task, completed=copied_bytes, description=description)
 
 
+class _SearchBar:
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+        columns = [TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn()]
+        self.progress = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._task = self.progress.add_task("0 matches", total=1.0)
+
+    def advance_to(self, fraction: float, matches: int) -> None:
+        self.progress.update(self._task, completed=fraction, description=f"{matches:,} matches")
+
+    @contextmanager
+    def pause(self) -> Iterator[None]:
+        self.progress.stop()
+        try:
+            yield
+        finally:
+            self.progress.start()
+
+
 class _Counting(io.RawIOBase):
     def __init__(self, stream: BinaryIO, bar: _Bar) -> None:
         self._stream = stream
@@ -111,5 +148,16 @@ def copy_progress(total_bytes: int, partitions: int) -> Iterator[CopyProgress]:
         yield _Silent()
         return
     bar = _CopyBar(total_bytes, partitions)
+    with bar.progress:
+        yield bar
+
+
+@contextmanager
+def search_progress() -> Iterator[SearchProgress]:
+    """Show a bar over the messages that a search has read; nothing without a terminal."""
+    if not sys.stderr.isatty():
+        yield _Silent()
+        return
+    bar = _SearchBar()
     with bar.progress:
         yield bar

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any
-
 from starlette.responses import Response
 
 from penstock.gateway.authorization import on_cluster
@@ -20,7 +17,7 @@ from penstock.gateway.http.shared_schemas import (
     an_array,
     an_object,
 )
-from penstock.internal_client.inspection import InspectionCalls
+from penstock.internal_client import open_connections
 from penstock.model import BrokerId
 
 MAX_LINES = 500
@@ -64,42 +61,12 @@ _MOVE = an_object(
 
 
 async def list_connections(call: Call) -> Response:
-    inspection = call.context.backend.inspection
-    ids = await inspection.broker_ids()
-    found = await asyncio.gather(*(_connections(inspection, node_id) for node_id in ids))
-    shown = [each for of_broker, _ in found for each in of_broker]
-    return json_response({"connections": shown, "total": sum(count for _, count in found)})
-
-
-async def _connections(inspection: InspectionCalls, node_id: BrokerId) -> tuple[list[dict[str, Any]], int]:
-    try:
-        answer = await inspection.connections(node_id)
-    except OSError:
-        return [], 0  # the broker has just left
-    shown = [
-        {
-            "id": f"{node_id}-{each['number']}",
-            "broker": node_id,
-            "client_id": each["client_id"],
-            "software": each["software"],
-            "principal": each["principal"],
-            "address": each["peer"],
-            "is_broker": each["is_broker"],
-            "age_seconds": round(each["age_seconds"], 1),
-            "received_bytes": each["received_bytes"],
-            "sent_bytes": each["sent_bytes"],
-        }
-        for each in answer["connections"]
-    ]
-    return shown, answer["count"]
+    shown, total = await open_connections.list_connections(call.context.backend.inspection)
+    return json_response({"connections": shown, "total": total})
 
 
 async def close_connection(call: Call) -> Response:
-    broker, _, number = call.parameters["connection"].partition("-")
-    inspection = call.context.backend.inspection
-    if int(broker) not in await inspection.broker_ids():
-        raise Problem(404, f"there is no broker {broker}", error="BROKER_ID_NOT_REGISTERED")
-    await inspection.close_connection(BrokerId(int(broker)), int(number))
+    await open_connections.close_connection(call.context.backend.inspection, call.parameters["connection"])
     return Response(status_code=204)
 
 

@@ -81,6 +81,7 @@ class GatewayRecords:
         self._threads = threads
         self._alarms = alarms
         self._waiting = 0
+        self._scanning = asyncio.Lock()
         self._corrupt: dict[TopicPartition, int] = {}
         """Offsets at which a batch with a wrong CRC was fetched last."""
 
@@ -157,8 +158,12 @@ class GatewayRecords:
         return self._clock.now_ms()
 
     async def in_pool(self, work: Callable[[], T]) -> T:
-        """Run work on fetched batches in the thread pool for reads."""
-        return await self._threads.run("read", work)
+        """Run work on fetched batches in the thread pool for reads, one piece at a time.
+
+        Several at once would not be faster, since they share the interpreter, and would delay the event loop.
+        """
+        async with self._scanning:
+            return await self._threads.run("read", work)
 
     async def wait_for_any(self, topic: str, offsets: Mapping[int, int], wait_ms: int) -> None:
         """Wait until one of the partitions may have a committed record at or after its offset, or for

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 from typing import Any
 
 from starlette.responses import Response
 
+from penstock.errors import ConfigError
 from penstock.gateway.authorization import on_topic
 from penstock.gateway.http.endpoint import JSON, Call, DeclaredResponse, Endpoint, path
 from penstock.gateway.http.problems import Problem
@@ -15,8 +15,9 @@ from penstock.gateway.http.shared_schemas import LONG_MAX, PARTITION, TOPIC_NAME
 from penstock.gateway.push.sse import CONTENT_TYPE, EventStream
 from penstock.gateway.search.matcher import Matcher, WrongQuery
 from penstock.gateway.search.partition_search import PartitionSearch
+from penstock.gateway.search.search_rounds import SearchRounds, open_partitions
 from penstock.gateway.search.topic_search import TopicSearch
-from penstock.internal_client.records import EARLIEST, LATEST
+from penstock.gateway.view_endpoints import FILTER
 
 _TEXT = {"type": "string", "minLength": 1, "maxLength": 1_000}
 _TIME = {"type": "integer", "minimum": 0, "maximum": LONG_MAX}
@@ -29,6 +30,7 @@ _QUERY = an_object(
         "header_value": {**_TEXT, "description": "With `header`: text in its value."},
         "json_path": {**_TEXT, "description": "Path to a value in a JSON message, as $.user.id."},
         "json_value": {**_TEXT, "description": "With `json_path`: the value there, exactly."},
+        "filter": {**FILTER, "description": "CEL expression that is true, as in the filter of a view."},
         "from_ms": {**_TIME, "description": "Only messages at or after this time."},
         "to_ms": {**_TIME, "description": "Only messages at or before this time."},
         "partition": {**PARTITION, "description": "Only this partition."},
@@ -64,22 +66,16 @@ async def search_messages(call: Call) -> Response:
     slots.enter(client)
     try:
         partitions = await _partitions(call, query)
-        search = TopicSearch(
-            call.context.backend.records,
-            call.context.clock,
-            matcher,
-            partitions,
-            query,
-            partial(slots.leave, client),
+        rounds = SearchRounds(call.context.backend.records, call.context.clock, matcher, partitions, query)
+        return EventStream(
+            TopicSearch(rounds, call.context.clock, partial(slots.leave, client)), call.request_id
         )
-        return EventStream(search, call.request_id)
     except BaseException:
         slots.leave(client)
         raise
 
 
 async def _partitions(call: Call, query: dict[str, Any]) -> list[PartitionSearch]:
-    """Return the range of every partition to search: from the first record of the time range to the end."""
     name, backend = call.parameters["topic"], call.context.backend
     count = len((await backend.topics.get(name, fresh=True)).partitions)
     numbers = range(count)
@@ -87,11 +83,10 @@ async def _partitions(call: Call, query: dict[str, Any]) -> list[PartitionSearch
         if query["partition"] >= count:
             raise Problem(404, f"{name} has {count} partitions", error="UNKNOWN_TOPIC_OR_PARTITION")
         numbers = range(query["partition"], query["partition"] + 1)
-    records = backend.records
-    starts, ends = await asyncio.gather(
-        records.offsets(name, numbers, query.get("from_ms", EARLIEST)), records.offsets(name, numbers, LATEST)
-    )
-    return [PartitionSearch(name, each, starts[each], ends[each]) for each in numbers]
+    try:
+        return await open_partitions(backend.records, name, numbers, query)
+    except ConfigError as error:
+        raise Problem(400, f"filter: {error}", error="INVALID_REQUEST", pointer="/filter") from None
 
 
 ENDPOINTS = (

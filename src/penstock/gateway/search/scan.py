@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from penstock.errors import InvalidBatch
+from penstock.filters.matching import Filter
 from penstock.gateway.fetched_records import MAX_BATCH_BYTES, NEVER_EXPIRED_MS, committed_batches
 from penstock.gateway.search.matcher import Matcher
-from penstock.records.batch import HEADER_SIZE
+from penstock.records.batch import HEADER_SIZE, BatchHeader
 from penstock.records.compression import decompress
 from penstock.records.expiry import is_expired
 from penstock.records.iteration import Record, iterate
@@ -24,6 +25,8 @@ class ScannedRecords(NamedTuple):
     next_offset: int
     is_damaged: bool
     """Whether the scan ended at damaged records, at `next_offset`."""
+    failed: int = 0
+    """Records on which the evaluation of the filter failed."""
 
 
 def scan(
@@ -34,12 +37,13 @@ def scan(
     matcher: Matcher,
     max_matches: int,
     now_ms: int = NEVER_EXPIRED_MS,
+    chosen: Filter | None = None,
 ) -> ScannedRecords:
-    """Return the matching committed records from offset `low` on and below `high` that have not expired at `now_ms`;
-    the newest `max_matches` of them.
+    """Return the matching committed records from offset `low` on and below `high` that have not expired at `now_ms`
+    and that `chosen` selects; the newest `max_matches` of them.
     """
     matches: list[Record] = []
-    records, first_offset, next_offset = 0, -1, low
+    records, first_offset, next_offset, failed = 0, -1, low, 0
     try:
         for header, batch, is_shown in committed_batches(fetched, aborted):
             if header.base_offset >= high:
@@ -51,16 +55,32 @@ def scan(
                 records += min(header.next_offset, high) - max(header.base_offset, low)
                 body = bytes(decompress(header.codec, batch[HEADER_SIZE : header.size], MAX_BATCH_BYTES))
                 if matcher.may_match(body):
-                    found = iterate(batch, header, max_decompressed_bytes=MAX_BATCH_BYTES)
+                    selected = _Selection(chosen, body, header)
+                    failed += selected.failed
                     matches += (
                         each
-                        for each in found
+                        for each in iterate(batch, header, max_decompressed_bytes=MAX_BATCH_BYTES)
                         if low <= each.offset < high
+                        and each.offset in selected
                         and not is_expired(each.timestamp, each.headers, now_ms)
                         and matcher.matches(each)
                     )
                     del matches[:-max_matches]
             next_offset = max(next_offset, header.next_offset)
     except InvalidBatch:
-        return ScannedRecords(matches, records, first_offset, next_offset, True)
-    return ScannedRecords(matches, records, first_offset, min(next_offset, high), False)
+        return ScannedRecords(matches, records, first_offset, next_offset, True, failed)
+    return ScannedRecords(matches, records, first_offset, min(next_offset, high), False, failed)
+
+
+class _Selection:
+    """Offsets of a batch that a filter selects; all of them without a filter."""
+
+    def __init__(self, chosen: Filter | None, body: bytes, header: BatchHeader) -> None:
+        self.failed = 0
+        self._offsets: set[int] | None = None
+        if chosen is not None:
+            matches, self.failed = chosen.select(body, header)
+            self._offsets = {header.base_offset + each.offset_delta for each in matches}
+
+    def __contains__(self, offset: int) -> bool:
+        return self._offsets is None or offset in self._offsets

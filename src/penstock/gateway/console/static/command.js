@@ -16,15 +16,16 @@ export function curl({ method, target, body }, origin) {
   return words.join(" ");
 }
 
-// The penstock command of words, each quoted. Pure.
-export function penstock(words) {
-  return ["penstock", ...words.map((word) => quote(String(word)))].join(" ");
+// The penstock command of words, each quoted, with a text as its standard input. Pure.
+export function penstock(words, input) {
+  const command = ["penstock", ...words.map((word) => quote(String(word)))].join(" ");
+  return input === undefined ? command : `printf %s ${quote(input)} | ${command}`;
 }
 
 // Both commands of an action, each with a button that copies it.
 export function commands(action) {
   const shown = [["curl", curl(action, location.origin)]];
-  if (action.penstock) shown.unshift(["penstock", penstock(action.penstock)]);
+  if (action.penstock) shown.unshift(["penstock", penstock(action.penstock, action.input)]);
   return h(
     "details",
     { class: "commands" },

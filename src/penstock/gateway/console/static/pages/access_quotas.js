@@ -56,10 +56,13 @@ export function quotasTab(state, context, reload) {
   ];
 }
 
+function entityWords(entity) {
+  return PARTS.filter(([name]) => entity[name] !== undefined).flatMap(([name, , option]) => (entity[name] === null ? [`${option}-default`] : [option, entity[name]]));
+}
+
 function command(entity, changes) {
-  const names = PARTS.filter(([name]) => entity[name] !== undefined).flatMap(([name, , option]) => (entity[name] === null ? [`${option}-default`] : [option, entity[name]]));
   const set = Object.entries(changes).filter(([, value]) => value !== null).map(([key, value]) => `${key}=${value}`);
-  return set.length === Object.keys(changes).length && set.length ? ["quota", "set", ...names, ...set] : null;
+  return set.length === Object.keys(changes).length && set.length ? ["quota", "set", ...entityWords(entity), ...set] : null;
 }
 
 // Set the quotas of an entity, or of a new one.
@@ -88,6 +91,6 @@ function remove(row) {
   return confirmAction({
     title: "Remove quotas", label: "Remove the quotas",
     loss: `Nothing limits ${entityText(row.entity)} any more, except quotas of the default.`,
-    act: () => request("PATCH", TARGET, body), copy: { method: "PATCH", target: TARGET, body },
+    act: () => request("PATCH", TARGET, body), copy: { method: "PATCH", target: TARGET, body, penstock: ["quota", "remove", ...entityWords(row.entity)] },
   });
 }

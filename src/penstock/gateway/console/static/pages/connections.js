@@ -62,6 +62,6 @@ function close(row) {
   return confirmAction({
     title: "Close a connection", label: "Close the connection",
     loss: `${row.client_id || "The client"} at ${row.address} loses its connection to broker ${row.broker}. Requests in progress get no answer and may be sent again. A client that still runs connects again at once.`,
-    act: () => request("DELETE", target), copy: { method: "DELETE", target },
+    act: () => request("DELETE", target), copy: { method: "DELETE", target, penstock: ["connection", "close", row.id] },
   });
 }

@@ -92,7 +92,7 @@ function removeMember(name, member) {
   return confirmAction({
     title: "Remove a member", label: "Remove the member",
     loss: `${member.client_id} (${member.host}) leaves the group, which rebalances. Messages that it has not committed are read again by another member. A consumer that still runs joins again.`,
-    act: () => request("DELETE", target), copy: { method: "DELETE", target },
+    act: () => request("DELETE", target), copy: { method: "DELETE", target, penstock: ["group", "remove-member", name, member.id] },
   });
 }
 
@@ -101,6 +101,6 @@ function deleteOffsets(name, topic) {
   return confirmAction({
     title: `Delete the offsets of ${topic}`, name: topic, label: "Delete the offsets",
     loss: `The offsets that group ${name} has committed for ${topic} are deleted. This cannot be undone.`,
-    act: () => request("DELETE", target), copy: { method: "DELETE", target },
+    act: () => request("DELETE", target), copy: { method: "DELETE", target, penstock: ["group", "delete-offsets", name, "--topic", topic] },
   });
 }

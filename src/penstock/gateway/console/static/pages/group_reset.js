@@ -53,14 +53,20 @@ export function resetDialog(name, topics) {
         given.error ? h("p", { class: "notice warn" }, given.error) : plan(given.plan),
       ];
     },
-    copy: (given) => ({ method: "POST", target, body: resetBody(given), penstock: words(name, given) }),
+    copy: (given) => ({ method: "POST", target, body: resetBody(given), penstock: resetWords(name, given) }),
     act: (given) => request("POST", target, resetBody(given)),
   });
 }
 
-function words(name, { topic, way }) {
-  const place = { earliest: ["--to", "earliest"], latest: ["--to", "latest"] }[way];
-  return place ? ["group", "reset", name, "--topic", topic, ...place] : null;
+// The words of the penstock command that a form stands for. Pure.
+export function resetWords(name, values) {
+  const { topic, way, partition } = values;
+  const place = {
+    earliest: ["--to-earliest"], latest: ["--to-latest"], time: ["--to-time", new Date(Date.parse(values.time) || 0).toISOString()], shift: ["--shift", values.shift],
+    offset: ["--to-offset", values.offset], group: ["--from-group", values.group || "GROUP"],
+  }[way];
+  const some = way === "offset" ? `${topic}:${partition || 0}` : partition === "" || way === "group" ? topic : `${topic}:${partition}`;
+  return ["group", "reset", name, ...(topic ? ["--topic", some] : ["--all-topics"]), ...place, "--execute"];
 }
 
 function plan(offsets) {

@@ -2,14 +2,15 @@
 
 import { get, request, url } from "../api.js";
 import { chart } from "../chart.js";
-import { confirmAction, formDialog } from "../dialog.js";
+import { confirmAction } from "../dialog.js";
 import { byteRate, bytes, count, rate } from "../format.js";
 import { h } from "../render.js";
 import { guarded, onTopic } from "../rights.js";
 import { table, tableState } from "../table.js";
-import { card, empty, field, groupLink, input, link, loading, state as badgeOf, tabs, when } from "../widgets.js";
+import { badge, card, empty, groupLink, link, loading, state as badgeOf, tabs, when } from "../widgets.js";
 import { delayedTab } from "./topic_delayed.js";
 import { messagesTab } from "./topic_messages.js";
+import { partitionsDialog } from "./topic_partitions.js";
 import { settingsTab } from "./topic_settings.js";
 
 const TABS = [["messages", "Messages"], ["partitions", "Partitions"], ["groups", "Groups"], ["delayed", "Delayed"], ["settings", "Settings"], ["figures", "Figures"]];
@@ -53,14 +54,14 @@ function header(state, context) {
       card("Partitions", count(partitions.length), figures ? `${figures.replication_factor} ${figures.replication_factor === 1 ? "replica" : "replicas"} each` : ""),
       card("Health", figures ? badgeOf(figures.health) : "–", figures ? `greatest lag ${count(figures.lag)}` : "")),
     h("div", { class: "toolbar" },
-      guarded("Add partitions", () => addPartitions(name, partitions.length, context), [onTopic("ALTER", name)]),
+      guarded("Change partitions", () => partitionsDialog(name, partitions.length).then(context.update), [onTopic("ALTER", name)]),
       guarded("Truncate", () => truncate(name, partitions, stored), [onTopic("DELETE", name)]),
       guarded("Delete topic", () => remove(name, stored), [onTopic("DELETE", name)], { class: "danger" })),
   ];
 }
 
 const COLUMNS = [
-  { name: "partition", title: "Partition", align: "right", cell: (row) => String(row.partition) },
+  { name: "partition", title: "Partition", align: "right", cell: (row) => [row.phase === "active" ? null : badge(row.phase, "warn"), String(row.partition)] },
   { name: "leader", title: "Leader", align: "right", cell: (row) => (row.leader === null ? badgeOf("failing") : link(["brokers", String(row.leader)], {}, String(row.leader))) },
   { name: "replicas", title: "Replicas", wide: true, cell: (row) => row.replicas.map((each) => h("span", { key: String(each), class: row.in_sync.includes(each) ? "replica" : "replica out", title: row.in_sync.includes(each) ? "in sync" : "not in sync" }, String(each))) },
   { name: "start", title: "First offset", align: "right", wide: true, cell: (row) => count(row.log_start_offset) },
@@ -96,27 +97,13 @@ function shown(tab, state, context) {
     chart({ label: "Bytes written per second", series: [{ name: "bytes", values: size }], stepMs, endMs, format: byteRate }));
 }
 
-function addPartitions(name, present, context) {
-  const values = { partitions: String(present + 1) };
-  const target = url(["v1", "topics", name]);
-  return formDialog({
-    title: `Add partitions to ${name}`, values, label: "Add",
-    fields: (given, update) => [
-      h("p", null, `The topic has ${present} partitions. Messages with a key may go to another partition afterwards; the number cannot be lowered.`),
-      field("Partitions afterwards", input(given.partitions, (value) => { given.partitions = value; update(); }, { type: "number", min: String(present + 1), autofocus: true })),
-    ],
-    copy: (given) => ({ method: "PATCH", target, body: { partitions: Number(given.partitions) }, penstock: ["topic", "alter", name, "--partitions", given.partitions] }),
-    act: (given) => request("PATCH", target, { partitions: Number(given.partitions) }),
-  }).then(context.update);
-}
-
 function truncate(name, partitions, stored) {
   const body = { partitions: partitions.map(({ partition }) => ({ partition, offset: -1 })) };
   const target = url(["v1", "topics", name, "truncate"]);
   return confirmAction({
     title: `Truncate ${name}`, name, label: "Delete all messages",
     loss: `All ${count(stored)} messages of ${partitions.length} partitions are deleted for every reader. The topic, its settings and its groups stay. This cannot be undone.`,
-    act: () => request("POST", target, body), copy: { method: "POST", target, body },
+    act: () => request("POST", target, body), copy: { method: "POST", target, body, penstock: ["topic", "truncate", name, "--before-time", "2100-01-01"] },
   });
 }
 

@@ -1,6 +1,7 @@
 // The messages of a topic: the newest, from an offset or a time, a live tail, and a search with progress.
 
 import { events, get, request, url } from "../api.js";
+import { commands } from "../command.js";
 import { summary, valueAt } from "../content.js";
 import { formDialog } from "../dialog.js";
 import { csv, jsonLines, save } from "../download.js";
@@ -11,6 +12,7 @@ import { guarded, onTopic } from "../rights.js";
 import { table, tableState } from "../table.js";
 import { Tail } from "../tail.js";
 import { button, empty, field, input, link, loading, select, when } from "../widgets.js";
+import { parseSearch, searchWords } from "./message_search.js";
 
 const KINDS = [["newest", "Newest"], ["offset", "From an offset"], ["time", "From a time"], ["tail", "Live tail"], ["search", "Search"]];
 const LIMIT = 200;
@@ -49,23 +51,6 @@ async function read(state, context, topic) {
   else state.messages = (await get(url(path, { newest: 50 }), context.signal)).messages;
 }
 
-// The query of a search field: words as text, or parts as key:17 header:name=value json:$.a=1 regex:... Pure.
-export function parseSearch(text) {
-  const query = {};
-  const words = [];
-  for (const word of text.match(/(?:[a-z]+:"[^"]*"|\S)+/g) || []) {
-    const match = /^(key|header|json|regex|partition):(.+)$/.exec(word.replaceAll('"', ""));
-    if (!match) words.push(word);
-    else if (match[1] === "header" || match[1] === "json") {
-      const [, name, value] = /^([^=]+)(?:=(.*))?$/.exec(match[2]) || [null, match[2]];
-      query[match[1] === "json" ? "json_path" : "header"] = name;
-      if (value) query[match[1] === "json" ? "json_value" : "header_value"] = value;
-    } else query[match[1]] = match[1] === "partition" ? Number(match[2]) : match[2];
-  }
-  if (words.length) query.text = words.join(" ");
-  return query;
-}
-
 async function search(state, context, topic, text) {
   state.messages = [];
   if (!text.trim()) return;
@@ -100,6 +85,7 @@ function view(state, context, topic, reload) {
     hidden ? h("p", { class: "notice" }, "The values of this topic are hidden (console.hide.values).") : null,
     from === "tail" ? h("p", { class: "muted", role: "status" }, state.tail?.status() ?? "") : null,
     progress(state),
+    from === "search" && context.query.q ? copySearch(topic, context.query.q) : null,
     state.messages === null ? loading() : table({
       state: state.table, columns: columns(topic, context, hidden), rows: state.messages, rowKey: (row) => `${row.partition}-${row.offset}`, label: "Messages", update: context.update,
       empty: nothing(from, state, topic),
@@ -107,8 +93,13 @@ function view(state, context, topic, reload) {
   ];
 }
 
+function copySearch(topic, text) {
+  const query = parseSearch(text);
+  return commands({ method: "POST", target: url(["v1", "topics", topic, "search"]), body: query, penstock: searchWords(topic, query) });
+}
+
 function nothing(from, state, topic) {
-  if (from === "search") return state.progress ? empty("No message matches.", "Try fewer words, another time, or a longer search.") : empty("Search the messages of this topic.", "Words are found in values, keys and headers. Also: key:17, header:name=value, json:$.user.id=7, regex:err.*, partition:0.");
+  if (from === "search") return state.progress ? empty("No message matches.", "Try fewer words, another time, or a longer search.") : empty("Search the messages of this topic.", "Words are found in values, keys and headers. Also: key:17, header:name=value, json:$.user.id=7, regex:err.*, filter:\"size > 1000\", since:2h, partition:0.");
   if (from === "tail") return empty("Waiting for new messages.", "They appear here as they are written, at most 50 a second.");
   return empty("There are no messages.", `Send one here, or with: echo hello | penstock produce ${topic}`);
 }
@@ -168,7 +159,13 @@ export function send(topic, original) {
         h("label", { class: "check" }, h("input", { type: "checkbox", checked: given.isTombstone, on: { change: (event) => { given.isTombstone = event.target.checked; update(); } } }), "tombstone: no value, deletes the key in a compacted topic"),
       ];
     },
-    copy: (given) => ({ method: "POST", target, body: body(given) }),
+    copy: (given) => ({ method: "POST", target, body: body(given), ...produce(topic, body(given).messages[0]) }),
     act: (given) => request("POST", target, body(given)),
   });
+}
+
+// The penstock command that sends a message, with the value as its input. Pure.
+export function produce(topic, { key, value, headers = {} }) {
+  const named = Object.entries(headers).flatMap(([name, text]) => ["--header", `${name}=${text}`]);
+  return { penstock: ["produce", topic, "--format", "file", ...(key === null ? [] : ["--key", key]), ...named, ...(value === null ? ["--tombstones"] : [])], input: value ?? "" };
 }

@@ -42,7 +42,7 @@ export async function edit(config, target, words, context, reload) {
       h("label", { class: "check" }, h("input", { type: "checkbox", checked: given.isDefault, on: { change: (event) => { given.isDefault = event.target.checked; update(); } } }), "return to the default"),
       h("p", null, "Before: ", h("code", null, config.value ?? ""), " Afterwards: ", h("code", null, given.isDefault ? "the default" : given.value)),
     ],
-    copy: (given) => ({ method: "PATCH", target, body: body(given), penstock: words && !given.isDefault ? [...words, "--config", `${config.name}=${given.value}`] : null }),
+    copy: (given) => ({ method: "PATCH", target, body: body(given), penstock: words ? [...words, ...(given.isDefault ? ["--unset", config.name] : ["--set", `${config.name}=${given.value}`])] : null }),
     act: (given) => request("PATCH", target, body(given)),
   });
   if (done) context.run(reload);

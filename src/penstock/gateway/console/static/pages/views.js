@@ -85,7 +85,7 @@ function change(row) {
   return formDialog({
     title: `Filter of ${row.name}`, values, label: "Change",
     fields: (given, update) => filterFields(given, update, () => row.of),
-    copy: (given) => ({ method: "PATCH", target, body: { filter: given.filter } }),
+    copy: (given) => ({ method: "PATCH", target, body: { filter: given.filter }, penstock: ["topic", "alter", row.name, "--set", `view.filter=${given.filter}`] }),
     act: (given) => request("PATCH", target, { filter: given.filter }),
   });
 }
