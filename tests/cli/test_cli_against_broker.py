@@ -92,6 +92,17 @@ def test_every_codec_is_read_back(penstock: Penstock, topic_name: str, codec: st
     assert penstock("consume", topic_name) == lines
 
 
+def test_limit_of_the_topic_decides_about_a_large_message(
+    penstock: Penstock, topic_name: str, tmp_path: Path
+) -> None:
+    penstock("topic", "create", topic_name, "--set", "max.message.bytes=3000000")
+    large = tmp_path / "large"
+    large.write_bytes(bytes(2_000_000))
+    penstock("produce", topic_name, str(large), "--format", "file")
+    large.write_bytes(bytes(4_000_000))
+    assert run(["produce", topic_name, str(large), "--format", "file"]) == 1
+
+
 def test_a_file_is_one_record_byte_for_byte(penstock: Penstock, topic_name: str, tmp_path: Path) -> None:
     file = tmp_path / "image.bin"
     file.write_bytes(bytes(range(256)) * 100)

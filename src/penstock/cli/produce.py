@@ -79,6 +79,8 @@ DeliverAtOption = Annotated[
     typer.Option(metavar="TIME", help="Deliver the records at a time, such as 2026-03-01T12:00:00+01:00."),
 ]
 TimeoutOption = Annotated[float, typer.Option(min=0.001, help="Delivery timeout of a record, in seconds.")]
+MAX_MESSAGE_BYTES = 1_000_000_000
+"""Largest limit of the client, so that `max.message.bytes` of the topic decides."""
 
 
 def register(root: typer.Typer) -> None:
@@ -151,6 +153,7 @@ def _producer_config(
         "enable.idempotence": idempotent,
         "delivery.timeout.ms": int(timeout * 1000),
         "linger.ms": 20,
+        "message.max.bytes": MAX_MESSAGE_BYTES,
         "partitioner": "murmur2_random",
     }
 

@@ -63,7 +63,7 @@ class ConfigCalls:
 
     async def get(self, kind: ConfigResourceType, name: str) -> Sequence[ConfigEntry]:
         """Return all settings of one resource, sorted by name. An empty name stands for all brokers."""
-        return (await self.describe(kind, [name]))[name]
+        return (await self.describe(kind, [name], with_documentation=True))[name]
 
     async def describe(
         self,
@@ -72,15 +72,21 @@ class ConfigCalls:
         options: Sequence[str] | None = None,
         *,
         skips_refused: bool = False,
+        with_documentation: bool = False,
     ) -> dict[str, Sequence[ConfigEntry]]:
         """Return the settings of several topics or groups, or of one broker; all of them, or those in `options`.
 
-        With `skips_refused`, names that do not exist or may not be described are left out.
+        With `skips_refused`, names that do not exist or may not be described are left out. The documentation is most
+        of a response, so it is asked for only `with_documentation`.
         """
         resources = [
             {"resource_type": kind, "resource_name": name, "configuration_keys": options} for name in names
         ]
-        fields = {"resources": resources, "include_synonyms": False, "include_documentation": True}
+        fields = {
+            "resources": resources,
+            "include_synonyms": False,
+            "include_documentation": with_documentation,
+        }
         node_id = await self._broker(names[0]) if kind is ConfigResourceType.BROKER and names[0] else None
         if node_id is None:
             response = await self._routes.at_any(lambda each: _DESCRIBE_CONFIGS.call(each, fields))

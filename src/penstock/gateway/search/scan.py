@@ -49,8 +49,7 @@ def scan(
             if header.base_offset >= high:
                 next_offset = high
                 break
-            if first_offset < 0:
-                first_offset = max(low, header.base_offset)
+            first_offset = first_offset if first_offset >= 0 else max(low, header.base_offset)
             if is_shown:
                 records += min(header.next_offset, high) - max(header.base_offset, low)
                 body = bytes(decompress(header.codec, batch[HEADER_SIZE : header.size], MAX_BATCH_BYTES))
