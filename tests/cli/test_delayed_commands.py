@@ -61,6 +61,8 @@ def test_pending_messages_are_listed_shown_and_cancelled(cli: Any, topic: str, l
         (["--deliver-at", "2030-01-01T00:00:00"], "offset"),
         (["--deliver-at", "tomorrow"], "tomorrow"),
         (["--delay", "400d"], "delivery.delay.max.ms"),
+        (["--header", "penstock-delay-ms=soon"], "at most one of a delay"),
+        (["--header", "penstock-delay-ms=5", "--delay", "1h"], "at most one of a delay"),
     ],
 )
 def test_wrong_delays_are_refused_and_nothing_is_stored(

@@ -106,6 +106,11 @@ def _hint(error: KafkaError, topic: str) -> str:
         return f"Create the topic with `penstock topic create {topic}`."
     if error.code() == KafkaError._UNKNOWN_PARTITION:
         return f"`penstock topic describe {topic}` shows its partitions."
+    if error.code() == KafkaError.INVALID_RECORD:
+        return (
+            "A record of a topic with delivery.delay has at most one of a delay, a delivery time and a cancellation, "
+            "with a valid value; a record of a compacted topic has a key."
+        )
     if error.code() in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError._BAD_MSG):
         return "max.message.bytes of the topic is the limit; `penstock topic alter --set` changes it."
     return "Records that were acknowledged are stored; send the others again."

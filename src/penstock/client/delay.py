@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ DELIVERY_DELAY: Final = "delivery.delay"
 MAX_DELAY: Final = "delivery.delay.max.ms"
 DELAY_MS: Final = "penstock-delay-ms"
 DELIVER_AT: Final = "penstock-deliver-at"
+CANCEL: Final = "penstock-cancel"
 _PATIENCE_S = 30.0
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -28,14 +29,29 @@ def delay_header(delay_s: float | None, deliver_at: datetime | int | None) -> tu
     if delay_s is not None and deliver_at is not None:
         raise InvalidSetting("give delay_s or deliver_at, not both")
     if delay_s is not None:
-        if not (math.isfinite(delay_s) and delay_s >= 0):
-            raise InvalidSetting(f"delay_s={delay_s}: give a number of seconds, 0 or more")
+        if not (_is_number(delay_s) and math.isfinite(delay_s) and delay_s >= 0):
+            raise InvalidSetting(f"delay_s={delay_s!r}: give a number of seconds, 0 or more")
         return DELAY_MS, b"%d" % math.ceil(delay_s * 1000)
     if isinstance(deliver_at, datetime):
         if deliver_at.tzinfo is None:
             raise InvalidSetting("deliver_at has no time zone; give datetime(..., tzinfo=UTC)")
-        deliver_at = max(0, -((_EPOCH - deliver_at) // timedelta(milliseconds=1)))
-    return DELIVER_AT, str(deliver_at).encode()
+        deliver_at = -((_EPOCH - deliver_at) // timedelta(milliseconds=1))
+    elif not isinstance(deliver_at, int) or isinstance(deliver_at, bool):
+        raise InvalidSetting(
+            f"deliver_at={deliver_at!r}: give a datetime with a time zone, or epoch milliseconds"
+        )
+    return DELIVER_AT, b"%d" % max(0, deliver_at)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def refuse_second_delay(names: Iterable[str]) -> None:
+    """InvalidSetting if the headers of a message that is sent with a delay have one themselves."""
+    for name in names:
+        if name in (DELAY_MS, DELIVER_AT, CANCEL):
+            raise InvalidSetting(f"the header {name} excludes delay_s and deliver_at; give one of them")
 
 
 class DelayTopics:

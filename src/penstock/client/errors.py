@@ -120,6 +120,11 @@ _ADVICE: dict[int, tuple[type[ClientError], str]] = {
         MessageTooLarge,
         "send a smaller message, or raise message.max.bytes of the producer and max.message.bytes of the topic",
     ),
+    KafkaError.INVALID_RECORD: (
+        ClientError,
+        "a message to a topic with delivery.delay has at most one of the headers penstock-delay-ms, "
+        "penstock-deliver-at and penstock-cancel, with a valid value; one to a compacted topic has a key",
+    ),
     KafkaError.NON_EMPTY_GROUP: (ClientError, "stop its consumers first"),
     KafkaError.TOPIC_ALREADY_EXISTS: (ClientError, "Admin().topics.alter changes an existing one"),
     KafkaError._MSG_TIMED_OUT: (

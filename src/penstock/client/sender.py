@@ -16,7 +16,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from penstock.client.delay import DelayTopics, delay_header
+from penstock.client.delay import DelayTopics, delay_header, refuse_second_delay
 from penstock.client.errors import (
     ClientError,
     InvalidSetting,
@@ -100,8 +100,10 @@ class MessageSender:
         header = delay_header(delay_s, deliver_at)
         if header is None:
             return headers
+        own = _header_list(headers)
+        refuse_second_delay(name for name, _ in own)
         self._delays.check(topic, header)
-        return [*_header_list(headers), header]
+        return [*own, header]
 
     def serve(self, timeout_s: float) -> None:
         """Take delivery reports, waiting this long for the first one."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock import AsyncProducer, Consumer, Producer
-from penstock.client.errors import InvalidSetting
+from penstock.client.errors import InvalidSetting, NotDelivered
 from support.broker_process import MakeTopic
 
 PATIENCE_S = 30.0
@@ -39,7 +39,13 @@ def test_messages_come_in_the_order_of_their_due_times(bootstrap: str, make_topi
         ({"delay_s": 1, "deliver_at": 5}, "not both"),
         ({"delay_s": -1}, "delay_s"),
         ({"delay_s": float("nan")}, "delay_s"),
+        ({"delay_s": "5"}, "delay_s='5': give a number"),
         ({"deliver_at": datetime(2030, 1, 1)}, "time zone"),
+        ({"deliver_at": "2030-01-01T00:00:00Z"}, "epoch milliseconds"),
+        ({"deliver_at": 1.5}, "epoch milliseconds"),
+        ({"deliver_at": True}, "epoch milliseconds"),
+        ({"delay_s": 1, "headers": {"penstock-deliver-at": "5"}}, "penstock-deliver-at excludes"),
+        ({"deliver_at": 5, "headers": [("penstock-cancel", b"0")]}, "penstock-cancel excludes"),
         ({"delay_s": 400 * 86_400}, "delivery.delay.max.ms"),
         ({"deliver_at": datetime(2100, 1, 1, tzinfo=UTC)}, "delivery.delay.max.ms"),
     ],
@@ -53,6 +59,22 @@ async def test_wrong_delays_are_refused(
     async with AsyncProducer(bootstrap=bootstrap) as producer:
         with pytest.raises(InvalidSetting, match=problem):
             await producer.send(topic, "x", **options)
+
+
+def test_malformed_header_is_refused_with_advice(bootstrap: str, make_topic: MakeTopic) -> None:
+    topic = make_topic(1, delivery_delay="true")
+    with Producer(bootstrap=bootstrap) as producer:
+        producer.send(topic, "x", headers={"penstock-delay-ms": "soon"})
+        with pytest.raises(NotDelivered, match="at most one of the headers penstock-delay-ms"):
+            producer.flush()
+
+
+def test_time_before_1970_is_due_at_once(bootstrap: str, make_topic: MakeTopic) -> None:
+    topic = make_topic(1, delivery_delay="true")
+    with Producer(bootstrap=bootstrap) as producer:
+        producer.send(topic, "number", deliver_at=-5)
+        producer.send(topic, "time", deliver_at=datetime(1960, 1, 1, tzinfo=UTC))
+    assert read(bootstrap, topic, 2) == [b"number", b"time"]
 
 
 async def test_delays_are_refused_where_they_would_be_ignored(bootstrap: str, make_topic: MakeTopic) -> None:
