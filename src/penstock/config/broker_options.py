@@ -84,8 +84,8 @@ ADVERTISED_LISTENERS: Option[Endpoints | None] = IDENTITY.option(
     "advertised.listeners",
     Optional(EndpointList(is_bound=False)),
     None,
-    "Addresses that clients are told to connect to, if they differ from `listeners` or from `host` and `port`, for "
-    "example behind a container's port mapping or a proxy. A client is told the addresses of the listener that it "
+    "Addresses that clients connect to, if they differ from `listeners` or from `host` and `port`, for "
+    "example behind a container's port mapping or a proxy. A client gets the addresses of the listener that it "
     "uses. Without an entry, a listener at 0.0.0.0 advertises `localhost`.",
 )
 INTER_BROKER_LISTENER_NAME: Option[str | None] = IDENTITY.option(

@@ -196,7 +196,7 @@ ENDPOINTS = (
         "/v1/overview",
         "overview",
         "Figures",
-        "The cluster at a glance: what is wrong, rates, the worst lag, space on disks.",
+        "The cluster at a glance: problems, rates, the worst lag, space on disks.",
         show_overview,
         {200: DeclaredResponse("The figures.", _OVERVIEW)},
         needs=(on_cluster("DESCRIBE"),),

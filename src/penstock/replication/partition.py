@@ -70,7 +70,7 @@ class ReplicatedPartition:
     @property
     def in_sync(self) -> InSync:
         """In-sync set of a leader; the caller of a change calls `on_in_sync` after it."""
-        assert self._in_sync is not None, "only a leader knows who is in sync"
+        assert self._in_sync is not None, "only a leader knows the in-sync replicas"
         return self._in_sync
 
     @property

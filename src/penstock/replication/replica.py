@@ -331,7 +331,7 @@ class Replica:
         if not (is_marker or is_awaited or self.phase.takes_records):
             raise BrokerError(
                 ErrorCode.unknown_topic_or_partition,
-                f"{self.name} takes no more records, because it is being removed; refresh the metadata",
+                f"{self.name} refuses records, because it is being removed; refresh the metadata",
             )
 
     def fail_held_appends(self) -> None:

@@ -75,4 +75,4 @@ class SharedViews:
             if isinstance(outcome, BrokerError):
                 self._logger.warning("shared view could not be removed", view=name, error=str(outcome))
             else:
-                self._logger.info("removed a shared view without readers and committed offsets", view=name)
+                self._logger.info("unused shared view removed", view=name)

@@ -116,7 +116,7 @@ class Coordinator(ABC, Generic[S]):
         self.unknown_records += unknown
         if unknown or damaged_parts:
             self._context.logger.warning(
-                "coordinator passed over records while loading a shard",
+                "coordinator skipped records while loading a shard",
                 topic=self._topic,
                 partition=shard.partition,
                 records=unknown,

@@ -127,7 +127,7 @@ class SegmentList:
             index = segment.index
             entries, repaired = index.unsaved(), index.repaired
             if entries or repaired is not None:
-                assert index.stored is not None, "entries were added to an index nobody looked into"
+                assert index.stored is not None, "entries were added to an index that was never read"
                 yield IndexWrite(segment, repaired or b"", entries, index.stored)
 
     # --- shrinking

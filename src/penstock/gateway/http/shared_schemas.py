@@ -44,7 +44,7 @@ PROBLEM: Schema = {
         "type": STRING,
         "title": STRING,
         "status": INTEGER,
-        "detail": {"type": "string", "description": "What is wrong, and what to do next."},
+        "detail": {"type": "string", "description": "The problem, and the next step."},
         "error": {"type": "string", "description": "Kafka's name of the error."},
         "retriable": {"type": "boolean", "description": "Whether the same request may succeed later."},
         "request_id": {
