@@ -173,11 +173,8 @@ class QueueCalls:
         return await self.get(queue.name)
 
     async def _create_topic(self, queue: NewQueue) -> None:
-        is_ordered = (
-            queue.settings.get("order") == "key" or queue.settings.get("priorities", "").lower() == "true"
-        )
-        configs = {} if is_ordered else {DELIVERY_DELAY.name: "true"}
-        configs |= {name: value for name, value in retain_configs(queue.retain).items() if value is not None}
+        retained = {name: value for name, value in retain_configs(queue.retain).items() if value is not None}
+        configs = {DELIVERY_DELAY.name: "true", **retained}
         topic = NewTopic(queue.name, queue.partitions, queue.replication_factor, configs)
         try:
             await self._topics.create(topic)

@@ -20,6 +20,8 @@ from penstock.storage.projection.reading import ProjectedQuery
 from penstock.threads import Threads
 
 WINDOW_BYTES = 1 << 20
+_NEAR_OFFSETS = 200
+"""Distance up to which records before the missed one are read too: one receive gets records of several priorities."""
 _MAX_WINDOWS = 3
 """Released records, new ones, and those that a look without an acquisition begins with."""
 
@@ -63,17 +65,25 @@ class ProjectedSource:
         """The limit: a fetch of a projection waits for a record, not for a number of bytes."""
         return at_most
 
-    async def warm(self, offset: int, below: int) -> None:
+    async def warm(self, offset: int, below: int, lowest: int | None = None) -> None:
         if self._reading is None:
             if self._missed is not None:
                 offset, self._missed = self._missed, None
-            self._reading = asyncio.get_running_loop().create_task(self._read(offset, below))
+            self._reading = asyncio.get_running_loop().create_task(self._read_around(offset, below, lowest))
             self._reading.add_done_callback(partial(self._on_read, offset))
         await asyncio.wait([self._reading])
 
     def close(self) -> None:
         if self._reading is not None:
             self._reading.cancel()
+
+    async def _read_around(self, offset: int, below: int, lowest: int | None) -> None:
+        """Read from `offset` on, or from `lowest` on if both fit into one window."""
+        if lowest is not None and 0 < offset - lowest <= _NEAR_OFFSETS:
+            await self._read(lowest, below)
+            if self._failure is None and any(each.has(offset) for each in self._windows):
+                return
+        await self._read(offset, below)
 
     async def _read(self, offset: int, below: int) -> None:
         log = self._replica.log

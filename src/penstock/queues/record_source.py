@@ -52,8 +52,11 @@ class RecordSource(Protocol):
     def available_bytes(self, offset: int, below: int, at_most: int) -> int:
         """Number of bytes that a fetch would find from an offset on, up to a limit."""
 
-    async def warm(self, offset: int, below: int) -> None:
-        """Read what the last acquisition did not find in memory; `offset` is where the next one begins."""
+    async def warm(self, offset: int, below: int, lowest: int | None = None) -> None:
+        """Read what the last acquisition did not find in memory; `offset` is where the next one begins.
+
+        `lowest` is the first offset that an acquisition of several spans may look at.
+        """
 
     def close(self) -> None: ...
 
@@ -79,7 +82,7 @@ class LogSource:
     def available_bytes(self, offset: int, below: int, at_most: int) -> int:
         return len(self._log.read(Offset(offset), at_most, below=Offset(below), at_least_one=True))
 
-    async def warm(self, offset: int, below: int) -> None:
+    async def warm(self, offset: int, below: int, lowest: int | None = None) -> None:
         await self._threads.run("read", lambda: self._touch(offset))
 
     def _touch(self, offset: int) -> None:

@@ -298,8 +298,9 @@ class ShareLeader:
     async def warm(self) -> None:
         """Read what the next acquisition looks at into memory, or what the last look did not find there."""
         if self.partition is not None:
-            span = self.partition.next_span(self.read_limit) or (self.partition.start_offset,)
-            await self.source.warm(span[0], self.read_limit)
+            partition, below = self.partition, self.read_limit
+            first, *_ = partition.next_span(below) or (partition.start_offset,)
+            await self.source.warm(first, below, first if partition.order is None else partition.start_offset)
 
     def available_bytes(self, at_most: int) -> int:
         """Number of bytes that a fetch would find, up to a limit; for fetches with a minimum."""

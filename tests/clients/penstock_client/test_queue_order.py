@@ -120,3 +120,20 @@ def test_share_consumer_gets_one_message_of_a_key(bootstrap: str, topic_name: st
     assert [[each for each in received if each % 4 == key] for key in range(4)] == [
         [key, key + 4, key + 8] for key in range(4)
     ]
+
+
+@pytest.mark.parametrize("settings", [{"priorities": True}, {"order": "key"}])
+def test_queue_with_an_order_has_delayed_messages(
+    bootstrap: str, topic_name: str, settings: dict[str, Any]
+) -> None:
+    with queue_of(bootstrap, topic_name, **settings) as queue:
+        queue.send({"id": 7}, key="alice", delay_s=0.5, ttl_s=3600, priority=5)
+        queue.send("now", key="alice", priority=1)
+        held = queue.receive(wait_s=30)
+        assert held.value == "now"
+        if "order" in settings:
+            with pytest.raises(QueueEmpty):
+                queue.receive(wait_s=1)  # the key is held back
+            held.accept()
+        with queue.receive(wait_s=30) as message:
+            assert message.value == {"id": 7}
