@@ -19,6 +19,7 @@ from penstock.wire.queue_receive import (
     encode_queue_receive_response,
 )
 from penstock.wire.queue_settle import (
+    RETURN,
     QueueSettlement,
     QueueSettleRequest,
     decode_queue_settle_request,
@@ -95,6 +96,19 @@ def test_repeated_foreign_and_forged_settlements_are_refused(tmp_path: Path) -> 
     run(tmp_path, scenario)
 
 
+def test_returned_message_was_not_tried(tmp_path: Path) -> None:
+    async def scenario(broker: Harness, member: ShareMember) -> None:
+        await configure(broker, delivery_count_limit=2)
+        queue = QueueClient(broker)
+        for attempt, action in ((1, RETURN), (1, RETURN), (1, RELEASE), (2, RETURN), (2, RETURN)):
+            (given,) = await queue.receive(1)
+            assert (given.offset, given.attempt) == (0, attempt)
+            assert await queue.settle(given, action, 0) is ErrorCode.none
+            assert await queue.settle(given, ACCEPT) is ErrorCode.invalid_record_state
+
+    run(tmp_path, scenario)
+
+
 def test_receipt_of_a_share_consumer_cannot_be_forged(tmp_path: Path) -> None:
     async def scenario(broker: Harness, member: ShareMember) -> None:
         assert await first_take(member) == [(0, 9, 1)]
@@ -105,7 +119,7 @@ def test_receipt_of_a_share_consumer_cannot_be_forged(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("action", "delay_ms"), [(-1, -1), (6, -1), (RELEASE, -2), (RELEASE, 2**62), (RENEW, 0), (RENEW, 2**40)]
+    ("action", "delay_ms"), [(-1, -1), (7, -1), (RELEASE, -2), (RELEASE, 2**62), (RENEW, 0), (RENEW, 2**40)]
 )
 def test_malformed_settlement_changes_nothing(tmp_path: Path, action: int, delay_ms: int) -> None:
     async def scenario(broker: Harness, member: ShareMember) -> None:

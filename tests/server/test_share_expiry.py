@@ -75,6 +75,7 @@ def test_receiver_of_a_queue_gets_dead_letters_for_expired_records(tmp_path: Pat
         shown = [headers_of(each) for each in letters(broker)]
         assert {each["penstock-dead-reason"] for each in shown} == {"expired"}
         assert sorted(each["__dlq.errors.offset"] for each in shown) == ["0", "2"]
+        assert {each["penstock-dead-attempts"] for each in shown} == {"0"}
 
     run(tmp_path, scenario, batches=0)
 

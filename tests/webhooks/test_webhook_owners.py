@@ -273,7 +273,7 @@ def accepted_after_no_answer(patch: Patch) -> None:
 
 def closed_agent_goes_on(patch: Patch) -> None:
     def close(self: WebhookAgent) -> None:
-        self._context.background(self._release([*self._calls.values()]))
+        self._context.background(self._give_up([*self._calls.values()], []))
 
     patch.setattr(WebhookAgent, "close", close)
 

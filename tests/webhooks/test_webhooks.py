@@ -169,6 +169,25 @@ def test_410_pauses_and_resume_continues(tmp_path: Path) -> None:
     on_brokers(tmp_path, scenario)
 
 
+def test_410_uses_up_no_attempts(tmp_path: Path) -> None:
+    async def scenario(running: Brokers, client: InternalClient) -> None:
+        await create_queue(client, max_attempts="2", back_off="1ms")
+        async with receiving(answer(410)) as server:
+            await client.webhooks.create(NewWebhook("hook", server.url, "orders", concurrency=1))
+            await send(client, "one", "two", "three", "four")
+
+            async def is_paused() -> bool:
+                return (await figures(client)).summary.paused
+
+            for round_number in range(1, 4):
+                await eventually_async(lambda expected=round_number: len(server.received) >= expected)
+                await until(is_paused, True)
+                assert await depth(client) == 4
+                await client.webhooks.resume("hook")
+
+    on_brokers(tmp_path, scenario)
+
+
 def test_paused_webhook_makes_no_calls(tmp_path: Path) -> None:
     async def scenario(running: Brokers, client: InternalClient) -> None:
         await create_queue(client)

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 from penstock.client.errors import ClientError, InvalidSetting
-from penstock.client.queue_session import ACCEPT, EXTEND, REJECT, RELEASE, QueueSession, raise_first
+from penstock.client.queue_session import (
+    ACCEPT,
+    EXTEND,
+    REJECT,
+    RELEASE,
+    QueueSession,
+    ReceiptExpired,
+    raise_first,
+)
 from penstock.config.retry_backoff import parse_retry_backoff
 from penstock.internal_client.queue_contents import decode_content
 from penstock.internal_client.queue_messages import ReceivedMessage as Delivered
 from penstock.internal_client.queue_views import queue_filter
+from penstock.wire.queue_settle import RETURN
 
 MAX_LOCK_S = 3_600.0
 MAX_TIMEOUT_S = 3_600.0
+MAX_DELAY_S = 365 * 86_400
+WAIT_S = 1.0
+"""Time of one wait for messages in loops, which look for a stop in between."""
+logger = logging.getLogger("penstock.client")
 
 
 class QueueEmpty(ClientError):
@@ -44,9 +59,16 @@ class MessageFields:
 
 
 def check_seconds(name: str, seconds: float | None) -> float | None:
-    if seconds is not None and not 0 <= seconds <= 365 * 86_400:
-        raise InvalidSetting(f"{name}={seconds!r} is not between 0 and 365 days")
+    if seconds is None:
+        return None
+    if not isinstance(seconds, int | float) or not 0 <= seconds <= MAX_DELAY_S:
+        raise InvalidSetting(f"{name}={seconds!r} is not a number of seconds between 0 and 365 days")
     return seconds
+
+
+def check_workers(workers: int) -> None:
+    if workers < 1:
+        raise InvalidSetting(f"workers={workers!r} is not at least 1")
 
 
 def check_timeout(timeout_s: float) -> None:
@@ -142,18 +164,48 @@ class AsyncQueueMessage(MessageFields):
             await (self.accept() if error is None else self.release())
 
 
+class Receiving:
+    """A receive that has begun: `await` returns its message, and `async with` processes it."""
+
+    __slots__ = ("_message", "_work")
+
+    def __init__(self, work: Coroutine[Any, Any, AsyncQueueMessage]) -> None:
+        self._work = work
+        self._message: AsyncQueueMessage | None = None
+
+    def __await__(self) -> Generator[Any, None, AsyncQueueMessage]:
+        return self._work.__await__()
+
+    async def __aenter__(self) -> AsyncQueueMessage:
+        self._message = await self._work
+        return self._message
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._message is not None:
+            await self._message.__aexit__(kind, error, trace)
+
+
 class AsyncQueue:
-    """A queue. `lock_s` replaces the queue's lock time; locks are extended up to `max_lock_s` during processing."""
+    """A queue. `lock_s` replaces the queue's lock time; locks are extended up to `max_lock_s` during processing.
+
+    `workers` is the number of messages that `run` processes at the same time.
+    """
 
     def __init__(
         self,
         name: str,
         *,
         bootstrap: str | None = None,
+        workers: int = 1,
         lock_s: float | None = None,
         max_lock_s: float = MAX_LOCK_S,
     ) -> None:
+        check_workers(workers)
         self.name = name
+        self._workers = workers
+        self._is_stopping = False
         self._session = QueueSession(name, bootstrap, lock_s, max_lock_s)
 
     @classmethod
@@ -176,6 +228,7 @@ class AsyncQueue:
         max_length: int | None = None,
         max_length_policy: str | None = None,
         bootstrap: str | None = None,
+        workers: int = 1,
     ) -> Self:
         """Create a queue, with a topic of its own or of an existing topic, and open it.
 
@@ -188,7 +241,7 @@ class AsyncQueue:
             "max_length": max_length,
             "max_length_policy": max_length_policy,
         }
-        queue = cls(name, bootstrap=bootstrap)
+        queue = cls(name, bootstrap=bootstrap, workers=workers)
         try:
             await queue._session.create(of, partitions, settings, queue_filter(filter, route), retain)
         except BaseException:
@@ -225,8 +278,11 @@ class AsyncQueue:
         check_timeout(timeout_s)
         return await self._session.request(value, key, timeout_s, headers)
 
-    async def receive(self, wait_s: float = 0) -> AsyncQueueMessage:
-        """Receive a message; QueueEmpty where none comes within `wait_s`."""
+    def receive(self, wait_s: float = 0) -> Receiving:
+        """Receive a message; QueueEmpty where none comes within `wait_s`. Await it, or use it with `async with`."""
+        return Receiving(self._receive(wait_s))
+
+    async def _receive(self, wait_s: float) -> AsyncQueueMessage:
         found = await self.receive_many(1, wait_s)
         if not found:
             raise QueueEmpty(f"no message of {self.name} within {wait_s:g} s")
@@ -245,9 +301,9 @@ class AsyncQueue:
         raise_first(self.name, results)
 
     async def __aiter__(self) -> AsyncIterator[AsyncQueueMessage]:
-        """Receive for ever. A message that the loop body leaves unsettled is accepted, after an exception released."""
-        while True:
-            for message in await self.receive_many(1, 20.0):
+        """Receive until `stop`. A message that the loop body leaves unsettled is accepted; after a break released."""
+        while not self._is_stopping:
+            for message in await self.receive_many(1, WAIT_S):
                 try:
                     yield message
                 except GeneratorExit:
@@ -257,11 +313,61 @@ class AsyncQueue:
                 if not message.is_settled:
                     await message.accept()
 
+    # --- workers
+
+    async def run(self, work: Callable[[AsyncQueueMessage], Awaitable[object]]) -> None:
+        """Await a coroutine function for each message, `workers` at the same time, until `stop`.
+
+        A message is accepted when the coroutine returns, and released with the back-off when it raises. Messages
+        that were received and not started are returned at the end.
+        """
+        free = asyncio.Semaphore(self._workers)
+        async with asyncio.TaskGroup() as tasks:
+            while not self._is_stopping:
+                await free.acquire()
+                wanted = 1
+                while wanted < self._workers and not free.locked():
+                    await free.acquire()
+                    wanted += 1
+                found = [] if self._is_stopping else await self.receive_many(wanted, WAIT_S)
+                for _ in range(wanted - len(found)):
+                    free.release()
+                for message in found:
+                    tasks.create_task(self._work_on(message, work, free))
+
+    async def _work_on(
+        self,
+        message: AsyncQueueMessage,
+        work: Callable[[AsyncQueueMessage], Awaitable[object]],
+        free: asyncio.Semaphore,
+    ) -> None:
+        try:
+            if self._is_stopping:
+                await self._session.settle(message.receipt, RETURN, 0)
+                return
+            async with message:
+                await work(message)
+        except ReceiptExpired:
+            logger.warning("queue %s: the lock of a message ended before it was settled", self.name)
+        except Exception:
+            logger.exception("queue %s: a message was released", self.name)
+        finally:
+            free.release()
+
+    def stop(self) -> None:
+        """Have `run` and loops over the queue end after the messages that are being processed."""
+        self._is_stopping = True
+
     async def close(self) -> None:
+        """Stop, return messages that are not settled, and close all connections."""
+        self.stop()
         await self._session.close()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+        await self._session.close(has_failed=error is not None)

@@ -15,14 +15,16 @@ from typing import Any, Self, TypeVar
 
 from penstock.client.async_queue import (
     MAX_LOCK_S,
+    WAIT_S,
     MessageFields,
     QueueEmpty,
     check_seconds,
     check_timeout,
+    check_workers,
     queue_settings,
     send_options,
 )
-from penstock.client.errors import ClientError, InvalidSetting
+from penstock.client.errors import ClientError
 from penstock.client.queue_session import (
     ACCEPT,
     EXTEND,
@@ -34,10 +36,9 @@ from penstock.client.queue_session import (
 )
 from penstock.internal_client.queue_messages import ReceivedMessage as Delivered
 from penstock.internal_client.queue_views import queue_filter
+from penstock.wire.queue_settle import RETURN
 
 __all__ = ("Queue", "QueueEmpty", "QueueMessage")
-WAIT_S = 1.0
-"""Time of one wait for messages in loops, which look for a stop in between."""
 logger = logging.getLogger("penstock.client")
 T = TypeVar("T")
 
@@ -100,8 +101,7 @@ class Queue:
         lock_s: float | None = None,
         max_lock_s: float = MAX_LOCK_S,
     ) -> None:
-        if workers < 1:
-            raise InvalidSetting(f"workers={workers!r} is not at least 1")
+        check_workers(workers)
         self.name = name
         self._workers = workers
         self._stopping = threading.Event()
@@ -254,7 +254,7 @@ class Queue:
     ) -> None:
         try:
             if self._stopping.is_set():
-                message.release(0)
+                self.call(self.session.settle(message.receipt, RETURN, 0))
                 return
             with message:
                 work(message)
@@ -270,19 +270,25 @@ class Queue:
         self._stopping.set()
 
     def close(self) -> None:
-        """Stop, and close all connections. Calls of other threads that wait raise ClientError."""
+        """Stop, return messages that are not settled, and close all connections.
+
+        Calls of other threads that wait raise ClientError.
+        """
+        self._close(has_failed=False)
+
+    def _close(self, *, has_failed: bool) -> None:
         self.stop()
         with self._closing:
             if self._is_closed:
                 return
             self._is_closed = True
-        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
+        asyncio.run_coroutine_threadsafe(self._end(has_failed), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
-    async def _end(self) -> None:
-        await self.session.close()
+    async def _end(self, has_failed: bool) -> None:
+        await self.session.close(has_failed=has_failed)
         waiting = asyncio.all_tasks() - {asyncio.current_task()}
         for task in waiting:
             task.cancel()
@@ -291,5 +297,7 @@ class Queue:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close(has_failed=error is not None)

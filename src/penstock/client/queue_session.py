@@ -9,15 +9,22 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import count
 from typing import Any, Final
 from uuid import uuid4
 
 from penstock.client.bootstrap import DEFAULT_BOOTSTRAP, VARIABLE
-from penstock.client.errors import BrokerUnreachable, ClientError, InvalidSetting, QueueUnknown
+from penstock.client.errors import (
+    BrokerUnreachable,
+    ClientError,
+    InvalidSetting,
+    NotSerializable,
+    QueueUnknown,
+)
 from penstock.clock import SystemClock
 from penstock.config.resources import ConfigResourceType
-from penstock.errors import BrokerError, ErrorCode
+from penstock.errors import BrokerError, ErrorCode, PenstockError
 from penstock.internal_client.client import InternalClient
 from penstock.internal_client.client_security import ClientSecurity
 from penstock.internal_client.keyed_reads import KeyedReads
@@ -31,6 +38,7 @@ from penstock.internal_client.queues import NewQueue
 from penstock.internal_client.receipts import parse_receipt
 from penstock.internal_client.replies import REPLY_TO, ReplyCalls, parse_reply_place
 from penstock.records.building import NewRecord
+from penstock.records.content import Headers
 from penstock.unreachable import Unreachable
 from penstock.wire.queue_receive import GROUP_LOCK
 from penstock.wire.queue_settle import GROUP_DELAY
@@ -38,6 +46,7 @@ from penstock.wire.queue_settle import GROUP_DELAY
 ACCEPT, RELEASE, REJECT, EXTEND = 1, 2, 3, 4
 _PATIENCE_S: Final = 30.0
 _CLOCK: Final = SystemClock()
+_CLOSE_SECONDS: Final = 5.0
 _REPLY_MS: Final = 20
 """A request expires this long before its requester gives up: a later reply would not arrive in time."""
 _DELAY_CONFIG: Final = "delivery.delay"
@@ -84,10 +93,18 @@ class QueueSession:
         self._settler = QueueSettler(self._settle_all)
         self._delayed_topics: set[str] = set()
 
-    async def close(self) -> None:
-        """Close all connections. Messages that are not settled are delivered again when their locks expire."""
+    async def close(self, *, has_failed: bool = False) -> None:
+        """Return messages that are not settled, after the back-off if their work has failed; close all connections."""
         if self._extending is not None:
             self._extending.cancel()
+        held, self._held = list(self._held), {}
+        delay_ms = GROUP_DELAY if has_failed else 0
+        settlements = [Settlement(parse_receipt(each), RELEASE, delay_ms) for each in held]
+        if settlements:
+            with suppress(
+                PenstockError, OSError, TimeoutError
+            ):  # otherwise they return when their locks expire
+                await asyncio.wait_for(self._settle_all(settlements), _CLOSE_SECONDS)
         self._keyed_reads.close()
         await self._producer.close()
         await self._client.__aexit__()
@@ -123,9 +140,10 @@ class QueueSession:
             topic = (await self._client.queues.get_known(self.name)).sent_to
             if options.get("delay_ms"):
                 await self._require_delay(topic)
-            content, content_type = encode_content(value)
-            encoded = key.encode() if isinstance(key, str) else key
-            own = tuple((name, _as_bytes(each)) for name, each in (options.get("headers") or {}).items())
+            content, content_type = _encode(value)
+            encoded = None if key is None else _as_bytes("key", key)
+            given = (options.get("headers") or {}).items()
+            own = tuple((name, _as_bytes(f"header {name!r}", each)) for name, each in given)
             headers = (*content_type, *option_headers(options), *own)
             record = NewRecord(encoded, content, _CLOCK.now_ms(), headers)
             turn, known = next(self._turns), 0
@@ -245,7 +263,7 @@ class QueueSession:
         asked = headers.get(REPLY_TO)
         if asked is None:
             raise ClientError(f"the message has no header {REPLY_TO}: it was not sent with request()")
-        content, content_type = encode_content(value)
+        content, content_type = _encode(value)
         try:
             place = parse_reply_place(asked.decode(errors="replace"), self.name)
         except ValueError as error:
@@ -262,8 +280,17 @@ def raise_first(queue: str, errors: Sequence[BrokerError | None]) -> None:
                 raise error
 
 
-def _as_bytes(value: str | bytes) -> bytes:
+def _as_bytes(what: str, value: object) -> bytes:
+    if not isinstance(value, str | bytes):
+        raise NotSerializable(f"the {what} is {type(value).__name__}; give str or bytes")
     return value.encode() if isinstance(value, str) else value
+
+
+def _encode(value: object) -> tuple[bytes | None, Headers]:
+    try:
+        return encode_content(value)
+    except (TypeError, ValueError) as error:
+        raise NotSerializable(f"the value is neither bytes, text nor JSON: {error}") from None
 
 
 class translated:

@@ -73,10 +73,10 @@ class LiveRecords:
                 raise
             if not expired:
                 return self._delivered(fetched)
-            types = bytes((AcknowledgeType.REJECT,))
+            types = bytes((AcknowledgeType.EXPIRE,))
             asked = [Acknowledgement(first, last, types) for first, last in expired]
             leader.acknowledge(
-                wanted.member, asked, now_ms, AcknowledgeType.RENEW, lambda _: None, reason=EXPIRED
+                wanted.member, asked, now_ms, AcknowledgeType.EXPIRE, lambda _: None, reason=EXPIRED
             )
             left = list(_without(fetched.acquired, expired))
             if left:

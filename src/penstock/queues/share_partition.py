@@ -145,14 +145,10 @@ class SharePartition(LetterStates):
 
     def take_back(self, member: str, acquired: Sequence[Acquired]) -> None:
         """Undo an acquisition whose records are not delivered: they are available, and were not tried."""
-        for first, last, delivery_count in acquired:
+        for first, last, _ in acquired:
             for held in self._acquired_within(first, last):
                 assert held.member == member, "only the member that has acquired records gives them back"
-                self._unhold(held)
-                held.member, held.delivery_count = "", delivery_count - 1
-                if delivery_count > 1:
-                    self.redelivered -= len(held)
-                self._make_available(held)
+                self._return(held)
 
     # --- acknowledging
 
@@ -223,10 +219,16 @@ class SharePartition(LetterStates):
             self._settle(first, last, ARCHIVED)
         elif kind == AcknowledgeType.REJECT:
             self._archive(first, last, reason)
+        elif kind == AcknowledgeType.EXPIRE:
+            for held in self._acquired_within(first, last):
+                self._uncount(held)
+            self._archive(first, last, reason)
         else:
             for held in self._acquired_within(first, last):
                 if kind == AcknowledgeType.RELEASE:
                     self._release(held, now_ms, delay_ms)
+                elif kind == AcknowledgeType.RETURN:
+                    self._return(held)
                 else:
                     held.deadline_ms = now_ms + (self.settings.lock_ms if delay_ms is None else delay_ms)
                     self._deadlines.push(self._ranges, held)
@@ -358,6 +360,19 @@ class SharePartition(LetterStates):
         self.waiting += len(held)
         self._deadlines.push(self._ranges, held)
         self._ranges.absorb(self._ranges.place(held.first))
+
+    def _uncount(self, held: Range) -> None:
+        """Take back the last delivery of records."""
+        if held.delivery_count > 1:
+            self.redelivered -= len(held)
+        held.delivery_count -= 1
+
+    def _return(self, held: Range) -> None:
+        """Make records available that were not tried."""
+        self._uncount(held)
+        self._unhold(held)
+        held.member = ""
+        self._make_available(held)
 
     def _make_available(self, found: Range) -> None:
         found.state, found.deadline_ms = AVAILABLE, 0

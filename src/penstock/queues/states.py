@@ -63,6 +63,10 @@ class AcknowledgeType(IntEnum):
     RELEASE = 2
     REJECT = 3
     RENEW = 4
+    EXPIRE = 5
+    """The lifetime of the record is over: rejected for this reason, and the delivery does not count. Not in KIP-932."""
+    RETURN = 6
+    """The record was not tried: available at once, and the delivery does not count. Not in KIP-932."""
 
 
 class AcquireMode(IntEnum):

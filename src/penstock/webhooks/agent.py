@@ -43,7 +43,7 @@ from penstock.webhooks.receiver_url import parse_url
 from penstock.webhooks.request import USER_AGENT, MessageSource, WebhookRequest, make_request
 from penstock.webhooks.signing import key_of, signature_headers
 from penstock.webhooks.webhook import Webhook, WebhookDefinition
-from penstock.wire.queue_settle import GROUP_DELAY
+from penstock.wire.queue_settle import GROUP_DELAY, RETURN
 
 WAIT_MS: Final = 5_000
 """Time of one long poll at the queue."""
@@ -117,12 +117,11 @@ class WebhookAgent:
         """End all work. Messages that are held return to the queue, unless this broker dies before."""
         if self._task is not None:
             self._task.cancel()
-        held = [*(message for message, _ in self._waiting), *self._calls.values()]
-        self._waiting.clear()
+        called, waiting = list(self._calls.values()), self._take_waiting()
         for task in tuple(self._calls):
             task.cancel()
-        if held:
-            self._context.background(self._release(held))
+        if called or waiting:
+            self._context.background(self._give_up(called, waiting))
 
     @property
     def in_flight(self) -> int:
@@ -177,25 +176,32 @@ class WebhookAgent:
             self._failures, self._held_until = 0, 0.0
         if definition.timeout_ms > before.timeout_ms:
             # Their locks are too short for calls that may take longer.
-            messages = [message for message, _ in self._waiting]
-            self._waiting.clear()
-            await self._release(messages)
+            await self._return(self._take_waiting())
 
     def _is_stopped(self) -> bool:
         return self._handle.state.is_paused or self._held_until > self._context.clock.monotonic()
 
     async def _stand_still(self) -> None:
         """Return messages that have no call yet, since other consumers may take them, and wait."""
-        messages = [message for message, _ in self._waiting]
-        self._waiting.clear()
-        await self._release(messages)
+        await self._return(self._take_waiting())
         left = self._held_until - self._context.clock.monotonic()
         with suppress(TimeoutError):
             await asyncio.wait_for(self._changed.wait(), left if left > 0 else None)
 
-    async def _release(self, messages: Sequence[ReceivedMessage]) -> None:
+    def _take_waiting(self) -> list[ReceivedMessage]:
+        messages = [message for message, _ in self._waiting]
+        self._waiting.clear()
+        return messages
+
+    async def _return(self, messages: Sequence[ReceivedMessage]) -> None:
+        """Return messages without a call; the attempt does not count."""
         with suppress(PenstockError, OSError):
-            await asyncio.gather(*(self._settle(each, _RELEASE, 0) for each in messages))
+            await asyncio.gather(*(self._settle(each, RETURN, 0) for each in messages))
+
+    async def _give_up(self, called: Sequence[ReceivedMessage], waiting: Sequence[ReceivedMessage]) -> None:
+        await self._return(waiting)
+        with suppress(PenstockError, OSError):
+            await asyncio.gather(*(self._settle(each, _RELEASE, 0) for each in called))
 
     async def _settle(self, message: ReceivedMessage, action: int, delay_ms: int, reason: str = "") -> None:
         settlement = Settlement(parse_receipt(message.receipt), action, delay_ms, reason)
@@ -233,6 +239,8 @@ class WebhookAgent:
             return
         if decision.action is Action.PAUSE:
             await self._handle.update(partial(states.pause, reason=decision.reason))
+            await self._settle_surely(message, RETURN, 0)  # it stays, also after its last attempt
+            return
         delay_ms = GROUP_DELAY if decision.delay_ms == QUEUE_BACK_OFF else decision.delay_ms
         await self._settle_surely(message, _RELEASE, delay_ms, decision.reason)
 

@@ -4,9 +4,9 @@
               last offset 8 | action 1 | delay ms 8 | reason (length 2)
     response  error code 2 | error message (length 2) | results, count 4, each: error code 2 | message (length 2)
 
-Action is an acknowledge type of KIP-932, or 5: the lifetime of the message is over. `delay ms` replaces the back-off of
-a release and the lock time of a renewal; -1 keeps the group's. A result is sent when its settlement is durable. The
-results are in the order of the settlements.
+Action is an acknowledge type of KIP-932, or 5: the lifetime of the message is over, or 6: the message was not tried.
+With 5 and 6 the delivery does not count. `delay ms` replaces the back-off of a release and the lock time of a renewal;
+-1 keeps the group's. A result is sent when its settlement is durable. The results are in the order of the settlements.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from penstock.wire.reader import MALFORMED, NO_LIMIT, Reader
 
 GROUP_DELAY: Final = -1
 EXPIRE: Final = 5
+RETURN: Final = 6
 _SETTLEMENT = Struct(">16si16sqqbq")
 _RESULT_BYTES: Final = 4
 

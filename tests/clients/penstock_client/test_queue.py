@@ -10,7 +10,16 @@ from typing import Any
 import pytest
 from confluent_kafka import AcknowledgeType, ShareConsumer
 
-from penstock import AsyncQueue, ClientError, InvalidSetting, Queue, QueueEmpty, QueueUnknown, ReceiptExpired
+from penstock import (
+    AsyncQueue,
+    ClientError,
+    InvalidSetting,
+    NotSerializable,
+    Queue,
+    QueueEmpty,
+    QueueUnknown,
+    ReceiptExpired,
+)
 from penstock.internal_client.client import InternalClient, run
 from penstock.internal_client.queues import NewQueue
 from penstock.internal_client.records import EARLIEST
@@ -143,8 +152,17 @@ def test_bad_input_is_refused(bootstrap: str, queue_name: str) -> None:
         for options in ({"delay_s": -1}, {"ttl_s": -1}, {"priority": 10}, {"delay_s": 1e12}):
             with pytest.raises(InvalidSetting):
                 queue.send("x", **options)
-        with pytest.raises(TypeError):
-            queue.send(object())
+        for value, named in (
+            (object(), {}),
+            (float("nan"), {}),
+            ("x", {"key": 7}),
+            ("x", {"headers": {"a": 1}}),
+        ):
+            with pytest.raises(NotSerializable):
+                queue.send(value, **named)
+        for wrong in ("soon", float("nan")):
+            with pytest.raises(InvalidSetting):
+                queue.send("x", delay_s=wrong)
     with Queue("missing-queue", bootstrap=bootstrap) as missing, pytest.raises(QueueUnknown):
         missing.send("x")
 
@@ -230,8 +248,40 @@ def test_async_queue_does_the_same(bootstrap: str, queue_name: str) -> None:
             await rest[1].reject("bad")
             with pytest.raises(QueueEmpty):
                 await queue.receive()
+            await queue.send("last")
+            async with queue.receive(wait_s=WAIT_S) as message:
+                assert message.value == "last"
+            with pytest.raises(QueueEmpty):
+                async with queue.receive():
+                    pytest.fail("nothing was received")
 
     asyncio.run(scenario())
+
+
+def test_async_workers_process_messages_at_the_same_time(bootstrap: str, queue_name: str) -> None:
+    async def scenario() -> None:
+        together = asyncio.Barrier(4)
+        failed: set[int] = set()
+        seen: list[int] = []
+        async with AsyncQueue(queue_name, bootstrap=bootstrap, workers=4) as queue:
+
+            async def work(message: Any) -> None:
+                if message.value not in failed:
+                    failed.add(message.value)
+                    async with asyncio.timeout(WAIT_S):
+                        await together.wait()
+                    raise ValueError(message.value)
+                seen.append(message.value)
+                if len(seen) == 4:
+                    queue.stop()
+
+            for number in range(4):
+                await queue.send(number)
+            await queue.run(work)
+        assert sorted(seen) == [0, 1, 2, 3]
+
+    asyncio.run(scenario())
+    assert describe(bootstrap, queue_name).depth == 0
 
 
 def test_several_messages_are_accepted_together(bootstrap: str, topic_name: str) -> None:
@@ -244,3 +294,24 @@ def test_several_messages_are_accepted_together(bootstrap: str, topic_name: str)
             queue.accept(held)
         assert [each.is_settled for each in held] == [True, False, True, True]
         assert describe(bootstrap, topic_name).depth == 0
+
+
+def test_closed_queue_returns_messages_that_are_not_settled(bootstrap: str, queue_name: str) -> None:
+    with Queue(queue_name, bootstrap=bootstrap) as queue:
+        for number in range(3):
+            queue.send(number)
+        queue.receive_many(2, wait_s=WAIT_S)[0].accept()
+    with Queue(queue_name, bootstrap=bootstrap) as queue:
+        found = queue.receive_many(3, wait_s=WAIT_S)
+        assert [(each.value, each.attempt) for each in found] == [(1, 2)]
+        assert queue.receive(wait_s=WAIT_S).value == 2
+
+
+def test_message_that_no_worker_has_started_was_not_tried(bootstrap: str, queue_name: str) -> None:
+    with Queue(queue_name, bootstrap=bootstrap) as queue:
+        queue.send("a")
+        message = queue.receive(wait_s=WAIT_S)
+        queue.stop()
+        queue._work_on(message, lambda _: pytest.fail("the queue has stopped"), threading.Semaphore(0))
+    with Queue(queue_name, bootstrap=bootstrap) as queue:
+        assert queue.receive(wait_s=WAIT_S).attempt == 1

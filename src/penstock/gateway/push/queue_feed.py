@@ -19,6 +19,7 @@ from penstock.internal_client.queues import QueueCalls
 from penstock.internal_client.receipts import parse_receipt
 from penstock.internal_client.retries import RETRIABLE
 from penstock.net.acting import own_context
+from penstock.wire.queue_settle import RETURN
 
 MAX_TAKEN: Final = 500
 """Limit of the messages of one receive."""
@@ -75,10 +76,13 @@ class QueueFeed:
             self._reading = None
 
     async def release(self, receipts: Sequence[str]) -> None:
-        """Return messages to the queue, to be delivered again at once."""
+        """Return messages of a stream that has ended to the queue, to be delivered again at once."""
+        await self._settle(receipts, _RELEASE)
+
+    async def _settle(self, receipts: Sequence[str], action: int) -> None:
         if not receipts:
             return
-        settlements = [Settlement(parse_receipt(receipt), _RELEASE, 0) for receipt in receipts]
+        settlements = [Settlement(parse_receipt(receipt), action, 0) for receipt in receipts]
         topic = (await self._queues.get_known(self._queue)).topic
         await self._messages.settle(self._queue, topic, settlements)
 
@@ -108,8 +112,7 @@ class QueueFeed:
             return
         left = hand_out(found, self._line)
         self.given += len(found) - len(left)
-        if left:
-            await self.release([each.receipt for each in left])
+        await self._settle([each.receipt for each in left], RETURN)  # no client has seen them
 
     def _wanted(self) -> int:
         for taker in [each for each in islice(self._line, MAX_TAKEN) if each.room == 0]:

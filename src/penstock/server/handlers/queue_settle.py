@@ -82,13 +82,9 @@ class QueueSettling:
         key = ShareKey(self._asked.group_id, TopicId(asked.topic_id), asked.partition)
         self._targets.leader(key).acknowledge(
             member_of(asked.token),
-            [
-                Acknowledgement(
-                    asked.first_offset, asked.last_offset, bytes([_acknowledge_type(asked.action)])
-                )
-            ],
+            [Acknowledgement(asked.first_offset, asked.last_offset, bytes([asked.action]))],
             monotonic_ms(self._request.context.clock),
-            AcknowledgeType.RENEW,
+            AcknowledgeType.RETURN,
             partial(self._on_stored, place),
             None if asked.delay_ms == GROUP_DELAY else asked.delay_ms,
             is_strict=True,
@@ -107,17 +103,13 @@ class QueueSettling:
         return encode_queue_settle_response(self._request.header.correlation_id, response)
 
 
-def _acknowledge_type(action: int) -> int:
-    return AcknowledgeType.REJECT if action == EXPIRE else action
-
-
 def _reason(asked: QueueSettlement) -> Reason:
     code = DeadReason.EXPIRED if asked.action == EXPIRE else DeadReason.REJECTED
     return Reason(code, asked.reason)
 
 
 def _check(asked: QueueSettlement) -> None:
-    if asked.action != EXPIRE and asked.action not in set(AcknowledgeType):
+    if asked.action not in set(AcknowledgeType):
         raise BrokerError(ErrorCode.invalid_request, f"unknown action {asked.action}")
     if asked.action == AcknowledgeType.RENEW:
         check_lock_ms(asked.delay_ms)
