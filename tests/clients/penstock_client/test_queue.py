@@ -160,7 +160,8 @@ def test_bad_input_is_refused(bootstrap: str, queue_name: str) -> None:
         ):
             with pytest.raises(NotSerializable):
                 queue.send(value, **named)
-        for wrong in ("soon", float("nan")):
+        wrong_delays: list[Any] = ["soon", float("nan")]
+        for wrong in wrong_delays:
             with pytest.raises(InvalidSetting):
                 queue.send("x", delay_s=wrong)
     with Queue("missing-queue", bootstrap=bootstrap) as missing, pytest.raises(QueueUnknown):
