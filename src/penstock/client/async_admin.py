@@ -34,6 +34,8 @@ class AsyncTopics(_Twin[Topics]):
     describe = in_thread(Topics.describe)
     alter = in_thread(Topics.alter)
     add_partitions = in_thread(Topics.add_partitions)
+    reduce_partitions = in_thread(Topics.reduce_partitions)
+    phases = in_thread(Topics.phases)
     truncate = in_thread(Topics.truncate)
     delete = in_thread(Topics.delete)
 

@@ -16,7 +16,8 @@ from confluent_kafka.admin import (
 )
 
 from penstock.client.cluster import Cluster
-from penstock.client.errors import TopicUnknown
+from penstock.client.errors import InvalidSetting, TopicUnknown
+from penstock.client.internal_calls import InternalCalls
 from penstock.client.offset_lookup import END, START, Where
 
 INTERNAL = "__"
@@ -119,6 +120,41 @@ class Topics:
             self._cluster.admin.create_partitions([NewPartitions(name, total)]),
             f"cannot add partitions to {name}",
         )
+
+    def reduce_partitions(
+        self,
+        name: str,
+        total: int,
+        *,
+        wait_for_groups: bool = True,
+        seal_now: bool = False,
+        drop_sealed: bool = False,
+        dry_run: bool = False,
+    ) -> tuple[str, ...]:
+        """Let the partitions from `total` on drain, and keep those below it again; return the phase of each.
+
+        A draining partition is sealed when nobody writes to it and, with `wait_for_groups`, its groups have read it.
+        `seal_now` refuses new messages at once, which fails those that clients have batched; `drop_sealed` deletes
+        sealed partitions before their retention has passed.
+        """
+        if seal_now and drop_sealed:
+            raise InvalidSetting("seal_now and drop_sealed exclude each other")
+        change = "seal-now" if seal_now else "drop-sealed" if drop_sealed else "set"
+        found = self._internal_calls().run(
+            lambda client: client.topics.reduce_partitions(
+                name, total, change, waits_for_groups=wait_for_groups, dry_run=dry_run
+            )
+        )
+        return tuple(found["phases"])
+
+    def phases(self, name: str) -> tuple[str, ...]:
+        """Return the phase of each partition: active, draining, sealing, sealed or dropping."""
+        return tuple(self._internal_calls().run(lambda client: client.topics.phases(name))["phases"])
+
+    def _internal_calls(self) -> InternalCalls:
+        if self._cluster.calls is None:
+            raise InvalidSetting("this call does not use settings of the connection in `config`")
+        return self._cluster.calls
 
     def truncate(
         self, name: str, before: Where = END, *, partitions: Iterable[int] | None = None

@@ -177,3 +177,29 @@ def test_a_broker_that_went_away_is_not_waited_for_forever(penstock_broker: Brok
 def test_unreachable_broker_is_reported_at_once() -> None:
     with pytest.raises(BrokerUnreachable, match="Connection refused"):
         Admin("127.0.0.1:1", connect_timeout_s=0.05)
+
+
+def test_partitions_drain_are_kept_again_and_dropped(admin: Admin, bootstrap: str, topic_name: str) -> None:
+    admin.topics.create(topic_name, partitions=4)
+    with Producer(bootstrap) as producer:
+        producer.send(topic_name, "kept until it is dropped", partition=3)
+    assert admin.topics.reduce_partitions(topic_name, 2, dry_run=True)[2:] == ("draining",) * 2
+    assert admin.topics.phases(topic_name) == ("active",) * 4
+    assert admin.topics.reduce_partitions(topic_name, 2) == ("active", "active", "draining", "draining")
+    assert admin.topics.reduce_partitions(topic_name, 4) == ("active",) * 4
+    admin.topics.reduce_partitions(topic_name, 3, seal_now=True)
+    eventually(lambda: admin.topics.phases(topic_name)[3] == "sealed")
+    admin.topics.reduce_partitions(topic_name, 3, drop_sealed=True)
+    eventually(lambda: admin.topics.phases(topic_name) == ("active",) * 3)
+
+
+def test_number_of_partitions_that_is_not_possible_is_refused(admin: Admin, topic_name: str) -> None:
+    admin.topics.create(topic_name, partitions=2)
+    for total in (0, -1, 3):
+        with pytest.raises(ClientError):
+            admin.topics.reduce_partitions(topic_name, total)
+    with pytest.raises(TopicUnknown):
+        admin.topics.reduce_partitions(f"{topic_name}-none", 1)
+    with pytest.raises(ClientError, match="exclude each other"):
+        admin.topics.reduce_partitions(topic_name, 1, seal_now=True, drop_sealed=True)
+    assert len(admin.topics.describe(topic_name).partitions) == 2
