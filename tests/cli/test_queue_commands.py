@@ -62,6 +62,24 @@ def test_queue_is_created_used_changed_and_deleted(cli: Any, topic_name: str) ->
     assert "there is no queue" in cli("describe", topic_name, code=1)
 
 
+def test_sent_messages_have_a_delay_a_lifetime_and_a_route(cli: Any, topic_name: str) -> None:
+    cli("create", topic_name, "--partitions", "1", "--priorities")
+    cli("create", f"{topic_name}-eu", "--of", topic_name, "--route", "invoice.*.eu")
+    cli("send", topic_name, "expired", "--ttl", "1ms")
+    cli("send", topic_name, "later", "--delay", "500ms", "--priority", "5")
+    cli("send", topic_name, "now", "--route", "invoice.paid.eu", "--ttl", "1h")
+    assert cli("receive", f"{topic_name}-eu", "--wait", "30").strip() == "now"
+    assert cli("receive", topic_name, "--wait", "30").strip() == "now"
+    assert cli("receive", topic_name, "--wait", "30").strip() == "later"
+    assert "--delay: not a time" in cli("send", topic_name, "x", "--delay", "-1s", code=2)
+
+
+def test_refused_queue_leaves_no_topic(cli: Any, topic_name: str) -> None:
+    for wrong in (("--lock", "0s"), ("--lock", "300d")):
+        cli("create", topic_name, *wrong, "--dead-letter", f"{topic_name}-dead", code=1)
+    cli("create", topic_name, "--dead-letter", f"{topic_name}-dead")
+
+
 def test_queue_delivers_by_priority_and_key(cli: Any, topic_name: str) -> None:
     cli("create", topic_name, "--partitions", "1", "--priorities", "--priority-share", "0.1")
     cli("send", topic_name, "low")

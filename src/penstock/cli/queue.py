@@ -34,7 +34,7 @@ from penstock.cli.queue_retention import (
 from penstock.client.errors import ClientError
 from penstock.client.queue import Queue, QueueEmpty, QueueMessage
 from penstock.config.retry_backoff import parse_delay_ms, parse_retry_backoff
-from penstock.internal_client.queue_contents import decode_content
+from penstock.internal_client.queue_contents import ROUTE_HEADER, decode_content
 from penstock.internal_client.queue_views import queue_filter
 from penstock.internal_client.queues import NewQueue, QueueSummary
 
@@ -264,6 +264,15 @@ def send(
     ] = None,
     key: Annotated[str | None, typer.Option("--key", "-k", help="The key of the messages.")] = None,
     priority: PriorityOption = None,
+    delay: Annotated[
+        str | None, typer.Option("--delay", metavar="TIME", help="Deliver the messages after this time: 10m.")
+    ] = None,
+    ttl: Annotated[
+        str | None, typer.Option("--ttl", metavar="TIME", help="The messages expire after this time: 1h.")
+    ] = None,
+    route: Annotated[
+        str | None, typer.Option("--route", metavar="WORDS", help="Header penstock-route: invoice.paid.eu.")
+    ] = None,
     is_json: Annotated[
         bool, typer.Option("--json-value", help="The messages are JSON; they are received as JSON.")
     ] = False,
@@ -272,11 +281,14 @@ def send(
     """Send messages to a queue."""
     ClusterClient(bootstrap)
     level = parse_priority(priority)
+    delay_s, ttl_s = _seconds("--delay", delay), _seconds("--ttl", ttl)
+    headers = None if route is None else {ROUTE_HEADER: route}
     texts = values if values else (line.rstrip("\n") for line in sys.stdin)
     with _reported(), Queue(queue, bootstrap=bootstrap) as opened:
         count = 0
         for text in texts:
-            opened.send(_parse_json(text) if is_json else text, key=key, priority=level)
+            value = _parse_json(text) if is_json else text
+            opened.send(value, key=key, delay_s=delay_s, ttl_s=ttl_s, priority=level, headers=headers)
             count += 1
     typer.echo(f"sent {count:,} {'message' if count == 1 else 'messages'} to {queue}", err=True)
 
@@ -328,6 +340,15 @@ def _settings(
     except ValueError as error:
         raise Failure(str(error), "Write times as 500ms, 30s, 10m, 2h or 1d.", code=ExitCode.USAGE) from None
     return found
+
+
+def _seconds(option: str, text: str | None) -> float | None:
+    try:
+        return None if text is None else parse_delay_ms(text) / 1000
+    except ValueError as error:
+        raise Failure(
+            f"{option}: {error}", "Write times as 500ms, 30s, 10m, 2h or 1d.", code=ExitCode.USAGE
+        ) from None
 
 
 def _filter(filter_text: str | None, route: str | None) -> str:

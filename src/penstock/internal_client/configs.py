@@ -109,8 +109,17 @@ class ConfigCalls:
         """Make all of the changes of one resource, or none; an empty name stands for all brokers."""
         await self.alter_many(kind, {name: changes}, may_repeat=may_repeat)
 
+    async def check(self, kind: ConfigResourceType, name: str, changes: Changes) -> None:
+        """Raise the refusal of changes of one resource, and make none of them."""
+        await self.alter_many(kind, {name: changes}, may_repeat=True, validate_only=True)
+
     async def alter_many(
-        self, kind: ConfigResourceType, changes: Mapping[str, Changes], *, may_repeat: bool = False
+        self,
+        kind: ConfigResourceType,
+        changes: Mapping[str, Changes],
+        *,
+        may_repeat: bool = False,
+        validate_only: bool = False,
     ) -> None:
         """Make changes of several resources; the first that is refused is raised, and others may have been
         made.
@@ -122,7 +131,7 @@ class ConfigCalls:
             {"resource_type": kind, "resource_name": name, "configs": _operations(of_resource)}
             for name, of_resource in changes.items()
         ]
-        fields = {"resources": resources, "validate_only": False}
+        fields = {"resources": resources, "validate_only": validate_only}
         names = [name for name in changes if name and kind is ConfigResourceType.BROKER]
         node_id = await self._broker(names[0]) if names else None
 

@@ -151,6 +151,10 @@ class QueueCalls:
         dead_letter = queue.settings.get("dead_letter", "")
         check_policy(queue.settings.get("max_length_policy"), dead_letter)
         await self._check_dead_letter(queue.of or topic, dead_letter)
+        changes: dict[str, str | None] = {SETTINGS[name]: value for name, value in queue.settings.items()}
+        # First: a refused setting must not leave topics behind. The dead-letter topic is created below.
+        checked = {name: value for name, value in changes.items() if name != SETTINGS["dead_letter"]}
+        await self._configs.check(ConfigResourceType.GROUP, queue.name, checked)
         if queue.of is None:
             await self._create_topic(queue)
         elif queue.filter:
@@ -159,7 +163,6 @@ class QueueCalls:
         start = LATEST if queue.is_from_end else EARLIEST
         partitions = range(len((await self._topics.get(topic, fresh=True)).partitions))
         offsets = await self._records.offsets(topic, partitions, start)
-        changes: dict[str, str | None] = {SETTINGS[name]: value for name, value in queue.settings.items()}
         changes[SHARE_AUTO_OFFSET_RESET.name] = "earliest"
         # A redrive that is interrupted aborts its transaction; the queue must not see those copies.
         changes[SHARE_ISOLATION_LEVEL.name] = "read_committed"
