@@ -98,6 +98,47 @@ def test_follower_with_a_damaged_log_joins_only_after_the_repair() -> None:
     assert change.members == {A, B}
 
 
+@pytest.mark.parametrize("durability", list(Durability))
+def test_follower_joins_under_steady_load(durability: Durability) -> None:
+    """Between any two fetches the leader appends, and commits alone as soon as it may."""
+    leader = in_sync(A)
+    high_watermark, log_end, joined = 0, 10, None
+    for now_ms in range(20):
+        high_watermark = max(
+            high_watermark, leader.committed_end(Offset(log_end), Offset(log_end), durability)
+        )
+        fetch(leader, B, log_end - 5, flushed=log_end - 7, log_end=log_end, now_ms=now_ms)
+        joined = joined or propose(
+            leader,
+            high_watermark=high_watermark,
+            log_end=log_end,
+            flushed=log_end,
+            now_ms=now_ms,
+            durability=durability,
+        )
+        log_end += 5
+    assert joined is not None
+    assert joined.members == {A, B}
+
+
+def test_records_do_not_wait_for_a_close_follower_that_hangs_or_dies() -> None:
+    for alive, now_ms in ((ALIVE, 1 + LAG_MS), ({A: BrokerEpoch(1)}, 2)):
+        leader = in_sync(A)
+        fetch(leader, B, 9, log_end=9)
+        assert propose(leader, high_watermark=10) is None
+        assert committed(leader, log_end=11, flushed=11) == 9, "the high watermark stays at 10"
+        assert propose(leader, high_watermark=10, log_end=11, now_ms=now_ms, alive=alive) is None
+        assert committed(leader, log_end=11, flushed=11) == 11
+
+
+def test_records_do_not_wait_for_a_follower_that_is_far_behind() -> None:
+    leader = in_sync(A)
+    for now_ms in range(1, 50):
+        fetch(leader, B, now_ms, log_end=1_000, now_ms=now_ms)
+        assert propose(leader, high_watermark=1_000, log_end=1_000, flushed=1_000, now_ms=now_ms) is None
+        assert committed(leader, log_end=1_000, flushed=1_000) == 1_000
+
+
 def test_a_pending_larger_set_counts_before_it_is_recorded() -> None:
     leader = in_sync(A)
     fetch(leader, B, 7)

@@ -4,7 +4,8 @@ Pure. The set recorded in the store counts. While a change is under way, or when
 any of the possible sets may be the recorded one, so all of them count: a record is committed only when
 every member of each set has it. Where one of the sets lies on a single machine, its members must have
 fsynced the record too: one power loss takes all of them, and any of them may lead afterwards. A follower
-joins only with all records that may be committed, and all records from before the leader's epoch. Every
+joins only with all records that may be committed, and all records from before the leader's epoch. As it
+would always lack some under a steady load, records also wait for followers that are close behind. Every
 `now_ms` is monotonic time: a wall clock set forward would remove healthy followers, and one set back would
 keep hung ones.
 """
@@ -37,6 +38,8 @@ class Follower:
     mark: Offset = _UNKNOWN
     """Log end offset of the leader at `mark_ms`; replaced once the follower has reached it."""
     mark_ms: int = 0
+    reached_ms: int = _NEVER
+    """Time of the newest log end of the leader that a fetch of this follower has reached."""
     log_start: Offset = _UNKNOWN
     """Log start offset of the follower."""
     broker_epoch: BrokerEpoch = _NO_EPOCH
@@ -58,9 +61,7 @@ class InSyncChange:
     joining: Mapping[BrokerId, BrokerEpoch] = field(default_factory=dict)
     """Members that join, with the broker epoch in which each had all records."""
     keeps_eligible: bool = False
-    """True when replicas that leave are recorded as eligible leaders, because the set is under min ISR.
-    Otherwise the record names no eligible leaders.
-    """
+    """True when replicas that leave are recorded as eligible leaders: the set is under min ISR. Else none are."""
     committed: Offset = _UNKNOWN
     """High watermark, which does not move while eligible leaders are recorded."""
     log_end: Offset = _UNKNOWN
@@ -107,7 +108,7 @@ class InSync:
     ) -> None:
         self.recorded = recorded
         self.has_eligible = has_eligible
-        """True when the recorded state names eligible leaders outside of the in-sync set."""
+        """True when the recorded state names eligible leaders outside of the set."""
         self.partition_epoch = partition_epoch
         self._me = me
         self.epoch_start = epoch_start
@@ -119,6 +120,8 @@ class InSync:
         """True when no follower was in sync when the set was last proposed."""
         self._machines = machines
         self._leaving: frozenset[BrokerId] = frozenset()
+        self._awaited: frozenset[BrokerId] = frozenset()
+        """Followers outside of the set that are close behind, so that records wait for them."""
         self.followers: dict[BrokerId, Follower] = {}
         self._conditions: tuple[_Condition, ...] = ()
         self.set_replicas(replicas, now_ms)
@@ -155,6 +158,7 @@ class InSync:
         self.followers = {
             replica: self.followers.get(replica) or Follower(now_ms) for replica in sorted(wanted)
         }
+        self._awaited &= self.followers.keys()
         self._refresh()
 
     def set_machines(self, machines: Mapping[BrokerId, str]) -> None:
@@ -171,6 +175,8 @@ class InSync:
         possible = {_Possible(self.recorded, self.has_eligible), *self._doubtful}
         if self._pending is not None:
             possible.add(self._pending)
+        if self._awaited:
+            possible.add(_Possible(self.recorded | self._awaited, has_eligible=False))
         self._conditions = tuple(
             _Condition(
                 tuple(self.followers[member] for member in each.members if member != self._me),
@@ -229,11 +235,12 @@ class InSync:
         if follower is None or broker_epoch < follower.broker_epoch:
             return False
         if offset >= leader_log_end:
-            follower.caught_up_ms = now_ms
+            follower.caught_up_ms = follower.reached_ms = now_ms
         elif offset >= follower.mark >= 0:
             # The follower has reached the mark. The mark moves only then: under constant load a follower that
             # is a few fetches behind never reaches the log end of one fetch ago.
             follower.caught_up_ms = max(follower.caught_up_ms, follower.mark_ms)
+            follower.reached_ms = follower.mark_ms
         follower.broker_epoch = broker_epoch
         follower.log_end = offset
         follower.flushed = min(flushed, offset)
@@ -273,6 +280,7 @@ class InSync:
         """
         if self._pending is not None:
             return None
+        self._await_close(alive, lag_ms, now_ms)
         members = {
             member
             for member in self.recorded
@@ -308,6 +316,20 @@ class InSync:
         return InSyncChange(
             wanted, self.partition_epoch, flush_to, joining, has_eligible, high_watermark, log_end
         )
+
+    def _await_close(self, alive: Mapping[BrokerId, BrokerEpoch], lag_ms: int, now_ms: int) -> None:
+        """Let records wait for followers outside of the set that are up to a quarter of the lag limit behind."""
+        awaited = frozenset(
+            replica
+            for replica, follower in self.followers.items()
+            if replica not in self.recorded | self._leaving
+            and not follower.is_damaged
+            and alive.get(replica) == follower.broker_epoch
+            and now_ms - follower.reached_ms <= lag_ms // 4
+        )
+        if awaited != self._awaited:
+            self._awaited = awaited
+            self._refresh()
 
     def may_join(self, replica: BrokerId, high_watermark: Offset) -> bool:
         """True when a replica outside of the set has all records that may be committed."""

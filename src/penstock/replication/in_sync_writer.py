@@ -131,8 +131,11 @@ class InSyncWriter:
             partition = replica.partition
             if partition.is_leader and partition.in_sync.followers:
                 change = partition.propose(alive, lag_ms, monotonic_ms(self._clock))
+                # Records may no longer wait for a follower that was close behind.
+                has_moved = partition.advance()
+                if change is not None or has_moved:
+                    replica.on_in_sync_change(has_moved)
                 if change is not None:
-                    replica.on_in_sync_change(False)
                     proposals.append(_Proposal(replica, partition.in_sync, change))
         proposals.sort(key=_is_idle)
         flushed = await asyncio.gather(*(self._flush(proposal) for proposal in proposals))
