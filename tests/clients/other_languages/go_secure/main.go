@@ -1,4 +1,4 @@
-// Logins of franz-go over TLS with each mechanism, and users by its admin client: arguments are the bootstrap servers,
+// Logins of franz-go over TLS with each mechanism, and users, rules and quotas by its admin client: arguments are the bootstrap servers,
 // the authority, a user, its password and a name for topics.
 package main
 
@@ -46,6 +46,10 @@ func run() error {
 		return err
 	}
 	fmt.Println("a user is created, logs in and is deleted")
+	if err := manageRights(ctx, mechanisms[2]); err != nil {
+		return err
+	}
+	fmt.Println("rules and quotas are created, described and deleted")
 	return nil
 }
 
