@@ -7,6 +7,8 @@ must not undo the change of another one.
 
 from __future__ import annotations
 
+from asyncio import gather
+
 from penstock.errors import BrokerError, ErrorCode
 from penstock.internal_client.inspection import ask_broker
 from penstock.security.scram import MIN_ITERATIONS, ScramMechanism
@@ -37,18 +39,28 @@ class UserAdmin:
             self._users.append(UserModel(f"user-{len(self._users) + len(self._retired)}"))
         user = self._random.choice(self._users)
         # The credential SHA-512 comes first and stays, so that the user exists.
-        aspect = self._random.choice(list(Aspect)) if user.exists else Aspect.SHA_512
+        count = self._random.choice((1, 2)) if user.exists else 1
+        aspects = self._random.sample(list(Aspect), count) if user.exists else [Aspect.SHA_512]
+        try:
+            # Two changes at a time, through two brokers: one of them is decided from an image without the other.
+            outcomes = await gather(
+                *(self._draw_change(user, aspect) for aspect in aspects), return_exceptions=True
+            )
+            for outcome in outcomes:
+                if outcome is not None:
+                    raise outcome
+        finally:
+            if not user.is_certain:
+                self._users.remove(user)
+                self._retired.append(user)
+
+    async def _draw_change(self, user: UserModel, aspect: Aspect) -> None:
         version = next(self._versions, None)
         if version is None:
             return
         if aspect is not Aspect.SHA_512 and user.known(aspect) is not None and self._random.random() < 0.6:
             version = None
-        try:
-            await self._change(user, aspect, version)
-        finally:
-            if not user.is_certain:
-                self._users.remove(user)
-                self._retired.append(user)
+        await self._change(user, aspect, version)
 
     async def _change(self, user: UserModel, aspect: Aspect, version: Version) -> None:
         broker = await self._routing.any_broker()

@@ -9,6 +9,7 @@ from unittest.mock import patch
 from planting import planted_in_cluster
 
 from penstock.cluster import acls, users
+from penstock.cluster.coordination import Set
 from penstock.cluster.metadata_change import NO_SCOPE
 
 
@@ -16,6 +17,12 @@ from penstock.cluster.metadata_change import NO_SCOPE
 def changes_of_users_are_not_announced() -> AbstractContextManager[Any]:
     """Other brokers do not hear of a changed user."""
     return patch.object(users, "Scope", lambda **_: NO_SCOPE)
+
+
+@planted_in_cluster("user", needs={"user credentials"})
+def users_are_written_without_their_version() -> AbstractContextManager[Any]:
+    """A change overwrites one that another broker made in between."""
+    return patch.object(users, "Set", lambda path, data, _: Set(path, data))
 
 
 @planted_in_cluster("rule", needs={"access rules"})
