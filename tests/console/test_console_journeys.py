@@ -122,7 +122,7 @@ def test_console_survives_the_death_of_a_broker(
         page.goto(page.base + "#/topics/orders")
         page.get_by_role("button", name="Send", exact=True).click()
         dialog = page.get_by_role("dialog")
-        dialog.get_by_label("Value").fill("sent while a broker is down")
+        dialog.get_by_label("Value", exact=True).fill("sent while a broker is down")
         dialog.get_by_role("button", name="Send").click()
         page.get_by_text("sent while a broker is down").first.wait_for()
         cluster.brokers[2].start()
