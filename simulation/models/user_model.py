@@ -26,9 +26,12 @@ class Aspect(StrEnum):
 class UserModel:
     def __init__(self, name: str) -> None:
         self.name = name
-        self.is_certain = True
-        """Whether the outcome of every change is known."""
         self._possible: dict[Aspect, set[Version]] = {aspect: {None} for aspect in Aspect}
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether the outcome of every change is known, of all aspects: two of them can change at a time."""
+        return all(len(possible) == 1 for possible in self._possible.values())
 
     @property
     def exists(self) -> bool:
@@ -41,16 +44,13 @@ class UserModel:
     def begin(self, aspect: Aspect, version: Version) -> None:
         """A change is sent."""
         self._possible[aspect].add(_noted(aspect, version))
-        self.is_certain = False
 
     def acknowledge(self, aspect: Aspect, version: Version) -> None:
         self._possible[aspect] = {_noted(aspect, version)}
-        self.is_certain = True
 
     def refuse(self, aspect: Aspect, version: Version) -> None:
         """A change was refused, so it is not made."""
         self._possible[aspect].discard(_noted(aspect, version))
-        self.is_certain = True
 
     def check(self, aspect: Aspect, shown: Version, where: object) -> None:
         possible = self._possible[aspect]
