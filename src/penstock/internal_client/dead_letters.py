@@ -174,8 +174,9 @@ class DeadLetterCalls:
         letters = await self.find(queue, selection)
         total, done = len(letters), 0
         began = asyncio.get_running_loop().time()
-        for start in range(0, total, BATCH):
-            batch = letters[start : start + BATCH]
+        size = BATCH if rate is None else max(1, min(BATCH, int(rate)))  # a second's letters at most
+        for start in range(0, total, size):
+            batch = letters[start : start + size]
             if start:
                 producer = await self._begin(queue)
             await self._redrive_batch(queue, target, producer, batch)

@@ -21,6 +21,7 @@ from penstock import (
     ReceiptExpired,
 )
 from penstock.internal_client.client import InternalClient, run
+from penstock.internal_client.dead_letters import Selection
 from penstock.internal_client.queues import NewQueue
 from penstock.internal_client.records import EARLIEST
 from penstock.internal_client.topics import NewTopic
@@ -316,3 +317,21 @@ def test_message_that_no_worker_has_started_was_not_tried(bootstrap: str, queue_
         queue._work_on(message, lambda _: pytest.fail("the queue has stopped"), threading.Semaphore(0))
     with Queue(queue_name, bootstrap=bootstrap) as queue:
         assert queue.receive(wait_s=WAIT_S).attempt == 1
+
+
+def test_redrive_with_a_rate_sends_no_burst(bootstrap: str, topic_name: str) -> None:
+    with Queue.create(topic_name, partitions=1, dead_letter=f"{topic_name}-d", bootstrap=bootstrap) as queue:
+        for number in range(4):
+            queue.send(number)
+        for message in queue.receive_many(4, wait_s=WAIT_S):
+            message.reject()
+    steps: list[int] = []
+
+    async def redrive(client: InternalClient) -> int:
+        owner = await client.dead_letters.owner(topic_name)
+        return await client.dead_letters.redrive(
+            owner, Selection(), rate=2, progress=lambda done, _: steps.append(done)
+        )
+
+    assert run(InternalClient.to(bootstrap, "test", 20.0), redrive) == 4
+    assert steps == [2, 4]
