@@ -151,7 +151,7 @@ authorizer-oracle: $(VENV)/.dev  ## Compare DECISIONS (10000) about access with 
 fuzz: $(VENV)/.dev  ## Fuzz every parser, FUZZ_SECONDS each (60)
 	FUZZ_SECONDS=$(or $(FUZZ_SECONDS),60) $(BIN)/python -m pytest -n 2 --timeout=0 tests/fuzz $(ARGS)
 
-screenshots: $(VENV)/.dev  ## Take the pictures of docs/console.md (needs Chromium and `pip install playwright`)
+screenshots: $(VENV)/.dev  ## Take the pictures of docs/console.md (needs Chromium)
 	$(PROGRAM) tests/console/screenshots.py docs/images
 
 console-figures: $(VENV)/.dev  ## Measure the console with 10,000 topics and 1,000 groups (ARGS="--topics 1000"; needs Chromium and Playwright)

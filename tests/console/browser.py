@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from playwright.sync_api import sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
@@ -24,11 +25,8 @@ def executable() -> str:
 
 @contextmanager
 def open_browser() -> Iterator[Any]:
-    api = pytest.importorskip(
-        "playwright.sync_api", reason="Playwright is not installed: pip install playwright"
-    )
     path = executable()
-    with api.sync_playwright() as playwright:
+    with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         try:
             yield browser

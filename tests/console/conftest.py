@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
-from browser import Watch, open_browser
+from browser import Watch, executable, open_browser
 
 from support.broker_process import BrokerProcess, wait_for_http
 
@@ -22,16 +22,16 @@ SETTINGS = (
 )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
+    """A browser for the tests of one file: Playwright's loop runs until it is closed, and would disturb others."""
     with open_browser() as opened:
         yield opened
 
 
 @pytest.fixture(scope="session")
-def broker(
-    browser: Any, starts_processes: None, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[BrokerProcess]:
+def broker(starts_processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    executable()  # without a browser the tests are skipped before the broker starts
     process = BrokerProcess(tmp_path_factory.mktemp("console"), SETTINGS)
     process.start()
     try:

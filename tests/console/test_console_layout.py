@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 from browser import Watch
 
 from support.broker_process import BrokerProcess
@@ -61,10 +62,6 @@ def test_pages_fit_and_are_accessible(browser: Any, broker: BrokerProcess, width
 
 
 def _check_accessibility(page: Any, path: str) -> None:
-    """Check the page with axe, where it is installed."""
-    try:
-        from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-not-found]
-    except ImportError:
-        return
+    """Check the page with axe."""
     results = Axe().run(page)
     assert results.violations_count == 0, f"{path}: {results.generate_report()}"
