@@ -11,7 +11,7 @@ from penstock.queues.states import WAITING, Acknowledgement, AcquireMode, Record
 AVAILABLE, ACQUIRED = RecordState.AVAILABLE, RecordState.ACQUIRED
 ACKNOWLEDGED, ARCHIVED = RecordState.ACKNOWLEDGED, RecordState.ARCHIVED
 ARCHIVING = RecordState.ARCHIVING
-GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
+GAP, ACCEPT, RELEASE, REJECT, RENEW, EXPIRE, RETURN = range(7)
 
 
 class Refused(Exception):
@@ -193,6 +193,10 @@ class NaiveSharePartition:
             record.state = self._dead
         elif kind == RELEASE:
             self._free(record, now_ms, delay_ms)
+        elif kind == EXPIRE:
+            record.state, record.count = self._dead, record.count - 1
+        elif kind == RETURN:
+            record.state, record.count, record.member = AVAILABLE, record.count - 1, ""
         else:
             record.deadline_ms = now_ms + (self.settings.lock_ms if delay_ms is None else delay_ms)
 

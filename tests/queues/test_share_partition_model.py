@@ -11,6 +11,9 @@ from naive_share_partition import (
     ARCHIVED,
     ARCHIVING,
     AVAILABLE,
+    REJECT,
+    RENEW,
+    RETURN,
     NaiveRecord,
     NaiveSharePartition,
     Refused,
@@ -23,7 +26,6 @@ from penstock.queues.share_partition import SharePartition
 from penstock.queues.states import (
     WAITING,
     Acknowledgement,
-    AcknowledgeType,
     AcquireMode,
     DeadReason,
     Letters,
@@ -144,23 +146,24 @@ class Comparison:
             while last + 1 in held and self.random.random() < 0.9:
                 last += 1
             length = last - first + 1
-            types = bytes(self.random.randrange(5) for _ in range(self.random.choice((1, length))))
+            kinds = self.random.choice((RENEW + 1, RETURN + 1))
+            types = bytes(self.random.randrange(kinds) for _ in range(self.random.choice((1, length))))
             asked = [Acknowledgement(first, last, types)]
             later = [each for each in held if each > last + 1]
             if later and self.random.random() < 0.4:
-                asked.append(Acknowledgement(later[0], later[0], bytes([self.random.randrange(5)])))
+                asked.append(Acknowledgement(later[0], later[0], bytes([self.random.randrange(kinds)])))
             self._acknowledge(member, asked)
 
     def acknowledge_badly(self) -> None:
         first = self.naive.start + self.random.randrange(-5, 60)
         last = first + self.random.randrange(-2, 20)
         types = bytes(
-            self.random.randrange(7) for _ in range(self.random.choice((0, 1, 2, abs(last - first) + 1)))
+            self.random.randrange(8) for _ in range(self.random.choice((0, 1, 2, abs(last - first) + 1)))
         )
         self._acknowledge(self.random.choice(MEMBERS), [Acknowledgement(first, last, types)])
 
     def _acknowledge(self, member: str, asked: list[Acknowledgement]) -> None:
-        newest = self.random.choice((AcknowledgeType.REJECT, AcknowledgeType.RENEW))
+        newest = self.random.choice((REJECT, RENEW, RETURN))
         delay_ms = self.random.choice((None, None, 0, 20, 150))
         try:
             self.naive.acknowledge(member, asked, newest, self.now_ms, delay_ms)
