@@ -26,6 +26,7 @@ from penstock.queues.share_partition import SharePartition
 from penstock.queues.states import (
     WAITING,
     Acknowledgement,
+    AcknowledgeType,
     AcquireMode,
     DeadReason,
     Letters,
@@ -163,7 +164,7 @@ class Comparison:
         self._acknowledge(self.random.choice(MEMBERS), [Acknowledgement(first, last, types)])
 
     def _acknowledge(self, member: str, asked: list[Acknowledgement]) -> None:
-        newest = self.random.choice((REJECT, RENEW, RETURN))
+        newest = AcknowledgeType(self.random.choice((REJECT, RENEW, RETURN)))
         delay_ms = self.random.choice((None, None, 0, 20, 150))
         try:
             self.naive.acknowledge(member, asked, newest, self.now_ms, delay_ms)

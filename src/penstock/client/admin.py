@@ -10,6 +10,7 @@ from penstock.client.bootstrap import CONNECT_TIMEOUT_S
 from penstock.client.cluster import REQUEST_TIMEOUT_S, Cluster
 from penstock.client.definitions import Definitions
 from penstock.client.groups import Groups
+from penstock.client.internal_connection import InternalConnection
 from penstock.client.option_names import check_names
 from penstock.client.pipelines import Pipelines
 from penstock.client.schedules import Schedules
@@ -37,19 +38,16 @@ class Admin:
         localhost:9092 by default.
         """
         check_admin_names(options)
-        cluster = Cluster(
-            bootstrap,
-            options.get("connect_timeout_s", CONNECT_TIMEOUT_S),
-            options.get("request_timeout_s", REQUEST_TIMEOUT_S),
-            options.get("config") or {},
-        )
+        config = options.get("config") or {}
+        timeout_s = options.get("request_timeout_s", REQUEST_TIMEOUT_S)
+        cluster = Cluster(bootstrap, options.get("connect_timeout_s", CONNECT_TIMEOUT_S), timeout_s, config)
         self.topics = Topics(cluster)
         self.groups = Groups(cluster)
-        timeout_s = options.get("request_timeout_s", REQUEST_TIMEOUT_S)
-        self.schedules = Schedules(bootstrap, timeout_s)
-        self.webhooks = Webhooks(bootstrap, timeout_s)
-        self.pipelines = Pipelines(bootstrap, timeout_s)
-        self.definitions = Definitions(bootstrap, timeout_s)
+        connection = InternalConnection(bootstrap, config)
+        self.schedules = Schedules(connection, timeout_s)
+        self.webhooks = Webhooks(connection, timeout_s)
+        self.pipelines = Pipelines(connection, timeout_s)
+        self.definitions = Definitions(connection, timeout_s)
 
     def __enter__(self) -> Self:
         return self

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 from penstock.client.errors import ClientError, InvalidSetting
+from penstock.client.internal_connection import InternalConnection
 from penstock.client.queue_session import (
     ACCEPT,
     EXTEND,
@@ -201,12 +202,13 @@ class AsyncQueue:
         workers: int = 1,
         lock_s: float | None = None,
         max_lock_s: float = MAX_LOCK_S,
+        config: Mapping[str, Any] | None = None,
     ) -> None:
         check_workers(workers)
         self.name = name
         self._workers = workers
         self._is_stopping = False
-        self._session = QueueSession(name, bootstrap, lock_s, max_lock_s)
+        self._session = QueueSession(name, InternalConnection(bootstrap, config or {}), lock_s, max_lock_s)
 
     @classmethod
     async def create(
@@ -229,6 +231,7 @@ class AsyncQueue:
         max_length_policy: str | None = None,
         bootstrap: str | None = None,
         workers: int = 1,
+        config: Mapping[str, Any] | None = None,
     ) -> Self:
         """Create a queue, with a topic of its own or of an existing topic, and open it.
 
@@ -241,7 +244,7 @@ class AsyncQueue:
             "max_length": max_length,
             "max_length_policy": max_length_policy,
         }
-        queue = cls(name, bootstrap=bootstrap, workers=workers)
+        queue = cls(name, bootstrap=bootstrap, workers=workers, config=config)
         try:
             await queue._session.create(of, partitions, settings, queue_filter(filter, route), retain)
         except BaseException:

@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, ClusterMetadata, OffsetSpec
 from penstock.client.bootstrap import client_settings
 from penstock.client.errors import ClientError, TimedOut, TopicUnknown, from_kafka, translated
 from penstock.client.internal_calls import InternalCalls
+from penstock.client.internal_connection import InternalConnection
 from penstock.client.offset_lookup import END, Where, lookup_of
 
 T = TypeVar("T")
@@ -27,8 +28,6 @@ NEWS_SPREAD_S = 2.0
 """Time after which every broker knows a topic that one broker has created."""
 _NO_LEADER_YET = ("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE")
 _NOT_HEARD_OF = "UNKNOWN_TOPIC_OR_PART"
-_CONNECTION = ("bootstrap.", "metadata.broker.list", "security.", "sasl.", "ssl.", "oauthbearer")
-"""Starts of librdkafka's names for settings of a connection."""
 _ERRORS: Mapping[str, type[ClientError]] = {
     "UNKNOWN_TOPIC_OR_PARTITION": TopicUnknown,
     "REQUEST_TIMED_OUT": TimedOut,
@@ -44,10 +43,8 @@ class Cluster:
         config: Mapping[str, Any],
     ) -> None:
         self._timeout_s = request_timeout_s
-        self.calls = None if _has_connection(config) else InternalCalls(bootstrap, request_timeout_s, _ERRORS)
-        """Calls that librdkafka does not have; None if `config` has settings of the connection, which only librdkafka
-        uses.
-        """
+        self.calls = InternalCalls(InternalConnection(bootstrap, config), request_timeout_s, _ERRORS)
+        """Calls that librdkafka does not have."""
         self.admin = AdminClient({**client_settings(bootstrap, connect_timeout_s, config), **config})
 
     def ask(self, futures: Mapping[Any, Future[T]], what: str) -> list[T]:
@@ -116,7 +113,3 @@ class Cluster:
         if error.code in _NO_LEADER_YET:
             return self._timeout_s
         return NEWS_SPREAD_S if error.code == _NOT_HEARD_OF else 0.0
-
-
-def _has_connection(config: Mapping[str, Any]) -> bool:
-    return any(name.startswith(_CONNECTION) for name in config)

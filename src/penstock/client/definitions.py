@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.client.errors import InvalidSetting
 from penstock.client.internal_calls import InternalCalls
+from penstock.client.internal_connection import InternalConnection
 
 if TYPE_CHECKING:
     from penstock.internal_client.client import InternalClient
 
 
 class Definitions:
-    def __init__(self, bootstrap: str | None, timeout_s: float) -> None:
-        self._calls = InternalCalls(bootstrap, timeout_s, {})
+    def __init__(self, connection: InternalConnection, timeout_s: float) -> None:
+        self._calls = InternalCalls(connection, timeout_s, {})
 
     def export(self) -> dict[str, Any]:
         """Return topics, settings, users, rules, quotas, queues and all other definitions, without secrets."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
-from penstock.client.bootstrap import DEFAULT_BOOTSTRAP, VARIABLE
-from penstock.client.errors import BrokerUnreachable, ClientError, InvalidSetting, TimedOut
+from penstock.client.errors import BrokerUnreachable, ClientError, TimedOut
+from penstock.client.internal_connection import InternalConnection
 from penstock.unreachable import Unreachable
 
 if TYPE_CHECKING:
@@ -18,24 +17,19 @@ T = TypeVar("T")
 
 class InternalCalls:
     def __init__(
-        self, bootstrap: str | None, timeout_s: float, errors: Mapping[str, type[ClientError]]
+        self, connection: InternalConnection, timeout_s: float, errors: Mapping[str, type[ClientError]]
     ) -> None:
         """`errors` has the exceptions of this client for errors of brokers, by Kafka's names of the errors."""
-        self._bootstrap = bootstrap or os.environ.get(VARIABLE) or DEFAULT_BOOTSTRAP
+        self._connection = connection
         self._timeout_s = timeout_s
         self._errors = errors
 
     def run(self, work: Callable[[InternalClient], Awaitable[T]]) -> T:
         # Clients that make no such call do not load what only brokers need.
         from penstock.errors import BrokerError
-        from penstock.internal_client.client import InternalClient, run
-        from penstock.internal_client.client_security import ClientSecurity
+        from penstock.internal_client.client import run
 
-        try:
-            security = ClientSecurity.from_environment(os.environ)
-            client = InternalClient.to(self._bootstrap, "penstock-admin", self._timeout_s, security=security)
-        except ValueError as error:
-            raise InvalidSetting(f"{error!s} is not HOST:PORT") from None
+        client = self._connection.open("penstock-admin", self._timeout_s)
         try:
             return run(client, work)
         except Unreachable as error:

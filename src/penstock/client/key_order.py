@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from penstock.client.consumer_options import ConsumerOptions
+from penstock.client.internal_connection import InternalConnection
 from penstock.client.topic_watch import TopicWatch
 
 REQUEST_S = 10.0
@@ -109,7 +110,7 @@ def key_order(consumer: Consumer, options: ConsumerOptions) -> KeyOrder | None:
         return None
     return KeyOrder(
         consumer,
-        TopicWatch(options.get("bootstrap")),
+        TopicWatch(InternalConnection(options.get("bootstrap"), options.get("config") or {})),
         has_group=bool(options.get("group")),
         is_latest=options.get("start") == "latest",
     )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from penstock.client.bootstrap import DEFAULT_BOOTSTRAP, VARIABLE
-from penstock.client.errors import BrokerUnreachable, ClientError, InvalidSetting, TimedOut
-from penstock.unreachable import Unreachable
+from penstock.client.errors import ClientError, InvalidSetting
+from penstock.client.internal_calls import InternalCalls
+from penstock.client.internal_connection import InternalConnection
 
 if TYPE_CHECKING:
     from penstock.internal_client.pipelines import PipelineCalls, StoredPipeline
@@ -33,9 +32,8 @@ class Pipeline:
 
 
 class Pipelines:
-    def __init__(self, bootstrap: str | None, timeout_s: float) -> None:
-        self._bootstrap = bootstrap or os.environ.get(VARIABLE) or DEFAULT_BOOTSTRAP
-        self._timeout_s = timeout_s
+    def __init__(self, connection: InternalConnection, timeout_s: float) -> None:
+        self._calls = InternalCalls(connection, timeout_s, {})
 
     def apply(self, definition: Mapping[str, Any]) -> Pipeline:
         """Declare a pipeline, or change its definition: a mapping as in the file of `penstock pipeline apply`.
@@ -96,23 +94,7 @@ class Pipelines:
         return self.describe(name)
 
     def _run(self, work: Callable[[PipelineCalls], Awaitable[T]]) -> T:
-        from penstock.errors import BrokerError
-        from penstock.internal_client.client import InternalClient, run
-        from penstock.internal_client.client_security import ClientSecurity
-
-        try:
-            security = ClientSecurity.from_environment(os.environ)
-            client = InternalClient.to(self._bootstrap, "penstock-admin", self._timeout_s, security=security)
-        except ValueError as error:
-            raise InvalidSetting(f"{error!s} is not HOST:PORT") from None
-        try:
-            return run(client, lambda each: work(each.pipelines))
-        except Unreachable as error:
-            raise BrokerUnreachable(str(error)) from None
-        except BrokerError as error:
-            raise ClientError(f"{error} ({error.code.name.upper()})", error.code.name.upper()) from None
-        except OSError as error:
-            raise TimedOut(f"the cluster did not respond: {error}") from None
+        return self._calls.run(lambda client: work(client.pipelines))
 
 
 async def _read(calls: PipelineCalls) -> list[Pipeline]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -25,6 +25,7 @@ from penstock.client.async_queue import (
     send_options,
 )
 from penstock.client.errors import ClientError
+from penstock.client.internal_connection import InternalConnection
 from penstock.client.queue_session import (
     ACCEPT,
     EXTEND,
@@ -100,14 +101,15 @@ class Queue:
         workers: int = 1,
         lock_s: float | None = None,
         max_lock_s: float = MAX_LOCK_S,
+        config: Mapping[str, Any] | None = None,
     ) -> None:
         check_workers(workers)
         self.name = name
         self._workers = workers
+        self.session = QueueSession(name, InternalConnection(bootstrap, config or {}), lock_s, max_lock_s)
         self._stopping = threading.Event()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name=f"queue {name}", daemon=True)
-        self.session = QueueSession(name, bootstrap, lock_s, max_lock_s)
         self._thread.start()
         self._is_closed = False
         self._closing = threading.Lock()
@@ -133,6 +135,7 @@ class Queue:
         max_length_policy: str | None = None,
         bootstrap: str | None = None,
         workers: int = 1,
+        config: Mapping[str, Any] | None = None,
     ) -> Self:
         """Create a queue, with a topic of its own or of an existing topic, and open it.
 
@@ -145,7 +148,7 @@ class Queue:
             "max_length": max_length,
             "max_length_policy": max_length_policy,
         }
-        queue = cls(name, bootstrap=bootstrap, workers=workers)
+        queue = cls(name, bootstrap=bootstrap, workers=workers, config=config)
         try:
             queue.call(queue.session.create(of, partitions, settings, queue_filter(filter, route), retain))
         except BaseException:

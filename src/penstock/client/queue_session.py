@@ -7,14 +7,12 @@ their time, until the message has been locked for `max_lock_s`. Runs on one even
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import count
 from typing import Any, Final
 from uuid import uuid4
 
-from penstock.client.bootstrap import DEFAULT_BOOTSTRAP, VARIABLE
 from penstock.client.errors import (
     BrokerUnreachable,
     ClientError,
@@ -22,11 +20,10 @@ from penstock.client.errors import (
     NotSerializable,
     QueueUnknown,
 )
+from penstock.client.internal_connection import InternalConnection
 from penstock.clock import SystemClock
 from penstock.config.resources import ConfigResourceType
 from penstock.errors import BrokerError, ErrorCode, PenstockError
-from penstock.internal_client.client import InternalClient
-from penstock.internal_client.client_security import ClientSecurity
 from penstock.internal_client.keyed_reads import KeyedReads
 from penstock.internal_client.partitioner import partition_for
 from penstock.internal_client.producer import IdempotentProducer
@@ -73,16 +70,13 @@ class HeldLock:
 
 
 class QueueSession:
-    def __init__(self, name: str, bootstrap: str | None, lock_s: float | None, max_lock_s: float) -> None:
-        chosen = bootstrap or os.environ.get(VARIABLE) or DEFAULT_BOOTSTRAP
+    def __init__(
+        self, name: str, connection: InternalConnection, lock_s: float | None, max_lock_s: float
+    ) -> None:
         self.name = name
         self._lock_ms = GROUP_LOCK if lock_s is None else max(1, round(lock_s * 1000))
         self._max_lock_s = max_lock_s
-        try:
-            security = ClientSecurity.from_environment(os.environ)
-            self._client = InternalClient.to(chosen, "penstock-queue", _PATIENCE_S, security=security)
-        except ValueError as error:
-            raise InvalidSetting(f"{error!s} is not HOST:PORT") from None
+        self._client = connection.open("penstock-queue", _PATIENCE_S)
         routes = self._client.routes
         self._producer = IdempotentProducer(routes, _PATIENCE_S)
         self._keyed_reads = KeyedReads(routes.network, routes, routes.client_id)

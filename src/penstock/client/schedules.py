@@ -15,6 +15,7 @@ from penstock.client.errors import (
     TopicUnknown,
 )
 from penstock.client.internal_calls import InternalCalls
+from penstock.client.internal_connection import InternalConnection
 
 if TYPE_CHECKING:
     from penstock.internal_client.schedules import ScheduleCalls, ScheduleDetails, ScheduleSummary
@@ -71,8 +72,8 @@ class Schedule(ScheduleListing):
 
 
 class Schedules:
-    def __init__(self, bootstrap: str | None, timeout_s: float) -> None:
-        self._calls = InternalCalls(bootstrap, timeout_s, _ERRORS)
+    def __init__(self, connection: InternalConnection, timeout_s: float) -> None:
+        self._calls = InternalCalls(connection, timeout_s, _ERRORS)
 
     def create(
         self,

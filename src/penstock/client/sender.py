@@ -25,6 +25,7 @@ from penstock.client.errors import (
     from_kafka,
     translated,
 )
+from penstock.client.internal_connection import InternalConnection
 from penstock.client.pending import PendingSend, SentHeaders, Stored
 from penstock.client.producer_options import ProducerOptions, producer_config
 from penstock.client.serializers import serialize, serializer
@@ -53,7 +54,7 @@ class MessageSender:
         with translated("invalid combination of settings"):
             self._producer = Producer(config)
         self._delays = DelayTopics(config)
-        self._watch = TopicWatch(config["bootstrap.servers"])
+        self._watch = TopicWatch(InternalConnection(config=config))
         self.transactions: Transactions | None = None
         if "transactional.id" in config:
             self.transactions = Transactions(self._producer, config["transaction.timeout.ms"] / 1000)

@@ -7,13 +7,13 @@ connection of their own, in an event loop in a thread. The thread starts with th
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import threading
 import time
 from typing import TYPE_CHECKING
 
-from penstock.client.bootstrap import DEFAULT_BOOTSTRAP, VARIABLE
+from penstock.client.errors import InvalidSetting
+from penstock.client.internal_connection import InternalConnection
 
 if TYPE_CHECKING:
     from penstock.internal_client.client import InternalClient
@@ -29,8 +29,8 @@ REQUEST_S = 5.0
 
 
 class TopicWatch:
-    def __init__(self, bootstrap: str | None) -> None:
-        self._bootstrap = bootstrap or os.environ.get(VARIABLE) or DEFAULT_BOOTSTRAP
+    def __init__(self, connection: InternalConnection) -> None:
+        self._connection = connection
         self._started_at = time.monotonic()
         self._used_at: dict[str, float] = {}
         self._active: dict[str, int] = {}
@@ -77,17 +77,12 @@ class TopicWatch:
             asyncio.run_coroutine_threadsafe(self._end(loop), loop)
 
     def _start(self, *, looks: bool) -> None:
-        # Clients that never come here do not load what only the internal client needs.
-        from penstock.internal_client.client import InternalClient
-        from penstock.internal_client.client_security import ClientSecurity
-
         with self._starting:
             if self._loop is not None or not self._is_usable:
                 return
             try:
-                security = ClientSecurity.from_environment(os.environ)
-                client = InternalClient.to(self._bootstrap, "penstock-watch", REQUEST_S, security=security)
-            except ValueError:
+                client = self._connection.open("penstock-watch", REQUEST_S)
+            except InvalidSetting:
                 self._is_usable = False
                 return
             loop = asyncio.new_event_loop()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from confluent_kafka import TopicPartition
 from confluent_kafka.admin import (
     AlterConfigOpType,
     ConfigEntry,
@@ -17,7 +16,6 @@ from confluent_kafka.admin import (
 
 from penstock.client.cluster import Cluster
 from penstock.client.errors import InvalidSetting, TopicUnknown
-from penstock.client.internal_calls import InternalCalls
 from penstock.client.offset_lookup import END, START, Where
 
 INTERNAL = "__"
@@ -140,7 +138,7 @@ class Topics:
         if seal_now and drop_sealed:
             raise InvalidSetting("seal_now and drop_sealed exclude each other")
         change = "seal-now" if seal_now else "drop-sealed" if drop_sealed else "set"
-        found = self._internal_calls().run(
+        found = self._cluster.calls.run(
             lambda client: client.topics.reduce_partitions(
                 name, total, change, waits_for_groups=wait_for_groups, dry_run=dry_run
             )
@@ -149,27 +147,15 @@ class Topics:
 
     def phases(self, name: str) -> tuple[str, ...]:
         """Return the phase of each partition: active, draining, sealing, sealed or dropping."""
-        return tuple(self._internal_calls().run(lambda client: client.topics.phases(name))["phases"])
+        return tuple(self._cluster.calls.run(lambda client: client.topics.phases(name))["phases"])
 
-    def _internal_calls(self) -> InternalCalls:
-        if self._cluster.calls is None:
-            raise InvalidSetting("this call does not use settings of the connection in `config`")
-        return self._cluster.calls
-
-    def truncate(
-        self, name: str, before: Where = END, *, partitions: Iterable[int] | None = None
-    ) -> int | None:
+    def truncate(self, name: str, before: Where = END, *, partitions: Iterable[int] | None = None) -> int:
         """Delete the records before an offset or a time; by default all records.
 
-        Return the number of delayed messages that were deleted before they were delivered; None if `config` of the
-        Admin has settings of the connection: librdkafka does not return the number.
+        Return the number of delayed messages that were deleted before they were delivered.
         """
         places = self._cluster.places(name, partitions)
         found = self._cluster.offsets(places, before)
-        if self._cluster.calls is None:
-            wanted = [TopicPartition(*place, offset) for place, offset in found.items()]
-            self._cluster.ask(self._cluster.admin.delete_records(wanted), f"cannot truncate {name}")
-            return None
         offsets = {partition: offset for (_, partition), offset in found.items()}
         truncated = self._cluster.calls.run(lambda client: client.records.delete_before(name, offsets))
         return sum(each.removed_pending for each in truncated.values())

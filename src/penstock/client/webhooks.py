@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.client.errors import ClientError, InvalidSetting, QueueUnknown, TimedOut, TopicUnknown
 from penstock.client.internal_calls import InternalCalls
+from penstock.client.internal_connection import InternalConnection
 
 if TYPE_CHECKING:
     from penstock.internal_client.webhooks import WebhookDetails, WebhookSummary
@@ -78,8 +79,8 @@ class WebhookTest:
 
 
 class Webhooks:
-    def __init__(self, bootstrap: str | None, timeout_s: float) -> None:
-        self._calls = InternalCalls(bootstrap, timeout_s, _ERRORS)
+    def __init__(self, connection: InternalConnection, timeout_s: float) -> None:
+        self._calls = InternalCalls(connection, timeout_s, _ERRORS)
 
     def create(
         self,

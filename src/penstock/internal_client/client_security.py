@@ -40,6 +40,9 @@ class ClientSecurity:
     """File with the certificate and key of this client."""
     user: str | None = None
     password: str = field(default="", repr=False)
+    key: str | None = None
+    """File with the key of the certificate, if it is not in the same file."""
+    mechanism: ScramMechanism = MECHANISM
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> ClientSecurity:
@@ -49,6 +52,26 @@ class ClientSecurity:
         if user is not None:
             password = read_password(environment.get(PASSWORD_FILE))
         return cls(environment.get(CA) or None, environment.get(CERTIFICATE) or None, user, password)
+
+    @classmethod
+    def from_librdkafka(cls, settings: Mapping[str, Any]) -> ClientSecurity:
+        """Security by librdkafka's names. Raises ConfigError for settings that these connections do not know."""
+        protocol = str(settings.get("security.protocol", "plaintext")).upper()
+        ca = certificate = key = user = None
+        if protocol.endswith("SSL"):
+            ca = settings.get("ssl.ca.location")
+            certificate, key = settings.get("ssl.certificate.location"), settings.get("ssl.key.location")
+            if not ca:
+                raise ConfigError(
+                    f"security.protocol={protocol} needs ssl.ca.location, the brokers' authority"
+                )
+        mechanism = MECHANISM
+        if protocol.startswith("SASL"):
+            mechanism = _mechanism(settings.get("sasl.mechanism", settings.get("sasl.mechanisms", MECHANISM)))
+            user = settings.get("sasl.username")
+            if not user:
+                raise ConfigError(f"security.protocol={protocol} needs sasl.username and sasl.password")
+        return cls(ca, certificate, user, str(settings.get("sasl.password", "")), key, mechanism)
 
     @property
     def is_plaintext(self) -> bool:
@@ -65,10 +88,13 @@ class ClientSecurity:
         if self.ca is not None:
             settings["ssl.ca.location"] = self.ca
         if self.certificate is not None:
-            settings |= {"ssl.certificate.location": self.certificate, "ssl.key.location": self.certificate}
+            settings |= {
+                "ssl.certificate.location": self.certificate,
+                "ssl.key.location": self.key or self.certificate,
+            }
         if self.user is not None:
             settings |= {
-                "sasl.mechanism": str(MECHANISM),
+                "sasl.mechanism": str(self.mechanism),
                 "sasl.username": self.user,
                 "sasl.password": self.password,
             }
@@ -77,17 +103,19 @@ class ClientSecurity:
     def network(self, network: Network) -> Network:
         """Network whose connections are encrypted and logged in. Raises ConfigError if a file cannot be used."""
         if self.ca is not None:
-            context = load_client(TlsSettings(self.certificate, authorities=self.ca), 0).context
+            context = load_client(TlsSettings(self.certificate, self.key, authorities=self.ca), 0).context
             network = TlsNetwork(network, lambda: context)
         return network if self.user is None else LoginNetwork(network, self._log_in)
 
     async def _log_in(self, connection: BrokerConnection) -> None:
         assert self.user is not None
         nonce = base64.b64encode(ssl.RAND_bytes(NONCE_BYTES)).decode()
-        exchange = ScramClient(MECHANISM, self.user, self.password, nonce)
-        response = await connection.request(SASL_HANDSHAKE, _HANDSHAKE_VERSION, {"mechanism": str(MECHANISM)})
+        exchange = ScramClient(self.mechanism, self.user, self.password, nonce)
+        response = await connection.request(
+            SASL_HANDSHAKE, _HANDSHAKE_VERSION, {"mechanism": str(self.mechanism)}
+        )
         if response.error_code != ErrorCode.none:
-            raise LoginRefused(f"the broker does not offer {MECHANISM} at this listener")
+            raise LoginRefused(f"the broker does not offer {self.mechanism} at this listener")
         try:
             first = await self._authenticate(connection, exchange.first())
             exchange.check(await self._authenticate(connection, exchange.final(first)))
@@ -99,6 +127,18 @@ class ClientSecurity:
         if response.error_code != ErrorCode.none:
             raise LoginRefused(f"the broker refused the login of {self.user}: wrong user or password")
         return bytes(response.auth_bytes)
+
+
+def _mechanism(name: str) -> ScramMechanism:
+    """Mechanism of a login. A password for PLAIN logs in with SCRAM: brokers keep credentials of SCRAM only."""
+    if name == "PLAIN":
+        return MECHANISM
+    try:
+        return ScramMechanism(name)
+    except ValueError:
+        raise ConfigError(
+            f"sasl.mechanism={name} is not available for this call; use one of {', '.join(ScramMechanism)}"
+        ) from None
 
 
 def read_password(file: str | None) -> str:

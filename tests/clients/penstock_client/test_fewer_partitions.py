@@ -10,6 +10,7 @@ import pytest
 from penstock import Consumer, Producer, Queue
 from penstock.client import topic_watch
 from penstock.client.internal_calls import InternalCalls
+from penstock.client.internal_connection import InternalConnection
 from support.broker_process import MakeTopic
 from support.eventually import eventually
 
@@ -21,7 +22,7 @@ SetCount = Callable[..., None]
 
 @pytest.fixture
 def set_count(bootstrap: str, topic_name: str) -> SetCount:
-    calls = InternalCalls(bootstrap, 10.0, {})
+    calls = InternalCalls(InternalConnection(bootstrap), 10.0, {})
 
     def set_count(count: int, change: str = "set") -> None:
         calls.run(lambda client: client.topics.reduce_partitions(topic_name, count, change))

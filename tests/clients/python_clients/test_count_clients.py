@@ -14,6 +14,7 @@ from samples import PATIENCE_S
 
 import kafka
 from penstock.client.internal_calls import InternalCalls
+from penstock.client.internal_connection import InternalConnection
 from support.broker_process import Address, MakeTopic
 from support.eventually import eventually
 
@@ -30,7 +31,7 @@ class Topic:
 
     def __init__(self, broker: Address, name: str) -> None:
         self.bootstrap, self.name = broker.bootstrap, name
-        self._calls = InternalCalls(broker.bootstrap, 10.0, {})
+        self._calls = InternalCalls(InternalConnection(broker.bootstrap), 10.0, {})
 
     def set_count(self, count: int, change: str = "set") -> None:
         self._calls.run(
