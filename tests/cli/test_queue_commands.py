@@ -56,6 +56,11 @@ def test_queue_is_created_used_changed_and_deleted(cli: Any, topic_name: str) ->
     described = json.loads(cli("describe", topic_name, "--json"))
     assert (described["depth"], described["back_off"]) == (1, "exponential:1s:1m")
     assert "depth 1" in cli("describe", topic_name)
+    assert described["retain"] == "2w"
+    cli("alter", topic_name, "--retain", "acknowledged")
+    assert "retain acknowledged" in cli("describe", topic_name)
+    cli("alter", topic_name, "--retain", "36h")
+    assert "retain 36h" in cli("describe", topic_name)
     assert "purged 1 messages" in cli("purge", topic_name, "--yes")
     assert json.loads(cli("describe", topic_name, "--json"))["depth"] == 0
     cli("delete", topic_name, "--yes")

@@ -7,7 +7,13 @@ import re
 import pytest
 
 from penstock.config.dead_letter_options import parse_dead_letter_topic
-from penstock.config.retry_backoff import MAX_DELAY_MS, NO_BACKOFF, parse_retry_backoff
+from penstock.config.retry_backoff import (
+    MAX_DELAY_MS,
+    NO_BACKOFF,
+    delay_text,
+    parse_delay_ms,
+    parse_retry_backoff,
+)
 
 
 @pytest.mark.parametrize(
@@ -23,6 +29,11 @@ from penstock.config.retry_backoff import MAX_DELAY_MS, NO_BACKOFF, parse_retry_
 def test_list_gives_a_delay_for_each_delivery(text: str, delays: list[int]) -> None:
     backoff = parse_retry_backoff(text)
     assert [backoff.delay_ms(count, 0) for count in range(1, len(delays) + 1)] == delays
+
+
+@pytest.mark.parametrize("text", ["0ms", "1ms", "1500ms", "90s", "36h", "10d", "2w"])
+def test_time_is_shown_in_its_largest_unit(text: str) -> None:
+    assert delay_text(parse_delay_ms(text)) == text
 
 
 def test_exponential_doubles_up_to_its_maximum_less_a_quarter() -> None:

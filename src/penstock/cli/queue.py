@@ -175,6 +175,7 @@ def describe(
                 "redelivered": details.redelivered,
                 "dead_letters": details.dead_letters,
                 "oldest_age_ms": age_ms,
+                "retain": details.retain,
                 "kept_by": {str(partition): reason for partition, reason in details.kept_by.items()},
                 "partitions": [asdict(each) for each in details.partitions],
             }

@@ -33,6 +33,8 @@ def print_details(details: QueueDetails, age_ms: int | None) -> None:
     typer.echo(
         f"lock {queue.lock_ms / 1000:g} s, at most {queue.max_attempts} attempts{back_off}{show_order(queue)}"
     )
+    if details.retain:
+        typer.echo(f"retain {details.retain}")
     typer.echo(_show_work(details))
     for reason in dict.fromkeys(details.kept_by.values()):
         typer.echo(f"deletion waits: {reason}")

@@ -76,3 +76,10 @@ def parse_delay_ms(text: str) -> int:
     if delay_ms > MAX_DELAY_MS:
         raise ValueError(f"longer than 365d: {text[:80]!r}")
     return delay_ms
+
+
+def delay_text(delay_ms: int) -> str:
+    """A delay in the largest unit that gives a whole number, as `parse_delay_ms` takes it."""
+    units = sorted(((size, unit) for unit, size in _UNIT_MS.items() if unit), reverse=True)
+    size, unit = next((each for each in units if delay_ms and delay_ms % each[0] == 0), (1, "ms"))
+    return f"{delay_ms // size}{unit}"

@@ -134,6 +134,10 @@ QUEUE_DESCRIPTION = an_object(
         "in_flight": INTEGER,
         "delayed": INTEGER,
         **_WORK_FIELDS,
+        "retain": {
+            **STRING,
+            "description": "`acknowledged`, a time such as `2w`, or `forever`: what its topic keeps.",
+        },
         "kept_by": {
             "type": "object",
             "additionalProperties": STRING,
@@ -182,6 +186,7 @@ def show_details(details: QueueDetails) -> dict[str, Any]:
         "in_flight": details.in_flight,
         "delayed": details.delayed,
         **_show_work(details),
+        "retain": details.retain,
         "kept_by": {str(partition): reason for partition, reason in details.kept_by.items()},
         "partitions": [
             {

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from penstock.config import RETENTION_ACKNOWLEDGED, RETENTION_MS, MaxLengthPolicy
-from penstock.config.retry_backoff import parse_delay_ms
+from penstock.config.retry_backoff import delay_text, parse_delay_ms
 from penstock.errors import BrokerError, ErrorCode
 
 ACKNOWLEDGED: Final = "acknowledged"
+RETAIN_CONFIGS: Final = (RETENTION_ACKNOWLEDGED.name, RETENTION_MS.name)
 
 
 def retain_configs(retain: str) -> dict[str, str | None]:
@@ -18,6 +20,14 @@ def retain_configs(retain: str) -> dict[str, str | None]:
     if retain == ACKNOWLEDGED:
         return {RETENTION_ACKNOWLEDGED.name: "true"}
     return {RETENTION_ACKNOWLEDGED.name: None, RETENTION_MS.name: str(parse_delay_ms(retain))}
+
+
+def retain_text(values: Mapping[str, str | None]) -> str:
+    """How long a topic with these configs keeps messages, as `retain_configs` takes it; `forever` without a limit."""
+    if values.get(RETENTION_ACKNOWLEDGED.name) == "true":
+        return ACKNOWLEDGED
+    kept_ms = int(values.get(RETENTION_MS.name) or -1)
+    return "forever" if kept_ms < 0 else delay_text(kept_ms)
 
 
 def not_its_own(queue: str, topic: str) -> BrokerError:

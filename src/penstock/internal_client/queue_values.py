@@ -92,6 +92,8 @@ class QueueDetails:
     partitions: tuple[QueuePartition, ...]
     kept_by: Mapping[int, str] = field(default_factory=dict)
     """Reason why records are kept, by partition, in a topic with `retention.acknowledged`."""
+    retain: str = ""
+    """How long the topic keeps messages: `acknowledged`, a time such as `2w`, or `forever`; empty if unknown."""
 
     @property
     def depth(self) -> int:

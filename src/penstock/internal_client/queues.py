@@ -22,7 +22,13 @@ from penstock.errors import BrokerError, ErrorCode
 from penstock.internal_client.configs import Changes, ConfigCalls
 from penstock.internal_client.groups import GroupCalls
 from penstock.internal_client.inspection import InspectionCalls
-from penstock.internal_client.queue_retention import check_policy, not_its_own, retain_configs
+from penstock.internal_client.queue_retention import (
+    RETAIN_CONFIGS,
+    check_policy,
+    not_its_own,
+    retain_configs,
+    retain_text,
+)
 from penstock.internal_client.queue_values import SETTINGS as SETTINGS
 from penstock.internal_client.queue_values import NewQueue as NewQueue
 from penstock.internal_client.queue_values import QueueDetails as QueueDetails
@@ -133,7 +139,15 @@ class QueueCalls:
             kept_by = await self._inspection.retention_reasons(summary.sent_to)
         except (BrokerError, OSError):
             kept_by = {}  # the user may not describe the topic, or a broker is away
-        return QueueDetails(summary, tuple(sorted(partitions, key=lambda each: each.partition)), kept_by)
+        ordered = tuple(sorted(partitions, key=lambda each: each.partition))
+        return QueueDetails(summary, ordered, kept_by, await self._retain(summary.sent_to))
+
+    async def _retain(self, topic: str) -> str:
+        with own_requests():  # a setting of the queue, where the topic is its own
+            found = await self._configs.describe(
+                ConfigResourceType.TOPIC, [topic], RETAIN_CONFIGS, skips_refused=True
+            )
+        return retain_text({each.name: each.value for each in found[topic]}) if topic in found else ""
 
     # --- changes
 
