@@ -40,16 +40,18 @@ function makeContext(found, route, controller) {
       const segments = route.path.split("/").filter(Boolean).map(decodeURIComponent);
       history.replaceState(null, "", address(segments, context.query));
       current.key = keyOf(parse(location.hash));
+      current.problem = null;
       update();
     },
     // Run work of the page and show its failure; work of a page that was left is silent.
     async run(work) {
       try {
         await work();
-        current.problem = null;
+        // Other work of the page may succeed beside a refused one, whose reason has to stay.
+        if (current.problem?.work === work || current.problem?.error.status !== 403) current.problem = null;
       } catch (error) {
         if (controller.signal.aborted || error.name === "AbortError") return;
-        current.problem = { error, retry: () => context.run(work) };
+        current.problem = { error, work, retry: () => context.run(work) };
       }
       context.update();
     },

@@ -18,12 +18,16 @@ const KINDS = [["newest", "Newest"], ["offset", "From an offset"], ["time", "Fro
 const LIMIT = 200;
 
 export function messagesTab(context, topic) {
-  const state = { messages: null, progress: null, table: tableState(), tail: null, search: null };
+  const state = { messages: null, progress: null, table: tableState(), tail: null, search: null, failed: false };
   const reload = () => {
     stop(state);
     state.messages = null;
     state.progress = null;
-    context.run(() => read(state, context, topic));
+    state.failed = false;
+    context.run(() => read(state, context, topic).catch((error) => {
+      state.failed = true;
+      throw error;
+    }));
   };
   context.signal.addEventListener("abort", () => stop(state));
   reload();
@@ -86,7 +90,7 @@ function view(state, context, topic, reload) {
     from === "tail" ? h("p", { class: "muted", role: "status" }, state.tail?.status() ?? "") : null,
     progress(state),
     from === "search" && context.query.q ? copySearch(topic, context.query.q) : null,
-    state.messages === null ? loading() : table({
+    state.failed ? null : state.messages === null ? loading() : table({
       state: state.table, columns: columns(topic, context, hidden), rows: state.messages, rowKey: (row) => `${row.partition}-${row.offset}`, label: "Messages", update: context.update,
       empty: nothing(from, state, topic),
     }),
