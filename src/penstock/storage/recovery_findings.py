@@ -50,6 +50,8 @@ class Findings:
         """List of closed segments, corrected by what was found."""
         self.listed = self.closed
         """List of closed segments as it is on the disk."""
+        self._swaps: list[tuple[int, int]] = []
+        """Offsets of segments that compaction was replacing, and that have just been replaced."""
         self.is_listed = False
         """True if the list of closed segments could be read."""
         self.is_old = False
@@ -68,6 +70,7 @@ class Findings:
 
     def read_list(self, names: list[str], swaps: list[tuple[int, int]]) -> None:
         """Read the list of closed segments, without the segments that a finished swap has just replaced."""
+        self._swaps = swaps
         self.is_old = CLOSED_SEGMENTS_FILE not in names
         if self.is_old:
             return
@@ -78,6 +81,15 @@ class Findings:
             self.problems.append(f"{self.directory}: {problem}")
         for swap in swaps:
             self.closed = self.closed.without(*swap)
+
+    def is_compacted(self, segment: Segment) -> bool:
+        """True if compaction has written this file as it is now: it was just put in place, or the list has its size."""
+        return any(
+            base_offset <= segment.base_offset < end_offset for base_offset, end_offset in self._swaps
+        ) or any(
+            (entry.base_offset, entry.size) == (segment.base_offset, segment.size)
+            for entry in self.listed.entries
+        )
 
     @property
     def checkpointed_start(self) -> Offset:

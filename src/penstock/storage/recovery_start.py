@@ -188,11 +188,14 @@ def _choose_start(findings: Findings, found: list[Segment]) -> tuple[int, Recove
 def _fits_mark(findings: Findings, segment: Segment, mark: RecoveryMark, *, last: bool) -> bool:
     """True if the file is still the one in which the mark was set, with all bytes that were synced then.
 
-    A segment that was closed later may have been compacted, by chance to the very size that the mark has.
+    A segment that was closed later may have been compacted, to less than the mark has or by chance to its very size:
+    compaction waits for a mark behind the segment, but not for the checkpoint file that has this mark.
     """
     if segment.base_offset != mark.base_offset:
         return False
     if segment.size < mark.position:
+        if findings.is_compacted(segment):
+            return False
         lost_bytes = mark.position - segment.size
         findings.problems.append(f"{segment.log_file.path} has lost {lost_bytes} bytes that had been synced")
         return False
