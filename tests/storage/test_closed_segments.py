@@ -394,25 +394,3 @@ def test_exchanged_segments_are_damage_before_they_are_listed(
                 log.read(Offset(offset), 1, below=Offset(COUNT), at_least_one=True, wait=True)
         assert [offset for offset, _ in read_all(log, end_offset)] == list(range(end_offset, COUNT))
         disk.close()
-
-
-def test_compaction_below_an_older_mark_loses_nothing(tmp_path: Path) -> None:
-    """The checkpoint on the disk has a mark inside the segment that was compacted after it."""
-    disk = RealDisk(str(tmp_path))
-    manager = open_manager(disk, BOOT)
-    log = the_log(manager, compacting())
-    manager.record_use(BrokerEpoch(1))
-    for number in range(3):
-        put(log, (b"key", b"%d" % number))
-    checkpoint(log)
-    manager.write_checkpoints()
-    assert log.mark.base_offset == 0
-    roll(log)
-    assert compact(log, manager.context.files)
-    kept = pairs(log)
-    disk.close()  # killed before the checkpoint files have the newer mark
-    reopened = open_manager(RealDisk(str(tmp_path)), BOOT)
-    found = the_log(reopened, compacting())
-    assert reopened.lost_partitions == set()
-    assert found.damage == ()
-    assert pairs(found) == kept

@@ -359,26 +359,6 @@ def test_a_log_can_be_compacted_and_deleted_from(context: StorageContext) -> Non
     assert pairs(log) == [(1, b"a", b"2")]
 
 
-def test_recovery_mark_older_than_the_compaction_is_harmless(tmp_path: Path) -> None:
-    config = compacting(segment_bytes=2_000)
-    manager = open_manager(RealDisk(str(tmp_path)))
-    log = the_log(manager, config)
-    put(log, (b"a", b"1" * 50), (b"b", b"1" * 50))
-    checkpoint(log)
-    manager.write_checkpoints(both=True)  # the mark on disk: behind the first batch
-    put(log, (b"a", b"2" * 500))
-    put(log, (b"c", b"1" * 500))
-    roll(log)  # a newer mark, in memory alone
-    assert compact(log, manager.context.files)
-    expected = pairs(log)
-    end = log.log_end_offset
-    log.discard()
-    manager._disk.close()
-    reopened = the_log(open_manager(RealDisk(str(tmp_path))), config)
-    assert reopened.log_end_offset == end
-    assert pairs(reopened) == expected
-
-
 def test_unread_tombstone_gets_no_delete_horizon(log: Log, context: StorageContext) -> None:
     put(log, (b"a", b"1"))
     put(log, (b"b", None))
