@@ -119,11 +119,13 @@ class TopicWatch:
             self._active.pop(topic, None)
 
     async def _end(self, loop: asyncio.AbstractEventLoop) -> None:
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.wait([self._looking])
         if self._client is not None:
             await self._client.__aexit__()
+        # A connection that is being opened is a task of its own, beside the one that looks.
+        waiting = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
         loop.stop()
 
 

@@ -221,7 +221,7 @@ class TcpNetwork:
                 if isinstance(failure, ConnectionRefusedError):
                     failure = error
                 continue
-            except asyncio.CancelledError:
+            except BaseException:
                 connecting.close()
                 raise
             return TcpSocket(connecting, format_address(host, port), loop)
