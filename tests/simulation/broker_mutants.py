@@ -104,7 +104,7 @@ def recovered_tail_is_not_written_again() -> AbstractContextManager[Any]:
     return patch.object(TailCheck, "_write_again", lambda *_: None)
 
 
-@planted_in_broker("I1", "I5")
+@planted_in_broker("I1", "I5", "I15")
 def recovery_point_before_the_data() -> AbstractContextManager[Any]:
     """The recovery point moves before the data below it is synced."""
     return patch.object(CheckpointJob, "sync_log", lambda self: None)
