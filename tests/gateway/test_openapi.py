@@ -38,6 +38,8 @@ CHECKS = (
     status_code_conformance,
 )
 TOO_LARGE = (413, 414, 431)
+NOT_CHECKED = {"requestFromQueue": (*TOO_LARGE, 504)}
+"""Statuses by endpoint, where they are more than TOO_LARGE: a request to a queue without consumers gets no reply."""
 STREAMS = {"readTopicEvents", "receiveEvents", "live", "searchMessages"}
 """Endpoints whose responses do not end."""
 
@@ -86,7 +88,7 @@ def test_every_endpoint_responds_as_documented(interface: Any, name: str, mode: 
         @given(strategy)
         def ask(case: Any) -> None:
             response = case.call(timeout=30)
-            if response.status_code not in TOO_LARGE:
+            if response.status_code not in NOT_CHECKED.get(name, TOO_LARGE):
                 case.validate_response(response, checks=CHECKS)
 
         ask()

@@ -82,7 +82,11 @@ def thread_receiver(status: int = 200) -> Iterator[ReceiverServer]:
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["content-length"]))
+            size = int(self.headers["content-length"])
+            body = self.rfile.read(size)
+            if len(body) < size:  # the sender was killed: no receiver takes a part for a message
+                self.close_connection = True
+                return
             headers = {name.lower(): value for name, value in self.headers.items()}
             server.received.append(Received(self.path, headers, body))
             self.send_response(server.status)
