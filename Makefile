@@ -14,12 +14,14 @@ MESSAGES ?= 100000
 KILLS ?= 30
 BROKERS ?= 1
 SEEDS ?= 1000
+# Tests wait for processes, timers and disks half of the time: more of them than cores run at once.
+WORKERS ?= 3
 SELECTION = --draw-by-commit
 EXAMPLES = --hypothesis-profile fixed
 # Tests and seeds start hundreds of processes: without cached bytecode each of them compiles the sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run demo compile pure test test-all test-compiled compare-builds test-fast lint format bench test-cluster clients faults pipeline-crashes kill-cycles queue-cycles rule-cycles rolling-restarts copy-cycles job-cycles storages pipeline-cycles spark-cluster simulate mutants authorizer-oracle fuzz screenshots console-figures vulnerabilities bill-of-materials lock clean
+.PHONY: help setup run demo compile pure test test-all test-compiled compare-builds test-fast lint format bench test-cluster clients faults pipeline-crashes kill-cycles queue-cycles rule-cycles count-cycles rolling-restarts copy-cycles job-cycles storages pipeline-cycles spark-cluster simulate mutants authorizer-oracle fuzz screenshots console-figures vulnerabilities bill-of-materials lock clean
 .DEFAULT_GOAL := help
 
 help:  ## Show these verbs
@@ -64,9 +66,9 @@ pure:  ## Remove the compiled modules from this environment
 # A failed test that starts processes runs once more, alone, since processes on a busy machine are late at times; the
 # tests that needed it are listed. Tests that judge data or start no process do not run again. Logs of first failures
 # stay in build/test-failures.
-test: $(VENV)/.dev  ## Run the tests, of some large families a third that depends on the commit
+test: $(VENV)/.dev  ## Run the tests, of some large families a fifth that depends on the commit (TESTS: some of them)
 	rm -rf build/test-failures
-	$(BIN)/python -m pytest -n 2 --dist worksteal --cache-clear --first-failures=build/test-failures $(SELECTION) $(EXAMPLES) $(ARGS) || $(BIN)/python -m pytest --last-failed --last-failed-no-failures none --second-run-of=build/test-failures $(EXAMPLES)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --cache-clear --first-failures=build/test-failures $(SELECTION) $(EXAMPLES) $(TESTS) $(ARGS) || $(BIN)/python -m pytest --last-failed --last-failed-no-failures none --second-run-of=build/test-failures $(EXAMPLES)
 
 test-all: SELECTION =
 test-all: EXAMPLES =
@@ -74,7 +76,7 @@ test-all: test  ## Run all tests, property tests with new examples
 
 test-compiled: SELECTION =
 test-compiled: EXAMPLES =
-test-compiled: compile test  ## Run all tests on the compiled build; `make pure` removes it
+test-compiled: compile test  ## Run all tests on the compiled build (TESTS: some of them); `make pure` removes it
 
 compare-builds: compile $(VENV)/.dev  ## Run seeds on the pure and the compiled build, whose traces must be the same (ARGS: number of seeds)
 	$(BIN)/python -m simulation.builds $(ARGS)
@@ -118,6 +120,10 @@ queue-cycles: $(VENV)/.dev  ## kill -9 brokers and consumers of a share group, C
 rule-cycles: $(VENV)/.dev  ## Change access rules at a cluster CHANGES times (1000) while brokers are killed with kill -9
 	$(PROGRAM) tests/faults/rule_cycles.py --changes $(or $(CHANGES),1000) $(ARGS)
 
+count-cycles: CYCLES = 40
+count-cycles: $(VENV)/.dev  ## Fewer partitions under load, with kill -9 of leaders and the controller in each phase, CYCLES times (40), resumable
+	$(PROGRAM) tests/faults/count_cycles.py --cycles $(CYCLES) $(ARGS)
+
 rolling-restarts: CYCLES = 100
 rolling-restarts: $(VENV)/.dev  ## Restart the brokers of a cluster in turn under idempotent and transactional load, CYCLES times (100), resumable
 	$(PROGRAM) tests/faults/rolling_restarts.py --cycles $(CYCLES) $(ARGS)
@@ -137,6 +143,9 @@ pipeline-cycles: $(VENV)/.dev  ## Run three declared pipelines under load with k
 spark-cluster: $(VENV)/.dev  ## Run jobs and declared pipelines on a standalone Spark with two workers, one with a disk of its own (ARGS="--minutes 3")
 	$(PROGRAM) tests/pipeline/standalone_cluster.py
 	$(PROGRAM) tests/pipeline/pipeline_cycles.py --standalone $(ARGS)
+
+spark-connector: $(VENV)/.dev  ## Compare source, archive and one-table read with Spark's own Kafka connector, row by row; needs Java and Maven
+	$(PROGRAM) tests/pipeline/connector_comparison.py
 
 simulate: $(VENV)/.dev  ## Run brokers and whole clusters in virtual time, from SEEDS seeds each (1000), resumable
 	$(BIN)/python -m simulation --seeds $(SEEDS) --progress build/simulation $(ARGS)

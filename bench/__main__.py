@@ -13,24 +13,24 @@ from rich.console import Console
 from rich.status import Status
 
 from bench.clusters import ControlCluster, DefaultPenstockCluster, KafkaCluster, PenstockCluster
+from bench.commits import near, other_commit
 from bench.comparison import Bar, Metric, Row, row_of
 from bench.context import Context
 from bench.kafka_install import BUILD, KafkaUnavailable, kafka_libs
-from bench.report import machine, markdown, write_json
+from bench.report import KAFKA, machine, markdown, write_json
 from bench.scenarios import ONE_BROKER, THREE_BROKERS, Scenarios
 from bench.servers import Control, DefaultPenstock, Kafka, Penstock
 from bench.target import Target
 
 console = Console(stderr=True)
+PLAIN_TOPICS = ("produce-1k", "produce-lz4", "produce-raw", "consume-1k")
 
 
 def main() -> int:
     parser = _parser()
     options = parser.parse_args()
     scenarios = THREE_BROKERS if options.cluster else ONE_BROKER
-    names = options.only or scenarios.names
-    if unknown := set(names) - set(scenarios.names):
-        parser.error(f"no such scenario: {', '.join(sorted(unknown))}; --list has their names")
+    names = _names(parser, options, scenarios)
     # Stop the servers and remove their data also after SIGTERM.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if options.list:
@@ -50,9 +50,11 @@ def main() -> int:
             contestants,
             status.update,
             options.fresh,
-            () if options.cluster or options.no_default else (DefaultPenstock,),
+            () if options.cluster or options.no_default or options.against else (DefaultPenstock,),
         )
         rows = run(context, scenarios, names)
+    if options.against:
+        rows = [near(row) for row in rows]
     shown = {
         "rounds": context.rounds,
         "warm_ups": context.warm_ups,
@@ -60,8 +62,20 @@ def main() -> int:
         "fresh": context.fresh,
     }
     write_json(BUILD / "bench" / f"{began}.json", rows, shown)
-    print(machine(), markdown(rows), sep="\n\n")
+    print(machine(), markdown(rows, options.against or KAFKA), sep="\n\n")
     return 0
+
+
+def _names(
+    parser: argparse.ArgumentParser, options: argparse.Namespace, scenarios: Scenarios
+) -> Sequence[str]:
+    """Names of the scenarios to run; ends the process where they cannot be run."""
+    names: Sequence[str] = options.only or (PLAIN_TOPICS if options.against else scenarios.names)
+    if unknown := set(names) - set(scenarios.names):
+        parser.error(f"no such scenario: {', '.join(sorted(unknown))}; --list has their names")
+    if options.against and (options.cluster or set(names) - set(scenarios.paired)):
+        parser.error("--against measures paired scenarios of one broker")
+    return names
 
 
 def run(context: Context, scenarios: Scenarios, names: Sequence[str]) -> list[Row]:
@@ -89,9 +103,11 @@ def _finished(rows: list[Row]) -> list[Row]:
 
 
 def _contestants(options: argparse.Namespace) -> tuple[Callable[..., Target], ...]:
-    if not options.no_kafka:
+    if not (options.no_kafka or options.against):
         console.print("Kafka's jars: fetched once by Maven into build/kafka")
         kafka_libs()
+    if options.against:
+        return (Penstock, other_commit(options.against))
     if options.cluster:
         ours: Callable[..., Target] = ControlCluster if options.control else PenstockCluster
         beside = () if options.no_kafka else (KafkaCluster,)
@@ -118,6 +134,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--fresh", action="store_true", help="start the servers anew for every measurement")
     parser.add_argument("--no-kafka", action="store_true", help="Penstock alone; needs no Java")
     parser.add_argument("--no-default", action="store_true", help="page-cache durability only")
+    parser.add_argument(
+        "--against", metavar="COMMIT", help="another commit in Kafka's place: plain topics within 2 %%"
+    )
     parser.add_argument("--control", action="store_true", help="Kafka in Penstock's place: ratios near 1")
     return parser
 

@@ -14,11 +14,13 @@ from typing import Literal
 
 from bench.driver import Figures
 from bench.measure import Spread
-from bench.servers import DefaultPenstock, Kafka
+from bench.servers import DefaultPenstock, Kafka, OtherCommit
 from bench.target import Target
 
 Direction = Literal["at least", "at most"]
 KAFKA = Kafka.name
+BESIDE = (KAFKA, OtherCommit.name)
+"""Servers of which one is compared with."""
 DEFAULT = DefaultPenstock.name
 """Server that is measured in the same rounds without a ratio."""
 
@@ -97,8 +99,9 @@ def _round_name(number: int, rounds: int) -> str:
 
 def row_of(scenario: str, metric: Metric, found: Mapping[str, Sequence[float]]) -> Row:
     """Rows from figures by server name; the figures of one round have the same index."""
-    theirs, default = found.get(KAFKA, ()), found.get(DEFAULT, ())
-    ours = next((values for name, values in found.items() if name not in (KAFKA, DEFAULT)), ())
+    theirs = next((found[name] for name in BESIDE if name in found), ())
+    default = found.get(DEFAULT, ())
+    ours = next((values for name, values in found.items() if name not in (*BESIDE, DEFAULT)), ())
     ratios = [a / b for a, b in zip(ours, theirs, strict=False) if b]
     spreads = (_spread(ours), _spread(theirs), _spread(ratios))
     return Row(scenario, metric.label, metric.unit, *spreads, metric.bar, _spread(default))

@@ -83,11 +83,11 @@ def program(module: str, *arguments: str) -> tuple[str, ...]:
     return (chosen().path, "-m", module, *arguments)
 
 
-def environment() -> dict[str, str]:
-    """Environment of such a command: the packages of this process, found by any interpreter."""
+def environment(source: Path | None = None) -> dict[str, str]:
+    """Environment of such a command: the packages of this process, or those of `source`, found by any interpreter."""
     # Installed programs have compiled files, which a development shell may forbid to write.
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    places = (str(Path(str(penstock.__file__)).parents[1]), sysconfig.get_path("purelib"))
+    places = (str(source or Path(str(penstock.__file__)).parents[1]), sysconfig.get_path("purelib"))
     return kept | {"PYTHONPATH": os.pathsep.join(places)}
 
 

@@ -14,14 +14,15 @@ from bench.comparison import Bar, Row
 from bench.measure import Spread
 from penstock.build import current_build
 
-HEADINGS = ("scenario", "figure", "Penstock", "Kafka 4.3.1", "ratio", "bar", "")
+KAFKA = "Kafka 4.3.1"
 DEFAULT_HEADING = "default durability"
 DEFAULT_PLACE = 3
 
 
-def markdown(rows: Sequence[Row]) -> str:
+def markdown(rows: Sequence[Row], beside: str = KAFKA) -> str:
     """Table with a column for the default durability if a row has it."""
-    table = [list(HEADINGS), ["---"] * len(HEADINGS), *(_cells(row) for row in rows)]
+    headings = ["scenario", "figure", "Penstock", beside, "ratio", "bar", ""]
+    table = [headings, ["---"] * len(headings), *(_cells(row) for row in rows)]
     if any(row.default for row in rows):
         more = [DEFAULT_HEADING, "---", *(_show(row.default) for row in rows)]
         for cells, cell in zip(table, more, strict=True):

@@ -37,6 +37,9 @@ KAFKA_JVM = (
 class Server(Target):
     """A broker process; subclasses prepare and start it."""
 
+    source: Path | None = None
+    """Directory of the packages of Penstock; None for those of this process."""
+
     def __init__(self) -> None:
         (BUILD / "bench").mkdir(parents=True, exist_ok=True)
         self.directory = Path(
@@ -76,7 +79,7 @@ class Server(Target):
                 cwd=ROOT,
                 stdout=log,
                 stderr=log,
-                env=interpreter.environment(),
+                env=interpreter.environment(self.source),
                 preexec_fn=_limit_open_files,
             )
 
@@ -131,6 +134,12 @@ class DefaultPenstock(Penstock):
 
     def __init__(self) -> None:
         super().__init__(durability="auto")
+
+
+class OtherCommit(Penstock):
+    """The broker of another commit, see `commits`."""
+
+    name = "Penstock of another commit"
 
 
 class Kafka(Server):

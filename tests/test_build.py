@@ -111,6 +111,20 @@ def test_pure_classes_do_not_inherit_from_compiled_ones() -> None:
     assert found == []
 
 
+@pytest.mark.parametrize("module", compiled_modules())
+def test_compiled_coroutines_do_not_wait_in_except_blocks(module: str) -> None:
+    """mypyc loses the exception when such a coroutine is closed, and the process dies."""
+    path = ROOT / "src" / f"{module.replace('.', '/')}.py"
+    found = [
+        waiting.lineno
+        for handler in ast.walk(ast.parse(path.read_text()))
+        if isinstance(handler, ast.ExceptHandler)
+        for waiting in ast.walk(handler)
+        if isinstance(waiting, ast.Await | ast.AsyncFor | ast.AsyncWith)
+    ]
+    assert found == [], f"{path.name} waits in an except block: wait after the block instead"
+
+
 def bases_imported_from(path: Path, modules: Set[str]) -> Iterator[tuple[ast.ClassDef, str]]:
     """Classes of a file with a base that the file imports from one of these modules, except protocols."""
     text = path.read_text()

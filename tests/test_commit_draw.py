@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from support.commit_draw import PARTS, drawn
 
-TESTS = [f"tests/{file}.py::test[{number}]" for file in ("a", "b") for number in range(9)]
+TESTS = [f"tests/{file}.py::test[{number}]" for file in ("a", "b") for number in range(3 * PARTS)]
 
 
-def test_commit_always_draws_the_same_third_of_each_file() -> None:
+def test_commit_always_draws_the_same_part_of_each_file() -> None:
     once = drawn(TESTS, "commit")
     assert once == drawn(TESTS, "commit")
     for file in ("a", "b"):
-        assert len([test for test in once if test.startswith(f"tests/{file}.py")]) == 9 / PARTS
+        assert len([test for test in once if test.startswith(f"tests/{file}.py")]) == 3
+
+
+def test_builds_draw_different_parts() -> None:
+    assert not drawn(TESTS, "commit") & drawn(TESTS, "commit", "compiled")
 
 
 def test_commits_draw_every_test_between_them() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from penstock.cluster import znodes
+from penstock.errors import InvalidBatch
 from penstock.model import Offset
 from penstock.records.iteration import read_batches
 from penstock.replication.replica import Replica
@@ -90,11 +91,15 @@ class Inspector:
         self._committed[place] = max(self._committed.get(place, 0), high_watermark)
 
     def _check_held(self, replica: Replica, before: int | None, life: tuple[Place, int, int]) -> None:
-        """Check that nothing is committed while eligible leaders are recorded, because they would lack it."""
+        """Check that nothing is committed which a recorded eligible leader lacks.
+
+        A leader may commit by an earlier state, if all members of that state have the records.
+        """
         state, last = self._stage.partition(*life[0]), self._states.get(life)
         self._states[life] = state
-        is_held = state is last and state is not None and bool(state.eligible or state.last_resort)
-        if is_held and before is not None and replica.log.high_watermark > before:
+        if state is None or state is not last or before is None or replica.log.high_watermark <= before:
+            return
+        if any(self._lacks(node_id, replica) for node_id in {*state.eligible, *state.last_resort}):
             raise _violation(
                 "T15", replica, f"{replica.log.high_watermark} was committed under min ISR: {state}"
             )
@@ -117,6 +122,18 @@ class Inspector:
             state.leader in state.isr and set(state.isr) == set(state.replicas) and not state.target
             for state in self._stage.history.now.values()
         )
+
+    def _lacks(self, node_id: int, leader: Replica) -> bool:
+        """Whether a replica ends below the high watermark of its leader, or its broker is not running."""
+        held = (
+            each
+            for member in self._stage.members
+            if member.node_id == node_id
+            for each in member.replicas()
+            if each.name == leader.name
+        )
+        replica = next(held, None)
+        return replica is None or replica.log.log_end_offset < leader.log.high_watermark
 
     def unhealthy(self) -> str:
         return ", ".join(
@@ -156,7 +173,10 @@ def _content(replica: Replica, start: int, end: int) -> bytes:
         if not part:
             break
         parts.append(part)
-        position = _end_of(part)
+        try:
+            position = _end_of(part)
+        except InvalidBatch as error:
+            raise _violation("I9", replica, f"{replica.log.directory} from {position} on: {error}") from error
     return b"".join(parts)
 
 

@@ -22,6 +22,10 @@ class SimulatedClock:
         """Latest time that the wall clock has shown, also before it was set back."""
         return max(self._latest_ms, self.now_ms())
 
+    @property
+    def has_jumped(self) -> bool:
+        return self._latest_ms > 0
+
     def monotonic(self) -> float:
         return self._now()
 

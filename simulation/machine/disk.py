@@ -37,6 +37,8 @@ class SimulatedDisk:
         self._trace = trace
         self._namespace = namespace or Namespace()
         self._dead = False
+        self._failure: OSError | None = None
+        """The first failed sync of the whole disk: no later sync of this process succeeds."""
 
     # --- the end of a process
 
@@ -171,12 +173,15 @@ class SimulatedDisk:
 
     def sync_dir(self, path: str) -> None:
         self.operate("sync_dir", path)
+        self._raise_failure()
         self._namespace.sync_dir(path)
 
     def sync_all(self) -> bool:
         try:
             self.operate("sync_all", "")
-        except OSError:
+            self._raise_failure()
+        except OSError as error:
+            self._failure = self._failure or error
             self.faults.failed_syncs += 1
             for inode in self._namespace.files():
                 inode.fail_sync(self._random)
@@ -227,11 +232,16 @@ class SimulatedDisk:
     def sync(self, inode: Inode, path: str) -> None:
         try:
             self.operate("sync", path)
+            self._raise_failure()
         except OSError:
             self.faults.failed_syncs += 1
             inode.fail_sync(self._random)
             raise
         inode.sync()
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise disk_error(self._failure.errno or errno.EIO, "")
 
     def is_cold(self) -> bool:
         return self._random.random() < self.faults.cold_reads

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import heapq
-import inspect
 import random
 import warnings
 from asyncio import Handle, TimerHandle, events
@@ -272,15 +271,5 @@ def _discard(task: asyncio.Task[Any]) -> None:
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     coroutine = task.get_coro()
     with contextlib.suppress(BaseException):
-        if _is_compiled(coroutine):
-            # A compiled coroutine that is closed raises an exception without a type, and the process dies.
-            coroutine.throw(asyncio.CancelledError())
-        elif coroutine is not None:
+        if coroutine is not None:
             coroutine.close()
-
-
-def _is_compiled(coroutine: Any) -> bool:
-    """True if a coroutine, or one that it waits for, was compiled by mypyc."""
-    while inspect.iscoroutine(coroutine):
-        coroutine = coroutine.cr_await
-    return type(coroutine).__module__.startswith("penstock.")

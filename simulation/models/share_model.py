@@ -15,6 +15,7 @@ from penstock.queues.states import AcknowledgeType
 from penstock.server.broker import Broker
 from penstock.server.share_sessions import ShareSession
 from simulation.models.history import InvariantViolated
+from simulation.models.outcome_model import OutcomeModel
 from simulation.models.partition_history import Place
 
 SETTLING = (AcknowledgeType.ACCEPT, AcknowledgeType.REJECT)
@@ -99,7 +100,12 @@ class SentAcknowledgement:
 
 class ShareModel:
     def __init__(
-        self, group: str, deleted_before: Mapping[Place, int], *, is_committed: bool, now: Callable[[], float]
+        self,
+        group: str,
+        deleted_before: Callable[[Place], int],
+        *,
+        is_committed: bool,
+        now: Callable[[], float],
     ) -> None:
         """Records below `deleted_before` may be deleted: acknowledgements of them are ignored."""
         self.group = group
@@ -110,6 +116,7 @@ class ShareModel:
         """Lock durations in milliseconds that were in force at any time, perhaps."""
         self.limits: set[int] = set()
         """Delivery limits that were in force at any time, perhaps."""
+        self.outcomes = OutcomeModel()
         self._now = now
 
     def add(self, place: Place, start: int = 0) -> SharePlace:
@@ -121,6 +128,7 @@ class ShareModel:
         """Note a reset of start offsets that is being sent."""
         for place, start in starts.items():
             self.places[place].resets.append(start)
+            self.outcomes.forget(place)
             self.places[place].renewed.clear()
 
     def refuse_reset(self, starts: Mapping[Place, int]) -> bool:
@@ -172,6 +180,9 @@ class ShareModel:
         delivery = Delivery(member, count, now_s, sent_s + min(self.lock_durations) / 1000, grip)
         for other in before:
             self._compare(what, other, delivery, sent_s)
+            self._check_lock_back_off(what, offset, other, delivery)
+        if not known.resets:
+            self.outcomes.check_delivery(place, offset, what, now_s)
         before.append(delivery)
         known.locked.append((offset, delivery))
         if grip is not None:
@@ -192,6 +203,16 @@ class ShareModel:
             raise InvariantViolated(
                 "Q3", f"{what}: {first.member} holds it until {first.until_s}, and {second.member} got it"
             )
+
+    def _check_lock_back_off(self, what: str, offset: int, other: Delivery, new: Delivery) -> None:
+        """A record whose lock has expired is delivered after the back-off, unless its session has ended."""
+        if other.count >= new.count or not other.is_kept or other.grip is None or new.grip is None:
+            return
+        if other.grip.leader is not new.grip.leader or not other.grip.is_firm:
+            return
+        ready_s = other.until_s + self.outcomes.back_off_s(other.count, offset)
+        if new.received_s < ready_s:
+            raise InvariantViolated("back-off", f"{what}: its lock expired, and it was due at {ready_s}")
 
     def still_held(self, place: Place) -> list[tuple[int, Delivery]]:
         """Offsets and deliveries that members certainly hold."""
@@ -218,6 +239,7 @@ class ShareModel:
         for offset, kind in types.items():
             if kind in SETTLING:
                 known.maybe_settled[offset] = known.maybe_settled.get(offset, 0) + 1
+                self.outcomes.on_sent(place, offset, kind)
             for delivery in known.deliveries.get(offset, ()):
                 if not delivery.is_held(now_s):
                     continue
@@ -233,7 +255,7 @@ class ShareModel:
     def on_accepted(self, sent: SentAcknowledgement) -> None:
         """Note a positive answer."""
         known, now_s = self.places[sent.place], self._now()
-        deleted_before = self._deleted_before.get(sent.place, 0)
+        deleted_before = self._deleted_before(sent.place)
         for offset, delivery in sent.foreign.items():
             if delivery.is_held(now_s) and self._is_of(sent, delivery) and offset >= deleted_before:
                 raise InvariantViolated(
@@ -241,6 +263,10 @@ class ShareModel:
                 )
         writes = [offset for offset in sent.held if sent.types[offset] is not AcknowledgeType.RENEW]
         self._check_fence(known, sent, writes)
+        for offset, delivery in sent.held.items():
+            if delivery.is_locked(now_s) and self._is_of(sent, delivery) and offset >= deleted_before:
+                kind = sent.types[offset]
+                self.outcomes.on_answered(sent.place, offset, kind, sent.sent_s, delivery.count)
         for offset, kind in sent.types.items():
             if kind in SETTLING:
                 known.settled.setdefault(offset, now_s)
@@ -268,6 +294,7 @@ class ShareModel:
         for offset, kind in sent.types.items():
             if kind in SETTLING:
                 known.maybe_settled[offset] -= 1
+                self.outcomes.on_refused(sent.place, offset, kind)
         may_refuse = AcknowledgeType.RENEW in sent.types.values()  # an administrator may forbid renewals
         is_whole = len(sent.held) == len(sent.types) and is_certain and not may_refuse
         if is_whole and all(each.is_locked(now_s) and self._is_of(sent, each) for each in sent.held.values()):
@@ -286,6 +313,13 @@ class ShareModel:
     def is_done(self, place: Place, offset: int) -> bool:
         """Whether a record may be settled: acknowledged, archived by the delivery limit, or before the start."""
         known = self.places[place]
-        if offset < known.start or known.maybe_settled.get(offset, 0) > 0 or offset in known.settled:
-            return True
+        return self.is_acknowledged(place, offset) or self.may_be_exhausted(known, offset)
+
+    def is_acknowledged(self, place: Place, offset: int) -> bool:
+        """Whether a member may have accepted or rejected a record, or it is before the start."""
+        known = self.places[place]
+        return offset < known.start or known.maybe_settled.get(offset, 0) > 0 or offset in known.settled
+
+    def may_be_exhausted(self, known: SharePlace, offset: int) -> bool:
+        """Whether a record may have reached its delivery limit."""
         return len(known.deliveries.get(offset, ())) + known.open_fetches >= min(self.limits)

@@ -82,6 +82,11 @@ class Stage:
         """
         return self._clock.now_ms()
 
+    @property
+    def have_clocks_jumped(self) -> bool:
+        """Whether the wall clock of a broker has jumped."""
+        return any(member.host.clock.has_jumped for member in self.members)
+
     def note(self, who: str, what: str, *details: object) -> None:
         """Record an operation of a client with its outcome."""
         self.operations += 1

@@ -9,6 +9,7 @@ from penstock.errors import BrokerError, ErrorCode
 from simulation.clients.client import NoAnswer
 from simulation.models.partition_history import Place
 from simulation.scenarios.stage import Stage
+from simulation.shares.dead_letter_topic import DeadLetterTopic
 from simulation.shares.share_group import ShareGroup
 from simulation.shares.share_order import draw_order
 from simulation.shares.share_topic import ShareTopic, ShareWriter
@@ -31,13 +32,20 @@ def draw_settings(random: Random) -> dict[str, object]:
 
 class ShareAdmin:
     def __init__(
-        self, stage: Stage, groups: Sequence[ShareGroup], writer: ShareWriter, *, may_replace: bool
+        self,
+        stage: Stage,
+        groups: Sequence[ShareGroup],
+        writer: ShareWriter,
+        letters: DeadLetterTopic | None = None,
+        *,
+        may_replace: bool,
     ) -> None:
         """`may_replace` says that the topic may be replaced by another one."""
         self.name = "share-admin"
         self._stage = stage
         self._groups = groups
         self._writer = writer
+        self._letters = letters
         self._may_replace = may_replace
         self._random = stage.world.random(self.name)
         self._routing = stage.routing(self.name)
@@ -73,6 +81,8 @@ class ShareAdmin:
         }
         if self._writer.contents is not None:
             settings |= draw_order(self._writer.contents)
+        if self._letters is not None:
+            settings |= self._letters.settings()
         await group.configure(self._routing, **settings)
         # A leader that does not know the settings yet would begin at the end of a partition.
         group.is_configured = all(
@@ -87,6 +97,9 @@ class ShareAdmin:
             if self._writer.contents is not None:
                 drawn = draw_order(self._writer.contents)
                 name = self._writer.contents.choice(list(drawn))
+            if self._letters is not None and self._letters.random.random() < 0.5:
+                drawn = self._letters.back_off()
+                [name] = drawn
             self._stage.note(self.name, "change", group.model.group, name, drawn[name])
             await group.configure(self._routing, **{name: drawn[name]})
 
@@ -107,6 +120,7 @@ class ShareAdmin:
             "topics": [{"topic_name": topic.name, "partitions": partitions}],
         }
         group.model.begin_reset(offsets)
+        group.begin()
         try:
             response = await group.ask_coordinator(self._routing, "AlterShareGroupOffsets", 0, fields)
         except BrokerError as error:
@@ -137,14 +151,15 @@ class ShareAdmin:
         place = self._random.choice(topic.places)
         before = self._random.randint(0, await self._end(place))
         topic.deleted_before[place] = max(topic.deleted_before.get(place, 0), before)
-        leader, _ = await self._routing.leader(*place)
-        await leader.delete_records(*place, before)
+        source = topic.source, place[1]
+        leader, _ = await self._routing.leader(*source)
+        await leader.delete_records(*source, before)
         self._stage.note(self.name, "delete records", *place, before)
 
     async def _grow(self, group: ShareGroup) -> None:
         topic = group.topic
         if len(topic.places) < _MOST_PARTITIONS and self._may_replace:
-            await (await self._routing.any_broker()).create_partitions(topic.name, len(topic.places) + 1)
+            await (await self._routing.any_broker()).create_partitions(topic.source, len(topic.places) + 1)
             topic.places.append((topic.name, len(topic.places)))
             for each in self._groups:
                 each.model.add(topic.places[-1])
@@ -154,13 +169,14 @@ class ShareAdmin:
         if not self._may_replace:
             return
         old = self._writer.topic
-        topic = ShareTopic(old.number + 1, len(old.places), old.configs, old.replicas)
+        topic = ShareTopic(old.number + 1, len(old.places), old.configs, old.replicas, is_view=old.is_view)
         await topic.create(self._stage)
         self._writer.topic = topic
         for group in self._groups:
             group.begin_anew(topic)
         self._stage.note(self.name, "replace", old.name, topic.name)
-        await (await self._routing.any_broker()).delete_topic(old.name)
+        for name in dict.fromkeys((old.name, old.source)):
+            await (await self._routing.any_broker()).delete_topic(name)
 
     async def _end(self, place: Place) -> int:
         try:

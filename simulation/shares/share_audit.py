@@ -14,6 +14,7 @@ from simulation.clients.routing_client import RoutingClient
 from simulation.models.history import InvariantViolated
 from simulation.models.partition_history import Place
 from simulation.scenarios.stage import Stage
+from simulation.shares.dead_letter_topic import DeadLetterTopic
 from simulation.shares.share_admin import LOCK_DURATIONS_MS
 from simulation.shares.share_group import ShareGroup
 from simulation.shares.share_member import ShareMember
@@ -23,6 +24,7 @@ from simulation.transactions.transaction_reader import Shown, read_shown
 
 _LOCK_MS = 300
 _LIMIT = 10
+_BACK_OFF_MS = 200
 _SOON_SECONDS = 1.0
 _DRAIN_SECONDS = 60.0
 _MAX_BYTES = 1_000_000
@@ -32,11 +34,19 @@ _BEGIN_SECONDS = 0.1
 
 
 class ShareAudit:
-    def __init__(self, stage: Stage, group: ShareGroup, writer: ShareWriter, routing: RoutingClient) -> None:
+    def __init__(
+        self,
+        stage: Stage,
+        group: ShareGroup,
+        writer: ShareWriter,
+        routing: RoutingClient,
+        letters: DeadLetterTopic | None = None,
+    ) -> None:
         self._stage = stage
         self._group = group
         self._writer = writer
         self._routing = routing
+        self._letters = letters
         self._members = [ShareMember(stage, group, 90 + number) for number in range(_WAITERS)]
 
     async def run(self) -> None:
@@ -49,6 +59,8 @@ class ShareAudit:
             "auto_offset_reset": "earliest",
             "isolation_level": "read_committed" if group.model.is_committed else "read_uncommitted",
         }
+        if self._letters is not None:
+            settings["retry_backoff_ms"] = _BACK_OFF_MS
         await retried(partial(group.configure, self._routing, **settings), "the group is not configured")
         group.is_configured = True
         for member in self._members:

@@ -9,15 +9,20 @@ from penstock.queues.share_partition import SharePartition
 from penstock.queues.states import ACQUIRED, AVAILABLE
 from simulation.models.history import InvariantViolated
 from simulation.models.partition_history import Place
+from simulation.models.share_model import ShareModel
 from simulation.scenarios.stage import Stage
 from simulation.shares.share_group import ShareGroup
 from simulation.shares.share_order import OrderWatch
 
 
 class ShareInspector:
-    def __init__(self, stage: Stage, groups: Sequence[ShareGroup]) -> None:
+    def __init__(self, stage: Stage, groups: Sequence[ShareGroup], *, is_freed: bool = False) -> None:
+        """`is_freed` says that the topic has `retention.acknowledged`."""
         self._stage = stage
         self._groups = groups
+        self._is_freed = is_freed
+        self._kept: dict[tuple[ShareModel, Place], int] = {}
+        """Log start that was checked last."""
         self._seen: dict[ShareLeader, tuple[int, int, int]] = {}
         """Start offset, number of locks and their limit at the last look."""
 
@@ -25,6 +30,8 @@ class ShareInspector:
         for group in self._groups:
             if group.topic.id is None:
                 continue
+            if self._is_freed:
+                self._check_storage(group)
             for place, leader in group.leaders():
                 if leader.partition is not None and place in group.model.places:
                     self._check(group, place, leader, leader.partition)
@@ -51,10 +58,31 @@ class ShareInspector:
         if leader not in known.stale:
             self._check_below(group, place, range(start, partition.start_offset), what)
 
+    def _check_storage(self, group: ShareGroup) -> None:
+        """No record is deleted that the group has not settled."""
+        for place in group.model.places:
+            starts = [
+                replica.log.log_start_offset
+                for member in self._stage.members
+                if member.is_serving and member._broker is not None
+                for replica in member._broker._context.replicas
+                if (replica.name.topic, replica.name.partition) == (group.topic.source, place[1])
+            ]
+            log_start = max(starts, default=0)
+            known = group.model, place
+            first = max(self._kept.get(known, 0), group.deleted_before(place))
+            self._kept[known] = max(log_start, first)
+            if log_start <= first or not group.keeps_storage(place, log_start):
+                continue
+            for offset in group.topic.written.get(place, set()).intersection(range(first, log_start)):
+                if not group.model.is_done(place, offset):
+                    what = f"{group.model.group} {place}: {offset} is deleted and not settled"
+                    raise InvariantViolated("unsettled storage", what)
+
     def _check_below(self, group: ShareGroup, place: Place, offsets: range, what: str) -> None:
         """The start offset is at or below the first unsettled record."""
         written = group.topic.written.get(place, set())
-        deleted_before = group.topic.deleted_before.get(place, 0)
+        deleted_before = group.deleted_before(place)
         for offset in offsets[max(0, deleted_before - offsets.start) :]:
             if offset in written and not group.model.is_done(place, offset):
                 raise InvariantViolated("Q5", f"{what}: the start is above {offset}, which is not settled")

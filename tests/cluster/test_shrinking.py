@@ -101,6 +101,8 @@ def test_a_partition_that_is_being_reassigned_does_not_drain() -> None:
     moving = replace(topic.partitions[7], target_replicas=(BrokerId(2),))
     image = image.with_topics([replace(topic, partitions=(*topic.partitions[:7], moving))])
     assert refusal(image, 4).code is ErrorCode.reassignment_in_progress
+    for count in (0, 9):
+        assert refusal(image, count).code is ErrorCode.invalid_partitions
 
 
 def test_a_change_conflicts_with_every_other_change_of_the_count() -> None:

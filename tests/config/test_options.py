@@ -43,8 +43,6 @@ def test_every_option_explains_itself_in_sentences(option: Option[Any]) -> None:
 @pytest.mark.parametrize(
     ("name", "ours", "other"),
     [
-        ("flush.messages", str(2**63 - 1), "1"),
-        ("flush.ms", str(2**63 - 1), "1000"),
         ("preallocate", "false", "true"),
         ("remote.storage.enable", "FALSE", "true"),
         ("segment.jitter.ms", "0", "5"),

@@ -27,6 +27,16 @@ def test_topic_value_overrides_broker_value_and_default() -> None:
     assert TopicConfig(broker, {"retention.ms": "40"})[RETENTION_MS] == 40
 
 
+@pytest.mark.parametrize("limit", [{"flush.messages": "1"}, {"flush.ms": "60000"}])
+def test_flush_limit_of_a_topic_makes_it_fsync(limit: dict[str, str]) -> None:
+    broker = BrokerConfig({"durability": "os"})
+    assert TopicConfig(broker).durability is Durability.OS
+    assert TopicConfig(broker, limit).durability is Durability.FSYNC
+    assert TopicConfig(broker, {"durability": "os", **limit}).durability is Durability.FSYNC
+    unlimited = dict.fromkeys(limit, str(2**63 - 1))
+    assert TopicConfig(broker, unlimited).durability is Durability.OS
+
+
 def test_synonyms_list_all_sources_value_in_force_first() -> None:
     broker = BrokerConfig({"log.retention.ms": "20"}, {"log.retention.ms": "30"})
     topic = TopicConfig(broker, {"retention.ms": "40"})

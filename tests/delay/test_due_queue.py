@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from array import array
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from penstock.delay.due_blocks import DueMessage
 from penstock.delay.due_queue import DueQueue
+from penstock.delay.packing import DueMessage, pack_pairs
 
 YEAR_MS = 31_536_000_000
 DUES = st.integers(0, 40) | st.integers(0, 2 * YEAR_MS)
@@ -16,7 +18,7 @@ DUES = st.integers(0, 40) | st.integers(0, 2 * YEAR_MS)
 class QueueMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.queue = DueQueue(heap_messages=5, block_ids=64)
+        self.queue = DueQueue(heap_messages=5, block_ids=64, run_messages=2)
         self.model: dict[int, int] = {}
         self.next_id = 0
 
@@ -28,6 +30,26 @@ class QueueMachine(RuleBasedStateMachine):
         self.next_id += gap
         self.queue.add(due, self.next_id)
         self.model[self.next_id] = due
+
+    @rule(dues=st.lists(DUES, max_size=8), gap=st.integers(1, 30))
+    def add_run(self, dues: list[int], gap: int) -> None:
+        run = [DueMessage(due, self.next_id + gap * place) for place, due in enumerate(dues, start=1)]
+        self.queue.add_run(pack_pairs(run))
+        self.model.update((each.message, each.due_ms) for each in run)
+        self.next_id += gap * len(run)
+
+    @rule(messages=st.sets(st.integers(0, 400)))
+    def discard_many(self, messages: set[int]) -> None:
+        self.queue.discard_sorted(array("q", sorted(messages)))
+        for message in messages:
+            self.model.pop(message, None)
+
+    @rule(end=st.integers(0, 200))
+    def discard_below(self, end: int) -> None:
+        gone = [message for message in self.model if message < end]
+        assert self.queue.discard_below(end) == len(gone)
+        for message in gone:
+            del self.model[message]
 
     @rule(place=st.integers(0, 200))
     def discard(self, place: int) -> None:

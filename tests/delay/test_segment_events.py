@@ -5,15 +5,15 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.delay.due_queue import DueQueue
-from penstock.delay.events import Delayed, Ended, Event, Settled
+from penstock.delay.events import Delayed, DelayedRun, Ended, Event, Settled
+from penstock.delay.packing import pack_pairs
 from penstock.delay.pending import PendingMessages
 from penstock.delay.segment_events import SegmentEvents
 
 Steps = list[tuple[str, int, int]]
 steps = st.lists(
     st.tuples(
-        st.sampled_from(["delay", "delay", "begin", "commit", "abort", "settle", "copy", "next segment"]),
+        st.sampled_from(["delay", "run", "begin", "commit", "abort", "settle", "copy", "next segment"]),
         st.integers(0, 2),
         st.integers(0, 50),
     ),
@@ -28,7 +28,10 @@ def history(drawn: Steps) -> list[list[Event]]:
     open_: dict[int, list[Delayed]] = {}
     for offset, (kind, producer, number) in enumerate(drawn):
         events = segments[-1]
-        if kind in ("delay", "begin"):
+        if kind == "run":
+            pending.append(Delayed(offset, 1_000 + number, offset))
+            events.append(DelayedRun(pack_pairs([(1_000 + number, offset)])))
+        elif kind in ("delay", "begin"):
             event = Delayed(offset, 1_000 + number, offset, producer if kind == "begin" else -1)
             events.append(event)
             (pending if kind == "delay" else open_.setdefault(producer, [])).append(event)
@@ -69,24 +72,27 @@ def test_files_lead_to_the_same_pending_messages(drawn: Steps, files: int) -> No
 
 
 def test_many_messages_of_a_file_are_settled_at_once() -> None:
-    made = SegmentEvents(queue=DueQueue(heap_messages=100, block_ids=256))
-    made.apply(Delayed(offset, offset % 7, offset) for offset in range(2_000))
+    made = SegmentEvents()
+    made.apply([DelayedRun(pack_pairs((offset % 7, offset) for offset in range(20_000)))])
     pending = PendingMessages()
-    pending.queue = DueQueue(block_ids=256)
-    pending.apply_segment(made_again(made, 256))
+    pending.apply_segment(SegmentEvents.unpack(memoryview(made.pack())))
     later = SegmentEvents()
-    later.apply(Settled(offset) for offset in range(1_999, -1, -1) if offset % 10)
+    later.apply(Settled(offset) for offset in range(19_999, -1, -1) if offset % 10)
     pending.apply_segment(SegmentEvents.unpack(memoryview(later.pack())))
-    assert sorted(each.message for each in pending.queue) == list(range(0, 2_000, 10))
-    assert len(pending) == 200
-    due = pending.take_due(6, 1_000)
+    assert sorted(each.message for each in pending.queue) == list(range(0, 20_000, 10))
+    assert len(pending) == 2_000
+    due = pending.take_due(6, 10_000)
     assert due == sorted(due)
-    assert len(due) == 200
+    assert len(due) == 2_000
 
 
-def made_again(made: SegmentEvents, block_ids: int) -> SegmentEvents:
-    found = SegmentEvents(queue=DueQueue(block_ids=block_ids))
-    made.queue.freeze()
-    for block in made.queue.blocks():
-        found.queue.add_block(block)
-    return found
+def test_a_file_has_no_messages_that_its_segment_settles() -> None:
+    made = SegmentEvents()
+    made.apply([Settled(3), DelayedRun(pack_pairs((7, offset) for offset in range(10, 10_000)))])
+    made.apply(Settled(offset) for offset in range(10, 9_000))
+    again = SegmentEvents.unpack(memoryview(made.pack()))
+    assert list(again.settled) == [3]
+    assert sorted(each.message for block in again.blocks for each in block) == list(range(9_000, 10_000))
+    again.apply([Settled(9_000)])
+    assert len(again.pack()) < 20_000
+    assert list(again.settled) == [3]

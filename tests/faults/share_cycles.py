@@ -1,7 +1,9 @@
 """Share groups under `kill -9` of brokers and consumers, and consumers that are stopped beyond their lock.
 
 `make queue-cycles CYCLES=200` runs this file, with BROKERS=3 on a cluster. At the end of a block every record that was
-produced must be accepted, and no record may be delivered after its acceptance was confirmed.
+produced must be accepted, and no record may be delivered after its acceptance was confirmed. With `ARGS=--dead-letters`
+the group has a back-off and a dead-letter topic, consumers reject records, and each record that was rejected or has
+exhausted its deliveries must have one dead letter.
 """
 
 from __future__ import annotations
@@ -17,13 +19,15 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
+from dead_letter_judge import judge_dead_letters, read_dead_letters
 from kill_block import BlockResult, run_blocks
 
 from penstock.internal_client.client import InternalClient, run
 from support.broker_process import BrokerProcess
 from support.cluster_processes import ClusterProcesses
 
-TOPIC, GROUP = "jobs", "workers"
+TOPIC, GROUP, DEAD_LETTERS = "jobs", "workers", "dead-jobs"
+REJECTED_SHARE = 0.05
 PARTITIONS = 3
 CONSUMERS = 4
 CYCLES_A_BLOCK = 20
@@ -43,7 +47,9 @@ Place = tuple[int, int]
 class Consumer:
     """One consumer process after the other, with the lines of all of them."""
 
-    def __init__(self, directory: Path, number: int, bootstrap: str) -> None:
+    def __init__(self, directory: Path, number: int, bootstrap: str, rejected_share: float = 0.0) -> None:
+        """`rejected_share` is the share of the records that the consumer rejects."""
+        self._rejected_share = rejected_share
         self._path = directory / f"consumer-{number}.txt"
         self._number = number
         self._bootstrap = bootstrap
@@ -54,7 +60,8 @@ class Consumer:
 
     def start(self) -> None:
         self._starts += 1
-        arguments = (self._bootstrap, GROUP, TOPIC, str(self._number * 1000 + self._starts))
+        seed = self._number * 1000 + self._starts
+        arguments = (self._bootstrap, GROUP, TOPIC, str(seed), str(self._rejected_share))
         with self._path.open("ab") as lines:
             self._process = subprocess.Popen(
                 [sys.executable, str(PROGRAM), *arguments], stdout=lines, stderr=subprocess.DEVNULL
@@ -78,7 +85,7 @@ class Consumer:
         content = self._path.read_text() if self._path.exists() else ""
         for line in content.splitlines():
             parts = line.split()
-            if len(parts) < 3 or parts[1] not in "DTA":
+            if len(parts) < 3 or parts[1] not in "DTARJ":
                 continue  # cut by a kill
             for place in parts[2:]:
                 partition, _, offset = place.partition(":")
@@ -115,17 +122,24 @@ class Load:
 
 
 def run_block(
-    directory: Path, seed: int, cycles: int, say: Callable[[str], None], brokers: int = 1
+    directory: Path,
+    seed: int,
+    cycles: int,
+    say: Callable[[str], None],
+    brokers: int = 1,
+    *,
+    has_dead_letters: bool = False,
 ) -> BlockResult:
     source = random.Random(seed)
     cluster: BrokerProcess | ClusterProcesses
     cluster = (
         ClusterProcesses(directory, brokers, SETTINGS) if brokers > 1 else BrokerProcess(directory, SETTINGS)
     )
-    consumers = [Consumer(directory, number, cluster.bootstrap) for number in range(CONSUMERS)]
+    share = REJECTED_SHARE if has_dead_letters else 0.0
+    consumers = [Consumer(directory, number, cluster.bootstrap, share) for number in range(CONSUMERS)]
     cluster.start()
     try:
-        _prepare(cluster.bootstrap, brokers)
+        _prepare(cluster.bootstrap, brokers, has_dead_letters)
         load = Load(cluster.bootstrap)
         for consumer in consumers:
             consumer.start()
@@ -135,7 +149,7 @@ def run_block(
             time.sleep(source.random() * 1.5)
             _disturb(cluster, consumers, source)
         load.finish()
-        return _judge(cluster.bootstrap, load, consumers, cycles)
+        return _judge(cluster.bootstrap, load, consumers, cycles, has_dead_letters)
     finally:
         for consumer in consumers:
             consumer.kill()
@@ -144,7 +158,7 @@ def run_block(
             cluster.kill_zookeeper()
 
 
-def _prepare(bootstrap: str, brokers: int) -> None:
+def _prepare(bootstrap: str, brokers: int, has_dead_letters: bool) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     admin.create_topics([NewTopic(TOPIC, PARTITIONS, brokers)])[TOPIC].result(30)
     configs = {
@@ -152,6 +166,11 @@ def _prepare(bootstrap: str, brokers: int) -> None:
         "share.record.lock.duration.ms": str(int(LOCK_SECONDS * 1000)),
         "share.delivery.count.limit": "10",
     }
+    if has_dead_letters:
+        admin.create_topics([NewTopic(DEAD_LETTERS, 2, brokers)])[DEAD_LETTERS].result(30)
+        configs["errors.deadletterqueue.topic.name"] = DEAD_LETTERS
+        configs["share.retry.backoff.ms"] = "200,1000"
+        configs["share.delivery.count.limit"] = "2"
     entries = [ConfigEntry(n, v, incremental_operation=AlterConfigOpType.SET) for n, v in configs.items()]
     resource = ConfigResource(ConfigResource.Type.GROUP, GROUP, incremental_configs=entries)
     for future in admin.incremental_alter_configs([resource]).values():
@@ -178,7 +197,9 @@ def _disturb(
         consumer.stop_beyond_lock()
 
 
-def _judge(bootstrap: str, load: Load, consumers: list[Consumer], cycles: int) -> BlockResult:
+def _judge(
+    bootstrap: str, load: Load, consumers: list[Consumer], cycles: int, has_dead_letters: bool
+) -> BlockResult:
     deadline = time.monotonic() + PATIENCE_S
     while (lag := _lag(bootstrap)) and time.monotonic() < deadline:
         time.sleep(0.5)
@@ -190,7 +211,13 @@ def _judge(bootstrap: str, load: Load, consumers: list[Consumer], cycles: int) -
             accepted[place] = min(when_ns, accepted.get(place, when_ns))
     # A consumer that was killed has perhaps accepted records, and could not say so.
     tried = {place for _, _, kind, place in events if kind == "T"}
-    violations = [f"{place} was produced and never accepted" for place in sorted(load.stored - tried)]
+    letters = read_dead_letters(bootstrap, DEAD_LETTERS) if has_dead_letters else {}
+    rejected, confirmed = ({place for _, _, kind, place in events if kind == each} for each in "RJ")
+    violations = [
+        f"{place} was produced and never accepted" for place in sorted(load.stored - tried - set(letters))
+    ]
+    if has_dead_letters:
+        violations += judge_dead_letters(letters, rejected, confirmed - tried)
     violations += [
         f"{place} was delivered after its acceptance was confirmed"
         for each, when_ns, kind, place in events
@@ -215,14 +242,18 @@ def main() -> int:
     parser.add_argument("--cycles", type=int, default=200)
     parser.add_argument("--brokers", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--dead-letters", action="store_true", help="reject records, with a back-off")
     parser.add_argument("--state", type=Path, default=Path("build/queue-cycles"))
     options = parser.parse_args()
     brokers: int = options.brokers
+    has_dead_letters: bool = options.dead_letters
 
     def block(directory: Path, seed: int, cycles: int, say: Callable[[str], None]) -> BlockResult:
-        return run_block(directory, seed, cycles, say, brokers)
+        return run_block(directory, seed, cycles, say, brokers, has_dead_letters=has_dead_letters)
 
     state, kept = options.state / str(brokers), "nothing lost, nothing accepted twice"
+    if has_dead_letters:
+        state, kept = state.with_name(f"{brokers}-dead-letters"), f"{kept}, one dead letter each"
     return run_blocks(block, state, options.cycles, CYCLES_A_BLOCK, options.seed, "kills", kept)
 
 

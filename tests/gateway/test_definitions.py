@@ -319,6 +319,53 @@ def test_a_refused_step_names_its_entry_and_the_steps_before_it_stay(tmp_path: P
     with_gateway(tmp_path, scenario, **SETTINGS)
 
 
+def test_dry_run_asks_a_broker_whether_new_topics_are_accepted(tmp_path: Path) -> None:
+    async def scenario(http: httpx.AsyncClient) -> None:
+        topics = [
+            {"name": "good"},
+            {"name": "large", "replication_factor": 9},
+            {"name": "wrong", "configs": {"retention.ms": "soon"}},
+        ]
+        answer = await http.put("/v1/definitions?dry_run=true", json={"format": 1, "topics": topics})
+        assert answer.status_code == 200, answer.text
+        problems = {step["name"]: step["problem"] for step in answer.json()["steps"]}
+        assert problems["good"] == ""
+        assert "replication factor" in problems["large"].lower(), problems
+        assert "retention.ms" in problems["wrong"], problems
+        assert (await http.get("/v1/topics/good")).status_code == 404
+
+    with_gateway(tmp_path, scenario)
+
+
+def test_document_may_be_larger_than_other_bodies(tmp_path: Path) -> None:
+    async def scenario(http: httpx.AsyncClient) -> None:
+        rules = [
+            {**FULL["acls"][0], "name": f"topic-{number:05d}-{'x' * 100}", "pattern": "LITERAL"}
+            for number in range(6_000)
+        ]
+        answer = await http.put("/v1/definitions", json={"format": 1, "acls": rules})
+        assert len(answer.request.content) > 1_300_000
+        assert answer.status_code == 200, answer.text
+        assert len(answer.json()["steps"]) == len(rules)
+        assert len((await http.get("/v1/definitions")).json()["acls"]) == len(rules)
+        pruned = await http.put("/v1/definitions?prune=true", json={"format": 1, "acls": rules[:10]})
+        assert len(pruned.json()["steps"]) == len(rules) - 10
+        assert len((await http.get("/v1/definitions")).json()["acls"]) == 10
+
+    with_gateway(tmp_path, scenario, authorization_mode="report")
+
+
+def test_export_has_only_what_was_set_on_a_topic_itself(tmp_path: Path) -> None:
+    async def scenario(http: httpx.AsyncClient) -> None:
+        await http.post("/v1/topics", json={"name": "a", "configs": {"retention.bytes": "7"}})
+        changed = await http.patch("/v1/brokers/1/configs", json={"log.retention.ms": "5000"})
+        assert changed.status_code < 300, changed.text
+        [topic] = (await http.get("/v1/definitions")).json()["topics"]
+        assert topic["configs"] == {"retention.bytes": "7"}
+
+    with_gateway(tmp_path, scenario)
+
+
 def test_dry_run_changes_nothing(tmp_path: Path) -> None:
     async def scenario(http: httpx.AsyncClient) -> None:
         await http.post("/v1/topics", json={"name": "a", "partitions": 2})

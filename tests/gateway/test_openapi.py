@@ -77,6 +77,7 @@ def interface(broker: BrokerProcess, document: Any) -> Any:
     return loaded
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
 @pytest.mark.parametrize("name", [each.name for each in RESOURCES if each.name not in STREAMS])
 def test_every_endpoint_responds_as_documented(interface: Any, name: str, mode: GenerationMode) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from random import Random
+from uuid import UUID
 
 import pytest
 
@@ -12,6 +13,7 @@ from penstock.gateway.push import queue_feed
 from penstock.gateway.push.held_messages import MAX_CREDIT, HeldMessages
 from penstock.gateway.push.queue_feed import Line, Taker, hand_out
 from penstock.internal_client.queue_messages import ReceivedMessage
+from penstock.internal_client.receipts import Receipt
 from penstock.records.iteration import Record
 
 STEPS = 400
@@ -21,7 +23,7 @@ Patch = pytest.MonkeyPatch
 
 def delivered(number: int) -> ReceivedMessage:
     record = Record(number, 0, None, b"", ())
-    return ReceivedMessage(record, 0, 1, f"r{number}", 30_000, 1)
+    return ReceivedMessage(record, 0, 1, Receipt(UUID(int=1), 0, number, bytes(16)), 30_000, 1)
 
 
 class Stream:

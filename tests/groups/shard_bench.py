@@ -118,7 +118,7 @@ class Bench:
         log = Log.create(self.storage, "logs/offsets-0", name, ORDERS, LogConfig())
         flusher = Flusher(self.disk, self.threads, self.clock, lambda seconds: None)
         slots, refused = ScanSlots(self.threads, self.clock), RefusedBatches(self.clock)
-        context = ReplicaContext(flusher, self.threads, refused, {}, lambda: None, slots)
+        context = ReplicaContext(flusher, self.threads, refused, {}, {}, lambda: None, slots)
         replica = Replica(log, Durability.FSYNC, context)
         alone = InSync(ME, (ME,), frozenset((ME,)), 0, Offset(0), {}, START_MS)
         replica.become_leader(LeaderEpoch(0), alone)

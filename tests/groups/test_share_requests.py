@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from shard_bench import ORDERS, Bench, turns
 
+from penstock.cluster.image import StoredConfigs
 from penstock.errors import BrokerError, ErrorCode
 from penstock.groups.group import ShareHeartbeat
 from penstock.model import QUEUE_INITIALIZER, ShareKey
@@ -81,6 +82,19 @@ def test_receive_during_a_deletion_neither_refuses_it_nor_creates_the_group_agai
                 await bench.flushed(heartbeat)
             assert refused.value.code is ErrorCode.group_id_not_found
         assert (states.present, dict(bench.shard.groups)) == (set(), {})
+
+    run(tmp_path, scenario)
+
+
+def test_receive_creates_the_group_of_a_queue_again_after_its_deletion(tmp_path: Path) -> None:
+    async def scenario(bench: Bench, states: States) -> None:
+        await make_queue(bench, 2)
+        bench.image = bench.image.with_group_configs("q", StoredConfigs({"share.queue.topic": "orders"}, 0))
+        await bench.flushed(bench.shard.delete_group("q"))
+        assert (states.present, dict(bench.shard.groups)) == (set(), {})
+        await bench.flushed(bench.shard.share.heartbeat("q", beat(QUEUE_INITIALIZER)))
+        assert states.present == KEYS
+        assert bench.shard.groups["q"].is_empty
 
     run(tmp_path, scenario)
 

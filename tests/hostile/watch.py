@@ -154,6 +154,15 @@ class Watch:
         )
         return sum(1 for entry in held if entry.status in (psutil.CONN_ESTABLISHED, psutil.CONN_CLOSE_WAIT))
 
+    def holds(self, client: raw.RawClient) -> bool:
+        """Whether the broker holds the connection of a client, as the operating system tells."""
+        peer_port = client.socket.getsockname()[1]
+        return any(
+            entry.status in (psutil.CONN_ESTABLISHED, psutil.CONN_CLOSE_WAIT)
+            for entry in self._process.net_connections("tcp")
+            if entry.raddr and entry.raddr.port == peer_port
+        )
+
     def finish(self) -> None:
         assert self._process.is_running(), "the broker died"
         assert self._process.status() != psutil.STATUS_ZOMBIE, "the broker died"

@@ -65,10 +65,10 @@ def run_once(
     definition: PipelineDefinition,
     directory: Path,
     *,
-    has_written: bool = False,
+    last_batch: int | None = None,
 ) -> PipelineRun:
     """Run a pipeline up to the current end of its source. Raises the reason of a failure."""
-    place = RunPlace(bootstrap, str(directory / "checkpoints" / definition.name), has_written)
+    place = RunPlace(bootstrap, str(directory / "checkpoints" / definition.name), last_batch)
     run = run_of(definition, place, lambda text: None)
     run.start(spark, once=True)
     try:

@@ -5,6 +5,7 @@ reason, nothing half committed, and each row once after the cause is removed.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -122,12 +123,40 @@ def test_table_that_others_deleted_is_not_silently_made_again(
     run_once(spark, bootstrap, definition, tmp_path)
     table.rename(tmp_path / "elsewhere")
     orders(bootstrap, "bad-deleted", ROWS)
-    reason = failure(spark, bootstrap, definition, tmp_path, has_written=True)
+    reason = failure(spark, bootstrap, definition, tmp_path, last_batch=0)
     assert "was deleted or replaced" in reason
     assert not table.exists()
     (tmp_path / "elsewhere").rename(table)
-    run_once(spark, bootstrap, definition, tmp_path, has_written=True)
+    run_once(spark, bootstrap, definition, tmp_path, last_batch=0)
     assert ids(str(table)) == list(range(2 * ROWS))
+
+
+def test_table_that_others_restored_to_an_older_version_is_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    store = store_at(str(tmp_path / "table"))
+    for number in range(3):
+        append(spark.sql(f"select {number} as id"), store, "query", number)
+    newest = DeltaTable(store.uri).version()
+    DeltaTable(store.uri).restore(newest - 1)
+    with pytest.raises(TableRefused, match=f"was restored .* rows that version {newest} added are missing"):
+        append(spark.sql("select 3 as id"), store, "query", 3, last_batch=2)
+    assert ids(store.uri) == [0, 1]
+    DeltaTable(store.uri).restore(newest)
+    assert append(spark.sql("select 3 as id"), store, "query", 3, last_batch=2) == 1
+    assert ids(store.uri) == [0, 1, 2, 3]
+
+
+def test_table_that_others_replaced_by_an_older_copy_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    place = tmp_path / "table"
+    store = store_at(str(place))
+    append(spark.sql("select 0 as id"), store, "query", 0)
+    shutil.copytree(place, tmp_path / "older")
+    append(spark.sql("select 1 as id"), store, "query", 1)
+    shutil.rmtree(place)
+    (tmp_path / "older").rename(place)
+    with pytest.raises(TableRefused, match="older copy: it has the rows up to batch 0, not up to batch 1"):
+        append(spark.sql("select 2 as id"), store, "query", 2, last_batch=1)
 
 
 def test_rules_of_others_are_kept_or_named(spark: SparkSession, tmp_path: Path) -> None:
@@ -152,7 +181,7 @@ def test_commits_of_others_between_batches_do_not_disturb(spark: SparkSession, t
     table = DeltaTable(store.uri)
     table.delete("id = 1")
     table.optimize.compact()
-    assert append(spark.sql("select 2 as id"), store, "query", 1, has_written=True) == 1
+    assert append(spark.sql("select 2 as id"), store, "query", 1, last_batch=0) == 1
     assert ids(store.uri) == [2]
 
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from penstock.internal_client.pipelines import StoredPipeline
+from penstock.clock import SystemClock
+from penstock.internal_client.pipelines import StoredPipeline, description
 from penstock.pipeline.causes import cause_of, storage_reason
 from penstock.pipeline.running.pipeline_run import RunCancelled, RunFigures
 from penstock.pipeline.supervisor import worker as worker_module
@@ -105,8 +106,6 @@ def test_failed_run_has_a_reason_and_is_repeated(start: Callable[..., PipelineWo
 
 
 def test_schedule_survives_a_restart(start: Callable[..., PipelineWorker]) -> None:
-    from penstock.clock import SystemClock
-
     worker = start({**ORDER, "known": {"last_start_ms": SystemClock().now_ms(), "rows": 7}})
     eventually(lambda: worker.state.state == "waiting", "the worker waits")
     assert (Run.starts, worker.state.rows) == (0, 7)
@@ -146,6 +145,45 @@ def test_batch_of_a_continuous_run_has_the_timeout_too(start: Callable[..., Pipe
     assert worker.state.last_success_ms is None
     worker.cancel()
     worker.join(30)
+
+
+def test_run_that_does_not_end_is_late_after_the_time_of_the_next_run(
+    start: Callable[..., PipelineWorker],
+) -> None:
+    Run.is_endless = True
+    worker = start({**ORDER, "document": {**DOCUMENT, "schedule": {"every": "10m"}}})
+    eventually(lambda: worker.state.state == "running", "the run has begun")
+    began = worker.state.last_start_ms or 0
+    assert worker.shown(began + 600_000).state == "running"
+    late = worker.shown(began + 700_000)
+    assert (late.state, late.late_since_ms) == ("late", began + 660_000)
+    assert worker.state.state == "running", "the worker itself goes by the state without lateness"
+    worker.cancel()
+    worker.join(30)
+
+
+def test_continuous_run_is_late_without_a_batch_for_minutes(start: Callable[..., PipelineWorker]) -> None:
+    Run.is_endless = True
+    worker = start({**ORDER, "document": {**DOCUMENT, "schedule": "continuous"}})
+    eventually(lambda: worker.state.state == "running", "the run has begun")
+    began = worker.state.since_ms
+    assert worker.shown(began + 299_000).state == "running"
+    assert worker.shown(began + 301_000).state == "late"
+    Run.succeeded_ms = began + 100_000
+    worker.refresh()
+    assert worker.shown(began + 301_000).state == "running"
+    worker.cancel()
+    worker.join(30)
+
+
+def test_pipeline_of_a_silent_supervisor_waits_for_another_one() -> None:
+    now_ms = SystemClock().now_ms()
+    pipeline = StoredPipeline("p", "1", DOCUMENT)
+    for age_ms, released, state in ((0, False, "running"), (61_000, False, "waiting for a supervisor")):
+        known = {"id": "1", "state": "running", "at_ms": now_ms - age_ms, "released": released}
+        assert description(pipeline, known)["state"] == state
+    stopped = {"id": "1", "state": "stopped", "at_ms": now_ms - 10**9, "released": True}
+    assert description(pipeline, stopped)["state"] == "stopped"
 
 
 def test_error_of_a_continuous_run_is_forgotten_after_a_batch(start: Callable[..., PipelineWorker]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import fastavro
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock.declared.value_schema import parse_schema
@@ -37,6 +37,65 @@ def test_fast_path_and_rows_give_the_same_columns(found: list[bytes | None]) -> 
     if fast is not None:
         slow = decoder._decode_rows(found)
         assert [each.to_pylist() for each in fast] == [each.to_pylist() for each in slow]
+
+
+TIMES = "day date, at timestamp, id bigint"
+_DIGITS = st.integers(0, 99).map("{:02}".format)
+_YEARS = st.sampled_from(["0000", "0001", "1582", "1969", "2024", "2026", "9999", "12026"])
+_FRACTIONS = st.sampled_from(["", ".5", ".123", ".1234", ".999999", ".1234567"])
+_ZONES = st.sampled_from(["", "Z", "z", "+00:00", "-05:30", "+23:59", "+24:00", "+05:61", "+0100"])
+days = st.builds("{}-{}-{}".format, _YEARS, _DIGITS, _DIGITS)
+times = st.builds(
+    "{}{}{}:{}:{}{}{}".format, days, st.sampled_from("T "), _DIGITS, _DIGITS, _DIGITS, _FRACTIONS, _ZONES
+)
+texts = days | times | st.dates().map(str) | st.datetimes().map(lambda at: f"{at.isoformat()}Z") | scalars
+
+
+@example(day="2024-02-29", at="2024-02-29T23:59:59.999999-05:30")
+@example(day="2026-02-29", at="2026-03-01T24:00:00Z")
+@example(day="0001-01-01", at="0001-01-01T00:00:00+23:59")
+@given(texts, texts)
+def test_dates_and_times_of_the_fast_path_are_those_of_the_rows(day: object, at: object) -> None:
+    decoder = ValueDecoder(parse_schema(TIMES))
+    value = json.dumps({"day": day, "at": at, "id": 1}).encode()
+    fast = decoder._decode_plain(pa.array([value], pa.binary()))
+    if fast is not None:
+        assert [each.to_pylist() for each in fast] == columns_by_row(decoder, value)
+
+
+RULES = {
+    "type": "object",
+    "required": ["id"],
+    "properties": {
+        "id": {"type": "integer", "minimum": 0},
+        "name": {"type": "string", "maxLength": 3},
+        "total": {"type": ["number", "null"]},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "at": {"type": "string", "format": "date-time"},
+    },
+}
+
+
+@given(st.lists(values, min_size=1, max_size=3))
+def test_json_schema_on_the_fast_path_gives_the_columns_of_the_rows(found: list[bytes | None]) -> None:
+    decoder = ValueDecoder(parse_schema(json.dumps(RULES)))
+    fast = decoder._decode_plain(pa.array(found, pa.binary()))
+    if fast is not None:
+        slow = decoder._decode_rows(found)
+        assert [each.to_pylist() for each in fast] == [each.to_pylist() for each in slow]
+
+
+def test_usual_times_and_valid_values_of_a_json_schema_take_the_fast_path() -> None:
+    timed = ValueDecoder(parse_schema(TIMES))
+    value = b'{"day": "2026-03-01", "at": "2026-03-01T12:00:00.123Z"}'
+    assert timed._decode_plain(pa.array([value, b"{}"], pa.binary())) is not None
+    ruled = ValueDecoder(parse_schema(json.dumps(RULES)))
+    for text, is_fast in ((b'{"id": 1, "name": "abc"}', True), (b'{"id": 1, "name": "abcd"}', False)):
+        assert (ruled._decode_plain(pa.array([text], pa.binary())) is not None) is is_fast
+
+
+def columns_by_row(decoder: ValueDecoder, value: bytes) -> list[list[Any]]:
+    return [each.to_pylist() for each in decoder._decode_rows([value])]
 
 
 def test_plain_batches_take_the_fast_path() -> None:

@@ -96,7 +96,9 @@ class Bench:
         name = TopicPartition("orders", index)
         log = Log.create(self._context, f"logs/orders-{index}", name, ID, self._config)
         slots = ScanSlots(self.threads, SystemClock())
-        context = ReplicaContext(self.flusher, self.threads, self.refused, self.changed, lambda: None, slots)
+        context = ReplicaContext(
+            self.flusher, self.threads, self.refused, self.changed, {}, lambda: None, slots
+        )
         replica = Replica(log, self._durability, context)
         replica.become_leader(
             LeaderEpoch(1), InSync(ME, (ME,), frozenset((ME,)), 0, log.log_end_offset, {}, NOW_MS)

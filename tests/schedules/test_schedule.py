@@ -84,6 +84,13 @@ def test_requested_firing_is_added_once_for_a_token() -> None:
     assert schedule.last_scheduled_for_ms is None
 
 
+def test_requested_firing_is_for_another_time_than_a_regular_one() -> None:
+    schedule = states.request_run(made(), "a", START + 10_000)
+    schedule = states.request_run(schedule, "b", START + 10_000)
+    _, fired = fire_all(schedule, START + 10_000)
+    assert fired == [10_001, 10_002, 10_000]
+
+
 def test_retargeted_firing_keeps_its_time() -> None:
     schedule = states.begin(made(), TARGET, 0, START + 10_000)
     assert schedule.intent is not None

@@ -20,6 +20,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from test_on_behalf import own_gateway, own_user
 
 from penstock.config import Address
 from penstock.security import passwords
@@ -43,12 +44,17 @@ def negotiates(port: int, *options: str) -> bool:
 
 @pytest.mark.usefixtures("starts_processes")
 @pytest.mark.skipif(OPENSSL is None, reason="openssl is not installed")
-def test_old_protocols_and_weak_suites_are_refused_on_every_port(tmp_path: Path) -> None:
+def test_old_protocols_and_weak_suites_are_refused_on_every_port(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     authority = TestAuthority(tmp_path / "tls")
+    own_user(monkeypatch, tmp_path, authority)
 
     async def scenario(brokers: Brokers) -> None:
         await brokers.start(1)
-        ports = [address_of(brokers, 1, name).port for name in ("SSL", "SASL_SSL")]
+        gateway = own_gateway(authority)
+        places = [address_of(brokers, 1, name) for name in ("SSL", "SASL_SSL")]
+        ports = [each.port for each in (*places, await gateway.start(places[1:]))]
         for port in (*ports, brokers.running[1].http_port):
             assert await in_thread(partial(negotiates, port, "-tls1_3"))
             assert await in_thread(partial(negotiates, port, "-tls1_2"))
@@ -58,6 +64,7 @@ def test_old_protocols_and_weak_suites_are_refused_on_every_port(tmp_path: Path)
             for weak in ("AES128-SHA", "ECDHE-ECDSA-AES128-SHA", "NULL", "DHE-RSA-AES128-SHA"):
                 options = ("-tls1_2", "-cipher", f"{weak}:@SECLEVEL=0")
                 assert not await in_thread(partial(negotiates, port, *options)), weak
+        await gateway.stop()
 
     run(
         tmp_path,

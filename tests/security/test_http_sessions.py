@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 from test_http_users import basic, secure
 from test_on_behalf import own_gateway, own_user
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
+from websockets.typing import Origin
 
 from penstock.gateway.http.users import COOKIE, session_cookie, take_ticket
 from penstock.security.access_token import AccessToken, TokenRecord, parse_token
@@ -160,9 +163,74 @@ def test_session_of_a_browser(tmp_path: Path) -> None:
         assert (await browser.ask("POST", "/v1/session", {"Origin": "https://evil.example"}, body))[0] == 403
         closed = await browser.ask("DELETE", "/v1/session", {**cookie, "X-Penstock-Csrf": csrf})
         assert (closed[0], "Max-Age=0" in closed[1]["set-cookie"]) == (204, True)
+        assert (await browser.ask("GET", "/v1/session", cookie))[0] == 401
+        cookie, _ = await browser.log_in("alice", "secret")
         # A change of the user ends its sessions.
         await add_user(harness, "alice", "other")
         assert (await browser.ask("GET", "/v1/session", cookie))[0] == 401
+
+    run(tmp_path, scenario, **secure(authority))
+
+
+def test_page_of_another_origin_opens_no_websocket_with_a_session(tmp_path: Path) -> None:
+    authority = TestAuthority(tmp_path / "tls")
+
+    async def scenario(brokers: Brokers) -> None:
+        _, browser = await start(brokers, authority)
+        cookie, _ = await browser.log_in("alice", "secret")
+        port = brokers.running[1].http_port
+
+        def stream(origin: str) -> connect:
+            context = ssl.create_default_context(cafile=str(authority.file))
+            place = f"wss://127.0.0.1:{port}/receive/stream?user_id=alice"
+            return connect(place, ssl=context, additional_headers=cookie, origin=Origin(origin))
+
+        for origin in (
+            "https://evil.example",
+            "null",
+            f"http://127.0.0.1:{port}",
+            f"https://127.0.0.1:{port + 1}",
+        ):
+            with pytest.raises(InvalidStatus) as refused:
+                async with stream(origin):
+                    pass
+            assert refused.value.response.status_code == 403, origin
+        async with stream(f"https://127.0.0.1:{port}") as socket:
+            await socket.ping()
+
+    run(tmp_path, scenario, **secure(authority))
+
+
+def test_logout_ends_one_session_with_its_tickets_and_streams(tmp_path: Path) -> None:
+    authority = TestAuthority(tmp_path / "tls")
+
+    async def scenario(brokers: Brokers) -> None:
+        _, first = await start(brokers, authority)
+        await brokers.start(2)
+        second = Browser(brokers.running[2].http_port, authority)
+        await eventually_async(lambda: "alice" in brokers.running[2]._metadata.image.users)
+        cookie, csrf = await first.log_in("alice", "secret")
+        changing = {**cookie, "X-Penstock-Csrf": csrf}
+        other, _ = await first.log_in("alice", "secret")
+        ticket = json.loads((await first.ask("POST", "/v1/session/tickets", changing))[2])["ticket"]
+        waiting = asyncio.create_task(second.ask("GET", "/receive?user_id=alice&wait=60", cookie))
+        gateway = brokers.running[2]._http._gateway
+        assert gateway is not None
+        await eventually_async(lambda: gateway.application.limits.open_requests == 1)
+        assert (await first.ask("DELETE", "/v1/session", changing))[0] == 204
+
+        async def has_ended() -> bool:
+            return (await second.ask("GET", "/v1/session", cookie))[0] == 401
+
+        await eventually_async(has_ended)
+        assert (await waiting)[0] == 401
+        for path, headers in (
+            (f"/receive?user_id=alice&ticket={ticket}", {}),
+            ("/v1/session", cookie),
+        ):
+            assert (await first.ask("GET", path, headers))[0] == 401
+        for each in (first, second):
+            assert (await each.ask("GET", "/v1/session", other))[0] == 200
 
     run(tmp_path, scenario, **secure(authority))
 
@@ -270,6 +338,10 @@ def test_sessions_tickets_and_tokens_at_a_gateway_of_its_own(
             served = gateway._service._gateway
             assert served is not None
             await eventually_async(lambda: served.application.limits.open_requests == 1)
+            brief, csrf = await browser.log_in("alice", "secret")
+            assert (await browser.ask("DELETE", "/v1/session", {**brief, "X-Penstock-Csrf": csrf}))[0] == 204
+            for each in (browser, at_broker):
+                assert (await each.ask("GET", "/v1/topics", brief))[0] == 401
             await delete_user(harness, "alice")
             assert (await waiting)[0] == 401
             assert (await browser.ask("GET", "/v1/topics", cookie))[0] == 401

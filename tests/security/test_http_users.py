@@ -9,6 +9,8 @@ from http.client import HTTPSConnection
 from pathlib import Path
 
 import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
 
 from penstock.cli.gateway_process import GatewayProcess
 from penstock.clock import SystemClock
@@ -119,6 +121,15 @@ def test_client_certificate_is_a_user(tmp_path: Path) -> None:
         status, body = await in_thread(lambda: ask(authority.issue("alice", ())))
         assert (status, b'"user":"alice"' in body) == (200, True)
         assert (await in_thread(lambda: ask(None)))[0] == 401
+        context = ssl.create_default_context(cafile=str(authority.file))
+        place = f"wss://127.0.0.1:{port}/receive/stream?user_id=alice"
+        with pytest.raises(InvalidStatus) as refused:
+            async with connect(place, ssl=context):
+                pass
+        assert refused.value.response.status_code == 401
+        context.load_cert_chain(authority.issue("alice", ()))
+        async with connect(place, ssl=context) as socket:
+            await socket.ping()
         with pytest.raises(OSError):
             await in_thread(lambda: ask(foreign.issue("alice", ())))
 

@@ -17,6 +17,7 @@ from penstock.config import BrokerConfig
 from penstock.errors import ProtocolError
 from penstock.net.acting import Actor, acting_for, of_gateway, own_requests, split_actor, with_actor
 from penstock.observability.logs import Logger
+from penstock.security.acl import AccessControlEntry, AclBinding, PatternType, Permission, ResourcePattern
 from penstock.server.security import BROKER, Authorizer, Operation, Principal, ResourceType
 from support.certificates import TestAuthority
 from support.harness import Harness, serve
@@ -165,6 +166,50 @@ def own_gateway(authority: TestAuthority) -> GatewayProcess:
     settings = {**authority.settings("gateway"), "http.port": "0", "http.ssl.enable": "true"}
     config = BrokerConfig({**settings, "http.authentication.enable": "true"})
     return GatewayProcess(config, Logger(SystemClock(), lambda _: None, lambda *_: ""), None)
+
+
+def test_gateway_of_its_own_records_refused_requests_and_no_filters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = TestAuthority(tmp_path / "tls")
+    own_user(monkeypatch, tmp_path, authority)
+
+    async def scenario(brokers: Brokers) -> None:
+        harness = await brokers.start(1)
+        for topic in ("orders", "bills"):
+            await harness.create(topic)
+        await add_user(harness, "alice", "secret")
+        await add_user(harness, "gateway", "own")
+        entry = AccessControlEntry("User:alice", "*", Operation.DESCRIBE, Permission.ALLOW)
+        rule = AclBinding(ResourcePattern(ResourceType.TOPIC, "bills", PatternType.LITERAL), entry)
+        await harness.context.acl_admin.create([rule])
+        gateway = own_gateway(authority)
+        client = HttpsClient((await gateway.start([address_of(brokers, 1, "SASL_SSL")])).port, authority)
+
+        async def status(method: str, path: str, body: str | None = None) -> int:
+            ask = partial(client.ask, method, path, basic("alice", "secret"), body)
+            found = await in_thread(ask)
+            return found[0]
+
+        try:
+            assert await status("GET", "/v1/topics") == 200
+            assert await status("GET", "/v1/rights?resource_type=TOPIC&name=orders") == 200
+            refusals = harness.context.authorization.refusals
+            assert (refusals.total, await status("GET", "/v1/groups"), refusals.total) == (0, 200, 0)
+            # A topic that the user may describe exists, and no other.
+            message = '{"messages": [{"value": "x"}]}'
+            assert await status("POST", "/v1/topics/bills/messages", message) == 403
+            assert await status("POST", "/v1/topics/orders/messages", message) == 404
+            assert {each.name for each in refusals.newest(10)} == {"bills", "orders"}
+        finally:
+            await gateway.stop()
+
+    settings = {
+        "gateway_users": "User:gateway",
+        "authorization_mode": "enforce",
+        "super_users": "User:ANONYMOUS",
+    }
+    run(tmp_path, scenario, **settings, **secure(authority))
 
 
 @pytest.mark.parametrize("is_known", [True, False])

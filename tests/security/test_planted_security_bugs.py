@@ -189,3 +189,9 @@ def test_login_that_never_expires_is_noticed(tmp_path: Path, monkeypatch: pytest
 
 def _impatient(real: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *arguments, **options: real(*arguments, **{**options, "within_s": 2.0})
+
+
+def test_throttle_without_muting_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quota_rules.Client, "mute", None)
+    with pytest.raises(AssertionError):
+        quota_rules.test_producer_at_ten_times_its_quota_is_held_within_five_percent()

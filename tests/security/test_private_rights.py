@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -27,7 +27,12 @@ from penstock.wire.fetch_by_key import (
     encode_fetch_by_key_request,
 )
 from penstock.wire.headers import decode_response_header
-from penstock.wire.inspect import InspectRequest, decode_inspect_response, encode_inspect_request
+from penstock.wire.inspect import (
+    InspectRequest,
+    InspectResponse,
+    decode_inspect_response,
+    encode_inspect_request,
+)
 from penstock.wire.known_transactions import (
     OpenTransaction,
     decode_known_transactions_response,
@@ -98,11 +103,11 @@ class PrivateRequests:
         return decode_handshake_response(frame).error_code
 
     async def inspect(self, question: str) -> int:
-        arguments = msgspec.msgpack.encode({"topic": TOPIC})
-        frame = await exchange(
-            self._harness, encode_inspect_request(1, "c", InspectRequest(question, arguments))
-        )
-        return decode_inspect_response(frame).error_code
+        return (await self.question(question, {"topic": TOPIC})).error_code
+
+    async def question(self, name: str, arguments: Mapping[str, object]) -> InspectResponse:
+        request = InspectRequest(name, msgspec.msgpack.encode(arguments))
+        return decode_inspect_response(await exchange(self._harness, encode_inspect_request(1, "c", request)))
 
 
 def try_rights(tmp_path: Path, name: str, rights: Iterable[Right]) -> None:
@@ -157,6 +162,8 @@ def test_every_question_needs_exactly_its_right(tmp_path: Path) -> None:
         await matrix.prepare()
         ask = PrivateRequests(harness).inspect
         for name, question in QUESTIONS.items():
+            if question.about_each_of is not None:  # see the next test
+                continue
             on = on_topic if question.is_about_topic else on_cluster
             matrix.grant([])
             before = matrix.state()
@@ -165,5 +172,24 @@ def test_every_question_needs_exactly_its_right(tmp_path: Path) -> None:
             matrix.grant([on(question.operation)])
             assert (await ask(name) in REFUSALS) == question.is_for_gateways, name
             assert harness.session.principal == USER
+
+    serve(tmp_path, scenario, SETTINGS)
+
+
+def test_questions_about_names_leave_out_those_without_the_right(tmp_path: Path) -> None:
+    asked = {"names": [TOPIC, SHARE_GROUP]}
+
+    async def scenario(harness: Harness) -> None:
+        matrix = Matrix(harness, next(iter(all_apis())))
+        await matrix.prepare()
+        requests = PrivateRequests(harness)
+        for name, question in QUESTIONS.items():
+            if question.about_each_of is None:
+                continue
+            matrix.grant([])
+            assert msgspec.msgpack.decode((await requests.question(name, asked)).answer) == {}
+            matrix.grant([(question.operation, question.about_each_of, TOPIC)])
+            found = msgspec.msgpack.decode((await requests.question(name, asked)).answer)
+            assert set(found) == ({TOPIC} if question.about_each_of is ResourceType.TOPIC else set())
 
     serve(tmp_path, scenario, SETTINGS)

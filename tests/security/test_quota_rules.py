@@ -136,3 +136,15 @@ def test_client_without_a_quota_and_brokers_are_never_muted() -> None:
     for client in (bob, broker):
         quotas.on_request(client, MeasuredRequest(0, 9, "app", 10**9, 1.0), [])
         assert client.muted_until == 0.0
+
+
+def test_limits_of_a_client_follow_changes_of_quotas() -> None:
+    quotas = ClientQuotas(ManualClock())
+    assert not quotas.has_limits("alice", "app")
+    for entity in (QuotaEntity("alice"), QuotaEntity(client_id="app"), QuotaEntity("alice", DEFAULT)):
+        for key in (RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE):
+            quotas.configure({entity: {key: 1.0}})
+            assert quotas.has_limits("alice", "app"), (entity, key)
+            assert not quotas.has_limits("bob", "other")
+            quotas.configure({})
+            assert not quotas.has_limits("alice", "app")

@@ -6,7 +6,11 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from penstock.cluster.config_changes import ConfigAlteration, ConfigChange
 from penstock.cluster.memory import MemoryEnsemble
+from penstock.config.resources import ConfigResourceType
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import Offset
 from penstock.records.iteration import Record, iterate, read_batches
@@ -123,15 +127,31 @@ def test_records_wait_while_the_topic_is_missing_and_others_continue(tmp_path: P
     run(tmp_path, scenario)
 
 
-def test_own_topic_is_no_dead_letter_topic(tmp_path: Path) -> None:
+def test_leader_writes_no_dead_letter_to_the_topic_itself(tmp_path: Path) -> None:
     async def scenario(broker: Harness, member: ShareMember) -> None:
-        await set_topic(broker, "t")
+        # As if the topic had been named before the group began to read it.
+        named = ConfigAlteration("errors.deadletterqueue.topic.name", "t")
+        change = ConfigChange(ConfigResourceType.GROUP, "g", [named])
+        assert await broker.context.administration.alter_configs([change]) == [None]
         queue = QueueClient(broker)
         (given,) = await queue.receive(1)
         assert await queue.settle(given, REJECT) is ErrorCode.none
         (leader,) = broker.context.share.partitions.all
         await eventually_async(lambda: "its own topic" in leader.letters.problem)
         assert broker.context.replicas.get("t", 0).log.high_watermark == 10
+
+    run(tmp_path, scenario)
+
+
+def test_group_cannot_name_a_topic_that_it_reads(tmp_path: Path) -> None:
+    async def scenario(broker: Harness, member: ShareMember) -> None:
+        with pytest.raises(AssertionError, match="the group reads it"):
+            await set_topic(broker, "t")
+        await broker.create("dead", 1)
+        await set_topic(broker, "dead")
+        answer = await member.heartbeat(subscribed_topic_names=["t", "dead"])
+        assert answer.error_code == ErrorCode.invalid_request
+        assert "dead-letter topic" in answer.error_message
 
     run(tmp_path, scenario)
 

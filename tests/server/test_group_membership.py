@@ -133,6 +133,18 @@ def test_version_0_waits_as_long_for_others_as_its_session_lasts(tmp_path: Path)
     serve(tmp_path, scenario, SETTINGS)
 
 
+def test_rebalance_timeout_of_0_leaves_a_leader_time_for_its_assignment(tmp_path: Path) -> None:
+    async def scenario(broker: Harness) -> None:
+        await find(broker, "g")
+        answer = await broker.ask(JOIN_GROUP, 3, join_fields(rebalance_timeout=0))
+        assert answer.error_code == 0
+        deadline_ms = broker.context.groups.shard_of("g").groups["g"].next_deadline_ms
+        assert deadline_ms is not None
+        assert deadline_ms > broker.context.clock.monotonic() * 1_000 + 10_000
+
+    serve(tmp_path, scenario, SETTINGS)
+
+
 def test_static_member_is_named_in_responses(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await find(broker)

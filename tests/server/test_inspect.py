@@ -56,13 +56,31 @@ def test_every_question_needs_a_permission(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         harness = await brokers.start(1)
         harness.deny_all()
-        for name in QUESTIONS:
+        for name, question in QUESTIONS.items():
+            if question.about_each_of is not None:
+                continue
             refused = await ask(harness, name, pack())
             assert refused.error_code in REFUSALS, name
         harness.deny((Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME))
         assert (await ask(harness, "connections", pack())).error_code == 0
         refused = await ask(harness, "close_connection", pack(number=1))
         assert refused.error_code == ErrorCode.cluster_authorization_failed
+
+    run(tmp_path, scenario)
+
+
+def test_own_settings_leave_out_topics_that_the_client_may_not_describe(tmp_path: Path) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        harness = await brokers.start(1)
+        await harness.create("a", retention_ms="5")
+        await harness.create("b")
+        harness.deny((Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, "b"))
+        asked = pack(names=["a", "b", "absent"])
+        answered = msgspec.msgpack.decode((await ask(harness, "topic_configs", asked)).answer)
+        assert answered == {"a": {"retention.ms": "5"}}
+        harness.deny_all()
+        for question in ("topic_configs", "group_configs"):
+            assert msgspec.msgpack.decode((await ask(harness, question, asked)).answer) == {}
 
     run(tmp_path, scenario)
 
@@ -74,6 +92,7 @@ def test_every_question_needs_a_permission(tmp_path: Path) -> None:
         ("activity", b"\xc1", ErrorCode.invalid_request),
         ("activity", pack(epoch="x"), ErrorCode.invalid_request),
         ("activity", pack(epoch=[1]), ErrorCode.invalid_request),
+        ("topic_configs", pack(names="a"), ErrorCode.invalid_request),
         ("partition_times", pack(topic=7), ErrorCode.unknown_topic_or_partition),
         ("close_connection", pack(number=99), ErrorCode.resource_not_found),
     ],

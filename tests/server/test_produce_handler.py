@@ -221,11 +221,12 @@ def test_acks_1_that_counts_an_added_replica_is_noticed(
         serve(tmp_path, produce_while_a_replica_is_added)
 
 
+@pytest.mark.parametrize("setting", [("durability", "fsync"), ("flush_messages", "1"), ("flush_ms", "1000")])
 def test_slow_flush_is_a_timeout_and_not_a_storage_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: tuple[str, str]
 ) -> None:
     async def scenario(broker: Harness) -> None:
-        await broker.create("orders", durability="fsync")
+        await broker.create("orders", 1, **dict([setting]))
         release = threading.Event()
         with monkeypatch.context() as patch:
             patch.setattr(FlushJob, "work", lambda _: release.wait(5))

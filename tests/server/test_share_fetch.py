@@ -118,6 +118,18 @@ def test_record_limit_takes_exactly_as_many_in_one_range(tmp_path: Path) -> None
     run(tmp_path, scenario, batches=3)
 
 
+def test_only_the_first_batch_may_exceed_the_limit_of_bytes(tmp_path: Path) -> None:
+    async def scenario(broker: Harness, member: ShareMember) -> None:
+        assert await first_take(member, max_bytes=1) == [(0, 9, 1)]
+        answer = await member.fetch("t", max_bytes=1)
+        assert acquired(answer) == [(10, 19, 1)]
+        size = len(partition_of(answer).records)
+        assert await member.take("t", max_bytes=2 * size) == [(20, 39, 1)]
+        assert await member.take("t", max_bytes=2 * size - 1) == [(40, 49, 1)]
+
+    run(tmp_path, scenario, batches=6)
+
+
 def test_ranges_are_cut_where_a_batch_begins(tmp_path: Path) -> None:
     async def scenario(broker: Harness, member: ShareMember) -> None:
         expected = [(0, 19, 1), (20, 29, 1)]

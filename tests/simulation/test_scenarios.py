@@ -40,6 +40,7 @@ def test_cluster_keeps_its_promises(first: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.drawn
 @pytest.mark.parametrize("part", range(SEEDS_OF_THE_COMMIT // SEEDS_PER_TEST))
 @pytest.mark.parametrize("kind", [BROKER, CLUSTER])
 def test_seeds_of_this_commit_pass(kind: str, part: int, record_property: Callable[[str, str], None]) -> None:

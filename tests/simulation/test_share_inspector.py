@@ -32,7 +32,7 @@ class Watched:
     """A group that has settled none of a hundred records, and its inspector."""
 
     def __init__(self) -> None:
-        self.model = ShareModel("workers", {}, is_committed=False, now=lambda: 0.0)
+        self.model = ShareModel("workers", self.deleted_before, is_committed=False, now=lambda: 0.0)
         self.model.limits.add(5)
         self.model.add(PLACE)
         self.topic = SimpleNamespace(id=1, written={PLACE: set(range(100))}, deleted_before={})
@@ -41,6 +41,9 @@ class Watched:
         stage: Any = SimpleNamespace(world=SimpleNamespace(loop=loop))
         group: Any = self
         self.inspector = ShareInspector(stage, [group])
+
+    def deleted_before(self, _: object) -> int:
+        return 0
 
     def leaders(self) -> list[tuple[tuple[str, int], Any]]:
         return [(PLACE, leader) for leader in self.all]

@@ -203,6 +203,17 @@ def test_failed_sync_is_not_repaired_by_the_next_one(trace: Trace) -> None:
     assert 0 < lost < TRIES
 
 
+def test_no_sync_of_a_process_succeeds_after_a_failed_sync_of_the_whole_disk(disk: SimulatedDisk) -> None:
+    file = disk.open("log", create=True)
+    disk.faults.fail("sync_all")
+    syncs = (disk.sync_all, file.sync, disk.sync_all, lambda: disk.sync_dir(""))
+    for sync in syncs:
+        with pytest.raises(OSError, match="Input/output"):
+            sync()
+    restarted = disk.process_crash()
+    assert restarted.sync_all()
+
+
 def test_after_a_failed_sync_a_restarted_process_may_read_what_is_on_disk(trace: Trace) -> None:
     found = set()
     for seed in range(TRIES):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -157,6 +158,27 @@ def test_syncfs_is_used_if_it_reports_errors(disk: RealDisk, monkeypatch: pytest
     assert disk.sync_all() is disk_module._SYNCFS_REPORTS_ERRORS
     monkeypatch.setattr(disk_module, "_SYNCFS_REPORTS_ERRORS", False)
     assert disk.sync_all() is False
+
+
+@linux_only
+def test_no_sync_succeeds_after_a_failed_sync_of_the_whole_disk(
+    disk: RealDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened_before = disk.open("before", create=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(disk_module, "_LIBC", SimpleNamespace(syncfs=lambda descriptor: -1))
+        with pytest.raises(OSError):
+            disk.sync_all()
+    syncs = (
+        disk.sync_all,
+        opened_before.sync,
+        disk.open("after", create=True).sync,
+        lambda: disk.sync_dir(""),
+    )
+    for sync in syncs:
+        with pytest.raises(OSError):
+            sync()
+    assert disk.open("before").size() == 0
 
 
 @pytest.mark.parametrize(

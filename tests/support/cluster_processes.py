@@ -97,7 +97,9 @@ class ClusterProcesses:
             broker.kill()
 
     def pause(self, number: int) -> None:
+        """Stop the threads of a broker with SIGSTOP, and return once all of them have stopped."""
         os.kill(self.brokers[number].pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, self.brokers[number].pid, os.WSTOPPED | os.WNOWAIT)
 
     def resume(self, number: int) -> None:
         os.kill(self.brokers[number].pid, signal.SIGCONT)

@@ -1,9 +1,9 @@
-"""A third of expensive test families, drawn by commit, for `make test`.
+"""A fifth of expensive test families, drawn by commit, for `make test`.
 
 Tests with the mark `drawn` are families of similar cases: planted bugs, simulation seeds, fuzz targets, clients on
 the second event loop. The tests of some directories that start processes count as marked too. `--draw-by-commit`
-runs a third of the marked tests of each file. Each commit has its own third, and all runs of a commit have the same.
-Without the option all tests run.
+runs a fifth of the marked tests of each file. Each commit has its own fifth, and all runs of a commit have the same;
+the compiled build runs the next fifth. Without the option all tests run.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from collections import defaultdict
 
 import pytest
 
+from penstock.build import current_build
 from support.commit_seeds import commit
 
 MARK = "drawn"
-PARTS = 3
+PARTS = 5
 DIRECTORIES = tuple(
-    f"tests/{name}/" for name in ("clients", "console", "faults", "hostile", "pipeline", "security")
+    f"tests/{name}/"
+    for name in ("clients", "cluster", "console", "docs", "faults", "hostile", "pipeline", "security")
 )
 """Directories whose tests that start processes are drawn."""
 _OPTION = "--draw-by-commit"
@@ -26,7 +28,7 @@ _OPTION = "--draw-by-commit"
 
 def add_options(parser: pytest.Parser) -> None:
     parser.addoption(
-        _OPTION, action="store_true", help="run a third of the tests with the mark `drawn`, by commit"
+        _OPTION, action="store_true", help="run a fifth of the tests with the mark `drawn`, by commit"
     )
 
 
@@ -34,7 +36,7 @@ def select(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.getoption(_OPTION):
         return
     marked = [item.nodeid for item in items if _is_marked(item)]
-    left_out = set(marked) - drawn(marked, commit())
+    left_out = set(marked) - drawn(marked, commit(), current_build())
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left_out])
     items[:] = [item for item in items if item.nodeid not in left_out]
 
@@ -45,13 +47,14 @@ def _is_marked(item: pytest.Item) -> bool:
     return item.nodeid.startswith(DIRECTORIES) and item.get_closest_marker("process") is not None
 
 
-def drawn(nodeids: list[str], of: str) -> set[str]:
-    """Return every third test of each file, beginning at a place that depends on the commit."""
+def drawn(nodeids: list[str], of: str, build: str = "pure") -> set[str]:
+    """Return every fifth test of each file, beginning at a place that depends on the commit and the build."""
+    turn = int(build == "compiled")
     files: defaultdict[str, list[str]] = defaultdict(list)
     for nodeid in nodeids:
         files[nodeid.partition("::")[0]].append(nodeid)
     return {
         nodeid
         for file, tests in files.items()
-        for nodeid in tests[random.Random(f"draw {file} {of}").randrange(PARTS) :: PARTS]
+        for nodeid in tests[(random.Random(f"draw {file} {of}").randrange(PARTS) + turn) % PARTS :: PARTS]
     }

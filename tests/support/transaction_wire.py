@@ -171,6 +171,7 @@ class Producer:
         version: int | None = None,
         add: bool = True,
     ) -> ErrorCode:
+        """Commit an offset in the transaction; wait while the coordinator of the group loads, as clients do."""
         if self.version == 1 and add:
             answer = await self.broker.ask(
                 ADD_OFFSETS,
@@ -184,33 +185,37 @@ class Producer:
             )
             if answer.error_code != ErrorCode.none:
                 return ErrorCode(answer.error_code)
-        answer = await (self.group_coordinator or self.broker).ask(
-            OFFSET_COMMIT,
-            (5 if self.version == 2 else 3) if version is None else version,
-            {
-                "transactional_id": self.transactional_id,
-                "group_id": group,
-                "producer_id": self.producer_id,
-                "producer_epoch": self.epoch,
-                "generation_id": generation,
-                "member_id": member_id,
-                "group_instance_id": None,
-                "topics": [
-                    {
-                        "name": topic,
-                        "partitions": [
-                            {
-                                "partition_index": 0,
-                                "committed_offset": offset,
-                                "committed_leader_epoch": -1,
-                                "committed_metadata": "",
-                            }
-                        ],
-                    }
-                ],
-            },
-        )
-        return ErrorCode(answer.topics[0].partitions[0].error_code)
+        if version is None:
+            version = 5 if self.version == 2 else 3
+        asked = {
+            "transactional_id": self.transactional_id,
+            "group_id": group,
+            "producer_id": self.producer_id,
+            "producer_epoch": self.epoch,
+            "generation_id": generation,
+            "member_id": member_id,
+            "group_instance_id": None,
+            "topics": [
+                {
+                    "name": topic,
+                    "partitions": [
+                        {
+                            "partition_index": 0,
+                            "committed_offset": offset,
+                            "committed_leader_epoch": -1,
+                            "committed_metadata": "",
+                        }
+                    ],
+                }
+            ],
+        }
+        async with asyncio.timeout(20):
+            while True:
+                answer = await (self.group_coordinator or self.broker).ask(OFFSET_COMMIT, version, asked)
+                code = ErrorCode(answer.topics[0].partitions[0].error_code)
+                if code is not ErrorCode.coordinator_load_in_progress:
+                    return code
+                await asyncio.sleep(0.01)
 
 
 async def fetch(

@@ -99,7 +99,7 @@ class Cluster:
                 continue
             message.lock_until, message.token = now + lock_ms / 1000, token
             message.attempt += 1
-            receipt = str(Receipt(TOPIC, 0, offset, token))
+            receipt = Receipt(TOPIC, 0, offset, token)
             record = Record(offset, 0, None, str(offset).encode(), ())
             found.append(ReceivedMessage(record, 0, message.attempt, receipt, lock_ms, 1))
         if not found:

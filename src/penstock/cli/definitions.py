@@ -18,6 +18,7 @@ from penstock.internal_client.definitions.planning import (
     Definitions,
     InvalidDefinition,
     carry_out,
+    check,
     document,
     plan,
     read_document,
@@ -61,7 +62,8 @@ def apply(
     cluster = ClusterClient(bootstrap)
 
     async def make_plan(client: InternalClient) -> list[ApplyStep]:
-        return plan(await _export(client), wanted, prune=prune)
+        steps = plan(await read_definitions(DefinitionReading(client)), wanted, prune=prune)
+        return await check(steps, client) if dry_run else steps
 
     steps = cluster.run(make_plan, "the definitions")
     lost = [step for step in steps if step.action == "delete"]
@@ -69,8 +71,10 @@ def apply(
         listed = "".join(f"\n  {step.text}" for step in lost)
         confirm(f"{len(lost)} deletions:{listed}\nDelete them?", yes=yes)
     if not dry_run:
-        cluster.run(lambda client: _carry_out(client, steps))
+        cluster.run(lambda client: carry_out(steps, client))
     _report(steps, dry_run, json)
+    if any(step.problem for step in steps):
+        raise Failure("a broker would refuse steps of the document", "Change the entries with a problem.")
 
 
 def _report(steps: Sequence[ApplyStep], dry_run: bool, json: bool) -> None:
@@ -80,6 +84,8 @@ def _report(steps: Sequence[ApplyStep], dry_run: bool, json: bool) -> None:
     for step in steps:
         text = step.text if step.action != "change" else step.text.partition(":")[0]
         typer.echo(f"{_SIGNS[step.action]} {text}")
+        if step.problem:
+            typer.echo(f"    refused: {step.problem}")
         if step.action == "change":
             for name, change in step.changes.items():
                 typer.echo(f"    {name}: {_value(change.old)} -> {_value(change.new)}")
@@ -97,16 +103,12 @@ async def _export(client: InternalClient) -> Definitions:
     return await read_definitions(DefinitionReading(client))
 
 
-async def _carry_out(client: InternalClient, steps: Sequence[ApplyStep]) -> None:
-    for step in steps:
-        await carry_out(step, client)
-
-
 def _read(path: Path) -> Definitions:
     # The web framework takes a tenth of a second, which other commands need not wait for.
     from penstock.gateway.definition_schemas import DOCUMENT, entry_at
     from penstock.gateway.http.problems import Problem
-    from penstock.gateway.http.schema import Mismatch, check
+    from penstock.gateway.http.schema import Mismatch
+    from penstock.gateway.http.schema import check as check_form
     from penstock.gateway.http.strict_json import parse
 
     try:
@@ -115,7 +117,7 @@ def _read(path: Path) -> Definitions:
         raise Failure(f"cannot read {path}: {error.strerror}", _HINT) from None
     try:
         given = parse(data)
-        check(given, DOCUMENT)
+        check_form(given, DOCUMENT)
         return read_document(given)
     except Problem as error:
         raise Failure(f"{path} is not JSON: {error}", _HINT) from None

@@ -26,6 +26,7 @@ from penstock.gateway.context import ClusterAddress, GatewayContext
 from penstock.gateway.health import BrokerState, Health
 from penstock.gateway.http.service import HttpService
 from penstock.gateway.remote_decisions import RemoteDecisions
+from penstock.gateway.remote_quotas import RemoteQuotas
 from penstock.internal_client.client_security import ClientSecurity
 from penstock.net.acting import of_gateway
 from penstock.net.network import TcpNetwork
@@ -120,7 +121,15 @@ class GatewayProcess:
         users, questions = found
         decisions = RemoteDecisions(questions, self._clock)
         context = self._make_context(as_gateway)
-        return replace(context, authorize=decisions.authorize, learn=decisions.learn, users=users)
+        return replace(
+            context,
+            authorize=decisions.authorize,
+            learn=decisions.learn,
+            shows=decisions.shows,
+            learn_shown=decisions.learn_shown,
+            users=users,
+            quota=RemoteQuotas(questions, self._clock),
+        )
 
     def _make_context(self, cluster: ClusterAddress) -> GatewayContext:
         return GatewayContext(

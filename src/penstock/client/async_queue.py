@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -16,21 +15,18 @@ from penstock.client.queue_session import (
     REJECT,
     RELEASE,
     QueueSession,
-    ReceiptExpired,
     raise_first,
 )
+from penstock.client.queue_work import WAIT_S, QueueWork
 from penstock.config.retry_backoff import parse_retry_backoff
 from penstock.internal_client.queue_contents import decode_content
 from penstock.internal_client.queue_messages import ReceivedMessage as Delivered
 from penstock.internal_client.queue_views import queue_filter
-from penstock.wire.queue_settle import RETURN
 
 MAX_LOCK_S = 3_600.0
 MAX_TIMEOUT_S = 3_600.0
 MAX_DELAY_S = 365 * 86_400
-WAIT_S = 1.0
-"""Time of one wait for messages in loops, which look for a stop in between."""
-logger = logging.getLogger("penstock.client")
+MAX_PREFETCH = 1_000
 
 
 class QueueEmpty(ClientError):
@@ -51,9 +47,14 @@ class MessageFields:
         self.partition = delivered.partition
         self.offset = record.offset
         self.timestamp_ms = record.timestamp
-        self.receipt = delivered.receipt
-        """Names this delivery; valid at any gateway until the lock ends."""
+        assert delivered.place is not None, "the message was taken"
+        self.place = delivered.place
         self.is_settled = False
+
+    @property
+    def receipt(self) -> str:
+        """Names this delivery; valid at any gateway until the lock ends."""
+        return str(self.place)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.value!r}, attempt={self.attempt})"
@@ -67,9 +68,11 @@ def check_seconds(name: str, seconds: float | None) -> float | None:
     return seconds
 
 
-def check_workers(workers: int) -> None:
+def check_workers(workers: int, prefetch: int | None) -> None:
     if workers < 1:
         raise InvalidSetting(f"workers={workers!r} is not at least 1")
+    if prefetch is not None and not 0 <= prefetch <= MAX_PREFETCH:
+        raise InvalidSetting(f"prefetch={prefetch!r} is not between 0 and {MAX_PREFETCH}")
 
 
 def check_timeout(timeout_s: float) -> None:
@@ -142,7 +145,7 @@ class AsyncQueueMessage(MessageFields):
 
     async def extend(self, seconds: float) -> None:
         """Lock the message for this long from now on."""
-        await self._session.settle(self.receipt, EXTEND, check_seconds("seconds", seconds))
+        await self._session.settle(self.place, EXTEND, check_seconds("seconds", seconds))
 
     async def reply(self, value: Any) -> bool:
         """Reply to a message that was sent with `request`; the message has still to be accepted.
@@ -152,7 +155,7 @@ class AsyncQueueMessage(MessageFields):
         return await self._session.reply(self.headers, value)
 
     async def _settle(self, action: int, delay_s: float | None = None, reason: str = "") -> None:
-        await self._session.settle(self.receipt, action, delay_s, reason)
+        await self._session.settle(self.place, action, delay_s, reason)
         self.is_settled = True
 
     async def __aenter__(self) -> Self:
@@ -191,7 +194,9 @@ class Receiving:
 class AsyncQueue:
     """A queue. `lock_s` replaces the queue's lock time; locks are extended up to `max_lock_s` during processing.
 
-    `workers` is the number of messages that `run` processes at the same time.
+    `workers` is the number of messages that `run` processes at the same time, `prefetch` the number that it may receive
+    ahead of them: by default as many as there are workers, or none with order by key or priorities. Of a prefetched
+    message the lock is extended too; it is returned if the workers do not come to it within about half a second.
     """
 
     def __init__(
@@ -200,13 +205,15 @@ class AsyncQueue:
         *,
         bootstrap: str | None = None,
         workers: int = 1,
+        prefetch: int | None = None,
         lock_s: float | None = None,
         max_lock_s: float = MAX_LOCK_S,
         config: Mapping[str, Any] | None = None,
     ) -> None:
-        check_workers(workers)
+        check_workers(workers, prefetch)
         self.name = name
         self._workers = workers
+        self._prefetch = prefetch
         self._is_stopping = False
         self._session = QueueSession(name, InternalConnection(bootstrap, config or {}), lock_s, max_lock_s)
 
@@ -298,7 +305,7 @@ class AsyncQueue:
 
     async def accept(self, messages: Sequence[AsyncQueueMessage]) -> None:
         """Accept several messages with one request; ReceiptExpired if one of them is not held any more."""
-        results = await self._session.settle_many([each.receipt for each in messages], ACCEPT)
+        results = await self._session.settle_many([(each.place, ACCEPT) for each in messages])
         for message, error in zip(messages, results, strict=True):
             message.is_settled = error is None
         raise_first(self.name, results)
@@ -324,38 +331,41 @@ class AsyncQueue:
         A message is accepted when the coroutine returns, and released with the back-off when it raises. Messages
         that were received and not started are returned at the end.
         """
-        free = asyncio.Semaphore(self._workers)
-        async with asyncio.TaskGroup() as tasks:
-            while not self._is_stopping:
-                await free.acquire()
-                wanted = 1
-                while wanted < self._workers and not free.locked():
-                    await free.acquire()
-                    wanted += 1
-                found = [] if self._is_stopping else await self.receive_many(wanted, WAIT_S)
-                for _ in range(wanted - len(found)):
-                    free.release()
-                for message in found:
-                    tasks.create_task(self._work_on(message, work, free))
-
-    async def _work_on(
-        self,
-        message: AsyncQueueMessage,
-        work: Callable[[AsyncQueueMessage], Awaitable[object]],
-        free: asyncio.Semaphore,
-    ) -> None:
+        ready: asyncio.Queue[Delivered | None] = asyncio.Queue()
+        held = QueueWork(
+            self._session, self._workers, ready, lambda call: asyncio.get_running_loop().call_soon(call)
+        )
         try:
-            if self._is_stopping:
-                await self._session.settle(message.receipt, RETURN, 0)
-                return
-            async with message:
-                await work(message)
-        except ReceiptExpired:
-            logger.warning("queue %s: the lock of a message ended before it was settled", self.name)
-        except Exception:
-            logger.exception("queue %s: a message was released", self.name)
+            async with asyncio.TaskGroup() as tasks:
+                for _ in range(self._workers):
+                    tasks.create_task(self._work(held, ready, work))
+                try:
+                    await held.receive(self._prefetch, lambda: self._is_stopping)
+                finally:
+                    held.end()
         finally:
-            free.release()
+            await held.settled()
+
+    async def _work(
+        self,
+        held: QueueWork,
+        ready: asyncio.Queue[Delivered | None],
+        work: Callable[[AsyncQueueMessage], Awaitable[object]],
+    ) -> None:
+        """Process messages until there is none any more. A message whose processing is cancelled is released."""
+        while (delivered := await ready.get()) is not None:
+            if self._is_stopping:
+                held.give_back(delivered)
+                continue
+            message, failure = AsyncQueueMessage(delivered, self._session), None
+            try:
+                await work(message)
+            except BaseException as error:
+                failure = error
+                if not isinstance(error, Exception):
+                    raise
+            finally:
+                held.finish(delivered, failure, is_settled=message.is_settled)
 
     def stop(self) -> None:
         """Have `run` and loops over the queue end after the messages that are being processed."""

@@ -32,12 +32,14 @@ class Definitions:
     ) -> list[dict[str, Any]]:
         """Create and change everything that differs from a document of `export`; return the steps.
 
-        With `dry_run` nothing is changed. With `prune`, entries that a section of the document does not name are
-        deleted too. Raises InvalidSetting, which names the entry, for a document that cannot be applied.
+        With `dry_run` nothing is changed, and a new topic that a broker would refuse has a `problem`. With `prune`,
+        entries that a section of the document does not name are deleted too. Raises InvalidSetting, which names the
+        entry, for a document that cannot be applied.
         """
         from penstock.internal_client.definitions.planning import (
             InvalidDefinition,
             carry_out,
+            check,
             export,
             plan,
             read_document,
@@ -53,9 +55,10 @@ class Definitions:
 
         async def work(client: InternalClient) -> list[dict[str, Any]]:
             steps = plan(await export(DefinitionReading(client)), wanted, prune=prune)
-            if not dry_run:
-                for step in steps:
-                    await carry_out(step, client)
+            if dry_run:
+                steps = await check(steps, client)
+            else:
+                await carry_out(steps, client)
             return [step.document() for step in steps]
 
         return self._calls.run(work)

@@ -6,16 +6,16 @@ The connections belong to an event loop in a thread of the queue's own; every me
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import suppress
+from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from penstock.client.async_queue import (
     MAX_LOCK_S,
-    WAIT_S,
     MessageFields,
     QueueEmpty,
     check_seconds,
@@ -32,15 +32,13 @@ from penstock.client.queue_session import (
     REJECT,
     RELEASE,
     QueueSession,
-    ReceiptExpired,
     raise_first,
 )
+from penstock.client.queue_work import WAIT_S, QueueWork
 from penstock.internal_client.queue_messages import ReceivedMessage as Delivered
 from penstock.internal_client.queue_views import queue_filter
-from penstock.wire.queue_settle import RETURN
 
 __all__ = ("Queue", "QueueEmpty", "QueueMessage")
-logger = logging.getLogger("penstock.client")
 T = TypeVar("T")
 
 
@@ -64,7 +62,7 @@ class QueueMessage(MessageFields):
 
     def extend(self, seconds: float) -> None:
         """Lock the message for this long from now on."""
-        self._queue.call(self._queue.session.settle(self.receipt, EXTEND, check_seconds("seconds", seconds)))
+        self._queue.call(self._queue.session.settle(self.place, EXTEND, check_seconds("seconds", seconds)))
 
     def reply(self, value: Any) -> bool:
         """Reply to a message that was sent with `request`; the message has still to be accepted.
@@ -74,7 +72,7 @@ class QueueMessage(MessageFields):
         return self._queue.call(self._queue.session.reply(self.headers, value))
 
     def _settle(self, action: int, delay_s: float | None = None, reason: str = "") -> None:
-        self._queue.call(self._queue.session.settle(self.receipt, action, delay_s, reason))
+        self._queue.call(self._queue.session.settle(self.place, action, delay_s, reason))
         self.is_settled = True
 
     def __enter__(self) -> Self:
@@ -90,7 +88,9 @@ class QueueMessage(MessageFields):
 class Queue:
     """A queue. `lock_s` replaces the queue's lock time; locks are extended up to `max_lock_s` during processing.
 
-    `workers` is the number of threads of `run`.
+    `workers` is the number of threads of `run`, `prefetch` the number of messages that it may receive ahead of them: by
+    default as many as there are workers, or none with order by key or priorities. Of a prefetched message the lock is
+    extended too; it is returned if the workers do not come to it within about half a second.
     """
 
     def __init__(
@@ -99,13 +99,15 @@ class Queue:
         *,
         bootstrap: str | None = None,
         workers: int = 1,
+        prefetch: int | None = None,
         lock_s: float | None = None,
         max_lock_s: float = MAX_LOCK_S,
         config: Mapping[str, Any] | None = None,
     ) -> None:
-        check_workers(workers)
+        check_workers(workers, prefetch)
         self.name = name
         self._workers = workers
+        self._prefetch = prefetch
         self.session = QueueSession(name, InternalConnection(bootstrap, config or {}), lock_s, max_lock_s)
         self._stopping = threading.Event()
         self._loop = asyncio.new_event_loop()
@@ -213,7 +215,7 @@ class Queue:
 
     def accept(self, messages: list[QueueMessage]) -> None:
         """Accept several messages with one request; ReceiptExpired if one of them is not held any more."""
-        results = self.call(self.session.settle_many([each.receipt for each in messages], ACCEPT))
+        results = self.call(self.session.settle_many([(each.place, ACCEPT) for each in messages]))
         for message, error in zip(messages, results, strict=True):
             message.is_settled = error is None
         raise_first(self.name, results)
@@ -239,34 +241,39 @@ class Queue:
         A message is accepted when the function returns, and released with the back-off when it raises. Messages
         that were received and not started are returned at the end.
         """
+        ready: SimpleQueue[Delivered | None] = SimpleQueue()
+        held = QueueWork(self.session, self._workers, ready, self._post)
         with ThreadPoolExecutor(self._workers, f"queue {self.name}") as pool:
-            free = threading.Semaphore(self._workers)
-            while not self._stopping.is_set():
-                free.acquire()
-                wanted = 1
-                while wanted < self._workers and free.acquire(blocking=False):
-                    wanted += 1
-                found = [] if self._stopping.is_set() else self.receive_many(wanted, WAIT_S)
-                for _ in range(wanted - len(found)):
-                    free.release()
-                for message in found:
-                    pool.submit(self._work_on, message, work, free)
+            for _ in range(self._workers):
+                pool.submit(self._work, held, ready, work)
+            try:
+                self.call(held.receive(self._prefetch, self._stopping.is_set))
+            finally:
+                held.end()
+        self.call(held.settled())
 
-    def _work_on(
-        self, message: QueueMessage, work: Callable[[QueueMessage], object], free: threading.Semaphore
+    def _work(
+        self,
+        held: QueueWork,
+        ready: SimpleQueue[Delivered | None],
+        work: Callable[[QueueMessage], object],
     ) -> None:
-        try:
-            if self._stopping.is_set():
-                self.call(self.session.settle(message.receipt, RETURN, 0))
-                return
-            with message:
+        """Process messages until there is none any more."""
+        while (delivered := ready.get()) is not None:
+            if held.is_ended or self._stopping.is_set():
+                held.give_back(delivered)
+                continue
+            message, failure = QueueMessage(delivered, self), None
+            try:
                 work(message)
-        except ReceiptExpired:
-            logger.warning("queue %s: the lock of a message ended before it was settled", self.name)
-        except Exception:
-            logger.exception("queue %s: a message was released", self.name)
-        finally:
-            free.release()
+            except BaseException as error:  # noqa: BLE001 - as with any function in a pool's thread
+                failure = error
+            held.finish(delivered, failure, is_settled=message.is_settled)
+
+    def _post(self, call: Callable[[], None]) -> None:
+        """Call a function on the queue's loop; without effect once the queue is closed, which returns all messages."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(call)
 
     def stop(self) -> None:
         """Have `run` and loops over the queue end after the messages that are being processed."""

@@ -32,13 +32,13 @@ from penstock.internal_client.queue_messages import ReceivedMessage, Settlement
 from penstock.internal_client.queue_retention import retain_configs
 from penstock.internal_client.queue_settler import QueueSettler
 from penstock.internal_client.queues import NewQueue
-from penstock.internal_client.receipts import parse_receipt
+from penstock.internal_client.receipts import Receipt
 from penstock.internal_client.replies import REPLY_TO, ReplyCalls, parse_reply_place
 from penstock.records.building import NewRecord
 from penstock.records.content import Headers
 from penstock.unreachable import Unreachable
 from penstock.wire.queue_receive import GROUP_LOCK
-from penstock.wire.queue_settle import GROUP_DELAY
+from penstock.wire.queue_settle import GROUP_DELAY, RETURN
 
 ACCEPT, RELEASE, REJECT, EXTEND = 1, 2, 3, 4
 _PATIENCE_S: Final = 30.0
@@ -62,9 +62,9 @@ class HeldLock:
 
     __slots__ = ("deadline", "lock_s", "next_at", "receipt")
 
-    def __init__(self, message: ReceivedMessage, now: float, max_lock_s: float) -> None:
-        self.receipt = message.receipt
-        self.lock_s = message.lock_ms / 1000
+    def __init__(self, receipt: Receipt, lock_s: float, now: float, max_lock_s: float) -> None:
+        self.receipt = receipt
+        self.lock_s = lock_s
         self.deadline = now + max_lock_s
         self.next_at = now + self.lock_s / 3
 
@@ -82,7 +82,7 @@ class QueueSession:
         self._keyed_reads = KeyedReads(routes.network, routes, routes.client_id)
         self._replies = ReplyCalls(self._client.topics, self._keyed_reads, self._producer)
         self._turns = count()
-        self._held: dict[str, HeldLock] = {}
+        self._held: dict[Receipt, HeldLock] = {}
         self._extending: asyncio.Task[None] | None = None
         self._settler = QueueSettler(self._settle_all)
         self._delayed_topics: set[str] = set()
@@ -93,7 +93,7 @@ class QueueSession:
             self._extending.cancel()
         held, self._held = list(self._held), {}
         delay_ms = GROUP_DELAY if has_failed else 0
-        settlements = [Settlement(parse_receipt(each), RELEASE, delay_ms) for each in held]
+        settlements = [Settlement(each, RELEASE, delay_ms) for each in held]
         if settlements:
             with suppress(
                 PenstockError, OSError, TimeoutError
@@ -163,6 +163,12 @@ class QueueSession:
 
     # --- receiving
 
+    async def default_prefetch(self, workers: int) -> int:
+        """Messages that are received ahead of the workers: none where the order of messages matters."""
+        with translated(self.name):
+            queue = await self._client.queues.get_known(self.name)
+        return 0 if queue.priorities or queue.order == "key" else workers
+
     async def receive(self, max_messages: int, wait_s: float) -> list[ReceivedMessage]:
         """Take messages and keep their locks until they are settled."""
         with translated(self.name):
@@ -172,7 +178,9 @@ class QueueSession:
             )
         now = asyncio.get_running_loop().time()
         for message in found:
-            self._held[message.receipt] = HeldLock(message, now, self._max_lock_s)
+            if message.place is not None:
+                lock_s = message.lock_ms / 1000
+                self._held[message.place] = HeldLock(message.place, lock_s, now, self._max_lock_s)
         if found and (self._extending is None or self._extending.done()):
             self._extending = asyncio.get_running_loop().create_task(self._extend_locks())
         return found
@@ -194,11 +202,11 @@ class QueueSession:
             except (ClientError, BrokerError, OSError):
                 continue  # tried again after another third of the lock time
 
-    async def _extend(self, receipts: Sequence[str], seconds: Sequence[float]) -> None:
+    async def _extend(self, receipts: Sequence[Receipt], seconds: Sequence[float]) -> None:
         if not receipts:
             return
         settlements = [
-            Settlement(parse_receipt(receipt), EXTEND, max(1, round(each * 1000)))
+            Settlement(receipt, EXTEND, max(1, round(each * 1000)))
             for receipt, each in zip(receipts, seconds, strict=True)
         ]
         results = await self._client.queue_messages.settle(self.name, await self._topic(), settlements)
@@ -208,7 +216,9 @@ class QueueSession:
 
     # --- settling
 
-    async def settle(self, receipt: str, action: int, delay_s: float | None = None, reason: str = "") -> None:
+    async def settle(
+        self, receipt: Receipt, action: int, delay_s: float | None = None, reason: str = ""
+    ) -> None:
         """Settle a message; ReceiptExpired where it does not belong to this receiver any more."""
         delay_ms = GROUP_DELAY if delay_s is None else max(0, round(delay_s * 1000))
         if action == EXTEND:
@@ -216,15 +226,18 @@ class QueueSession:
         else:
             self._held.pop(receipt, None)
         with translated(self.name):
-            await self._settler.settle(Settlement(parse_receipt(receipt), action, delay_ms, reason))
+            await self._settler.settle(Settlement(receipt, action, delay_ms, reason))
 
-    async def settle_many(self, receipts: Sequence[str], action: int) -> list[BrokerError | None]:
-        """Settle messages with one request to each leader; returns the refusal of each, or None."""
-        for receipt in receipts:
+    async def settle_many(self, asked: Sequence[tuple[Receipt, int]]) -> Sequence[BrokerError | None]:
+        """Settle messages, each by its action, with one request to each leader; returns their refusals, or None."""
+        for receipt, _ in asked:
             self._held.pop(receipt, None)
         with translated(self.name):
-            return list(
-                await self._settle_all([Settlement(parse_receipt(each), action) for each in receipts])
+            return await self._settle_all(
+                [
+                    Settlement(receipt, action, 0 if action == RETURN else GROUP_DELAY)
+                    for receipt, action in asked
+                ]
             )
 
     async def _settle_all(self, settlements: Sequence[Settlement]) -> Sequence[BrokerError | None]:

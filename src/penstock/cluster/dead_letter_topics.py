@@ -1,12 +1,12 @@
 """Rules of dead-letter topics of share groups. Pure.
 
 A topic that a group reads cannot have its dead letters, nor one that leads back to it through the dead letters of other
-queues. The topics of a group that is no queue are not known here: its leader refuses the write, and the records wait.
+queues. The topics of a group that is no queue are known to its coordinator, see `check_not_read`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from penstock.cluster.image import ClusterImage
 from penstock.cluster.internal_topics import is_internal
@@ -47,6 +47,24 @@ def check_altered(
             raise _refusal(topic, f"{what}, and records would go round for ever")
         seen.add(place)
         place = leads_to.get(place, "")
+
+
+def check_not_read(image: ClusterImage, topic: str, read: Iterable[str]) -> None:
+    """Refuse a topic that the group reads, itself or as a view; BrokerError INVALID_CONFIG."""
+    if _source(image, topic) in {_source(image, each) for each in read}:
+        raise _refusal(topic, "the group reads it, and records would go round for ever")
+
+
+def check_subscription(image: ClusterImage, group: str, topics: Iterable[str]) -> None:
+    """Refuse a subscription to the group's own dead-letter topic; BrokerError INVALID_REQUEST."""
+    configs = image.group_configs.get(group)
+    dead_letter = "" if configs is None else configs.values.get(DEAD_LETTER_TOPIC_NAME.name, "")
+    if dead_letter and dead_letter in {_source(image, each) for each in topics}:
+        raise BrokerError(
+            ErrorCode.invalid_request,
+            f"group {group} cannot read {dead_letter}: it is its dead-letter topic; read it with another group, or "
+            f"change {DEAD_LETTER_TOPIC_NAME.name}",
+        )
 
 
 def check_permitted(image: ClusterImage, topic: str, broker: BrokerConfig) -> None:

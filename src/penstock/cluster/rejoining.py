@@ -15,7 +15,7 @@ from penstock.cluster.eligible import min_in_sync
 from penstock.cluster.image import NO_LEADER, NO_OFFSET, ClusterImage, PartitionState
 from penstock.cluster.leader_election import first_alive, led_by, mark_unclean
 from penstock.cluster.metadata_change import Rule
-from penstock.config import DURABILITY, BrokerConfig, Durability, TopicConfig
+from penstock.config import BrokerConfig, Durability, TopicConfig
 from penstock.model import BrokerId, TopicPartition
 
 
@@ -54,7 +54,7 @@ def rejoin_rule(
         log_condition = log_condition_of(name)
         if log_condition is LogCondition.COMPLETE:
             return None
-        durability = TopicConfig(config, image.topics[name.topic].configs)[DURABILITY]
+        durability = TopicConfig(config, image.topics[name.topic].configs).durability
         is_durable = log_condition is LogCondition.UNCERTAIN and durability is Durability.FSYNC
         after = partition if is_durable else _demote(partition, broker, log_condition)
         rest = tuple(member for member in partition.isr if member != broker)

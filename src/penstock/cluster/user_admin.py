@@ -1,11 +1,11 @@
-"""Changes of users beside their SCRAM credentials: disabling them, and their access tokens."""
+"""Changes of users beside their SCRAM credentials: disabling them, their access tokens, the ends of their sessions."""
 
 from __future__ import annotations
 
 from random import Random  # noqa: TID251 - the type; the numbers come from the caller
 
 from penstock.cluster.change_maker import ChangeMaker
-from penstock.cluster.users import add_token, remove_token, set_disabled
+from penstock.cluster.users import add_token, end_session, remove_token, set_disabled
 from penstock.security.access_token import TokenRecord
 
 
@@ -32,3 +32,8 @@ class UserAdministration:
     async def remove_token(self, user: str, token_id: str) -> None:
         await self._changes.confirm()
         await self._changes.make(lambda image: remove_token(image, user, token_id))
+
+    async def end_session(self, user: str, session_id: str, expires_ms: int) -> None:
+        """End a session of a browser, at all gateways."""
+        await self._changes.confirm()
+        await self._changes.make(lambda image: end_session(image, user, session_id, expires_ms))

@@ -19,7 +19,15 @@ def encode_user(user: User) -> bytes:
         token_id: znodes.TokenNode(each.digest, each.created_ms, each.expires_ms, each.label)
         for token_id, each in user.tokens.items()
     }
-    return znodes.encode(znodes.UserNode(scram, user.credential, user.is_disabled, tokens))
+    node = znodes.UserNode(
+        scram,
+        user.credential,
+        user.is_disabled,
+        tokens,
+        dict(user.ended_sessions),
+        user.sessions_ended_until_ms,
+    )
+    return znodes.encode(node)
 
 
 def decode_user(name: str, data: bytes, version: int) -> User:
@@ -34,4 +42,5 @@ def decode_user(name: str, data: bytes, version: int) -> User:
         token_id: TokenRecord(each.digest, each.created_ms, each.expires_ms, each.label)
         for token_id, each in node.tokens.items()
     }
-    return User(name, scram, node.credential, node.disabled, tokens, version)
+    ended, until_ms = node.ended_sessions, node.sessions_ended_until_ms
+    return User(name, scram, node.credential, node.disabled, tokens, ended, until_ms, version)

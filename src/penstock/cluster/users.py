@@ -24,6 +24,7 @@ from penstock.security.scram import (
 from penstock.security.user import User
 
 MAX_USERS = 100_000
+MAX_ENDED_SESSIONS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +109,21 @@ def remove_token(image: ClusterImage, name: str, token_id: str) -> MetadataChang
     before = _existing(image, name)
     left = {each: record for each, record in before.tokens.items() if each != token_id}
     return _change(before, replace(before, tokens=left))
+
+
+def end_session(image: ClusterImage, name: str, session_id: str, expires_ms: int) -> MetadataChange[None]:
+    """End a session of a browser before its time. Where many have ended, all that began before half of those end too,
+    so that the node of the user stays small. No clock decides, since clocks of brokers may be wrong.
+    """
+    before = _existing(image, name)
+    if before.has_ended(session_id, expires_ms):
+        return _change(before, before)
+    ended = {**before.ended_sessions, session_id: expires_ms}
+    until_ms = before.sessions_ended_until_ms
+    if len(ended) > MAX_ENDED_SESSIONS:
+        until_ms = sorted(ended.values())[len(ended) // 2]
+        ended = {each: end_ms for each, end_ms in ended.items() if end_ms > until_ms}
+    return _change(before, replace(before, ended_sessions=ended, sessions_ended_until_ms=until_ms))
 
 
 def _existing(image: ClusterImage, name: str) -> User:

@@ -191,6 +191,10 @@ class UserNode(msgspec.Struct, frozen=True, omit_defaults=True):
     disabled: bool = False
     tokens: dict[str, TokenNode] = {}
     """Access tokens by id."""
+    ended_sessions: dict[str, int] = {}
+    """Sessions of browsers that have logged out, by id, with the time at which each would have expired."""
+    sessions_ended_until_ms: int = 0
+    """All sessions that would have expired by this time have ended."""
 
 
 class AclNode(msgspec.Struct, frozen=True, array_like=True):

@@ -21,6 +21,7 @@ from penstock.config.listeners import PREFIX, ListenerEndpoint, ListenerPlan, ma
 from penstock.config.options import Option, OptionGroup, find
 from penstock.config.sasl_options import SASL
 from penstock.config.tls_options import TLS
+from penstock.config.topic_values import Durability
 from penstock.errors import ConfigError
 from penstock.model import Address
 
@@ -152,6 +153,15 @@ class OwnConfig:
             return cast(T, value)
         return option.default if option.synonym is None else self._broker[option.synonym]
 
+    def own(self) -> dict[str, str]:
+        """Values that were set on the topic or group itself, by name, without secrets."""
+        options = self.options
+        return {
+            name: options[name].format(value)
+            for name, value in sorted(self._overrides.items())
+            if not options[name].sensitive
+        }
+
     def source(self, option: Option[Any]) -> ConfigSource:
         return next(self.synonyms(option)).source
 
@@ -175,6 +185,14 @@ class TopicConfig(OwnConfig):
     def __init__(self, broker: BrokerConfig, overrides: Mapping[str, str] | None = None) -> None:
         super().__init__(broker, overrides)
         _check_compaction_lag(self[topic.MIN_COMPACTION_LAG_MS], self[topic.MAX_COMPACTION_LAG_MS], "")
+
+    @property
+    def durability(self) -> Durability:
+        """Durability of acknowledged records: `fsync` if `flush.messages` or `flush.ms` limits records without one."""
+        limits = (topic.FLUSH_MESSAGES, topic.FLUSH_MS)
+        if any(self[limit] != limit.default for limit in limits):
+            return Durability.FSYNC
+        return self[topic.DURABILITY]
 
 
 class GroupConfig(OwnConfig):

@@ -134,17 +134,18 @@ FOLLOWER_REPLICATION_THROTTLED_REPLICAS: Option[ReplicaList] = topic(
 )
 FLUSH_MESSAGES: Option[int] = topic(
     "flush.messages",
-    Only(Integer(), LONG_MAX),
+    Integer(1, LONG_MAX),
     LONG_MAX,
-    "Not supported: there is no flush by number of records. `durability` decides when a write is "
-    "acknowledged.",
+    "Greatest number of records that are not fsynced. With any limit the topic has `durability=fsync`, so that "
+    "no acknowledged record is beyond it.",
     broker="log.flush.interval.messages",
 )
 FLUSH_MS: Option[int] = topic(
     "flush.ms",
-    Only(Integer(), LONG_MAX),
+    Integer(0, LONG_MAX),
     LONG_MAX,
-    "Not supported: there is no flush by time. `durability` decides when a write is acknowledged.",
+    "Longest time for which a record is not fsynced. With any limit the topic has `durability=fsync`, so that no "
+    "acknowledged record is beyond it.",
     broker="log.flush.interval.ms",
 )
 INDEX_BY_KEY: Option[bool] = topic(

@@ -1,8 +1,9 @@
-/* Compiled form of `marking`: the delays, cancellations and origins in the headers of a batch, and the bits of settled
-   messages. Long bodies are read without the GIL. */
+/* Compiled form of `marking` and `packing`: the delays, cancellations and origins in the headers of a batch, blocks of
+   delayed messages, and the bits of settled messages. Long bodies are read, and messages sorted, without the GIL. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "../records/walk.h"
@@ -182,9 +183,196 @@ static PyObject *clear_bits(PyObject *Py_UNUSED(module), PyObject *arguments)
     return PyLong_FromSsize_t(cleared);
 }
 
+/* --- blocks of delayed messages, in the form of `due_blocks` */
+
+#define MAX_SPAN_MS UINT32_MAX
+
+/* The Python form is `packing.PAIR`. */
+typedef struct {
+    int64_t due_ms, message;
+} Pair;
+
+typedef struct {
+    unsigned char *bytes;
+    size_t size, room;
+} Buffer;
+
+static PyObject *plain_delays(PyObject *Py_UNUSED(module), PyObject *arguments)
+{
+    Py_buffer packed;
+    long long base_offset, time_ms;
+    int is_relative;
+    if (!PyArg_ParseTuple(arguments, "y*LLp", &packed, &base_offset, &time_ms, &is_relative))
+        return NULL;
+    Py_ssize_t count = packed.len / (Py_ssize_t)sizeof(Mark);
+    PyObject *pairs = PyBytes_FromStringAndSize(NULL, count * (Py_ssize_t)sizeof(Pair));
+    for (Py_ssize_t place = 0; pairs != NULL && place < count; place++) {
+        Mark mark;
+        Pair pair;
+        int64_t stored_ms = time_ms;
+        memcpy(&mark, (const char *)packed.buf + place * (Py_ssize_t)sizeof mark, sizeof mark);
+        pair.due_ms = mark.value;
+        pair.message = base_offset + mark.offset_delta;
+        if ((mark.kind != DELAY_MS && mark.kind != DELIVER_AT) || mark.origin != NONE ||
+            (is_relative && __builtin_add_overflow(time_ms, mark.timestamp_delta, &stored_ms)) ||
+            (mark.kind == DELAY_MS && __builtin_add_overflow(stored_ms, mark.value, &pair.due_ms))) {
+            Py_DECREF(pairs);
+            pairs = Py_NewRef(Py_None);
+            break;
+        }
+        memcpy(PyBytes_AS_STRING(pairs) + place * (Py_ssize_t)sizeof pair, &pair, sizeof pair);
+    }
+    PyBuffer_Release(&packed);
+    return pairs;
+}
+
+static int by_message(const void *left, const void *right)
+{
+    int64_t a = ((const Pair *)left)->message, b = ((const Pair *)right)->message;
+    return (a > b) - (a < b);
+}
+
+static int by_due_time(const void *left, const void *right)
+{
+    int64_t a = ((const Pair *)left)->due_ms, b = ((const Pair *)right)->due_ms;
+    return a == b ? by_message(left, right) : (a > b) - (a < b);
+}
+
+static void sort(Pair *pairs, size_t count, int (*compare)(const void *, const void *))
+{
+    for (size_t place = 1; place < count; place++)
+        if (compare(&pairs[place - 1], &pairs[place]) > 0) {
+            qsort(pairs, count, sizeof(Pair), compare);
+            return;
+        }
+}
+
+/* Room for more bytes at the end of a buffer; NULL without memory. */
+static unsigned char *extend(Buffer *buffer, size_t size)
+{
+    if (buffer->room - buffer->size < size) {
+        size_t room = 2 * buffer->room + size;
+        unsigned char *larger = PyMem_RawRealloc(buffer->bytes, room);
+        if (larger == NULL)
+            return NULL;
+        buffer->bytes = larger;
+        buffer->room = room;
+    }
+    buffer->size += size;
+    return buffer->bytes + buffer->size - size;
+}
+
+static int put(Buffer *buffer, const void *value, size_t size)
+{
+    unsigned char *place = extend(buffer, size);
+    if (place != NULL)
+        memcpy(place, value, size);
+    return place != NULL;
+}
+
+/* Number of messages from the first on whose due times fit into four bytes each. */
+static size_t run_length(const Pair *pairs, size_t count)
+{
+    size_t length = 1;
+    while (length < count && (uint64_t)pairs[length].due_ms - (uint64_t)pairs->due_ms <= MAX_SPAN_MS)
+        length++;
+    return length;
+}
+
+static int put_run(Buffer *buffer, const Pair *pairs, size_t count, int64_t first_id)
+{
+    uint32_t length = (uint32_t)count;
+    if (!put(buffer, &pairs->due_ms, sizeof pairs->due_ms) || !put(buffer, &length, sizeof length))
+        return 0;
+    unsigned char *numbers = extend(buffer, 8 * count);
+    if (numbers == NULL)
+        return 0;
+    for (size_t place = 0; place < count; place++) {
+        uint32_t due = (uint32_t)(pairs[place].due_ms - pairs->due_ms);
+        uint32_t id = (uint32_t)(pairs[place].message - first_id);
+        memcpy(numbers + 4 * place, &due, sizeof due);
+        memcpy(numbers + 4 * (count + place), &id, sizeof id);
+    }
+    return 1;
+}
+
+/* Add the block of messages that are sorted by id; returns 0 without memory. */
+static int put_block(Buffer *buffer, Pair *pairs, size_t count)
+{
+    int64_t first_id = pairs->message;
+    uint32_t size = (uint32_t)(pairs[count - 1].message - first_id + 1), runs = 0;
+    sort(pairs, count, by_due_time);
+    for (size_t place = 0; place < count; place += run_length(pairs + place, count - place))
+        runs++;
+    if (!put(buffer, &first_id, sizeof first_id) || !put(buffer, &size, sizeof size) ||
+        !put(buffer, &runs, sizeof runs))
+        return 0;
+    for (size_t place = 0, length; place < count; place += length) {
+        length = run_length(pairs + place, count - place);
+        if (!put_run(buffer, pairs + place, length, first_id))
+            return 0;
+    }
+    unsigned char *bits = extend(buffer, ((size_t)size + 7) >> 3);
+    if (bits == NULL)
+        return 0;
+    memset(bits, 0, ((size_t)size + 7) >> 3);
+    for (size_t place = 0; place < count; place++) {
+        int64_t relative = pairs[place].message - first_id;
+        bits[relative >> 3] |= (unsigned char)(1 << (relative & 7));
+    }
+    return 1;
+}
+
+static int put_blocks(Buffer *buffer, Pair *pairs, size_t count, int64_t block_ids, size_t block_messages)
+{
+    sort(pairs, count, by_message);
+    for (size_t start = 0, end; start < count; start = end) {
+        int64_t part = pairs[start].message / block_ids;
+        for (end = start + 1; end < count && end - start < block_messages; end++)
+            if (pairs[end].message / block_ids != part)
+                break;
+        if (!put_block(buffer, pairs + start, end - start))
+            return 0;
+    }
+    return 1;
+}
+
+static PyObject *pack_blocks(PyObject *Py_UNUSED(module), PyObject *arguments)
+{
+    Py_buffer packed;
+    long long block_ids;
+    Py_ssize_t block_messages;
+    if (!PyArg_ParseTuple(arguments, "y*Ln", &packed, &block_ids, &block_messages))
+        return NULL;
+    PyObject *blocks = NULL;
+    Buffer buffer = {NULL, 0, 0};
+    Pair *pairs = PyMem_RawMalloc((size_t)packed.len + 1);
+    int is_done = 0;
+    if (block_ids < 1 || block_ids > UINT32_MAX || block_messages < 1) {
+        PyErr_SetString(PyExc_ValueError, "blocks have messages, and ids of four bytes");
+    } else {
+        if (pairs != NULL) {
+            Py_BEGIN_ALLOW_THREADS
+            memcpy(pairs, packed.buf, (size_t)packed.len);
+            is_done = put_blocks(&buffer, pairs, (size_t)packed.len / sizeof(Pair), block_ids, (size_t)block_messages);
+            Py_END_ALLOW_THREADS
+        }
+        if (is_done)
+            blocks = PyBytes_FromStringAndSize((const char *)buffer.bytes, (Py_ssize_t)buffer.size);
+        else
+            PyErr_NoMemory();
+    }
+    PyMem_RawFree(pairs);
+    PyMem_RawFree(buffer.bytes);
+    PyBuffer_Release(&packed);
+    return blocks;
+}
+
 static PyMethodDef methods[] = {
     {"find_marks", find_marks, METH_VARARGS, "Packed marks of the records of a body, see marking.py."},
     {"clear_bits", clear_bits, METH_VARARGS, "Clear the bits of ids; returns how many were set."},
+    {"plain_delays", plain_delays, METH_VARARGS, "Delayed messages of a batch that has no other marks, see packing.py."},
+    {"pack_blocks", pack_blocks, METH_VARARGS, "Blocks of delayed messages, see packing.py."},
     {NULL, NULL, 0, NULL},
 };
 

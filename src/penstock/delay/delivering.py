@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from penstock.delay.due_blocks import DueMessage
 from penstock.delay.headers import (
     DELIVER_AT,
     ORIGIN_OFFSET,
@@ -14,6 +13,7 @@ from penstock.delay.headers import (
     read_delay_headers,
     without_delay,
 )
+from penstock.delay.packing import DueMessage
 from penstock.records.building import NewRecord, build_batch
 from penstock.records.compression import Codec
 from penstock.records.content import Headers

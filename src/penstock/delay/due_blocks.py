@@ -11,18 +11,8 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
-from struct import Struct
-from typing import NamedTuple
 
-_MAX_SPAN_MS = 2**32 - 1
-_BLOCK = Struct("=qII")
-_RUN = Struct("=qI")
-
-
-class DueMessage(NamedTuple):
-    due_ms: int
-    message: int
-    """Offset at which the message was first stored."""
+from penstock.delay.packing import BLOCK_HEAD, RUN_HEAD, DueMessage
 
 
 class DueRun:
@@ -50,16 +40,10 @@ class Block:
         self.count = int.from_bytes(bits, "little").bit_count()
         """Number of messages that are still there."""
 
-    @classmethod
-    def of(cls, messages: list[DueMessage]) -> Block:
-        """The block of messages that are sorted by due time."""
-        first_id = min(each.message for each in messages)
-        size = max(each.message for each in messages) - first_id + 1
-        bits = bytearray((size + 7) >> 3)
-        for _, message in messages:
-            relative = message - first_id
-            bits[relative >> 3] |= 1 << (relative & 7)
-        return cls(first_id, size, [_run(first_id, some) for some in _spans(messages)], bits)
+    @property
+    def room(self) -> int:
+        """Number of messages that were there at first."""
+        return sum(len(run.ids) for run in self.runs)
 
     @property
     def end_id(self) -> int:
@@ -110,20 +94,20 @@ class Block:
     # --- files
 
     def pack(self) -> bytes:
-        parts = [_BLOCK.pack(self.first_id, self.size, len(self.runs))]
+        parts = [BLOCK_HEAD.pack(self.first_id, self.size, len(self.runs))]
         for run in self.runs:
-            parts += (_RUN.pack(run.first_due, len(run.ids)), run.dues.tobytes(), run.ids.tobytes())
+            parts += (RUN_HEAD.pack(run.first_due, len(run.ids)), run.dues.tobytes(), run.ids.tobytes())
         return b"".join((*parts, self.bits))
 
     @classmethod
     def unpack(cls, content: memoryview, position: int) -> tuple[Block, int]:
         """The block at a position, and the position behind it; the content is known to be undamaged."""
-        first_id, size, runs_left = _BLOCK.unpack_from(content, position)
-        position += _BLOCK.size
+        first_id, size, runs_left = BLOCK_HEAD.unpack_from(content, position)
+        position += BLOCK_HEAD.size
         runs: list[DueRun] = []
         for _ in range(runs_left):
-            first_due, count = _RUN.unpack_from(content, position)
-            position += _RUN.size
+            first_due, count = RUN_HEAD.unpack_from(content, position)
+            position += RUN_HEAD.size
             dues, ids = array("I"), array("I")
             dues.frombytes(content[position : position + 4 * count])
             ids.frombytes(content[position + 4 * count : position + 8 * count])
@@ -133,17 +117,9 @@ class Block:
         return cls(first_id, size, runs, bytearray(content[position:end])), end
 
 
-def _run(first_id: int, messages: list[DueMessage]) -> DueRun:
-    first_due = messages[0].due_ms
-    dues = array("I", (each.due_ms - first_due for each in messages))
-    return DueRun(first_due, dues, array("I", (each.message - first_id for each in messages)))
-
-
-def _spans(messages: list[DueMessage]) -> Iterator[list[DueMessage]]:
-    """Parts of sorted messages whose due times fit into four bytes each."""
-    start = 0
-    for place, each in enumerate(messages):
-        if each.due_ms - messages[start].due_ms > _MAX_SPAN_MS:
-            yield messages[start:place]
-            start = place
-    yield messages[start:]
+def unpack_blocks(content: bytes | memoryview) -> Iterator[Block]:
+    """All blocks of a content that has nothing else."""
+    view, position = memoryview(content), 0
+    while position < len(view):
+        block, position = Block.unpack(view, position)
+        yield block

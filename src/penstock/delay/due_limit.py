@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.delay.due_blocks import DueMessage
+from penstock.delay.packing import DueMessage
 from penstock.delay.pending import PendingMessages
 
 FIRST_DUE = 64

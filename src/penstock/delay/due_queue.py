@@ -1,9 +1,10 @@
 """Delayed messages of a partition in the order of their due times, in about eight bytes each.
 
-New messages are in a heap. When the heap is large its messages become *blocks* (`due_blocks`): arrays that are sorted
-by due time, with due times and message ids relative to the block in four bytes each, and a bitmap of the ids that are
-left. Removing a message clears its bit. A block covers a limited range of ids, so that its bitmap is small, and is made
-again when most of its messages are gone. Not a set: a message is added once. Loop thread only.
+Messages that are added one by one are in a heap. When the heap is large its messages become *blocks* (`due_blocks`):
+arrays that are sorted by due time, with due times and message ids relative to the block in four bytes each, and a
+bitmap of the ids that are left. Removing a message clears its bit. A block covers a limited range of ids, so that its
+bitmap is small, and is made again when most of its messages are gone. Messages that are added as a run become blocks at
+once, which are merged when many of them are short. Not a set: a message is added once. Loop thread only.
 """
 
 from __future__ import annotations
@@ -14,18 +15,27 @@ from collections.abc import Iterator
 from heapq import heapify, heappop, heappush, merge, nsmallest
 from itertools import islice
 
-from penstock.delay.due_blocks import Block, DueMessage, DueRun
+from penstock.delay.due_blocks import Block, DueRun, unpack_blocks
 from penstock.delay.marking import clear_bits
+from penstock.delay.packing import PAIR, DueMessage, pack_blocks, pack_pairs, unpack_pairs
 
 HEAP_MESSAGES = 1 << 12
-"""Number of messages in the heap from which on they become blocks, which takes about 5 ms."""
+"""Number of messages in the heap, or in short runs, from which on they become blocks; the most that a block has."""
+RUN_MESSAGES = 32
+"""Number of messages from which on a run becomes a block; fewer are added to the heap."""
 BLOCK_IDS = 1 << 16
 """Range of ids that a block lies in."""
 
 
 class DueQueue:
-    def __init__(self, heap_messages: int = HEAP_MESSAGES, block_ids: int = BLOCK_IDS) -> None:
+    def __init__(
+        self,
+        heap_messages: int = HEAP_MESSAGES,
+        block_ids: int = BLOCK_IDS,
+        run_messages: int = RUN_MESSAGES,
+    ) -> None:
         self._heap_messages = heap_messages
+        self._run_messages = run_messages
         self._block_ids = block_ids
         self._heap: list[DueMessage] = []
         self._new: dict[int, int] = {}
@@ -36,6 +46,9 @@ class DueQueue:
         """First message of each run, a heap."""
         self._numbers = 0
         self._in_blocks = 0
+        self._short: list[tuple[list[Block], bytes]] = []
+        """Blocks of short runs, and the messages that they had at first."""
+        self._in_short = 0
 
     def __len__(self) -> int:
         return len(self._new) + self._in_blocks
@@ -69,6 +82,20 @@ class DueQueue:
             self._heap = [DueMessage(due_ms, message) for message, due_ms in self._new.items()]
             heapify(self._heap)
 
+    def add_run(self, pairs: bytes) -> None:
+        """Add packed messages that are not there."""
+        count = len(pairs) // PAIR.size
+        if count < self._run_messages:
+            for due_ms, message in unpack_pairs(pairs):
+                self.add(due_ms, message)
+            return
+        blocks = self._add_blocks(pairs)
+        if count < self._heap_messages:
+            self._short.append((blocks, pairs))
+            self._in_short += count
+            if self._in_short >= self._heap_messages:
+                self._merge()
+
     def discard(self, message: int) -> bool:
         """Remove a message; False if it is not there."""
         if self._new.pop(message, None) is not None:
@@ -78,7 +105,7 @@ class DueQueue:
             return False
         block.remove(message)
         self._in_blocks -= 1
-        self._tidy(block)
+        self._tidy([block])
         return True
 
     def discard_sorted(self, messages: array[int]) -> None:
@@ -92,12 +119,14 @@ class DueQueue:
         while start < len(messages):
             part = messages[start] // self._block_ids
             end = bisect_left(messages, (part + 1) * self._block_ids, start)
-            for block in tuple(self._blocks.get(part, ())):
+            touched: list[Block] = []
+            for block in self._blocks.get(part, ()):
                 cleared = clear_bits(block.bits, block.first_id, ids[8 * start : 8 * end])
                 block.count -= cleared
                 self._in_blocks -= cleared
                 if cleared:
-                    self._tidy(block)
+                    touched.append(block)
+            self._tidy(touched)
             start = end
 
     def discard_below(self, end: int) -> int:
@@ -105,23 +134,19 @@ class DueQueue:
         before = len(self)
         for message in [message for message in self._new if message < end]:
             del self._new[message]
-        parts = [part for part in self._blocks if part * self._block_ids < end]
-        if not parts:
-            return before - len(self)
-        for part in parts:
-            kept: list[Block] = []
-            for block in self._blocks.pop(part):
-                self._in_blocks -= block.count
-                left = sorted(each for each in block if each.message >= end) if block.end_id > end else []
-                if left:
-                    kept.append(Block.of(left))
-                    self._in_blocks += len(left)
-            if kept:
-                self._blocks[part] = kept
-        self._heads.clear()
-        for block in self.blocks():
-            for run in block.runs:
-                self._push_head(block, run)
+        gone = [
+            block
+            for part, blocks in self._blocks.items()
+            if part * self._block_ids < end
+            for block in blocks
+            if block.first_id < end
+        ]
+        left = [
+            pack_pairs(each for each in block if each.message >= end) for block in gone if block.end_id > end
+        ]
+        self._drop(gone)
+        for pairs in left:
+            self.add_run(pairs)
         return before - len(self)
 
     def due_of(self, message: int) -> int | None:
@@ -197,17 +222,28 @@ class DueQueue:
 
     def freeze(self) -> None:
         """Make blocks of the messages in the heap."""
-        messages = [DueMessage(due_ms, message) for message, due_ms in self._new.items()]
+        pairs = pack_pairs((due_ms, message) for message, due_ms in self._new.items())
         self._heap.clear()
         self._new.clear()
-        parts: dict[int, list[DueMessage]] = {}
-        for each in messages:
-            parts.setdefault(each.message // self._block_ids, []).append(each)
-        for some in parts.values():
-            self.add_block(Block.of(sorted(some)))
+        self._add_blocks(pairs)
 
-    def blocks(self) -> Iterator[Block]:
-        return (block for blocks in self._blocks.values() for block in blocks)
+    def _merge(self) -> None:
+        """Make blocks of the messages in short runs."""
+        short, self._short, self._in_short = self._short, [], 0
+        parts: list[bytes] = []
+        for blocks, pairs in short:
+            is_whole = sum(block.count for block in blocks) * PAIR.size == len(pairs)
+            parts.append(
+                pairs if is_whole else pack_pairs(each for block in blocks if block.count for each in block)
+            )
+        self._drop([block for blocks, _ in short for block in blocks])
+        self._add_blocks(b"".join(parts))
+
+    def _add_blocks(self, pairs: bytes) -> list[Block]:
+        blocks = list(unpack_blocks(pack_blocks(pairs, self._block_ids, self._heap_messages)))
+        for block in blocks:
+            self.add_block(block)
+        return blocks
 
     def add_block(self, block: Block) -> None:
         """Add messages that are not there; their ids lie in one range of `BLOCK_IDS`."""
@@ -216,20 +252,25 @@ class DueQueue:
         for run in block.runs:
             self._push_head(block, run)
 
-    def _tidy(self, block: Block) -> None:
+    def _tidy(self, blocks: list[Block]) -> None:
         """Free the memory of messages that are gone."""
-        if block.count == 0:
-            self._drop(block)
-        elif block.count * 4 < sum(len(run.ids) for run in block.runs):
-            left = sorted(block)
-            self._in_blocks -= block.count
-            self._drop(block)
-            self.add_block(Block.of(left))
+        sparse = [block for block in blocks if block.count * 4 < block.room]
+        if sparse:
+            left = pack_pairs(each for block in sparse if block.count for each in block)
+            self._drop(sparse)
+            self.add_run(left)
 
-    def _drop(self, block: Block) -> None:
-        blocks = self._blocks[block.first_id // self._block_ids]
-        blocks.remove(block)
-        if not blocks:
-            del self._blocks[block.first_id // self._block_ids]
-        self._heads = [head for head in self._heads if head[2] is not block]
+    def _drop(self, blocks: list[Block]) -> None:
+        """Remove blocks with their messages; those that were removed before are passed over."""
+        for block in blocks:
+            part = block.first_id // self._block_ids
+            others = self._blocks.get(part, [])
+            if block in others:
+                others.remove(block)
+                self._in_blocks -= block.count
+                block.count = 0
+            if not others:
+                self._blocks.pop(part, None)
+        gone = set(blocks)
+        self._heads = [head for head in self._heads if head[2] not in gone]
         heapify(self._heads)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from penstock.delay.headers import PREFIX, InvalidDelay, read_delay_headers
 from penstock.delay.marking import CANCEL, DELAY_MS, DELIVER_AT, DELIVERED, MARK, NONE, OTHER, packed_marks
+from penstock.delay.packing import PAIR, plain_delays
 from penstock.errors import InvalidBatch
 from penstock.records.batch import HEADER_SIZE, LOG_APPEND_TIME_FLAG, BatchHeader
 from penstock.records.compression import decompress
@@ -36,6 +37,18 @@ class Delayed(NamedTuple):
     """Producer of a record in a transaction, which counts when the transaction is committed."""
 
 
+class DelayedRun(NamedTuple):
+    """Hidden records outside of transactions that were not stored before, in the order of offsets."""
+
+    pairs: bytes
+    """Due times and offsets, see `packing`."""
+
+    @property
+    def offset(self) -> int:
+        """Offset of the first record."""
+        return int(PAIR.unpack_from(self.pairs)[1])
+
+
 class Settled(NamedTuple):
     """A message was delivered or cancelled."""
 
@@ -49,7 +62,7 @@ class Ended(NamedTuple):
     is_commit: bool
 
 
-Event = Delayed | Settled | Ended
+Event = Delayed | DelayedRun | Settled | Ended
 
 
 class EventState(ABC):
@@ -62,7 +75,14 @@ class EventState(ABC):
 
     def apply(self, events: Iterable[Event]) -> None:
         """Apply the next events, in the order of the log."""
+        runs: list[bytes] = []
         for event in events:
+            if isinstance(event, DelayedRun):
+                runs.append(event.pairs)
+                continue
+            if runs:
+                self._add_run(b"".join(runs))
+                runs.clear()
             if isinstance(event, Delayed):
                 if event.producer_id == NO_PRODUCER:
                     self._add(event)
@@ -72,6 +92,12 @@ class EventState(ABC):
                 self._settle(event.message)
             else:
                 self._end(event)
+        if runs:
+            self._add_run(b"".join(runs))
+
+    @abstractmethod
+    def _add_run(self, pairs: bytes) -> None:
+        """Add packed messages that are to be delivered."""
 
     @abstractmethod
     def _add(self, event: Delayed) -> None:
@@ -101,12 +127,16 @@ def events_of(batch: memoryview, header: BatchHeader, max_decompressed_bytes: in
 
 def _read(body: bytes, header: BatchHeader) -> list[Event]:
     events: list[Event] = []
-    has_append_time = header.attributes & LOG_APPEND_TIME_FLAG
+    has_append_time = bool(header.attributes & LOG_APPEND_TIME_FLAG)
     producer_id = header.producer_id if header.is_transactional else NO_PRODUCER
     base_offset = header.base_offset
-    for delta, time_delta, kind, value, origin, _, headers, count in MARK.iter_unpack(
-        packed_marks(body, header.record_count)
-    ):
+    marks = packed_marks(body, header.record_count)
+    if producer_id == NO_PRODUCER:
+        stored_ms = header.max_timestamp if has_append_time else header.base_timestamp
+        pairs = plain_delays(marks, base_offset, stored_ms, not has_append_time)
+        if pairs is not None:
+            return [DelayedRun(pairs)] if pairs else []
+    for delta, time_delta, kind, value, origin, _, headers, count in MARK.iter_unpack(marks):
         if kind == OTHER:
             kind, value, origin = _read_other(body, headers, count)
         if kind in (DELAY_MS, DELIVER_AT):

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from penstock.delay.due_blocks import DueMessage
 from penstock.delay.due_queue import DueQueue
 from penstock.delay.events import Delayed, Ended, EventState
 from penstock.delay.moved_offsets import MovedOffsets
+from penstock.delay.packing import DueMessage
 from penstock.delay.segment_events import SegmentEvents
 
 
@@ -42,7 +42,7 @@ class PendingMessages(EventState):
         """Apply the events of a segment of which none was applied before."""
         for producer_id, is_commit in found.ends.items():
             self._end(Ended(producer_id, is_commit))
-        for block in found.queue.blocks():
+        for block in found.blocks:
             self.queue.add_block(block)
         for copy in found.copies.values():
             self._add(copy)
@@ -53,6 +53,9 @@ class PendingMessages(EventState):
                 self._moved.discard(message)
                 self.in_flight.pop(message, None)
         self.queue.discard_sorted(found.settled)
+
+    def _add_run(self, pairs: bytes) -> None:
+        self.queue.add_run(pairs)
 
     def _add(self, event: Delayed) -> None:
         message = event.message

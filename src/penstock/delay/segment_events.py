@@ -15,12 +15,15 @@ whose transaction does not end here. Pure.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from struct import Struct
 
-from penstock.delay.due_blocks import Block
-from penstock.delay.due_queue import DueQueue
+from penstock.delay.due_blocks import Block, unpack_blocks
+from penstock.delay.due_queue import BLOCK_IDS, HEAP_MESSAGES
 from penstock.delay.events import Delayed, Ended, EventState
+from penstock.delay.marking import clear_bits
+from penstock.delay.packing import PAIR, pack_blocks, pack_pairs
 
 _HEAD = Struct("=5I")
 _COPY = Struct("=3q")
@@ -30,34 +33,55 @@ _OPEN = Struct("=4q")
 
 @dataclass(slots=True)
 class SegmentEvents(EventState):
-    queue: DueQueue = field(default_factory=DueQueue)
-    """Messages of this segment that are pending as far as it tells."""
+    blocks: list[Block] = field(default_factory=list)
+    """Messages of this segment that are pending as far as it tells; `pack` adds the new ones."""
+    pairs: bytearray = field(default_factory=bytearray)
+    """New messages of this segment, settled ones too."""
     copies: dict[int, Delayed] = field(default_factory=dict)
     settled: array[int] = field(default_factory=lambda: array("q"))
-    """Messages of earlier segments that were settled here, in any order."""
+    """Messages that were settled here, in any order; `pack` keeps those of earlier segments."""
     ends: dict[int, bool] = field(default_factory=dict)
     open: dict[int, list[Delayed]] = field(default_factory=dict)
 
+    def _add_run(self, pairs: bytes) -> None:
+        self.pairs += pairs
+
     def _add(self, event: Delayed) -> None:
         if event.offset == event.message:
-            self.queue.add(event.due_ms, event.message)
+            self.pairs += PAIR.pack(event.due_ms, event.message)
         else:
             self.copies[event.message] = event
 
     def _settle(self, message: int) -> None:
-        is_copied = self.copies.pop(message, None) is not None
-        if not self.queue.discard(message) or is_copied:
-            self.settled.append(message)
+        self.copies.pop(message, None)
+        self.settled.append(message)
 
     def _end(self, event: Ended) -> None:
         self.ends.setdefault(event.producer_id, event.is_commit)
         EventState._end(self, event)  # not super(): a dataclass with slots is another class than this one
 
+    def _fold(self) -> None:
+        """Make blocks of new messages, and remove settled messages from blocks."""
+        self.blocks += unpack_blocks(pack_blocks(self.pairs, BLOCK_IDS, HEAP_MESSAGES))
+        self.pairs.clear()
+        self.settled = settled = array("q", sorted(self.settled))
+        kept: list[Block] = []
+        for block in self.blocks:
+            first, end = bisect_left(settled, block.first_id), bisect_left(settled, block.end_id)
+            block.count -= clear_bits(block.bits, block.first_id, settled[first:end].tobytes())
+            if block.count * 4 >= block.room:
+                kept.append(block)
+            elif block.count:
+                kept += unpack_blocks(pack_blocks(pack_pairs(block), BLOCK_IDS, HEAP_MESSAGES))
+        if self.blocks:
+            self.settled = settled[: bisect_left(settled, min(block.first_id for block in self.blocks))]
+        self.blocks = kept
+
     # --- files
 
     def pack(self) -> bytes:
-        self.queue.freeze()
-        blocks = [block.pack() for block in self.queue.blocks()]
+        self._fold()
+        blocks = [block.pack() for block in self.blocks]
         copies = [_COPY.pack(each.message, each.offset, each.due_ms) for each in self.copies.values()]
         ends = [_END.pack(*each) for each in self.ends.items()]
         left = [
@@ -66,7 +90,7 @@ class SegmentEvents(EventState):
             for each in events
         ]
         head = _HEAD.pack(len(blocks), len(copies), len(self.settled), len(ends), len(left))
-        return b"".join((head, *blocks, *copies, array("q", sorted(self.settled)), *ends, *left))
+        return b"".join((head, *blocks, *copies, self.settled, *ends, *left))
 
     @classmethod
     def unpack(cls, content: memoryview) -> SegmentEvents:
@@ -76,7 +100,7 @@ class SegmentEvents(EventState):
         position = _HEAD.size
         for _ in range(blocks):
             block, position = Block.unpack(content, position)
-            found.queue.add_block(block)
+            found.blocks.append(block)
         end = position + copies * _COPY.size
         for message, offset, due_ms in _COPY.iter_unpack(content[position:end]):
             found.copies[message] = Delayed(offset, due_ms, message)

@@ -54,6 +54,8 @@ class GatewayContext:
     """Fetches decisions before `authorize` is asked for them."""
     shows: Authorize | None = None
     """Decides what lists include, without a record of what they hide; None where `authorize` does."""
+    learn_shown: Learn = learn_nothing
+    """Fetches decisions before `shows` is asked for them."""
     users: HttpUsers | None = None
     """Checks of users; None where clients do not log in."""
     quota: UserQuota | None = None

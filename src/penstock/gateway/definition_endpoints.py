@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 
 from starlette.responses import Response
 
-from penstock.errors import BrokerError
 from penstock.gateway.authorization import on_cluster
 from penstock.gateway.definition_schemas import DOCUMENT
 from penstock.gateway.http.endpoint import JSON, Call, DeclaredResponse, Endpoint, query
@@ -18,14 +17,16 @@ from penstock.internal_client.definitions.planning import (
     Definitions,
     InvalidDefinition,
     carry_out,
+    check,
     document,
     export,
     plan,
     read_document,
 )
 from penstock.internal_client.definitions.reading import DefinitionReading
-from penstock.internal_client.definitions.section import ApplyStep
 
+DOCUMENT_MAX_BYTES = 32 * 1024 * 1024
+"""Limit of a document: about 200,000 topics. A process checks it in a thread pool, beside other requests."""
 _STEPS = an_object(
     {
         "dry_run": BOOLEAN,
@@ -40,6 +41,10 @@ _STEPS = an_object(
                         "type": "object",
                         "additionalProperties": an_object({"from": {}, "to": {}}),
                         "description": "Values before and after; null is the default.",
+                    },
+                    "problem": {
+                        **STRING,
+                        "description": "Reason why a broker would refuse a new topic, found by a dry run.",
                     },
                 }
             )
@@ -62,17 +67,11 @@ async def apply_definitions(call: Call) -> Response:
     steps = await threads.run("background", lambda: plan(present, wanted, prune=call.parameters["prune"]))
     for operation, kind, name in {right for step in steps for right in SECTIONS[step.section].rights(step)}:
         await call.require(operation, kind, name)
-    if not is_dry:
-        await _make(steps, call)
+    if is_dry:
+        steps = await check(steps, call.context.backend)
+    else:
+        await carry_out(steps, call.context.backend)
     return json_response({"dry_run": is_dry, "steps": [step.document() for step in steps]})
-
-
-async def _make(steps: Sequence[ApplyStep], call: Call) -> None:
-    for place, step in enumerate(steps):
-        try:
-            await carry_out(step, call.context.backend)
-        except BrokerError as error:
-            raise BrokerError(error.code, f"{error} (step {place + 1} of {len(steps)})") from None
 
 
 async def _present(call: Call) -> Definitions:
@@ -101,11 +100,15 @@ ENDPOINTS = (
         "applyDefinitions",
         "Cluster",
         "Create and change everything that differs from a document. A step that fails ends it; the steps before it "
-        "stay. The user needs the rights of each step.",
+        "stay, and so may topics and rules that were created together with it. The user needs the rights of each step.",
         apply_definitions,
         {200: DeclaredResponse("The steps that were made, or would be.", _STEPS)},
         parameters=(
-            query("dry_run", {**BOOLEAN, "default": False}, "Only show the steps."),
+            query(
+                "dry_run",
+                {**BOOLEAN, "default": False},
+                "Only show the steps, and whether a broker would accept the new topics.",
+            ),
             query(
                 "prune",
                 {**BOOLEAN, "default": False},
@@ -114,6 +117,7 @@ ENDPOINTS = (
             ),
         ),
         bodies={JSON: DOCUMENT},
+        json_max_bytes=DOCUMENT_MAX_BYTES,
         needs=(on_cluster("ALTER"), on_cluster("DESCRIBE_CONFIGS")),
     ),
 )

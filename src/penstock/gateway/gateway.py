@@ -105,6 +105,7 @@ class Gateway:
             context.authorize,
             context.learn,
             context.shows,
+            context.learn_shown,
             context.users,
             context.quota,
         )

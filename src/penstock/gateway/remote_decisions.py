@@ -20,7 +20,7 @@ KEPT_SECONDS = 1.0
 CHECKS_PER_QUESTION = 1_000
 MAX_KEPT = 100_000
 
-_Key = tuple[str | None, str, str, str, str]
+_Key = tuple[bool, str | None, str, str, str, str]
 
 
 class RemoteDecisions:
@@ -28,35 +28,55 @@ class RemoteDecisions:
         self._inspection = inspection
         self._clock = clock
         self._kept: dict[_Key, tuple[bool, float]] = {}
-        """Decisions by user, host, operation, resource type and name, with the time at which each is forgotten."""
+        """Decisions by whether they are for a filter, user, host, operation, resource type and name, with the time at
+        which each is forgotten.
+        """
 
     def authorize(self, host: str, operation: str, kind: str, name: str) -> bool:
         """Return a decision that was learned; False for any other."""
-        decision = self._kept.get((_user(), host, operation, kind, name))
-        return decision is not None and decision[0]
+        return self._is_allowed(False, host, (operation, kind, name))
+
+    def shows(self, host: str, operation: str, kind: str, name: str) -> bool:
+        """Return a decision that was learned for a filter; False for any other."""
+        return self._is_allowed(True, host, (operation, kind, name))
 
     async def learn(self, host: str, checks: Iterable[Check]) -> None:
-        """Ask a broker for decisions about the client of the running task. Raises Unreachable, or a Problem if the
-        brokers do not know this gateway.
+        """Ask a broker for decisions about the client of the running task, and for topics that are refused, whether
+        the client may know them. Raises Unreachable, or a Problem if the brokers do not know this gateway.
         """
+        wanted = tuple(checks)
+        await self._learn(False, host, wanted)
+        refused = {check[2] for check in wanted if check[1] == "TOPIC" and not self.authorize(host, *check)}
+        await self._learn(True, host, [("DESCRIBE", "TOPIC", name) for name in refused])
+
+    async def learn_shown(self, host: str, checks: Iterable[Check]) -> None:
+        """Ask a broker for decisions of a filter, whose refusals are not recorded."""
+        await self._learn(True, host, checks)
+
+    def _is_allowed(self, is_filter: bool, host: str, check: Check) -> bool:
+        decision = self._kept.get((is_filter, _user(), host, *check))
+        return decision is not None and decision[0]
+
+    async def _learn(self, is_filter: bool, host: str, checks: Iterable[Check]) -> None:
         user, now = _user(), self._clock.monotonic()
-        unknown = [check for check in dict.fromkeys(checks) if not self._is_fresh((user, host, *check), now)]
+        keys = {check: (is_filter, user, host, *check) for check in checks}
+        unknown = [check for check, key in keys.items() if not self._is_fresh(key, now)]
         for start in range(0, len(unknown), CHECKS_PER_QUESTION):
             part = unknown[start : start + CHECKS_PER_QUESTION]
-            allowed = await self._ask(user, host, list(chain.from_iterable(part)))
+            allowed = await self._ask(is_filter, user, host, list(chain.from_iterable(part)))
             if len(self._kept) + len(part) > MAX_KEPT:
                 self._kept.clear()
             until = now + KEPT_SECONDS
             for check, is_allowed in zip(part, allowed, strict=True):
-                self._kept[(user, host, *check)] = is_allowed, until
+                self._kept[keys[check]] = is_allowed, until
 
     def _is_fresh(self, key: _Key, now: float) -> bool:
         decision = self._kept.get(key)
         return decision is not None and decision[1] > now
 
-    async def _ask(self, user: str | None, host: str, checks: list[str]) -> list[bool]:
+    async def _ask(self, is_filter: bool, user: str | None, host: str, checks: list[str]) -> list[bool]:
         try:
-            return await self._inspection.authorize(user, host, checks)
+            return await self._inspection.authorize(user, host, checks, is_filter=is_filter)
         except BrokerError as error:
             if error.code is not ErrorCode.cluster_authorization_failed:
                 raise

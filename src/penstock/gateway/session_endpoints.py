@@ -43,6 +43,7 @@ async def show_session(call: Call) -> Response:
 
 
 async def close_session(call: Call) -> Response:
+    await _users(call).accounts.end_session(_login(call))
     response = Response(status_code=204)
     response.headers["set-cookie"] = f"{COOKIE}=; Max-Age=0; {_ATTRIBUTES}"
     return response
@@ -94,7 +95,7 @@ ENDPOINTS = (
         "/v1/session",
         "closeSession",
         _TAG,
-        "Log out: the browser forgets the cookie of the session.",
+        "Log out: the session of the cookie ends, at all gateways.",
         close_session,
         {204: DeclaredResponse("Logged out.")},
     ),

@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import Any
 
-from penstock.internal_client.api import ClientApi, check_error
+from penstock.errors import BrokerError
+from penstock.internal_client.api import ClientApi, check_error, error_of
 from penstock.internal_client.routes import Routes
 from penstock.net.broker_connection import BrokerConnection
 from penstock.security.acl import (
@@ -40,11 +41,18 @@ class AclCalls:
 
     async def create(self, rules: Sequence[AclBinding]) -> None:
         """Create rules; the first error is raised."""
+        for error in await self.create_each(rules):
+            if error is not None:
+                raise error
+
+    async def create_each(self, rules: Sequence[AclBinding]) -> list[BrokerError | None]:
+        """Create rules; return the error of each rule that was refused."""
+        outcomes: list[BrokerError | None] = []
         for start in range(0, len(rules), RULES_PER_REQUEST):
             fields = {"creations": [_creation(rule) for rule in rules[start : start + RULES_PER_REQUEST]]}
             response = await self._routes.at_any(partial(_call, _CREATE_ACLS, fields))
-            for result in response.results:
-                check_error(result.error_code, result.error_message)
+            outcomes += [error_of(each.error_code, each.error_message) for each in response.results]
+        return outcomes
 
     async def delete(self, filters: Sequence[AclFilter]) -> list[AclBinding]:
         """Delete the rules that match a filter, and return them."""

@@ -30,5 +30,11 @@ class ClientApi(NamedTuple):
 
 def check_error(code: int, message: str | None = None) -> None:
     """Raise a BrokerError for an error code other than 0."""
-    if code:
-        raise BrokerError(ErrorCode(code), message or "")
+    error = error_of(code, message)
+    if error is not None:
+        raise error
+
+
+def error_of(code: int, message: str | None = None) -> BrokerError | None:
+    """Return the BrokerError for an error code; None for 0."""
+    return BrokerError(ErrorCode(code), message or "") if code else None

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from penstock.config import ConfigSource
 from penstock.config.resources import ConfigOperation, ConfigResourceType
 from penstock.errors import BrokerError, ErrorCode
 from penstock.internal_client.api import ClientApi, check_error
+from penstock.internal_client.inspection import QuestionArguments, ask_broker
 from penstock.internal_client.routes import Routes
 from penstock.model import BrokerId
 from penstock.net.acting import own_requests
@@ -21,6 +23,9 @@ from penstock.net.broker_connection import BrokerConnection
 _DESCRIBE_CONFIGS = ClientApi(32, 4)
 _INCREMENTAL_ALTER_CONFIGS = ClientApi(44, 1)
 _LIST_CONFIG_RESOURCES = ClientApi(74, 1)
+_OWN_SETTINGS = {ConfigResourceType.TOPIC: "topic_configs", ConfigResourceType.GROUP: "group_configs"}
+NAMES_PER_QUESTION = 500
+"""Number of resources in one question about their own settings, which a broker answers in a few milliseconds."""
 _SET_ON_RESOURCE = frozenset(
     {ConfigSource.DYNAMIC_TOPIC_CONFIG, ConfigSource.DYNAMIC_BROKER_CONFIG, ConfigSource.DYNAMIC_GROUP_CONFIG}
 )
@@ -101,6 +106,18 @@ class ConfigCalls:
             check_error(result.error_code, result.error_message)
             entries = sorted(result.configs, key=lambda each: str(each.name))
             found[result.resource_name] = [_entry(each) for each in entries]
+        return found
+
+    async def own(self, kind: ConfigResourceType, names: Sequence[str]) -> dict[str, dict[str, str]]:
+        """Return the settings that were set on topics or groups themselves, without secrets.
+
+        Names that do not exist, or that the user may not describe, are left out.
+        """
+        question = _OWN_SETTINGS[kind]
+        found: dict[str, dict[str, str]] = {}
+        for first in range(0, len(names), NAMES_PER_QUESTION):
+            arguments: QuestionArguments = {"names": list(names[first : first + NAMES_PER_QUESTION])}
+            found |= await self._routes.at_any(partial(ask_broker, question=question, arguments=arguments))
         return found
 
     async def alter(

@@ -88,13 +88,33 @@ class InspectionCalls:
             found |= {int(partition): reason for partition, reason in answer["reasons"].items()}
         return dict(sorted(found.items()))
 
-    async def authorize(self, user: str | None, host: str, checks: Sequence[str]) -> list[bool]:
+    async def authorize(
+        self, user: str | None, host: str, checks: Sequence[str], *, is_filter: bool = False
+    ) -> list[bool]:
         """Ask a broker for decisions about a user; None is a client without a user. `checks` is operation, resource
-        type and resource name of each decision, one after the other.
+        type and resource name of each decision, one after the other. Refusals are recorded, those of a filter are not.
         """
         named = {} if user is None else {"user": user}
-        arguments: QuestionArguments = {**named, "host": host, "checks": list(checks)}
+        arguments: QuestionArguments = {
+            **named,
+            "host": host,
+            "checks": list(checks),
+            "is_filter": int(is_filter),
+        }
         return list((await self.ask_any("authorize", arguments))["allowed"])
+
+    async def charge_user(self, user: str, received: int, sent: int, seconds: float) -> tuple[float, float]:
+        """Charge bytes and time of a user's requests to its quotas. Returns the seconds until the user is within them
+        for requests that write, and for requests that read.
+        """
+        arguments: QuestionArguments = {
+            "user": user,
+            "received": received,
+            "sent": sent,
+            "microseconds": round(seconds * 1e6),
+        }
+        answer = await self.ask_any("charge_user", arguments)
+        return answer["write_wait_ms"] / 1000, answer["read_wait_ms"] / 1000
 
     async def ask_any(self, question: str, arguments: QuestionArguments) -> Any:
         """Ask any broker; the question may be sent twice."""

@@ -21,6 +21,9 @@ STATUSES = KeyedTopic("__pipeline_status", 1, _COMPACTED)
 LOGS = KeyedTopic("__pipeline_logs", 1, {"retention.ms": str(7 * 86_400_000), "segment.bytes": "16777216"})
 GROUP = "penstock-pipelines"
 """Consumer group of the supervisors: the member that has the partition of a pipeline may own it."""
+WAITING_FOR_SUPERVISOR = "waiting for a supervisor"
+SILENT_MS = 60_000
+"""A pipeline has no supervisor this long after the last report."""
 _LOG_TAIL = 20_000
 
 
@@ -128,9 +131,17 @@ def description(pipeline: StoredPipeline, status: Mapping[str, Any] | None) -> d
     return {
         "name": pipeline.name,
         "id": pipeline.id,
-        "state": "paused" if pipeline.is_paused else known.get("state", "waiting for a supervisor"),
+        "state": "paused" if pipeline.is_paused else _state(known),
         "paused": pipeline.is_paused,
         "revision": pipeline.revision,
         "definition": dict(pipeline.document),
         "status": {name: value for name, value in known.items() if name not in ("id", "name")},
     }
+
+
+def _state(known: Mapping[str, Any]) -> str:
+    """State of a pipeline. A supervisor reports every few seconds, until it releases the pipeline."""
+    is_silent = SystemClock().now_ms() - int(known.get("at_ms", 0)) > SILENT_MS
+    if not known or (is_silent and not known.get("released")):
+        return WAITING_FOR_SUPERVISOR
+    return str(known.get("state", WAITING_FOR_SUPERVISOR))

@@ -27,9 +27,15 @@ class ReceivedMessage(NamedTuple):
     record: Record
     partition: int
     attempt: int
-    receipt: str
+    place: Receipt | None
+    """Receipt of a message that was taken; None for one that is shown."""
     lock_ms: int
     state: int
+
+    @property
+    def receipt(self) -> str:
+        """The receipt as text; empty for a message that is shown."""
+        return "" if self.place is None else str(self.place)
 
 
 def messages_of(
@@ -48,9 +54,9 @@ def messages_of(
         if place == len(ranges) or record.offset < ranges[place].first_offset or record.offset in chosen:
             continue
         receipt = Receipt(request.topic_id, found.partition, record.offset, response.token)
-        shown = str(receipt) if request.kind == ReceiveKind.TAKE else ""
         first, _, count, state = ranges[place]
-        message = ReceivedMessage(record, found.partition, count, shown, response.lock_ms, state)
+        taken = receipt if request.kind == ReceiveKind.TAKE else None
+        message = ReceivedMessage(record, found.partition, count, taken, response.lock_ms, state)
         chosen[record.offset] = places[first], message
     in_order = sorted(chosen.values(), key=lambda each: (each[0], each[1].record.offset))
     return [message for _, message in in_order]

@@ -16,7 +16,7 @@ from penstock.internal_client.api import RESPONSE_SECONDS, check_error
 from penstock.internal_client.queue_contents import expires_at_ms
 from penstock.internal_client.queue_deliveries import ReceivedMessage as ReceivedMessage
 from penstock.internal_client.queue_deliveries import messages_of
-from penstock.internal_client.receipts import Receipt, parse_receipt
+from penstock.internal_client.receipts import Receipt
 from penstock.internal_client.retries import MOVED, RETRIABLE
 from penstock.internal_client.routes import Routes
 from penstock.internal_client.share_groups import ShareGroupCalls
@@ -104,7 +104,7 @@ class QueueMessages:
         expired = [each for each in found if _is_expired(each, now_ms)]
         if not expired:
             return found, False
-        settlements = [Settlement(parse_receipt(each.receipt), EXPIRE) for each in expired]
+        settlements = [Settlement(each.place, EXPIRE) for each in expired if each.place is not None]
         await self.settle(queue, topic, settlements)
         return [each for each in found if not _is_expired(each, now_ms)], True
 
@@ -265,24 +265,64 @@ class QueueMessages:
         places: Sequence[int],
         results: list[BrokerError | None],
     ) -> None:
-        chosen = tuple(_as_sent(settlements[place]) for place in places)
+        ranges = _in_ranges(settlements, places)
+        await self._settle_ranges(queue, topic, settlements, ranges, results)
+        # A range is refused as a whole: its messages are settled one by one then.
+        alone = [
+            [place] for each in ranges if len(each) > 1 and _is_refused(results[each[0]]) for place in each
+        ]
+        if alone:
+            await self._settle_ranges(queue, topic, settlements, alone, results)
+
+    async def _settle_ranges(
+        self,
+        queue: str,
+        topic: str,
+        settlements: Sequence[Settlement],
+        ranges: Sequence[Sequence[int]],
+        results: list[BrokerError | None],
+    ) -> None:
+        """Settle ranges of messages, each given by the places of its settlements, with one request."""
+        chosen = tuple(_as_sent(settlements[each[0]], settlements[each[-1]]) for each in ranges)
         try:
             connection = await self._routes.leader(topic, chosen[0].partition)
             outcomes = await _settle(connection, QueueSettleRequest(queue, chosen))
         except BrokerError as error:
-            outcomes = [SettleResult(error.code, str(error))] * len(places)
+            outcomes = [SettleResult(error.code, str(error))] * len(ranges)
         except OSError as error:
             self._routes.forget(topic)
             unknown = SettleResult(
                 ErrorCode.network_exception, f"the response was lost, the settlement may count: {error}"
             )
-            outcomes = [unknown] * len(places)
-        for place, (code, message) in zip(places, outcomes, strict=True):
+            outcomes = [unknown] * len(ranges)
+        for places, (code, message) in zip(ranges, outcomes, strict=True):
+            refusal = None
             if code in MOVED:
                 self._routes.forget(topic)
-                results[place] = _not_held()
+                refusal = _not_held()
             elif code:
-                results[place] = BrokerError(ErrorCode(code), message)
+                refusal = BrokerError(ErrorCode(code), message)
+            for place in places:
+                results[place] = refusal
+
+
+def _in_ranges(settlements: Sequence[Settlement], places: Sequence[int]) -> list[list[int]]:
+    """Places of settlements, those of one delivery with the same outcome and neighbouring offsets together."""
+    ranges: list[list[int]] = []
+    before, expected = None, -1
+    for place in places:
+        (_, partition, offset, token), *outcome = settlements[place]
+        found = partition, token, outcome
+        if found == before and offset == expected:
+            ranges[-1].append(place)
+        else:
+            ranges.append([place])
+        before, expected = found, offset + 1
+    return ranges
+
+
+def _is_refused(refusal: BrokerError | None) -> bool:
+    return refusal is not None and refusal.code in (ErrorCode.invalid_record_state, ErrorCode.invalid_request)
 
 
 def _is_expired(message: ReceivedMessage, now_ms: int) -> bool:
@@ -298,10 +338,10 @@ def _not_held() -> BrokerError:
     )
 
 
-def _as_sent(settlement: Settlement) -> QueueSettlement:
-    receipt = settlement.receipt
-    place = receipt.topic_id, receipt.partition, receipt.token, receipt.offset, receipt.offset
-    return QueueSettlement(*place, settlement.action, settlement.delay_ms, settlement.reason)
+def _as_sent(first: Settlement, last: Settlement) -> QueueSettlement:
+    receipt = first.receipt
+    place = receipt.topic_id, receipt.partition, receipt.token, receipt.offset, last.receipt.offset
+    return QueueSettlement(*place, first.action, first.delay_ms, first.reason)
 
 
 async def _settle(connection: BrokerConnection, request: QueueSettleRequest) -> Sequence[SettleResult]:

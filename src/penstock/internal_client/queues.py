@@ -275,11 +275,7 @@ class QueueCalls:
         """Delete a queue, and its topic if the topic has the name of the queue. Can be repeated."""
         self._known.pop(name, None)
         queue = await self.get(name)
-        try:
-            await self._groups.delete(name)
-        except BrokerError as error:
-            if error.code is not ErrorCode.group_id_not_found:
-                raise
+        await self._delete_group(name)
         if queue.topic == name and not keeps_topic:
             try:
                 await self._topics.delete(name)
@@ -294,6 +290,14 @@ class QueueCalls:
         }
         with own_requests():  # the right to delete the group is enough
             await self._configs.alter(ConfigResourceType.GROUP, name, removed, may_repeat=True)
+        await self._delete_group(name)  # a receive may have created it again before the queue was gone
+
+    async def _delete_group(self, name: str) -> None:
+        try:
+            await self._groups.delete(name)
+        except BrokerError as error:
+            if error.code is not ErrorCode.group_id_not_found:
+                raise
 
 
 def _wrong_dead_letter(dead_letter: str, reason: str) -> BrokerError:

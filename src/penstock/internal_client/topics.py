@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from penstock.internal_client.api import ClientApi, check_error
+from penstock.errors import BrokerError
+from penstock.internal_client.api import ClientApi, check_error, error_of
 from penstock.internal_client.inspection import QuestionArguments, ask_broker
 from penstock.internal_client.routes import Routes
 from penstock.internal_client.topic_routes import TopicRoute
@@ -46,18 +47,27 @@ class TopicCalls:
         return await self._routes.topic(name)
 
     async def create(self, topic: NewTopic, *, validate_only: bool = False) -> None:
-        described = {
-            "name": topic.name,
-            "num_partitions": topic.partitions,
-            "replication_factor": topic.replication_factor,
-            "assignments": (),
-            "configs": [{"name": name, "value": value} for name, value in (topic.configs or {}).items()],
+        [error] = await self.create_each([topic], validate_only=validate_only)
+        if error is not None:
+            raise error
+
+    async def create_each(
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False
+    ) -> list[BrokerError | None]:
+        """Create topics with different names by one request; return the error of each topic that was refused.
+
+        With `validate_only` the broker only checks whether it would create them.
+        """
+        fields = {
+            "topics": [_creatable(topic) for topic in topics],
+            "timeout": _TIMEOUT_MS,
+            "validate_only": validate_only,
         }
-        fields = {"topics": [described], "timeout": _TIMEOUT_MS, "validate_only": validate_only}
         response = await self._routes.once(lambda connection: _CREATE_TOPICS.call(connection, fields))
-        [result] = response.topics
-        check_error(result.error_code, result.error_message)
-        self._routes.forget(topic.name)
+        results = {each.name: error_of(each.error_code, each.error_message) for each in response.topics}
+        for topic in topics:
+            self._routes.forget(topic.name)
+        return [results[topic.name] for topic in topics]
 
     async def delete(self, name: str) -> None:
         fields = {"topics": [{"name": name, "topic_id": None}], "timeout": _TIMEOUT_MS}
@@ -112,3 +122,13 @@ class TopicCalls:
         [result] = response.results
         self._routes.forget(name)
         check_error(result.error_code, result.error_message)
+
+
+def _creatable(topic: NewTopic) -> dict[str, Any]:
+    return {
+        "name": topic.name,
+        "num_partitions": topic.partitions,
+        "replication_factor": topic.replication_factor,
+        "assignments": (),
+        "configs": [{"name": name, "value": value} for name, value in (topic.configs or {}).items()],
+    }

@@ -1,4 +1,4 @@
-"""Order of handshake steps. Each step takes a fraction of a millisecond of the loop, so few run in each turn.
+"""Order of handshake steps. A step takes up to a millisecond of the loop, so one runs in each turn.
 
 A handshake in progress holds 16 KB more than an idle connection, so handshakes that have begun continue before others
 begin, and the C library is told to return the memory of many handshakes to the machine. Loop thread only.
@@ -10,7 +10,6 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-_STEPS_PER_TURN = 2
 _MANY = 100
 _REST_SECONDS = 1.0
 
@@ -61,7 +60,6 @@ class HandshakeTurns:
 
     def _run(self) -> None:
         self._is_scheduled = False
-        for _ in range(min(_STEPS_PER_TURN, len(self))):
-            (self._continuing or self._beginning).popleft()()
+        (self._continuing or self._beginning).popleft()()
         if self:
             self._schedule()

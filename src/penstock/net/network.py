@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from typing_extensions import Buffer
 
+from penstock.net.accepting import Accepting
 from penstock.records.log_slice import SliceFile
 
 
@@ -68,9 +69,7 @@ _MSG_MORE = getattr(socket, "MSG_MORE", 0)
 # macOS has an os.sendfile, but it reports partial sends through an exception; only Linux's is used.
 _HAS_SENDFILE = sys.platform == "linux"
 _COPY_BYTES = 256 * 1024
-_ACCEPTS_PER_WAKEUP = 128
 _BACKLOG = 4096
-_ACCEPT_PAUSE_SECONDS = 0.1
 
 
 class StreamSocket:
@@ -140,42 +139,18 @@ class TcpListener:
         self, bound: list[socket.socket], accept: Callable[[Socket], bool], send_buffer_bytes: int
     ) -> None:
         self._send_buffer_bytes = send_buffer_bytes
-        self._bound = bound
         self._accept = accept
         self._loop = asyncio.get_running_loop()
         self.port: int = bound[0].getsockname()[1]
-        for listening in bound:
-            self._resume(listening)
+        self._accepting = Accepting(bound, self._take, spares_descriptors=True)
 
-    def _resume(self, listening: socket.socket) -> None:
-        if listening.fileno() >= 0:
-            self._loop.add_reader(listening.fileno(), self._on_readable, listening)
-
-    def _on_readable(self, listening: socket.socket) -> None:
-        for _ in range(_ACCEPTS_PER_WAKEUP):
-            try:
-                connected, address = listening.accept()
-            except (BlockingIOError, ConnectionAbortedError):
-                return
-            except OSError:
-                # Out of file descriptors or memory: pause and leave connections in the kernel's backlog
-                # instead of spinning.
-                self._pause(listening)
-                return
-            if self._send_buffer_bytes >= 0:
-                connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
-            if not self._accept(TcpSocket(connected, format_address(address[0], address[1]), self._loop)):
-                self._pause(listening)
-                return
-
-    def _pause(self, listening: socket.socket) -> None:
-        self._loop.remove_reader(listening.fileno())
-        self._loop.call_later(_ACCEPT_PAUSE_SECONDS, self._resume, listening)
+    def _take(self, connected: socket.socket, address: tuple[Any, ...]) -> bool:
+        if self._send_buffer_bytes >= 0:
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
+        return self._accept(TcpSocket(connected, format_address(address[0], address[1]), self._loop))
 
     def close(self) -> None:
-        for listening in self._bound:
-            self._loop.remove_reader(listening.fileno())
-            listening.close()
+        self._accepting.close()
 
 
 def limit_send_buffer(fileno: int, send_buffer_bytes: int) -> None:

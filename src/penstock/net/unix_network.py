@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from penstock.errors import ConfigError
+from penstock.net.accepting import Accepting
 from penstock.net.network import Socket, StreamSocket
 
 MAX_PATH_BYTES = 103
@@ -59,20 +60,17 @@ class UnixListener:
     port = 0
 
     def __init__(self, listening: socket.socket, path: str, accept: Callable[[Socket], bool]) -> None:
-        self._listening = listening
         self._path = path
         self._accept = accept
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(listening.fileno(), self._on_readable)
+        # The clients are processes of this system, which may use reserved descriptors.
+        self._accepting = Accepting([listening], self._take, spares_descriptors=False)
 
-    def _on_readable(self) -> None:
-        with suppress(OSError):  # the client has gone, or there is no free descriptor: it tries again
-            connected, _ = self._listening.accept()
-            self._accept(StreamSocket(connected, self._path, self._loop))
+    def _take(self, connected: socket.socket, _address: object) -> bool:
+        return self._accept(StreamSocket(connected, self._path, self._loop))
 
     def close(self) -> None:
-        self._loop.remove_reader(self._listening.fileno())
-        self._listening.close()
+        self._accepting.close()
         with suppress(FileNotFoundError):
             os.unlink(self._path)
 

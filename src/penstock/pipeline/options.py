@@ -14,6 +14,7 @@ from penstock.declared.problems import SchemaProblem
 from penstock.declared.schedule import ScheduleProblem, parse_duration_ms
 from penstock.declared.value_schema import ValueSchema, parse_schema
 from penstock.errors import PenstockError
+from penstock.pipeline.catalog_options import is_of_catalog, without_catalog
 from penstock.pipeline.columns import ALL, BASIC, CRC, CREATE_TIMESTAMP, SIZE
 from penstock.pipeline.kafka_security import NAMES as SECURITY_NAMES
 from penstock.pipeline.kafka_security import SecurityOptionError, with_security
@@ -134,20 +135,8 @@ _WITHOUT_MEANING = frozenset(
 )
 """Accepted options of Spark's source without effect: this source is no consumer, and chooses its fetch sizes."""
 
-_OF_CATALOG = frozenset(
-    (
-        "provider",
-        "location",
-        "is_managed_location",
-        "external",
-        "owner",
-        "comment",
-        "collation",
-        "serialization.format",
-    )
-)
-_CATALOG_PREFIX = "option."
-"""Properties that Spark's catalog adds to the options of a table."""
+_OF_TABLES = ("topic", "kafka.compression.type")
+"""Options for writing that a table of Spark's catalog has, too."""
 
 _REFUSED = {
     "kafka.auto.offset.reset": "set startingOffsets",
@@ -159,22 +148,10 @@ _REFUSED = {
 """Options that Spark's source refuses, too, or that mean nothing here, with what to do instead."""
 
 
-def without_catalog(given: Mapping[str, str]) -> dict[str, str]:
-    """Options by lower-case name, without those that Spark's catalog adds for `create table ... using penstock`. The
-    catalog has the options of the table with a prefix.
-    """
-    options = {name.lower(): value for name, value in given.items()}
-    stored = {
-        name.removeprefix(_CATALOG_PREFIX): value
-        for name, value in options.items()
-        if name.startswith(_CATALOG_PREFIX)
-    }
-    plain = {name: value for name, value in options.items() if not name.startswith(_CATALOG_PREFIX)}
-    return {name: value for name, value in {**stored, **plain}.items() if name not in _OF_CATALOG}
-
-
 def parse(given: Mapping[str, str]) -> SourceOptions:
     options = without_catalog(given)
+    if is_of_catalog(given):
+        options = {name: value for name, value in options.items() if name not in _OF_TABLES}
     for name in sorted(options.keys() & _REFUSED.keys()):
         raise OptionError(f"the option {name} is not supported: {_REFUSED[name]}")
     unknown = sorted(options.keys() - _KNOWN.keys() - _WITHOUT_MEANING)
@@ -205,6 +182,11 @@ def parse(given: Mapping[str, str]) -> SourceOptions:
         _delay_ms(values),
         number_of(values, "maxRecordsPerPartition") or None,
     )
+
+
+def is_for_reading(name: str) -> bool:
+    """Whether a lower-case name is an option of the source."""
+    return name in _KNOWN or name in _WITHOUT_MEANING
 
 
 def _delay_ms(values: Mapping[str, str]) -> int:

@@ -16,14 +16,18 @@ from pyspark.sql.datasource import (
     DataSourceWriter,
     InputPartition,
 )
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from penstock.declared.value_schema import ERROR
+from penstock.pipeline.catalog_options import all_options, is_of_catalog, with_options
+from penstock.pipeline.columns import schema_of
 from penstock.pipeline.offsets import topics_of
 from penstock.pipeline.options import EARLIEST, LATEST, Bound, SourceOptions, parse
 from penstock.pipeline.planning import Plan
 from penstock.pipeline.range_reading import read_rows, warn
 from penstock.pipeline.ranges import OffsetRange
+from penstock.pipeline.typed.arrow_types import value_fields
 from penstock.pipeline.typed.typed_rows import typed_rows
 
 TYPES = {
@@ -46,8 +50,10 @@ class PenstockSource(DataSource):
     def name(cls) -> str:
         return "penstock"
 
-    def schema(self) -> str:
+    def schema(self) -> str | StructType:
         options = parse(self.options)
+        if is_of_catalog(self.options):
+            return with_options(from_arrow_schema(_arrow_schema(options)), self.options)
         names = options.columns[:-1] if options.hides_value else options.columns
         columns = [f"{name} {TYPES[name]}" for name in names]
         if options.value_schema is not None:
@@ -57,7 +63,7 @@ class PenstockSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         from penstock.pipeline.filters import FilteringReader
 
-        options = parse(self.options)
+        options = parse(all_options(schema, self.options))
         if options.archive is not None:
             from penstock.pipeline.archive.filtering import FilteringTableReader
             from penstock.pipeline.archive.table_source import TableReader
@@ -68,7 +74,7 @@ class PenstockSource(DataSource):
     def streamReader(self, schema: StructType) -> Any:
         from penstock.pipeline.stream_reader import StreamReader
 
-        options = parse(self.options)
+        options = parse(all_options(schema, self.options))
         if options.archive is not None:
             from penstock.pipeline.archive.table_source import TableStreamReader
 
@@ -78,12 +84,18 @@ class PenstockSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from penstock.pipeline.sink.batch_writer import SinkBatchWriter
 
-        return SinkBatchWriter.checked(self.options, schema, overwrite=overwrite)
+        return SinkBatchWriter.checked(all_options(schema, self.options), schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         from penstock.pipeline.sink.stream_writer import SinkStreamWriter
 
-        return SinkStreamWriter.checked(self.options, schema)
+        return SinkStreamWriter.checked(all_options(schema, self.options), schema)
+
+
+def _arrow_schema(options: SourceOptions) -> pa.Schema:
+    names = options.columns[:-1] if options.hides_value else options.columns
+    typed = () if options.value_schema is None else value_fields(options.value_schema)
+    return pa.schema([*schema_of(names), *typed])
 
 
 class RangePartition(InputPartition):

@@ -23,22 +23,26 @@ from penstock.clock import SystemClock
 from penstock.pipeline.archive.table import not_shared
 from penstock.pipeline.causes import storage_reason
 from penstock.pipeline.delta_writer import RESULT, TableRefused, write_file
+from penstock.pipeline.restored import WRITER, restored_reason
 from penstock.pipeline.table_store import Store, storage_options
 
 _ATTEMPTS = 5
+_WRITE_ALL = ", or delete the pipeline and apply it again, which writes all rows of the source"
 _CONSTRAINT = "delta.constraints."
 
 
 def append(
-    frame: DataFrame, store: Store, application: str, number: int, *, has_written: bool = False
+    frame: DataFrame, store: Store, application: str, number: int, *, last_batch: int | None = None
 ) -> int:
-    """Append a batch, and return the number of its rows; 0 if it was committed before. With `has_written`, an earlier
-    batch of the query was committed: raises TableRefused if the table does not contain it any more.
+    """Append a batch, and return the number of its rows; 0 if it was committed before. `last_batch` is the last batch
+    of the query that was committed: raises TableRefused if the table does not contain it any more.
     """
     schema = to_arrow_schema(frame.schema, timezone="UTC")
-    if has_written:
-        _check_same(store, application)
+    if last_batch is not None:
+        _check_same(store, application, last_batch)
     table = _with_columns(store, schema)
+    if (reason := restored_reason(table, store, application)) is not None:
+        raise TableRefused(f"{reason}{_WRITE_ALL}")
     if _last(table, application) >= number:
         return 0
     required = _required(store, table, schema)
@@ -58,7 +62,9 @@ def append(
         AddAction(each.name, each.size_bytes, {}, now_ms, True, json.dumps({"numRecords": each.rows}))
         for each in written
     ]
-    properties = CommitProperties(app_transactions=[Transaction(application, number, now_ms)])
+    properties = CommitProperties(
+        custom_metadata={WRITER: application}, app_transactions=[Transaction(application, number, now_ms)]
+    )
     try:
         table.create_write_transaction(added, "append", table.schema(), [], commit_properties=properties)
     except CommitFailedError as error:
@@ -75,17 +81,23 @@ def _open(store: Store) -> DeltaTable:
     return DeltaTable(store.uri, storage_options=storage_options(store))
 
 
-def _check_same(store: Store, application: str) -> None:
+def _check_same(store: Store, application: str, last_batch: int) -> None:
+    """Raise TableRefused for a table that others deleted, or replaced by another one or by an older copy."""
     try:
-        is_same = _last(_open(store), application) >= 0
+        found = _last(_open(store), application)
     except TableNotFoundError:
-        is_same = False
+        found = -1
     except (DeltaError, OSError) as error:
         raise TableRefused(f"the table at {store.uri} cannot be read: {storage_reason(error)}") from error
-    if not is_same:
+    if found < 0:
         raise TableRefused(
             f"the table at {store.uri} was deleted or replaced, or the checkpoint was: the table has no rows of this "
-            "query. Restore them, or delete the pipeline and apply it again, which writes all rows of the source"
+            f"query. Restore them{_WRITE_ALL}"
+        )
+    if found < last_batch:
+        raise TableRefused(
+            f"the table at {store.uri} was replaced by an older copy: it has the rows up to batch {found}, not up to "
+            f"batch {last_batch}. Restore the newer one{_WRITE_ALL}"
         )
 
 

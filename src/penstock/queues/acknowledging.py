@@ -12,6 +12,8 @@ from itertools import groupby
 from penstock.errors import BrokerError, ErrorCode
 from penstock.queues.states import Acknowledgement, AcknowledgeType
 
+_ACCEPT = bytes((AcknowledgeType.ACCEPT,))
+
 
 def check(acknowledgements: Sequence[Acknowledgement], newest_type: AcknowledgeType) -> None:
     """Raise BrokerError INVALID_REQUEST for ranges that are reversed or not ascending, and for wrong types."""
@@ -28,6 +30,23 @@ def check(acknowledgements: Sequence[Acknowledgement], newest_type: AcknowledgeT
 
 def has_renewals(acknowledgements: Sequence[Acknowledgement]) -> bool:
     return any(AcknowledgeType.RENEW in types for _, _, types in acknowledgements)
+
+
+def joined(acknowledgements: Sequence[Acknowledgement], below: int) -> Sequence[Acknowledgement]:
+    """The checked acknowledgements, with neighbours that accept records below an offset as one range.
+
+    A client that settles messages one by one names each offset, and a range costs as much as an offset.
+    """
+    found: list[Acknowledgement] = []
+    for each in acknowledgements:
+        first, last, types = each
+        if types == _ACCEPT and last < below and found:
+            before = found[-1]
+            if before.last_offset + 1 == first and before.types == _ACCEPT:
+                found[-1] = Acknowledgement(before.first_offset, last, _ACCEPT)
+                continue
+        found.append(each)
+    return found
 
 
 def runs(acknowledgement: Acknowledgement, start_offset: int) -> Iterator[tuple[int, int, int]]:

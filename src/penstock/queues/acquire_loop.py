@@ -50,5 +50,6 @@ def acquire_by_offset(
             max_records=left_records,
             max_bytes=left_bytes,
             has_others=wanted.has_others or bool(fetched.acquired),
+            is_continued=bool(fetched.acquired),
         )
     return fetched

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 _INLINE_BYTES: Final = 4_096
 """Size up to which a compressed batch is decompressed at once."""
 _MAX_KNOWN: Final = 4_096
+_MAX_LASTING: Final = 16
+_MIN_REMEMBERED_BYTES: Final = 4_096
 _MAX_ROUNDS: Final = 20
 """Number of acquisitions with nothing but expired records in one turn of the loop."""
 _MAX_DECOMPRESSED: Final = 256 << 20
@@ -56,6 +58,8 @@ class LiveRecords:
         self._known: OrderedDict[int, Expirations] = OrderedDict()
         """Expirations of compressed batches, by base offset."""
         self._notes = BatchNotes(bodies)
+        self._lasting: dict[bytes, bool] = {}
+        """Whether batches are without expiring records, by their headers, which have the CRC of the content."""
         self._unread: list[Part] = []
         """Parts of the acquisition that was taken back last."""
 
@@ -89,11 +93,25 @@ class LiveRecords:
                 return fetched._replace(records=self._notes.excerpts(fetched.records, fetched.acquired))
         return fetched
 
+    def _is_lasting(self, part: Part) -> bool:
+        """Whether a part is an uncompressed batch in memory without records that expire. False if that is not known."""
+        if isinstance(part, LogSlice):
+            return False
+        if len(part) < _MIN_REMEMBERED_BYTES:
+            return _looks_lasting(part)
+        header = bytes(part[:HEADER_SIZE])
+        known = self._lasting.get(header)
+        if known is None:
+            if len(self._lasting) >= _MAX_LASTING:
+                del self._lasting[next(iter(self._lasting))]
+            known = self._lasting[header] = _looks_lasting(part)
+        return known
+
     def expired(
         self, parts: Sequence[Part], acquired: Sequence[Acquired], wall_ms: int
     ) -> list[tuple[int, int]]:
         """Acquired records that have expired, in order, neighbours in one range; WouldBlock if some are not read."""
-        if len(parts) == 1 and _is_lasting(parts[0]):
+        if len(parts) == 1 and self._is_lasting(parts[0]):
             return []
         found: list[tuple[int, int]] = []
         # With priorities a batch may be there twice, and batches in any order.
@@ -158,11 +176,9 @@ def _cached(part: Part) -> memoryview | None:
     return None if content is None else memoryview(content)
 
 
-def _is_lasting(part: Part) -> bool:
-    """Whether a part is small, in memory, uncompressed, and no record of it expires. False if that is not known."""
+def _looks_lasting(part: memoryview) -> bool:
     return (
-        not isinstance(part, LogSlice)
-        and read_header(part).size == len(part)
+        read_header(part).size == len(part)
         and not part[CODEC_POSITION] & CODEC_MASK
         and not has_lifetime(bytes(part))
     )

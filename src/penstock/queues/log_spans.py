@@ -73,16 +73,21 @@ class LogSpans:
         max_bytes: int,
         below: int,
         ahead: ReadAhead | None = None,
+        sent: int | None = None,
         *,
         is_committed: bool,
     ) -> None:
-        """`ahead` is what an earlier acquisition has left of the bytes that it found."""
+        """`ahead` is what an earlier acquisition has left of the bytes that it found.
+
+        `RecordSource.spans` explains `sent`.
+        """
         self._log = log
         self._first = first
         self._last = last
         self._is_committed = is_committed
         self._batches: list[_Batch] = []
         self._max_bytes = max_bytes
+        self._sent = sent
         self._segments = log.segment_list.all
         self._seen: _Batch | None = None
         self._below = below
@@ -165,7 +170,7 @@ class LogSpans:
     def _headers(self) -> Iterator[tuple[int, BatchHeader]]:
         """Headers of the whole batches at the start of the slice, with their positions in the file.
 
-        Batches beyond the limit of bytes are left out, but for the first one.
+        Batches beyond the limit of bytes are left out, but for the first one and those that are sent already.
         """
         records = self._slice
         position, end = records.position, records.position + records.length
@@ -185,7 +190,11 @@ class LogSpans:
             size = header.size
             if header.magic != MAGIC or size < HEADER_SIZE:
                 raise CorruptLog(f"no batch at position {position}")
-            if size > end - position or (size > limit - position and position > records.position):
+            if size > end - position:
                 return  # cut by the limit of bytes
+            if size > limit - position:
+                is_sent = self._sent is None or header.last_offset <= self._sent
+                if position > records.position or not is_sent:
+                    return
             yield position, header
             position += size

@@ -69,6 +69,7 @@ class OrderedAcquiring:
                 max_records=wanted.max_records - count,
                 max_bytes=wanted.max_bytes - sum(map(len, found.records)),
                 has_others=wanted.has_others or bool(fetched.acquired),
+                is_continued=bool(fetched.acquired),
             )
         if order.has_settling:
             self._owner.store(None)

@@ -47,7 +47,16 @@ class ProjectedSource:
     def is_reading(self) -> bool:
         return self._reading is not None
 
-    def spans(self, first: int, last: int, max_bytes: int, below: int, *, is_committed: bool) -> WindowSpans:
+    def spans(
+        self,
+        first: int,
+        last: int,
+        max_bytes: int,
+        below: int,
+        sent: int | None = None,
+        *,
+        is_committed: bool,
+    ) -> WindowSpans:
         failure, self._failure = self._failure, None
         if failure is not None and failure[0] == first:
             raise failure[1]
@@ -56,7 +65,7 @@ class ProjectedSource:
             self._missed = first
             raise WouldBlock
         aborted = self._replica.log.producers.aborted if is_committed else None
-        return WindowSpans(window, first, min(last, below - 1), max_bytes, aborted)
+        return WindowSpans(window, first, min(last, below - 1), max_bytes, aborted, sent)
 
     def used(self, spans: Spans, end_offset: int) -> None:
         pass

@@ -55,13 +55,18 @@ class WindowSpans:
         last: int,
         max_bytes: int,
         aborted: AbortedTransactions | None,
+        sent: int | None = None,
     ) -> None:
-        """`aborted` is given for a group that reads committed records only."""
+        """`aborted` is given for a group that reads committed records only.
+
+        `RecordSource.spans` explains `sent`.
+        """
         self._window = window
         self._first = first
         self._last = last
         self._max_bytes = max_bytes
         self._aborted = aborted
+        self._sent = sent
         self._batches: list[WindowBatch] = []
 
     def __iter__(self) -> Iterator[Span]:
@@ -74,7 +79,10 @@ class WindowSpans:
                 return
             if self._is_shown(batch.header):
                 size += len(batch.content)
-                if size > self._max_bytes and self._batches:
+                is_first = not self._batches and (
+                    self._sent is None or batch.header.last_offset <= self._sent
+                )
+                if size > self._max_bytes and not is_first:
                     return
                 self._batches.append(batch)
                 yield from self._spans(batch, offset)

@@ -43,8 +43,20 @@ class RecordSource(Protocol):
     def is_reading(self) -> bool:
         """Whether a read is in progress that an acquisition has to wait for."""
 
-    def spans(self, first: int, last: int, max_bytes: int, below: int, *, is_committed: bool) -> Spans:
-        """Spans of the offsets from `first` to `last`; WouldBlock if they are not in memory, until `warm` is done."""
+    def spans(
+        self,
+        first: int,
+        last: int,
+        max_bytes: int,
+        below: int,
+        sent: int | None = None,
+        *,
+        is_committed: bool,
+    ) -> Spans:
+        """Spans of the offsets from `first` to `last`; WouldBlock if they are not in memory, until `warm` is done.
+
+        The first batch may exceed `max_bytes`. In a response that has batches up to the offset `sent`, only these may.
+        """
 
     def used(self, spans: Spans, end_offset: int) -> None:
         """Note how far new records were acquired."""
@@ -72,8 +84,18 @@ class LogSource:
         self._threads = threads
         self._ahead: ReadAhead | None = None
 
-    def spans(self, first: int, last: int, max_bytes: int, below: int, *, is_committed: bool) -> LogSpans:
-        return LogSpans(self._log, first, last, max_bytes, below, self._ahead, is_committed=is_committed)
+    def spans(
+        self,
+        first: int,
+        last: int,
+        max_bytes: int,
+        below: int,
+        sent: int | None = None,
+        *,
+        is_committed: bool,
+    ) -> LogSpans:
+        ahead = self._ahead
+        return LogSpans(self._log, first, last, max_bytes, below, ahead, sent, is_committed=is_committed)
 
     def used(self, spans: Spans, end_offset: int) -> None:
         assert isinstance(spans, LogSpans)

@@ -261,7 +261,8 @@ class ShareLeader:
             return None
         try:
             is_committed = self.settings.is_committed
-            spans = self.source.spans(*span, wanted.max_bytes, below, is_committed=is_committed)
+            continued = sent if wanted.is_continued else None
+            spans = self.source.spans(*span, wanted.max_bytes, below, continued, is_committed=is_committed)
             acquired = partition.acquire(
                 wanted.member,
                 spans,

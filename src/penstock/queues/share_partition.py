@@ -171,6 +171,8 @@ class SharePartition(LetterStates):
         INVALID_RECORD_STATE if the member does not hold one of the records. Offsets below the start offset are ignored.
         """
         acknowledging.check(acknowledgements, newest_type)
+        if len(acknowledgements) > 1:
+            acknowledgements = acknowledging.joined(acknowledgements, self.end_offset)
         self.expire(now_ms)
         for acknowledgement in acknowledgements:
             if is_strict and not self.start_offset <= acknowledgement.first_offset < self.end_offset:

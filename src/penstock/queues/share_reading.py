@@ -26,6 +26,8 @@ class ShareFetchLimits(NamedTuple):
     """Lock time; None for that of the group."""
     is_one_level: bool = True
     """Whether records of one priority level are wanted, which is the order of a response then."""
+    is_continued: bool = False
+    """Whether the fetch has records of this partition: further batches have to fit into `max_bytes`."""
 
 
 class Fetched(NamedTuple):

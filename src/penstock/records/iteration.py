@@ -67,7 +67,7 @@ def iterate_between(
     append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME_FLAG else None
     from_delta, to_delta = first - header.base_offset, last - header.base_offset
     for _, _, delta, offset_delta, key, key_length, value, value_length, headers, count in layouts(
-        body, header.record_count
+        body, header.record_count, from_delta
     ):
         if offset_delta < from_delta:
             continue

@@ -16,6 +16,8 @@ from penstock.records.content import HEADER_NAMES, Headers
 from penstock.records.varints import decode_int, decode_long
 
 LAYOUT = Struct("=10q")
+_OFFSET_DELTA = 3
+"""Place of the offset delta in a layout."""
 _RECORDS_AT_ONCE = 512
 """Layouts in memory at a time: a layout can have more bytes than its record."""
 
@@ -77,8 +79,11 @@ except ImportError:
     lay_out = lay_out_in_python
 
 
-def layouts(body: Body, record_count: int) -> Iterator[Layout]:
-    """The layout of every record of a body, which must hold exactly `record_count` records; InvalidBatch otherwise."""
+def layouts(body: Body, record_count: int, from_delta: int = 0) -> Iterator[Layout]:
+    """The layout of every record of a body, which must hold exactly `record_count` records; InvalidBatch otherwise.
+
+    Records at the start of the body with an offset delta below `from_delta` are left out, at little cost.
+    """
     position = 0
     while record_count > 0:
         count = min(record_count, _RECORDS_AT_ONCE)
@@ -86,12 +91,19 @@ def layouts(body: Body, record_count: int) -> Iterator[Layout]:
             packed = lay_out(body, position, count)
         except ValueError:
             raise _invalid("the records are not as long or as many as the batch says") from None
-        for layout in LAYOUT.iter_unpack(packed):
-            yield layout
-        position = layout[1]
+        left = packed if from_delta <= 0 else _from(packed, from_delta)
+        yield from LAYOUT.iter_unpack(left)
+        position = LAYOUT.unpack_from(packed, len(packed) - LAYOUT.size)[1]
         record_count -= count
     if position != len(body):
         raise _invalid("there are bytes after the last record")
+
+
+def _from(packed: bytes, from_delta: int) -> memoryview:
+    """The layouts from the first record on that has this offset delta, or a higher one."""
+    deltas = memoryview(packed).cast("q")[_OFFSET_DELTA :: LAYOUT.size // 8].tolist()
+    place = next((place for place, delta in enumerate(deltas) if delta >= from_delta), len(deltas))
+    return memoryview(packed)[place * LAYOUT.size :]
 
 
 def read_headers(body: Body, position: int, count: int) -> Headers:

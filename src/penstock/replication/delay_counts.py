@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from penstock.delay.due_blocks import DueMessage
+from penstock.delay.packing import DueMessage
 from penstock.errors import BrokerError, ErrorCode
 from penstock.observability.metrics import Histogram
 

@@ -17,8 +17,8 @@ from typing import TypeVar
 
 from penstock.clock import Clock
 from penstock.delay.delivering import DelayBatch, StoredMessage, copies, deliveries
-from penstock.delay.due_blocks import DueMessage
 from penstock.delay.due_limit import MAX_DUE, DueLimit
+from penstock.delay.packing import DueMessage
 from penstock.delay.pending import PendingMessages
 from penstock.errors import BrokerError, CorruptLog, ErrorCode, StorageError
 from penstock.model import Offset

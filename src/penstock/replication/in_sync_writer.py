@@ -125,7 +125,7 @@ class InSyncWriter:
     async def _propose(self) -> list[_Proposal]:
         alive, lag_ms = self._replicas.alive, self._replicas.config[REPLICA_LAG_TIME_MAX_MS]
         proposals = []
-        for place, replica in enumerate(self._replicas):
+        for place, replica in enumerate(self._replicas.replicated):
             if place % _REPLICAS_PER_TURN == _REPLICAS_PER_TURN - 1:
                 await asyncio.sleep(0)
             partition = replica.partition

@@ -26,10 +26,17 @@ class Projection(NamedTuple):
 
 
 class Projections:
-    def __init__(self, log: Log, waiters: DataWaiters, slots: ScanSlots) -> None:
+    def __init__(
+        self,
+        log: Log,
+        waiters: DataWaiters,
+        slots: ScanSlots,
+        on_first_read: Callable[[], None] = lambda: None,
+    ) -> None:
         self._log = log
         self._waiters = waiters
         self._slots = slots
+        self._on_first_read = on_first_read
         self._logs: dict[TopicId, ProjectedLog] = {}
 
     def __iter__(self) -> Iterator[ProjectedLog]:
@@ -45,6 +52,7 @@ class Projections:
         present = self._logs.get(topic_id)
         if present is None or present.identity != projection.identity:
             self.drop(topic_id)
+            self._on_first_read()
             selector = projection.make(self._log.topic_partition.partition)
             present = self._logs[topic_id] = ProjectedLog(self._log, self._waiters, self._slots, selector)
         return present

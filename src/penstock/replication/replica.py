@@ -60,6 +60,10 @@ class ReplicaContext:
     refused: RefusedBatches
     changed: dict[Replica, None]
     """Replicas appended to since they were last checkpointed."""
+    upkeep: dict[Replica, None]
+    """Replicas that the rounds of the maintenance have to visit: with an index by key, delays, projections, or suspect
+    offsets.
+    """
     on_in_sync_due: Callable[[], None]
     """Called when the in-sync set of a replica may have to change."""
     scan_slots: ScanSlots
@@ -87,7 +91,7 @@ class Replica:
         self.phase, self.is_ending = PartitionPhase.ACTIVE, False
         """Phase of a partition that goes; `is_ending` while this leader removes it: then its log end does not move."""
         self.data_waiters = DataWaiters()
-        self.projections = Projections(log, self.data_waiters, context.scan_slots)
+        self.projections = Projections(log, self.data_waiters, context.scan_slots, self._needs_upkeep)
         self.listeners: dict[ReplicaListener, None] = {}
         self.flushes_as_follower = False
         """True when the leader counts only what this follower has fsynced."""
@@ -183,6 +187,8 @@ class Replica:
         self.log.config = config
         self.min_insync_replicas = min_insync_replicas
         self._admission.configure(config)
+        if config.index_by_key or config.delivery_delay:
+            self._needs_upkeep()
         if self.partition.is_leader:
             self.partition.in_sync.set_min_in_sync(min_insync_replicas)
             self.on_in_sync_change(self.partition.on_in_sync())
@@ -443,6 +449,10 @@ class Replica:
         """Have the segment of an offset scrubbed, unless the log knows the damage."""
         if not any(offset in damaged for damaged in self.log.damage):
             self.suspects.add(offset)
+            self._needs_upkeep()
+
+    def _needs_upkeep(self) -> None:
+        self._context.upkeep[self] = None
 
     # --- waiting
 

@@ -9,7 +9,7 @@ thread only.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from penstock.clock import monotonic_ms
@@ -26,7 +26,6 @@ from penstock.config import (
     ARCHIVE_OFFSETS,
     ARCHIVE_REQUIRED,
     CLUSTER_SECRET,
-    DURABILITY,
     FOLLOWER_REPLICATION_THROTTLED_RATE,
     LEADER_REPLICATION_THROTTLED_RATE,
     MIN_INSYNC_REPLICAS,
@@ -58,6 +57,9 @@ class ReplicaManager:
         self.config = config
         self.changed: dict[Replica, None] = {}
         """Replicas appended to since they were last checkpointed."""
+        self._upkeep: dict[Replica, None] = {}
+        self._replicated: dict[Replica, None] = {}
+        """Replicas with followers that lead, or have led."""
         self.writing_checkpoints = asyncio.Lock()
         """Lock of the writer of the logs' checkpoints."""
         self.in_sync_due = asyncio.Event()
@@ -75,6 +77,7 @@ class ReplicaManager:
             context.threads,
             self.refused,
             self.changed,
+            self._upkeep,
             self.in_sync_due.set,
             ScanSlots(context.threads, context.clock),
         )
@@ -92,6 +95,27 @@ class ReplicaManager:
 
     def __iter__(self) -> Iterator[Replica]:
         return iter(tuple(self._replicas.values()))
+
+    @property
+    def upkeep(self) -> tuple[Replica, ...]:
+        """Replicas that the rounds of the maintenance have to visit."""
+        return tuple(self._upkeep)
+
+    @property
+    def unsound(self) -> list[Replica]:
+        """Replicas whose logs have failed or were damaged."""
+        found = []
+        for log in self._logs.unsound:
+            name = log.topic_partition
+            replica = self._replicas.get((name.topic, name.partition))
+            if replica is not None and replica.log is log:
+                found.append(replica)
+        return found
+
+    @property
+    def replicated(self) -> tuple[Replica, ...]:
+        """Replicas with followers: all that lead, and some that do not."""
+        return tuple(self._replicated)
 
     def get(self, topic: str, partition: int) -> Replica:
         """Replica that leads; BrokerError otherwise."""
@@ -335,6 +359,10 @@ class ReplicaManager:
         mine = [index for index, state in enumerate(topic.partitions) if self._node_id in state.replicas]
         await self._leave_partitions(topic)
         missing = [index for index in mine if self._logs.get(topic.id, index) is None]
+        # The others first: a disk error must not keep them from new settings, or from the end of their leadership.
+        await self._apply_partitions(
+            topic, [index for index in mine if index not in missing], settings, config
+        )
         for index in missing:
             # A replica that is not in sync fetches from the leader again the records that an earlier replica
             # here had.
@@ -343,13 +371,18 @@ class ReplicaManager:
         if missing:
             create = partial(self._logs.create, topic.name, topic.id, missing, config)
             await self._threads.run("background", create)
-        for index in mine:
+            await self._apply_partitions(topic, missing, settings, config)
+
+    async def _apply_partitions(
+        self, topic: TopicImage, indexes: Sequence[int], settings: TopicConfig, config: LogConfig
+    ) -> None:
+        for index in indexes:
             await self._begin_again(topic, index)
-        for index in mine:
+        for index in indexes:
             replica = self._replicas.get((topic.name, index))
             if replica is None:
                 replica = self._take_up(topic, index, settings)
-            replica.configure(config, settings[DURABILITY], settings[MIN_INSYNC_REPLICAS])
+            replica.configure(config, settings.durability, settings[MIN_INSYNC_REPLICAS])
             replica.is_throttled_as_leader = (index, self._node_id) in settings[LEADER_THROTTLED]
             replica.is_throttled_as_follower = (index, self._node_id) in settings[FOLLOWER_THROTTLED]
             replica.archived_offset = (
@@ -378,7 +411,7 @@ class ReplicaManager:
     def _take_up(self, topic: TopicImage, index: int, settings: TopicConfig) -> Replica:
         log = self._logs.get(topic.id, index)
         assert log is not None
-        replica = Replica(log, settings[DURABILITY], self._replica_context)
+        replica = Replica(log, settings.durability, self._replica_context)
         self._replicas[topic.name, index] = replica
         # Later changes may be known already; their phases count.
         newest = None if self._newest is None else self._newest.partition(replica.name)
@@ -410,6 +443,10 @@ class ReplicaManager:
             in_sync.recorded_as(frozenset(state.isr), state.partition_epoch, has_eligible=state.has_eligible)
             replica.on_in_sync_change(partition.on_in_sync())
         if partition.is_leader:
+            if partition.in_sync.followers:
+                self._replicated[replica] = None
+            else:
+                self._replicated.pop(replica, None)
             self._see_who_leaves(replica, state)
         self._see_how_it_counts(replica, state)
 
@@ -544,4 +581,5 @@ class ReplicaManager:
                     await asyncio.wait([replica.truncating])
                 replica.retire()
                 self._context.alarms.forget(replica.name)
-                self.changed.pop(replica, None)
+                for registered in (self.changed, self._upkeep, self._replicated):
+                    registered.pop(replica, None)

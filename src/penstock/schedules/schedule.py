@@ -135,12 +135,18 @@ def resume(schedule: Schedule, now_ms: int) -> Schedule:
 
 
 def request_run(schedule: Schedule, token: str, now_ms: int) -> Schedule:
-    """Add a firing for this moment, also while the schedule is paused. A token adds one firing."""
+    """Add a firing for this moment, also while the schedule is paused. A token adds one firing.
+
+    No two firings of a schedule are for the same millisecond: the time of a requested one is moved behind earlier
+    requested ones and beside the times of the recurrence.
+    """
     if find_run(schedule, token) is not None:
         return schedule
     last_ms = max((run.scheduled_for_ms for run in (*schedule.past_runs, *schedule.runs)), default=0)
-    run = RequestedRun(token, max(now_ms, last_ms + 1))
-    return msgspec.structs.replace(schedule, runs=(*schedule.runs, run))
+    time_ms = max(now_ms, last_ms + 1)
+    if schedule.recurrence.at_or_before(time_ms) == time_ms:
+        time_ms += 1  # the recurrence has whole seconds between its times
+    return msgspec.structs.replace(schedule, runs=(*schedule.runs, RequestedRun(token, time_ms)))
 
 
 def find_run(schedule: Schedule, token: str) -> RequestedRun | None:

@@ -1,7 +1,7 @@
 """Signed sessions of browsers: the cookie names user, credential and end, and is valid at every gateway.
 
 cookie   base64url(payload) "." base64url(HMAC-SHA-256 of the payload)
-payload  JSON: [user, credential, end of the session in ms, random]
+payload  JSON: [user, credential, end of the session in ms, random id]
 
 The key is derived from the cluster secret. The CSRF token of a session is derived from its payload, so only pages
 that can read responses of the gateway know it.
@@ -34,6 +34,8 @@ class HttpLogin:
     """Time at which the login ends; 0 if it does not."""
     csrf: str = ""
     """Token that changes have to send along; empty unless the login is the session of a browser."""
+    session_id: str = ""
+    """Id of the session of a browser; empty for other logins."""
 
 
 def session_key(cluster_secret: str) -> bytes:
@@ -54,11 +56,13 @@ def read_session(key: bytes, cookie: str) -> HttpLogin | None:
         payload = _decode(encoded)
         if not hmac.compare_digest(hmac.digest(key, payload, "sha256"), _decode(signature)):
             return None
-        user, credential, expires_ms, _ = msgspec.json.decode(payload, type=tuple[str, str, int, str])
+        user, credential, expires_ms, session_id = msgspec.json.decode(
+            payload, type=tuple[str, str, int, str]
+        )
     except (ValueError, binascii.Error, msgspec.MsgspecError):
         return None
     csrf = _encode(hmac.digest(key, b"csrf" + payload, "sha256")[:_CSRF_BYTES])
-    return HttpLogin(user, credential, "", expires_ms, csrf)
+    return HttpLogin(user, credential, "", expires_ms, csrf, session_id)
 
 
 def _encode(data: bytes) -> str:

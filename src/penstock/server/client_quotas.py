@@ -23,6 +23,7 @@ MAX_THROTTLE_SECONDS = 10.0
 """Longest time for which a client is muted at once. A larger debt is kept and paid in several steps."""
 _MAX_LIMITS = 10_000
 _PERCENT = 100.0
+_OF_REQUESTS = (QuotaKey.REQUEST_PERCENTAGE, QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
 USERS = "User"
 """Kind of the principals that have quotas; brokers, and the gateway in a broker, are of another kind."""
 
@@ -59,14 +60,28 @@ class ClientQuotas:
         self._quotas: Quotas = {}
         self._buckets = {key: Buckets() for key in QuotaKey}
         self._limits: dict[tuple[QuotaKey, str, str], Limit | None] = {}
+        self._limited: dict[tuple[str, str], bool] = {}
 
     def configure(self, quotas: Quotas) -> None:
         self._quotas = quotas
         self._limits.clear()
+        self._limited.clear()
 
     @property
     def bucket_count(self) -> int:
         return sum(len(buckets) for buckets in self._buckets.values())
+
+    def has_limits(self, user: str, client_id: str) -> bool:
+        """Whether any quota of requests is in force for a client; most clients have none."""
+        known = (user, client_id)
+        try:
+            return self._limited[known]
+        except KeyError:
+            if len(self._limited) >= _MAX_LIMITS:
+                self._limited.clear()
+            found = any(self._limit(key, user, client_id) is not None for key in _OF_REQUESTS)
+            self._limited[known] = found
+            return found
 
     def on_request(self, session: Throttled, request: MeasuredRequest, answer: Answer) -> None:
         """Charge a request, and mute the client when it is answered."""
@@ -83,6 +98,12 @@ class ClientQuotas:
             self._finish(session, request, answer.parts, wait)
         else:
             answer.when_done(partial(self._on_done, session, request, answer, wait))
+
+    def wait_of_user(self, user: str, client_id: str, *, writes: bool) -> float:
+        """Seconds until an HTTP user is within its quotas for requests that write, or that read."""
+        key = QuotaKey.PRODUCER_BYTE_RATE if writes else QuotaKey.CONSUMER_BYTE_RATE
+        keys = (key, QuotaKey.REQUEST_PERCENTAGE)
+        return max(self._charge(each, user, client_id, 0.0) for each in keys)
 
     def on_gateway_request(self, user: str, client_id: str, seconds: float) -> None:
         """Charge the time of a request to the user on whose behalf a gateway makes it. The gateway in this broker
@@ -134,10 +155,6 @@ class ClientQuotas:
             return False
         buckets.charge(limit, 1.0, now)
         return True
-
-    def wait_seconds(self, key: QuotaKey, user: str, client_id: str) -> float:
-        """Time until the client is within a quota again."""
-        return self._charge(key, user, client_id, 0.0)
 
     def charge(self, key: QuotaKey, user: str, client_id: str, amount: float) -> float:
         """Charge an amount, and return the seconds that the client has to wait."""

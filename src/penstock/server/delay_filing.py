@@ -33,7 +33,7 @@ class DelayFiling:
     async def file_delays(self) -> None:
         """Write the files that are missing or cover too little."""
         known, self._tried = self._tried, {}
-        for replica in self._context.replicas:
+        for replica in self._context.replicas.upkeep:
             if not replica.log.config.delivery_delay:
                 continue
             self._tried.update(

@@ -190,11 +190,12 @@ class Dispatcher:
             answer = self._handle(api, request, frame, position, is_served)
         quotas = self._context.quotas
         if quotas is not None:
-            seconds = self._monotonic() - started
+            own_id = client_id or ""
             if on_behalf is not None:
-                quotas.on_gateway_request(on_behalf.principal.name, client_id or "", seconds)
-            else:
-                measured = MeasuredRequest(api_key, version, client_id or "", len(frame), seconds)
+                quotas.on_gateway_request(on_behalf.principal.name, own_id, self._monotonic() - started)
+            elif quotas.has_limits(session.principal.name, own_id):
+                seconds = self._monotonic() - started
+                measured = MeasuredRequest(api_key, version, own_id, len(frame), seconds)
                 quotas.on_request(session, measured, answer)
         if isinstance(answer, PendingResponse) and not answer.is_done:
             answer.observe(self, api.key, started)

@@ -34,6 +34,9 @@ class EmbeddedAccounts(RemoteAccounts):
     async def check_session(self, cookie: str) -> HttpLogin | None:
         return self._accounts.check_session(cookie)
 
+    async def end_session(self, login: HttpLogin) -> None:
+        await self._accounts.end_session(login)
+
     async def issue_ticket(self, login: HttpLogin) -> str:
         return self._accounts.issue_ticket(login)
 
@@ -47,16 +50,9 @@ class BrokerUserQuota:
     def __init__(self, broker: BrokerContext) -> None:
         self._broker = broker
 
-    def wait_seconds(self, *, writes: bool) -> float:
+    async def wait_seconds(self, *, writes: bool) -> float:
         quotas = self._broker.quotas
-        if quotas is None:
-            return 0.0
-        key = QuotaKey.PRODUCER_BYTE_RATE if writes else QuotaKey.CONSUMER_BYTE_RATE
-        user = _principal().name
-        return max(
-            quotas.wait_seconds(key, user, CLIENT_ID),
-            quotas.wait_seconds(QuotaKey.REQUEST_PERCENTAGE, user, CLIENT_ID),
-        )
+        return 0.0 if quotas is None else quotas.wait_of_user(_principal().name, CLIENT_ID, writes=writes)
 
     def charge(self, *, received: int, sent: int) -> None:
         quotas = self._broker.quotas
@@ -64,6 +60,10 @@ class BrokerUserQuota:
             user = _principal().name
             quotas.charge(QuotaKey.PRODUCER_BYTE_RATE, user, CLIENT_ID, received)
             quotas.charge(QuotaKey.CONSUMER_BYTE_RATE, user, CLIENT_ID, sent)
+
+    def charge_time(self, seconds: float) -> None:
+        if self._broker.quotas is not None:
+            self._broker.quotas.on_gateway_request(_principal().name, CLIENT_ID, seconds)
 
 
 def gateway_context(

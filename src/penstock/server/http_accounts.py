@@ -69,6 +69,12 @@ class HttpAccounts:
         login = read_session(self._key, cookie)
         return login if login is not None and self.is_current(login) else None
 
+    async def end_session(self, login: HttpLogin) -> None:
+        """End the session of a browser at all gateways; nothing to do for other logins."""
+        if login.session_id:
+            users = self._context.administration.users
+            await users.end_session(login.user, login.session_id, login.expires_ms)
+
     def issue_ticket(self, login: HttpLogin) -> str:
         now = self._context.clock.monotonic()
         for ticket, (_, expires) in tuple(self._tickets.items()):
@@ -99,6 +105,8 @@ class HttpAccounts:
             return False
         if login.token_id:
             return login.token_id in user.tokens
+        if login.session_id and user.has_ended(login.session_id, login.expires_ms):
+            return False
         return user.credential == login.credential
 
     @property

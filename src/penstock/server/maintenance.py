@@ -138,7 +138,7 @@ class Maintenance:
             self._logger.warning(message, free_bytes=free_bytes, floor_bytes=floor_bytes)
 
     async def _watch_failed_logs(self) -> None:
-        failed = next((replica for replica in self._context.replicas if replica.log.failed), None)
+        failed = next((replica for replica in self._context.replicas.unsound if replica.log.failed), None)
         if failed is not None:
             self._on_failed_log(failed)
 
@@ -157,7 +157,7 @@ class Maintenance:
 
     async def _index_keys(self) -> None:
         """Index keys on followers too: the next leader needs them at once."""
-        for replica in self._context.replicas:
+        for replica in self._context.replicas.upkeep:
             try:
                 while replica.keyed is not None and replica.truncating is None and self._goes_on():
                     if not await replica.keyed.maintain(self._goes_on):

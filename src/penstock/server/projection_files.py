@@ -33,7 +33,7 @@ class ProjectionFiles:
     async def maintain(self) -> None:
         """Write missing files, and remove the files of deleted views and earlier filters."""
         await self._remove_unwanted()
-        for replica in self._context.replicas:
+        for replica in self._context.replicas.upkeep:
             replica.projections.drop_unread(UNREAD_SECONDS)
             for projected in replica.projections:
                 try:

@@ -57,13 +57,16 @@ class Repairing:
 
     async def run(self) -> None:
         """Try to repair each damaged range; a range that could not be repaired is tried again later."""
-        for replica in self._context.replicas:
+        for replica in self._context.replicas.unsound:
             for damaged in replica.log.damage:
                 await self._repair_if_due(replica, damaged)
             self._watch(replica)
+            self._context.logs.forget_sound(replica.log)
             if replica.log.damage and replica.may_refetch:
                 await self._refetch_if_due(replica)
-        present = {(replica, each) for replica in self._context.replicas for each in replica.log.damage}
+        present = {
+            (replica, each) for replica in self._context.replicas.unsound for each in replica.log.damage
+        }
         self._tried = {key: time for key, time in self._tried.items() if key in present}
 
     def _watch(self, replica: Replica) -> None:

@@ -71,7 +71,7 @@ class Scrubbing:
 
     async def scrub_suspects(self) -> None:
         """Scrub logs in which readers have met damage, whatever the interval is."""
-        for replica in self._context.replicas:
+        for replica in self._context.replicas.upkeep:
             if replica.suspects:
                 await self._scrub_offsets(replica)
             suspects = frozenset() if replica.keyed is None else replica.keyed.suspects

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from penstock.delay.delivering import StoredMessage
-from penstock.delay.due_blocks import DueMessage
 from penstock.delay.events import Event, events_of
+from penstock.delay.packing import DueMessage
 from penstock.delay.segment_events import SegmentEvents
 from penstock.errors import BrokerError, CorruptLog, StorageError
 from penstock.model import Offset

@@ -60,11 +60,9 @@ class File(Protocol):
 
     def is_cached(self, position: int, length: int) -> bool:
         """True if the range is (very likely) in memory, so that sendfile does not stall the loop."""
-        ...
 
     def pwrite(self, position: int, buffers: Sequence[Buffer]) -> int:
         """Write all buffers at `position`. After an OSError it is unknown how much was written."""
-        ...
 
     def truncate(self, length: int) -> None: ...
 
@@ -78,7 +76,6 @@ class File(Protocol):
 
     def fileno(self) -> int | None:
         """Descriptor for sendfile; None if the file has none."""
-        ...
 
     def close(self) -> None: ...
 
@@ -121,7 +118,9 @@ class Disk(Protocol):
     def sync_dir(self, path: str) -> None: ...
 
     def sync_all(self) -> bool:
-        """Make everything written so far on this disk durable at once; False if the system has no such call."""
+        """Make everything written so far durable at once; False if the system has no such call. After an OSError no
+        sync of this disk or its files succeeds again: any file may have lost pages that count as clean.
+        """
         ...
 
     def free_bytes(self) -> int: ...
@@ -138,10 +137,10 @@ class Disk(Protocol):
 class RealFile:
     """A file descriptor. It is closed with its last reference, so that a slice being sent outlives an eviction."""
 
-    __slots__ = ("_fd",)
+    __slots__ = ("_failures", "_fd")
 
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
+    def __init__(self, fd: int, failures: Sequence[OSError] = ()) -> None:
+        self._fd, self._failures = fd, failures
 
     def __del__(self) -> None:
         self.close()
@@ -228,6 +227,7 @@ class RealFile:
 
     def sync(self) -> None:
         _sync_fd(self._fd)
+        _raise_first(self._failures)
 
     def start_writeback(self, position: int, length: int) -> None:
         if _LIBC is not None:
@@ -255,7 +255,7 @@ class RealDisk:
         self._root = os.path.abspath(root)
         # Opened once: the kernel reports to a descriptor the write errors that happened since it was opened.
         self._root_fd = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY)
-        self._lock_fd = -1
+        self._lock_fd, self._failures = -1, list[OSError]()
         self._temporary = itertools.count()
 
     def __del__(self) -> None:
@@ -270,7 +270,7 @@ class RealDisk:
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
         flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
-        return RealFile(os.open(self._locate(path), flags, 0o644))
+        return RealFile(os.open(self._locate(path), flags, 0o644), self._failures)
 
     def read(self, path: str) -> bytes:
         file = self.open(path)
@@ -326,13 +326,15 @@ class RealDisk:
             os.fsync(fd)
         finally:
             os.close(fd)
+        _raise_first(self._failures)
 
     def sync_all(self) -> bool:
         if _LIBC is None or not _SYNCFS_REPORTS_ERRORS:
             return False
         if _LIBC.syncfs(self._root_fd) != 0:
             number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number), self._root)
+            self._failures.append(OSError(number, os.strerror(number), self._root))
+        _raise_first(self._failures)
         return True
 
     def free_bytes(self) -> int:
@@ -364,6 +366,11 @@ def _no_wait_flag() -> int | None:
     then unknown, so they count as not cached: callers read them in a pool, and the event loop never waits for the disk.
     """
     return getattr(os, "RWF_NOWAIT", None)
+
+
+def _raise_first(failures: Sequence[OSError]) -> None:
+    if failures:
+        raise OSError(*failures[0].args)
 
 
 def _sync_fd(fd: int) -> None:

@@ -121,6 +121,8 @@ class Log:
         self.snapshots = state.snapshots
         """Offsets of the snapshot files, in order."""
         self.damage = state.damage
+        if self.damage:
+            context.unsound[self] = None
         """Ranges whose records are lost or unreadable, in order; reads inside them fail."""
         self.closed = state.closed
         """List of closed segments, as the disk has it."""
@@ -400,6 +402,7 @@ class Log:
         self.damage = clip_damage(
             merge_damage((*self.damage, damaged)), self.log_start_offset, self.log_end_offset
         )
+        self.context.unsound[self] = None
 
     def clip_damage(self) -> None:
         """Forget damage outside of the log after its start or its end moved."""
@@ -410,11 +413,13 @@ class Log:
         """Stop appends and flushes until the next start, because the disk has failed."""
         if self.failure is None:
             self.failure = error
+            self.context.unsound[self] = None
             distrust_boot(self.context.disk)
 
     def discard(self) -> None:
         """Give up the files of a log that is being deleted."""
         self.failure = self.failure or OSError(errno.ENOENT, "the log was deleted")
+        self.context.unsound.pop(self, None)
         self.segment_list.forget(self.segments)
 
     # --- start and end

@@ -104,6 +104,16 @@ class LogManager:
         return [log for log in self if log.topic_id not in known]
 
     @property
+    def unsound(self) -> tuple[Log, ...]:
+        """Logs that have failed or were damaged, until `forget_sound`."""
+        return tuple(self.context.unsound)
+
+    def forget_sound(self, log: Log) -> None:
+        """Remove a log from `unsound` if it is whole again."""
+        if not (log.failed or log.damage):
+            self.context.unsound.pop(log, None)
+
+    @property
     def directory_id(self) -> UUID:
         assert self._meta is not None, "the data directory is not open"
         return self._meta.directory_id

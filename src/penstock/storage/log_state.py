@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from penstock.model import NO_LEADER_EPOCH, LeaderEpoch, Offset
 from penstock.storage.checkpoints import RecoveryMark
@@ -14,6 +15,9 @@ from penstock.storage.leader_epochs import LeaderEpochs
 from penstock.storage.producer_state import ProducerStates
 from penstock.storage.segment import Segment
 
+if TYPE_CHECKING:
+    from penstock.storage.log import Log
+
 
 @dataclass(slots=True)
 class StorageContext:
@@ -23,6 +27,8 @@ class StorageContext:
     files: FileCache
     full: bool = False
     """True if free space is below the limit: nothing is appended, everything can be read."""
+    unsound: dict[Log, None] = field(default_factory=dict)
+    """Logs that have failed or were damaged, so that no round of the maintenance has to look at all logs."""
 
 
 _START = Offset(0)

@@ -96,12 +96,14 @@ class TransactionShard(Shard[TransactionRecord]):
                 else:
                     changed = known.initialised(asking, timeout_ms, is_held, fresh_id, now_ms)
             except BrokerError as error:
-                await self._complete_first(transactional_id, error)
+                refusal = error
+            else:
+                self._connections.reset(transactional_id)
+                await self._recorded(transactional_id, changed)
+                if not changed.is_ending:
+                    return changed.producer
                 continue
-            self._connections.reset(transactional_id)
-            await self._recorded(transactional_id, changed)
-            if not changed.is_ending:
-                return changed.producer
+            await self._complete_first(transactional_id, refusal)
 
     async def add_partitions(
         self,
@@ -118,11 +120,11 @@ class TransactionShard(Shard[TransactionRecord]):
             try:
                 known = self._existing(transactional_id)
                 changed = known.with_partitions(producer, partitions, version, self._context.wall_ms())
+                break
             except BrokerError as error:
-                await self._complete_first(transactional_id, error, may_wait=may_wait)
-                continue
-            await self._recorded(transactional_id, changed)
-            return
+                refusal = error
+            await self._complete_first(transactional_id, refusal, may_wait=may_wait)
+        await self._recorded(transactional_id, changed)
 
     async def verify(
         self, transactional_id: str, producer: Identity, partitions: Iterable[TopicPartition]
@@ -134,10 +136,7 @@ class TransactionShard(Shard[TransactionRecord]):
             if known is self._transactions.get(transactional_id):
                 break
         unknown = ErrorCode.invalid_producer_id_mapping
-        codes = {
-            partition: unknown if known is None else known.verify(producer, partition)
-            for partition in partitions
-        }
+        codes = {each: unknown if known is None else known.verify(producer, each) for each in partitions}
         if any(codes.values()):
             await self._confirm(transactional_id)
         return codes
@@ -195,11 +194,12 @@ class TransactionShard(Shard[TransactionRecord]):
                     next_id = await self._context.new_producer_id()
                     continue
                 changed = known.ended(producer, commit, version, next_id, self._context.wall_ms())
+                break
             except BrokerError as error:
-                await self._complete_first(transactional_id, error)
-                continue
-            await self._recorded(transactional_id, changed)
-            return changed.successor
+                refusal = error
+            await self._complete_first(transactional_id, refusal)
+        await self._recorded(transactional_id, changed)
+        return changed.successor
 
     def partitions_of(self, transactional_id: str) -> frozenset[TopicPartition]:
         """Partitions of the transaction; while it ends, partitions without a marker."""
@@ -370,9 +370,7 @@ class TransactionShard(Shard[TransactionRecord]):
     async def _complete_first(
         self, transactional_id: str, error: BrokerError, *, may_wait: bool = True
     ) -> None:
-        """Wait for the end of the previous transaction; raise the error if it has another cause or the wait
-        takes too long.
-        """
+        """Wait for the end of the previous transaction; raise the error if that does not help, or takes too long."""
         if error.code is not ErrorCode.concurrent_transactions:
             await self._confirm(transactional_id)
             raise error

@@ -310,13 +310,65 @@ def test_closed_queue_returns_messages_that_are_not_settled(bootstrap: str, queu
 
 
 def test_message_that_no_worker_has_started_was_not_tried(bootstrap: str, queue_name: str) -> None:
+    with Queue(queue_name, bootstrap=bootstrap, prefetch=4) as queue:
+        for number in range(20):
+            queue.send(number)
+        done: list[int] = []
+
+        def work(message: Any) -> None:
+            if len(done) == 8:
+                eventually(lambda: describe(bootstrap, queue_name).in_flight > 1)
+                queue.stop()
+            done.append(message.value)
+
+        queue.run(work)
     with Queue(queue_name, bootstrap=bootstrap) as queue:
-        queue.send("a")
-        message = queue.receive(wait_s=WAIT_S)
-        queue.stop()
-        queue._work_on(message, lambda _: pytest.fail("the queue has stopped"), threading.Semaphore(0))
-    with Queue(queue_name, bootstrap=bootstrap) as queue:
-        assert queue.receive(wait_s=WAIT_S).attempt == 1
+        left = [queue.receive(wait_s=WAIT_S) for _ in range(20 - len(done))]
+        assert [each.attempt for each in left] == [1] * len(left)
+        assert sorted([*done, *(each.value for each in left)]) == list(range(20))
+
+
+def test_prefetched_messages_are_returned_while_work_takes_long(bootstrap: str, queue_name: str) -> None:
+    others: list[Any] = []
+    with (
+        Queue(queue_name, bootstrap=bootstrap, prefetch=4) as queue,
+        Queue(queue_name, bootstrap=bootstrap) as other,
+    ):
+        for number in range(20):
+            queue.send(number)
+        done: list[int] = []
+
+        def work(message: Any) -> None:
+            done.append(message.value)
+            if len(done) == 8:
+                eventually(lambda: describe(bootstrap, queue_name).in_flight > 1)
+                while len(done) + len(others) < 20:
+                    with other.receive(wait_s=WAIT_S) as received:
+                        others.append((received.value, received.attempt))
+                queue.stop()
+
+        queue.run(work)
+    assert sorted([*done, *(value for value, _ in others)]) == list(range(20))
+    assert {attempt for _, attempt in others} == {1}
+
+
+@pytest.mark.parametrize(("order", "priorities"), [("key", False), (None, True)])
+def test_queue_with_an_order_has_no_prefetch(
+    bootstrap: str, topic_name: str, order: str | None, priorities: bool
+) -> None:
+    ordered = Queue.create(topic_name, partitions=1, bootstrap=bootstrap, order=order, priorities=priorities)
+    with ordered as queue:
+        for number in range(20):
+            queue.send(number, key=str(number))
+        in_flight: list[int] = []
+
+        def work(_: Any) -> None:
+            in_flight.append(describe(bootstrap, topic_name).in_flight)
+            if len(in_flight) == 10:
+                queue.stop()
+
+        queue.run(work)
+    assert max(in_flight) <= 2  # the message before it is perhaps not settled yet
 
 
 def test_redrive_with_a_rate_sends_no_burst(bootstrap: str, topic_name: str) -> None:

@@ -7,6 +7,8 @@ The directory of a cluster contains:
     DIR/zookeeper/              data and output of ZooKeeper, if the cluster runs its own
     DIR/broker-<N>/data/        data directory of a broker
     DIR/broker-<N>/broker.log   output of a broker
+    DIR/pipelines/              checkpoints of pipelines, if the cluster has a supervisor
+    DIR/pipelines.log           output of the supervisor
 """
 
 from __future__ import annotations
@@ -90,6 +92,8 @@ class LocalCluster(msgspec.Struct, frozen=True):
     zookeeper: LocalZooKeeper
     settings: dict[str, str]
     """Settings that every broker is started with."""
+    supervisor: ProcessId | None = None
+    """Supervisor of pipelines of the last `up --detach --pipelines`, which may have ended."""
 
     @property
     def bootstrap(self) -> str:

@@ -14,7 +14,12 @@ import typer
 from penstock.cli.cluster.local_cluster import ClusterFile, Form, LocalCluster
 from penstock.cli.cluster.local_plan import plan_cluster, with_settings
 from penstock.cli.cluster.options import DataDirOption, NodeArgument
-from penstock.cli.cluster.pipeline_supervisor import SupervisorProcess
+from penstock.cli.cluster.pipeline_supervisor import (
+    SupervisorProcess,
+    log_path,
+    start_detached,
+    stop_detached,
+)
 from penstock.cli.cluster.start import ClusterStart, where
 from penstock.cli.failures import ExitCode, Failure
 from penstock.cli.options import SetOption
@@ -80,8 +85,6 @@ def up(
     pipelines: PipelinesOption = False,
 ) -> None:
     """Start ZooKeeper and brokers on this machine: a new cluster, or the one that the directory holds."""
-    if pipelines and (detach or secure):
-        raise _no_pipelines_with("--detach" if detach else "--secure")
     began = time.monotonic()
     options = (brokers, base_port, http_base_port, zookeeper, secure or None, insecure or None)
     given = {name: value for name, value in zip(_FORM_OPTIONS, options, strict=True) if value is not None}
@@ -92,13 +95,16 @@ def up(
     cluster = start.run(lambda known: _planned(data_dir, known, given, parse_assignments(settings or [])))
     if detach:
         _announce(cluster, began, f"`penstock cluster down --data-dir {data_dir}`")
+        if pipelines:
+            start_detached(file)
+            _announce_pipelines(data_dir)
         return
     supervisor = SupervisorProcess(cluster.bootstrap, data_dir) if pipelines else None
     with suppress(KeyboardInterrupt):  # the expected end
         _announce(cluster, began, f"Ctrl-C or `penstock cluster down --data-dir {data_dir}`")
         if supervisor is not None:
             supervisor.start()
-            typer.echo(f"pipelines: log in {supervisor.log_path}")
+            _announce_pipelines(data_dir)
         _wait_for_end(file, start)
     if supervisor is not None:
         supervisor.stop()
@@ -106,7 +112,7 @@ def up(
 
 
 def down(data_dir: DataDirOption) -> None:
-    """Stop the brokers, then ZooKeeper."""
+    """Stop the pipelines, the brokers, then ZooKeeper."""
     _stop(ClusterFile(data_dir))
 
 
@@ -131,14 +137,6 @@ def kill(node_id: NodeArgument, data_dir: DataDirOption) -> None:
         )
     end_all([process], signal.SIGKILL, STOP_SECONDS)
     typer.echo(f"killed broker {node_id} (pid {process.pid})")
-
-
-def _no_pipelines_with(option: str) -> Failure:
-    return Failure(
-        f"--pipelines cannot be combined with {option}",
-        "Start the cluster, then run `penstock pipeline serve` beside it.",
-        code=ExitCode.USAGE,
-    )
 
 
 def _planned(
@@ -180,6 +178,10 @@ def _announce(cluster: LocalCluster, began: float, how_to_stop: str) -> None:
     typer.echo(f"all brokers serve after {time.monotonic() - began:.1f} s; {how_to_stop} stops them")
 
 
+def _announce_pipelines(data_dir: Path) -> None:
+    typer.echo(f"pipelines: log in {log_path(data_dir)}")
+
+
 def _wait_for_end(file: ClusterFile, started: ClusterStart) -> None:
     """Wait until other commands have stopped all brokers, and report each broker that ended."""
     running = {broker.node_id for broker in file.load().brokers}
@@ -194,13 +196,16 @@ def _wait_for_end(file: ClusterFile, started: ClusterStart) -> None:
 
 
 def _stop(file: ClusterFile) -> None:
-    """Stop the brokers, then ZooKeeper; a second signal kills all processes, which is as safe as a crash."""
+    """Stop the supervisor of pipelines, the brokers, then ZooKeeper. A second signal kills brokers and ZooKeeper, which
+    is as safe as a crash.
+    """
     file.load()  # fails before a lock file is created if there is no cluster
     with file.locked():
         cluster = file.load()
         brokers = [broker.running for broker in cluster.brokers if broker.running]
         zookeeper = [cluster.zookeeper.running] if cluster.zookeeper.running else []
         try:
+            stop_detached(cluster)
             clean = end_all(filter(None, brokers), signal.SIGTERM, STOP_SECONDS)
             end_all(filter(None, zookeeper), signal.SIGTERM, STOP_SECONDS)
         except KeyboardInterrupt:

@@ -1,4 +1,8 @@
-"""Supervisor of pipelines beside a local cluster (`penstock cluster up --pipelines`), started again if it dies."""
+"""Supervisor of pipelines beside a local cluster (`penstock cluster up --pipelines`).
+
+In the foreground the command starts it again if it dies. With `--detach` it is a process of the cluster, as a broker
+is. It inherits the environment of the command, which has the login of a cluster with users.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +12,40 @@ import sys
 import threading
 from pathlib import Path
 
-_STOP_SECONDS = 90.0
+import msgspec
+
+from penstock.cli.cluster.local_cluster import ClusterFile, LocalCluster
+from penstock.cli.processes.process_id import end_all, identify
+
+STOP_SECONDS = 90.0
 _PAUSE_SECONDS = 5.0
 
 
+def log_path(directory: Path) -> Path:
+    return directory / "pipelines.log"
+
+
+def start_detached(file: ClusterFile) -> None:
+    """Start the supervisor of a cluster that runs, unless it runs, and store its process id in `cluster.json`."""
+    with file.locked():
+        cluster = file.load()
+        if cluster.supervisor is None or not cluster.supervisor.is_alive:
+            started = identify(_spawn(cluster.bootstrap, file.directory).pid)
+            file.save(msgspec.structs.replace(cluster, supervisor=started))
+
+
+def stop_detached(cluster: LocalCluster) -> None:
+    """Let the pipelines of a detached supervisor stop after their batches, while the brokers still serve."""
+    if cluster.supervisor is not None:
+        end_all([cluster.supervisor], signal.SIGTERM, STOP_SECONDS)
+
+
 class SupervisorProcess:
-    """Child process `penstock pipeline serve`, whose output goes to `pipelines.log` in the directory of the cluster."""
+    """Supervisor of a cluster in the foreground."""
 
     def __init__(self, bootstrap: str, directory: Path) -> None:
-        self.log_path = directory / "pipelines.log"
-        self._command = [
-            *(sys.executable, "-m", "penstock.cli.main", "pipeline", "serve"),
-            *("--bootstrap", bootstrap, "--checkpoints", str(directory / "pipelines")),
-        ]
+        self._bootstrap = bootstrap
+        self._directory = directory
         self._ended = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
         self._thread = threading.Thread(target=self._keep, name="pipelines", daemon=True)
@@ -35,17 +60,28 @@ class SupervisorProcess:
         if process is not None and process.poll() is None:
             process.send_signal(signal.SIGTERM)
             try:
-                process.wait(_STOP_SECONDS)
+                process.wait(STOP_SECONDS)
             except subprocess.TimeoutExpired:
                 process.kill()
-        self._thread.join(_STOP_SECONDS)
+        self._thread.join(STOP_SECONDS)
 
     def _keep(self) -> None:
         while not self._ended.is_set():
-            with self.log_path.open("ab") as log:
-                # A session of its own: Ctrl-C reaches the command, which stops the supervisor before the brokers.
-                self._process = subprocess.Popen(
-                    self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-                )
+            self._process = _spawn(self._bootstrap, self._directory)
             self._process.wait()
             self._ended.wait(_PAUSE_SECONDS)
+
+
+def _spawn(bootstrap: str, directory: Path) -> subprocess.Popen[bytes]:
+    """Start `penstock pipeline serve`, whose output goes to `pipelines.log` in the directory of the cluster.
+
+    It has a session of its own: Ctrl-C reaches the command, which stops the supervisor before the brokers.
+    """
+    command = [
+        *(sys.executable, "-m", "penstock.cli.main", "pipeline", "serve"),
+        *("--bootstrap", bootstrap, "--checkpoints", str(directory.absolute() / "pipelines")),
+    ]
+    with log_path(directory).open("ab") as log:
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )

@@ -157,7 +157,9 @@ class ZooKeeperProcess:
         self._end(signal.SIGKILL)
 
     def pause(self) -> None:
+        """Stop the server's threads with SIGSTOP, and return once all of them have stopped."""
         os.kill(self.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOWAIT)
 
     def resume(self) -> None:
         os.kill(self.pid, signal.SIGCONT)

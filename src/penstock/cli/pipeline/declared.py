@@ -113,7 +113,7 @@ def status(
     for field, value in found["status"].items():
         if field in ("state", "token") or value is None:
             continue
-        is_time = field.endswith("_ms") and field.startswith(("last_", "next_", "since_"))
+        is_time = field.endswith("_ms") and field.startswith(("last_", "late_", "next_", "since_"))
         label = field.removesuffix("_ms") if is_time else field
         typer.echo(f"{label.replace('_', ' ')}: {show_time(value) if is_time else value}")
 

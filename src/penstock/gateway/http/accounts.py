@@ -45,6 +45,11 @@ class RemoteAccounts:
     async def check_session(self, cookie: str) -> HttpLogin | None:
         return await self._find("check_session", cookie)
 
+    async def end_session(self, login: HttpLogin) -> None:
+        """End the session of a browser at all gateways, within seconds; nothing to do for other logins."""
+        await self._questions.ask_any("end_session", dict(asdict(login)))
+        self._kept.clear()
+
     async def issue_ticket(self, login: HttpLogin) -> str:
         """Ticket that logs in once, within seconds."""
         arguments: dict[str, int | str | list[str]] = dict(asdict(login))

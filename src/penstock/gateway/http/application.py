@@ -26,7 +26,7 @@ from penstock.gateway.endpoint_context import EndpointContext
 from penstock.gateway.http.client_limits import ClientLimits, LimitExceeded
 from penstock.gateway.http.cross_origin import CrossOrigin
 from penstock.gateway.http.endpoint import JSON, SYSTEM, Call, Endpoint
-from penstock.gateway.http.exchange import AsgiExchange, ClientGone, HttpExchange
+from penstock.gateway.http.exchange import TRANSPORT, AsgiExchange, ClientGone, HttpExchange, certificate_of
 from penstock.gateway.http.head_plans import HeadPlans
 from penstock.gateway.http.login_watch import LoginWatch
 from penstock.gateway.http.plain_exchange import PlainHttpExchange
@@ -44,7 +44,7 @@ from penstock.gateway.http.request_parts import (
 from penstock.gateway.http.response_state import ResponseState
 from penstock.gateway.http.responses import json_response
 from penstock.gateway.http.routing import RouteTable
-from penstock.gateway.http.user_quota import charged, check_quota
+from penstock.gateway.http.user_quota import charged, check_quota, timed
 from penstock.gateway.http.users import needs_login, refusal, take_ticket
 from penstock.gateway.push.handshake import WATCH
 from penstock.gateway.push.socket_messages import refuse as refuse_socket
@@ -90,7 +90,9 @@ class GatewayApplication:
         self.limits = ClientLimits(context.config, context.clock)
         users = context.users
         self._watch = (
-            None if users is None else LoginWatch(users, context.shows or context.authorize, context.learn)
+            None
+            if users is None
+            else LoginWatch(users, context.shows or context.authorize, context.learn_shown)
         )
 
     def stop(self) -> None:
@@ -129,7 +131,7 @@ class GatewayApplication:
         self._serving.add(task)
         state = ResponseState(f"{self._id_prefix}-{next(self._numbers):x}")
         try:
-            await self._respond(exchange, state, task)
+            await timed(self._context.quota, self._respond(exchange, state, task), clock.monotonic)
         except ClientGone:
             return
         except asyncio.CancelledError:
@@ -250,7 +252,7 @@ class GatewayApplication:
             context = self._context
             await context.learn(client, checks_of(endpoint.needs, parameters, body))
             require_all(context.authorize, client, endpoint.needs, parameters, body, context.shows)
-            check_quota(context.quota, state.body_bytes)
+            await check_quota(context.quota, state.body_bytes)
             call = Call(context, state.request_id, client, parameters, body, content_type, login)
             if endpoint.is_stream:
                 self._lasting.add(task)
@@ -296,7 +298,9 @@ class GatewayApplication:
             return None, ""
         is_foreign = self._cross_origin.is_foreign(headers)
         content_type = content_type_of(endpoint, headers, is_foreign=is_foreign)
-        limit = self._max_json_bytes if content_type == JSON else self._max_body_bytes
+        limit = self._max_body_bytes
+        if content_type == JSON:
+            limit = max(self._max_json_bytes, endpoint.json_max_bytes)
 
         def hold(size: int) -> None:
             self.limits.hold(exchange.address, size)
@@ -348,7 +352,7 @@ class GatewayApplication:
         if users is None:
             return None
         ticket, scope["query_string"] = take_ticket(scope["query_string"])
-        login = await users.log_in(client, "GET", headers, ticket)
+        login = await users.log_in(client, "GET", headers, ticket, certificate_of(scope.get(TRANSPORT)))
         acting_for.set(Actor(login.user, client))
         return login
 

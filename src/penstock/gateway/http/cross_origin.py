@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from starlette.responses import Response
 
-from penstock.config import GATEWAY_ALLOWED_ORIGINS, BrokerConfig
+from penstock.config import GATEWAY_ALLOWED_ORIGINS, HTTP_SSL_ENABLE, BrokerConfig
 from penstock.gateway.http.host_names import HostNames
 from penstock.gateway.http.problems import Problem
 
@@ -26,6 +26,7 @@ Headers = Mapping[bytes, bytes]
 class CrossOrigin:
     def __init__(self, config: BrokerConfig) -> None:
         self._host_names = HostNames(config)
+        self._has_tls = config[HTTP_SSL_ENABLE]
         self._allowed = frozenset(origin.encode() for origin in config[GATEWAY_ALLOWED_ORIGINS] or ())
 
     def apply(self, headers: Headers, response: list[tuple[bytes, bytes]]) -> None:
@@ -64,4 +65,6 @@ class CrossOrigin:
         origin = headers.get(b"origin", b"")
         if not origin or origin in self._allowed:
             return False
-        return origin.partition(b"://")[2] != headers.get(b"host", b"")
+        scheme, _, place = origin.partition(b"://")
+        # With TLS, only somebody on the network in between can serve a plaintext page of this address.
+        return place != headers.get(b"host", b"") or (self._has_tls and scheme != b"https")

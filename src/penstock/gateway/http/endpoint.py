@@ -41,8 +41,8 @@ class Call:
     """Login of the client; None where clients do not log in."""
 
     async def learn(self, operation: str, kind: str, names: Iterable[str]) -> None:
-        """Fetch the decisions that `allows` and `require` are asked for next."""
-        await self.context.learn(self.client, ((operation, kind, name) for name in names))
+        """Fetch the decisions that `allows` is asked for next."""
+        await self.context.learn_shown(self.client, ((operation, kind, name) for name in names))
 
     def allows(self, operation: str, kind: str, name: str) -> bool:
         decide = self.context.shows or self.context.authorize
@@ -50,7 +50,7 @@ class Call:
 
     async def require(self, operation: str, kind: str, name: str) -> None:
         """Raise a BrokerError where the client may not do this."""
-        await self.learn(operation, kind, (name,))
+        await self.context.learn(self.client, ((operation, kind, name),))
         require(self.context.authorize, self.client, operation, kind, name, self.context.shows)
 
 
@@ -117,6 +117,8 @@ class Endpoint:
     parameters: tuple[Parameter, ...] = ()
     bodies: Mapping[str, Schema | None] = field(default_factory=dict)
     """Schemas of the body by content type; JSON is validated. Empty where a request with a body is refused."""
+    json_max_bytes: int = 0
+    """Limit of a JSON body of this endpoint; `gateway.json.max.bytes` counts where it is larger."""
     is_body_required: bool = True
     assumes_json: bool = False
     """Whether a body without a Content-Type is read as JSON."""

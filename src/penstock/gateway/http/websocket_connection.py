@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
+from penstock.gateway.http.exchange import TRANSPORT
+
 if TYPE_CHECKING:
     from uvicorn._types import ASGIReceiveEvent
     from websockets.frames import Frame
@@ -76,6 +78,10 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         self.conn.send_close(code, reason)
         self.transport.write(b"".join(self.conn.data_to_send()))
         self.transport.close()
+
+    async def run_asgi(self) -> None:
+        self.scope[TRANSPORT] = self.transport  # type: ignore[literal-required]
+        await super().run_asgi()
 
     # --- parsing in pieces
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from penstock.config import SHARE_QUEUE_TOPIC
 from penstock.errors import BrokerError, ErrorCode
 from penstock.groups.context import GroupContext
 from penstock.groups.group import ShareHeartbeat, ShareHeartbeatResult
@@ -64,7 +65,7 @@ class ShareRequests:
 
         Nothing joins: a receive from a queue must not keep the queue from being purged or deleted, nor create it again.
         """
-        group = self.existing(group_id)
+        group = await self._group_of_queue(group_id, request)
         async with self.changing(group):
             self._check_current(group)
             group.remembered.see(self._context.image)
@@ -73,6 +74,20 @@ class ShareRequests:
         return ShareHeartbeatResult(
             ErrorCode.none, member_id=request.member_id, member_epoch=request.member_epoch
         )
+
+    async def _group_of_queue(self, group_id: str, request: ShareHeartbeat) -> ShareGroup:
+        """Return the group of a queue, created again if Kafka's tools have deleted it and the queue still exists."""
+        self._shard.check_open()
+        if self._groups.get(group_id) is None:
+            await self._context.confirm_image()
+            self._shard.check_writable()
+            configs = self._context.image.group_overrides().get(group_id, {})
+            is_queue = configs.get(SHARE_QUEUE_TOPIC.name) in (request.subscribed_topics or ())
+            if is_queue and self._groups.get(group_id) is None:
+                has_offsets = self._shard.offsets.has(group_id)
+                group = self._groups.for_share_heartbeat(group_id, _NOBODY, has_offsets)
+                self._shard.carry_out(group_id, group.begin_reset()[1])
+        return self.existing(group_id)
 
     async def _beat(self, group: ShareGroup, request: ShareHeartbeat) -> ShareHeartbeatResult:
         shard = self._shard

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from penstock.internal_client.acl_documents import read_rule, show_rule
 from penstock.internal_client.definitions.reading import ClusterCalls, DefinitionReading
@@ -11,6 +11,7 @@ from penstock.internal_client.definitions.section import (
     ApplyStep,
     DefinitionSection,
     Entry,
+    Outcomes,
     Right,
 )
 from penstock.security.acl import SUPPORTED_OPERATIONS, AclFilter, Operation
@@ -19,6 +20,7 @@ from penstock.security.acl import SUPPORTED_OPERATIONS, AclFilter, Operation
 class AclSection(DefinitionSection):
     name = "acls"
     noun = "rule"
+    created_together = deleted_together = 500
 
     async def read(self, reading: DefinitionReading) -> list[Entry]:
         return [show_rule(each) for each in await reading.cluster.acls.describe(AclFilter())]
@@ -41,19 +43,30 @@ class AclSection(DefinitionSection):
     async def create(self, cluster: ClusterCalls, entry: Entry) -> None:
         await cluster.acls.create([read_rule(entry)])
 
+    async def create_each(self, cluster: ClusterCalls, entries: Sequence[Entry]) -> Outcomes:
+        return await cluster.acls.create_each([read_rule(entry) for entry in entries])
+
     async def delete(self, cluster: ClusterCalls, entry: Entry) -> None:
-        rule = read_rule(entry)
-        resource, access = rule.resource, rule.entry
-        exact = AclFilter(
-            resource.kind,
-            resource.name,
-            resource.pattern,
-            principal=access.principal,
-            host=access.host,
-            operation=access.operation,
-            permission=access.permission,
-        )
-        await cluster.acls.delete([exact])
+        await cluster.acls.delete([_exactly(entry)])
+
+    async def delete_each(self, cluster: ClusterCalls, entries: Sequence[Entry]) -> Outcomes:
+        await cluster.acls.delete([_exactly(entry) for entry in entries])
+        return [None] * len(entries)
 
     def rights(self, step: ApplyStep) -> Iterator[Right]:
         yield "ALTER", *CLUSTER_RESOURCE
+
+
+def _exactly(entry: Entry) -> AclFilter:
+    """Filter that matches one rule."""
+    rule = read_rule(entry)
+    resource, access = rule.resource, rule.entry
+    return AclFilter(
+        resource.kind,
+        resource.name,
+        resource.pattern,
+        principal=access.principal,
+        host=access.host,
+        operation=access.operation,
+        permission=access.permission,
+    )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
 from typing import Any, Final
 
 from penstock.config import VIEW_OF
@@ -18,7 +20,7 @@ from penstock.internal_client.definitions.quotas import QuotaSection
 from penstock.internal_client.definitions.reading import ClusterCalls, DefinitionReading
 from penstock.internal_client.definitions.retry_policies import RetryPolicySection, policy_entry
 from penstock.internal_client.definitions.schedules import ScheduleSection
-from penstock.internal_client.definitions.section import FORMAT, ApplyStep, DefinitionSection, Entry
+from penstock.internal_client.definitions.section import FORMAT, ApplyStep, DefinitionSection, Entry, Outcomes
 from penstock.internal_client.definitions.topics import TopicSection
 from penstock.internal_client.definitions.users import UserSection
 from penstock.internal_client.definitions.views import ViewSection, view_entry
@@ -166,17 +168,57 @@ def _webhooks_first(steps: list[ApplyStep]) -> list[ApplyStep]:
     return sorted(steps, key=lambda step: step.section == "queues" and step.name in queues)
 
 
-async def carry_out(step: ApplyStep, cluster: ClusterCalls) -> None:
-    """Make a step. A BrokerError names the entry; the deletion of something that is gone succeeds."""
-    section = SECTIONS[step.section]
+async def carry_out(steps: Sequence[ApplyStep], cluster: ClusterCalls) -> None:
+    """Make the steps in order. A BrokerError names the first entry that was refused.
+
+    Other entries of the same request may have been created too. The deletion of something that is gone succeeds.
+    """
+    place = 0
+    for together in _together(steps):
+        for number, (step, error) in enumerate(zip(together, await _make(together, cluster), strict=True)):
+            if error is not None and not (step.action == "delete" and error.code in _GONE):
+                text = SECTIONS[step.section].text(step.action, step.name)
+                at = f" (step {place + number + 1} of {len(steps)})" if len(steps) > 1 else ""
+                raise BrokerError(error.code, f"{text}: {error}{at}")
+        place += len(together)
+
+
+async def check(steps: Sequence[ApplyStep], cluster: ClusterCalls) -> list[ApplyStep]:
+    """Return the steps with the problems that the cluster finds in entries to create; nothing is changed."""
+    found: list[ApplyStep] = []
+    for together in _together(steps):
+        outcomes: Outcomes = [None] * len(together)
+        if together[0].action == "create":
+            outcomes = await SECTIONS[together[0].section].check_each(
+                cluster, [step.entry for step in together]
+            )
+        found += [
+            step if error is None else replace(step, problem=str(error))
+            for step, error in zip(together, outcomes, strict=True)
+        ]
+    return found
+
+
+def _together(steps: Sequence[ApplyStep]) -> Iterator[list[ApplyStep]]:
+    """Steps that are made together: neighbours that create, or delete, entries of one section."""
+    for (section, action), group in groupby(steps, key=lambda step: (step.section, step.action)):
+        alike, of = list(group), SECTIONS[section]
+        most = {"create": of.created_together, "delete": of.deleted_together}.get(action, 1)
+        for first in range(0, len(alike), most):
+            yield alike[first : first + most]
+
+
+async def _make(together: Sequence[ApplyStep], cluster: ClusterCalls) -> Outcomes:
+    """Make steps of one section; return the error of each."""
+    step = together[0]
+    section, entries = SECTIONS[step.section], [each.entry for each in together]
     try:
         if step.action == "create":
-            await section.create(cluster, step.entry)
-        elif step.action == "change":
+            return await section.create_each(cluster, entries)
+        if step.action == "delete":
+            return await section.delete_each(cluster, entries)
+        if step.action == "change":
             await section.change(cluster, step)
-        elif step.action == "delete":
-            await section.delete(cluster, step.entry)
     except BrokerError as error:
-        if step.action == "delete" and error.code in _GONE:
-            return
-        raise BrokerError(error.code, f"{section.text(step.action, step.name)}: {error}") from None
+        return [error, *[None] * (len(together) - 1)]
+    return [None] * len(together)

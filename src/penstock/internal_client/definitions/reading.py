@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 from penstock.config.resources import ConfigResourceType
 from penstock.internal_client.acls import AclCalls
-from penstock.internal_client.configs import ConfigCalls, ConfigEntry
+from penstock.internal_client.configs import ConfigCalls
 from penstock.internal_client.pipelines import DEFINITIONS, LOGS, STATUSES, PipelineCalls
 from penstock.internal_client.queues import QueueCalls, QueueSummary
 from penstock.internal_client.quotas import QuotaCalls
@@ -19,8 +19,6 @@ from penstock.internal_client.users import UserCalls
 from penstock.internal_client.views import ViewCalls
 from penstock.internal_client.webhooks import WebhookCalls
 
-NAMES_PER_REQUEST: Final = 20
-"""Number of resources in one DescribeConfigs request: few, because a broker builds the whole response at once."""
 _STATE_TOPICS: Final = frozenset({DEFINITIONS.name, LOGS.name, STATUSES.name})
 """Topics of declared pipelines, which their first declaration creates."""
 Visible = Callable[[str, Sequence[str]], Awaitable[Iterable[str]]]
@@ -89,20 +87,5 @@ class DefinitionReading:
         self, kind: ConfigResourceType, resource: str, names: Sequence[str]
     ) -> dict[str, dict[str, str]]:
         visible = set(await self._visible(resource, names))
-        seen = [name for name in names if name in visible]
-        found: dict[str, dict[str, str]] = {}
-        for first in range(0, len(seen), NAMES_PER_REQUEST):
-            some = seen[first : first + NAMES_PER_REQUEST]
-            # A resource may be deleted between both requests.
-            entries = await self.cluster.configs.describe(kind, some, skips_refused=True)
-            found |= {name: own(of_one) for name, of_one in entries.items()}
-        return found
-
-
-def own(entries: Sequence[ConfigEntry]) -> dict[str, str]:
-    """Settings that were set on the resource itself, without secrets."""
-    return {
-        entry.name: entry.value
-        for entry in entries
-        if not entry.is_default and not entry.is_sensitive and entry.value is not None
-    }
+        # A resource may be deleted between both requests.
+        return await self.cluster.configs.own(kind, [name for name in names if name in visible])

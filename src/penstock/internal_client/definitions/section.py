@@ -6,15 +6,19 @@ Entries are JSON objects. `DefinitionSection.plan` is pure; the other methods se
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from penstock.errors import BrokerError
 
 if TYPE_CHECKING:
     from penstock.internal_client.definitions.reading import ClusterCalls, DefinitionReading
 
 FORMAT: Final = 1
 Entry = Mapping[str, Any]
+Outcomes = Sequence[BrokerError | None]
+"""Error of each entry that was refused, None for the others, in order."""
 Right = tuple[str, str, str]
 """Operation, resource type and resource name."""
 CLUSTER_RESOURCE: Final = ("CLUSTER", "kafka-cluster")
@@ -43,6 +47,8 @@ class ApplyStep:
     entry: Entry = field(default_factory=dict)
     """The entry of the document; of a deletion, the present one."""
     changes: Mapping[str, FieldChange] = field(default_factory=dict)
+    problem: str = ""
+    """Reason why the cluster would refuse the step, found by a dry run; empty if none is known."""
 
     def document(self) -> dict[str, Any]:
         changes = {name: {"from": each.old, "to": each.new} for name, each in self.changes.items()}
@@ -52,6 +58,7 @@ class ApplyStep:
             "name": self.name,
             "text": self.text,
             "changes": changes,
+            "problem": self.problem,
         }
 
 
@@ -65,12 +72,28 @@ class DefinitionSection(ABC):
     """Values of fields that an entry may leave out."""
     fixed: ClassVar[frozenset[str]] = frozenset()
     """Fields that cannot be changed; a difference is reported."""
+    created_together: ClassVar[int] = 1
+    """Maximum number of entries that one request creates."""
+    deleted_together: ClassVar[int] = 1
+    """Maximum number of entries that one request deletes."""
     creation_note: ClassVar[str] = ""
     deletion_note: ClassVar[str] = ""
 
     @abstractmethod
     async def read(self, reading: DefinitionReading) -> list[Entry]:
         """Entries of the cluster, without those that the user may not see."""
+
+    async def create_each(self, cluster: ClusterCalls, entries: Sequence[Entry]) -> Outcomes:
+        """Create up to `created_together` entries."""
+        return [await _outcome(self.create(cluster, entry)) for entry in entries]
+
+    async def delete_each(self, cluster: ClusterCalls, entries: Sequence[Entry]) -> Outcomes:
+        """Delete up to `deleted_together` entries."""
+        return [await _outcome(self.delete(cluster, entry)) for entry in entries]
+
+    async def check_each(self, cluster: ClusterCalls, entries: Sequence[Entry]) -> Outcomes:
+        """Ask the cluster whether it would create up to `created_together` entries, and create none."""
+        return [None] * len(entries)
 
     @abstractmethod
     async def create(self, cluster: ClusterCalls, entry: Entry) -> None: ...
@@ -160,6 +183,14 @@ class DefinitionSection(ABC):
 
     def text(self, verb: str, name: str) -> str:
         return f"{verb} {self.noun} {name}" if name else f"{verb} {self.noun}"
+
+
+async def _outcome(request: Awaitable[None]) -> BrokerError | None:
+    try:
+        await request
+    except BrokerError as error:
+        return error
+    return None
 
 
 def shown(value: Any) -> str:

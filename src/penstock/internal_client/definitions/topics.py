@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from penstock.config import DELIVERY_DELAY, MESSAGE_TIMESTAMP_TYPE, VIEW_OF
@@ -14,6 +14,7 @@ from penstock.internal_client.definitions.section import (
     DefinitionSection,
     Entry,
     FieldChange,
+    Outcomes,
     Right,
 )
 from penstock.internal_client.topics import NewTopic
@@ -27,6 +28,7 @@ class TopicSection(DefinitionSection):
     name = "topics"
     noun = "topic"
     fixed = frozenset({"replication_factor"})
+    created_together = 50
     deletion_note = " with all of its messages"
 
     async def read(self, reading: DefinitionReading) -> list[Entry]:
@@ -71,6 +73,13 @@ class TopicSection(DefinitionSection):
 
     async def create(self, cluster: ClusterCalls, entry: Entry) -> None:
         await cluster.topics.create(new_topic(entry))
+
+    async def create_each(self, cluster: ClusterCalls, entries: Sequence[Entry]) -> Outcomes:
+        return await cluster.topics.create_each([new_topic(entry) for entry in entries])
+
+    async def check_each(self, cluster: ClusterCalls, entries: Sequence[Entry]) -> Outcomes:
+        new = [new_topic(entry) for entry in entries]
+        return await cluster.topics.create_each(new, validate_only=True)
 
     async def change(self, cluster: ClusterCalls, step: ApplyStep) -> None:
         changes = dict(step.changes)

@@ -24,8 +24,10 @@ from penstock.clock import SystemClock
 from penstock.errors import PenstockError
 from penstock.pipeline.causes import storage_reason
 from penstock.pipeline.columns import FIELDS
+from penstock.pipeline.restored import WRITER, restored_reason
 from penstock.pipeline.table_store import Store, storage_options, store_at
 
+_ARCHIVER = "penstock-archive"
 TOPIC_ID, DATE = "topic_id", "date"
 PARTITION_BY = ("topic", DATE)
 FILE_COLUMNS = ("key", "value", "headers", TOPIC_ID, "partition", "offset", "timestamp", "timestampType")
@@ -151,11 +153,17 @@ class ArchiveTable:
         return ArchiveView(table)
 
     def view_or_create(self) -> ArchiveView:
+        """Newest version, for writers. Raises ArchiveError if others restored an older version."""
         for _ in range(_ATTEMPTS):
             try:
-                return ArchiveView(self._checked(self._open()))
+                view = ArchiveView(self._checked(self._open()))
             except TableNotFoundError:
                 self._create()
+                continue
+            reason = restored_reason(view._table, self.store, _ARCHIVER)
+            if reason is not None:
+                raise ArchiveError(f"{reason}, or archive to another place")
+            return view
         raise ArchiveError(f"cannot create a table at {self.store.uri}")
 
     def add_columns(self, view: ArchiveView, columns: Sequence[pa.Field]) -> ArchiveView:
@@ -206,9 +214,8 @@ class ArchiveTable:
             Transaction(_application(topic_id, partition), end, now_ms)
             for (topic_id, partition), end in archived.items()
         ]
-        self._write(
-            view, [_add(file, now_ms, True) for file in files], CommitProperties(app_transactions=ends)
-        )
+        properties = CommitProperties(custom_metadata={WRITER: _ARCHIVER}, app_transactions=ends)
+        self._write(view, [_add(file, now_ms, True) for file in files], properties)
 
     def replace(
         self, view: ArchiveView, old: Iterable[FileBounds], new: Iterable[ArchivedFile], *, changes_data: bool

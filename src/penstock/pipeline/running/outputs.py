@@ -28,14 +28,15 @@ class BatchOutputs:
     """Writer of the batches of one query. Spark calls it again with a batch whose run failed."""
 
     def __init__(
-        self, bootstrap: str, definition: PipelineDefinition, checkpoint: str, *, has_written: bool
+        self, bootstrap: str, definition: PipelineDefinition, checkpoint: str, last_batch: int | None
     ) -> None:
         self._bootstrap = bootstrap
         self._definition = definition
         self._checkpoint = checkpoint
-        self._has_written = has_written
         self.rows = 0
         """Rows written since the start of the query."""
+        self.last_batch = last_batch
+        """Last batch with rows that was committed to the table, also before the start; None if there is none."""
         self.busy_since_ms: int | None = None
         """Start of the batch that is being written; None between batches."""
 
@@ -57,8 +58,9 @@ class BatchOutputs:
                 written = self._to_topic(rows, target.topic, number)
             if target.table is not None:
                 application = f"penstock-pipeline/{_query_id(batch)}"
-                store, has_written = store_at(target.table), self._has_written or self.rows > 0
-                written = append(rows, store, application, number, has_written=has_written)
+                store = store_at(target.table)
+                written = append(rows, store, application, number, last_batch=self.last_batch)
+                self.last_batch = number if written else self.last_batch
             self.rows += written
         finally:
             if is_shared:

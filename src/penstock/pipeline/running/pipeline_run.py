@@ -72,6 +72,8 @@ class RunFigures:
     """End of the last batch that was written, or of the last look for records that found none."""
     busy_since_ms: int | None = None
     """Start of the batch that is being written; None between batches."""
+    last_batch: int | None = None
+    """Last batch with rows that was committed to the table; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +82,8 @@ class RunPlace:
 
     bootstrap: str
     checkpoint: str
-    has_written: bool = False
-    """Whether earlier activations have written rows."""
+    last_batch: int | None = None
+    """Last batch with rows that earlier activations have committed to the table; None if there is none."""
 
 
 class PipelineRun(Protocol):
@@ -105,9 +107,7 @@ class StreamRun:
         self._definition = definition
         self._place = place
         self._queries: list[StreamingQuery] = []
-        self._outputs = BatchOutputs(
-            place.bootstrap, definition, self._checkpoint("rows"), has_written=place.has_written
-        )
+        self._outputs = BatchOutputs(place.bootstrap, definition, self._checkpoint("rows"), place.last_batch)
         self._figures = RunFigures()
         self._next_batch = 0
         self._newest_ms: int | None = None
@@ -180,7 +180,13 @@ class StreamRun:
         for each in self._queries[:1]:
             for progress in each.recentProgress:
                 self._count(progress)
-        return replace(self._figures, rows=self._outputs.rows, busy_since_ms=self._outputs.busy_since_ms)
+        outputs = self._outputs
+        return replace(
+            self._figures,
+            rows=outputs.rows,
+            busy_since_ms=outputs.busy_since_ms,
+            last_batch=outputs.last_batch,
+        )
 
     def _count(self, progress: Any) -> None:
         """Add the figures of a batch, unless they were added before."""

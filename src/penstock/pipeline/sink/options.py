@@ -16,8 +16,9 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from penstock.pipeline.catalog_options import is_of_catalog, without_catalog
 from penstock.pipeline.kafka_security import NAMES as SECURITY_NAMES
-from penstock.pipeline.options import OptionError, bootstrap_of, choice_of, number_of, without_catalog
+from penstock.pipeline.options import OptionError, bootstrap_of, choice_of, is_for_reading, number_of
 from penstock.records.compression import Codec
 
 TOPIC, KEY, VALUE, HEADERS, PARTITION = COLUMNS = ("topic", "key", "value", "headers", "partition")
@@ -77,6 +78,8 @@ class SinkOptions:
 
 def parse_sink(given: Mapping[str, str]) -> SinkOptions:
     options = without_catalog(given)
+    if is_of_catalog(given):
+        options = _for_writing(options)
     for name in sorted(options.keys() - _KNOWN.keys() - _WITHOUT_MEANING):
         raise OptionError(
             f"unknown option {name!r} for writing; known options: {', '.join(sorted(_KNOWN.values()))}"
@@ -91,6 +94,14 @@ def parse_sink(given: Mapping[str, str]) -> SinkOptions:
         checkpoint,
         number_of(values, ACCEPT_LOSS),
     )
+
+
+def _for_writing(options: Mapping[str, str]) -> dict[str, str]:
+    """Options of a table of Spark's catalog for writing. A table that reads one topic writes to it."""
+    names = options.get("subscribe", "").split(",")
+    topic = {"topic": names[0].strip()} if names[0] and len(names) == 1 else {}
+    kept = {name: value for name, value in options.items() if name in _KNOWN or not is_for_reading(name)}
+    return {**topic, **kept}
 
 
 def check_schema(schema: StructType, options: SinkOptions) -> None:

@@ -118,7 +118,7 @@ class Driver:
             with suppress(Exception):  # a dead Java process fails every call, and is found by the next look
                 worker.refresh()
             states[name] = {
-                **asdict(worker.state),
+                **asdict(worker.shown(self._clock.now_ms())),
                 "is_alive": worker.is_alive(),
                 "revision": worker.wanted["revision"],
             }

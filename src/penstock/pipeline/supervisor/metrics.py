@@ -55,7 +55,7 @@ class PipelineCollector:
                     gauge.add_metric([pipeline], float(state[field]) * factor)
             yield gauge
         healthy = GaugeMetricFamily(
-            "penstock_pipeline_healthy", "1 unless the last run failed.", labels=["pipeline"]
+            "penstock_pipeline_healthy", "1 unless the last run failed or is late.", labels=["pipeline"]
         )
         for pipeline, state in states.items():
             healthy.add_metric([pipeline], float(state.get("state") in _RUNNING))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -26,14 +26,19 @@ from penstock.pipeline.running.pipeline_run import (
 )
 from penstock.pipeline.supervisor.backoff import backoff_ms
 
-STARTING, RUNNING, WAITING, FAILED, DONE, STOPPED = (
+STARTING, RUNNING, WAITING, FAILED, DONE, STOPPED, LATE = (
     "starting",
     "running",
     "waiting",
     "failed",
     "done",
     "stopped",
+    "late",
 )
+LATE_AFTER_MS = 60_000
+"""A scheduled run is late this long after the time of the next one."""
+LATE_BATCH_MS = 300_000
+"""A continuous run is late if its last batch, or its last look for records, ended this long ago."""
 START_TIMEOUT_MS = 300_000
 """Time in which a transformation must return its plan, without a timeout of its own."""
 
@@ -68,8 +73,12 @@ class WorkerState:
     checkpoint: str | None = None
     table: str | None = None
     """Table that rows were written to."""
+    table_batch: int | None = None
+    """Last batch with rows that was committed to this table."""
     run_requests: int = 0
     """Requests of runs by hand that were served."""
+    late_since_ms: int | None = None
+    """Time since which a run that has not ended is late."""
     since_ms: int = field(default_factory=lambda: SystemClock().now_ms())
 
 
@@ -108,6 +117,7 @@ class PipelineWorker(threading.Thread):
             last_failure_ms=known.get("last_failure_ms"),
             duration_ms=known.get("duration_ms"),
             table=known.get("table"),
+            table_batch=known.get("table_batch"),
             run_requests=known.get("run_requests", self._requested if not known else 0),
         )
 
@@ -135,6 +145,25 @@ class PipelineWorker(threading.Thread):
             return now_ms - self._busy_since_ms - timeout_ms
         return 0
 
+    def shown(self, now_ms: int) -> WorkerState:
+        """State for people, in which a run that does not end is late."""
+        since_ms = self._late_since_ms()
+        if since_ms is None or since_ms > now_ms:
+            return self.state
+        return replace(self.state, state=LATE, late_since_ms=since_ms)
+
+    def _late_since_ms(self) -> int | None:
+        """Time at which the run that is active becomes late; None if no run is active."""
+        state = self.state
+        if state.state != RUNNING or state.last_start_ms is None:
+            return None
+        if self._is_continuous:
+            return max(state.last_success_ms or 0, state.since_ms) + LATE_BATCH_MS
+        schedule = definition_of(self.wanted["document"]).schedule
+        if schedule.is_continuous:  # a run by hand
+            return state.last_start_ms + LATE_BATCH_MS
+        return schedule.next_ms(state.last_start_ms, state.last_start_ms) + LATE_AFTER_MS
+
     def run(self) -> None:
         while not self._cancelled.is_set():
             if not self._wait_until_due():
@@ -155,7 +184,8 @@ class PipelineWorker(threading.Thread):
         self.state.bytes = self._bytes_before + (figures.bytes or 0)
         self.state.lag_records, self.state.lag_seconds = figures.lag_records, figures.lag_seconds
         self._busy_since_ms = figures.busy_since_ms
-        self.state.table = self._table if figures.rows else self.state.table
+        if figures.rows:
+            self.state.table, self.state.table_batch = self._table, figures.last_batch
         if figures.succeeded_ms is not None and self._is_continuous:
             self.state.duration_ms = figures.batch_ms
             self.state.last_success_ms = figures.succeeded_ms
@@ -226,8 +256,10 @@ class PipelineWorker(threading.Thread):
         if definition.target.archive is None:
             self._check_checkpoint(checkpoint)
         self._table = definition.target.table
-        has_written = self._table is not None and self.state.table == self._table
-        place = RunPlace(self._settings.bootstrap, checkpoint, has_written=has_written)
+        is_same = self._table is not None and self.state.table == self._table
+        # A state of an older release has the table without the batch.
+        last_batch = (self.state.table_batch or 0) if is_same else None
+        place = RunPlace(self._settings.bootstrap, checkpoint, last_batch)
         spark = self._open_session()
         run = self._run = run_of(definition, place, lambda text: self._emit("warning", {"text": text}))
         self.state.checkpoint = checkpoint

@@ -1,6 +1,7 @@
 """Decoder of record values to typed columns, with the reason for each value that does not fit its schema.
 
-Whole batches of plain JSON are parsed by Arrow. If Arrow finds anything that it cannot parse, the batch is decoded row
+Whole batches of plain JSON, with dates and times in the usual form, are parsed by Arrow; the rules of a JSON Schema are
+checked before. If Arrow finds anything that it cannot parse, the batch is decoded row
 by row, which gives the same columns, and reasons for the bad rows.
 """
 
@@ -17,13 +18,19 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from penstock.declared.value_schema import AVRO, ValueSchema
-from penstock.declared.value_types import Array, Simple, Struct, ValueType
+from penstock.declared.value_types import Array, Field, Simple, Struct, ValueType
 from penstock.pipeline.typed.arrow_types import arrow_type, value_fields
 from penstock.pipeline.typed.conversion import BadValue, converter
 
 NO_VALUE = "the record has no value"
 MAX_REASON = 500
 _PREFIX_BYTES = 5
+_TEXTS = frozenset({"date", "timestamp"})
+_DATE = r"^[12]\d{3}-\d{2}-\d{2}$"
+_TIME = r"^[12]\d{3}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{3}|\.\d{6})?(Z|[+-]\d{2}:\d{2})$"
+"""Usual forms in JSON. Others are read row by row: a time without a zone, or a year that Python and Arrow treat
+differently.
+"""
 _PARSED_BY_ARROW = frozenset({"string", "boolean", "int", "bigint", "float", "double"})
 
 
@@ -32,13 +39,12 @@ class ValueDecoder:
         self._schema = schema
         self._fields = value_fields(schema)
         self._convert = converter(Struct(schema.fields))
-        self._parse = _avro_parser(schema) if schema.encoding == AVRO else _json_parser(schema)
-        is_plain = schema.document is None and all(_is_plain(each.type) for each in schema.fields)
-        self._plain = (
-            pa.schema([pa.field(each.name, arrow_type(each.type)) for each in schema.fields])
-            if is_plain
-            else None
+        self._check = _validator(schema)
+        self._parse = _avro_parser(schema) if schema.encoding == AVRO else _json_parser(self._check)
+        is_plain = schema.encoding != AVRO and all(
+            _is_plain(each.type) or _is_text(each.type) for each in schema.fields
         )
+        self._plain = pa.schema([_parsed(each) for each in schema.fields]) if is_plain else None
 
     @property
     def fields(self) -> list[pa.Field]:
@@ -52,6 +58,8 @@ class ValueDecoder:
     def _decode_plain(self, values: pa.Array) -> list[pa.Array] | None:
         """Columns of values that Arrow can parse as lines; None if some need a closer look."""
         if values.null_count or not pc.all(pc.starts_with(values, "{")).as_py():
+            return None
+        if self._check is not None and not self._are_valid(values.to_pylist()):
             return None
         try:
             values.cast(pa.string())  # checks that the values are UTF-8, which the parser does not
@@ -68,13 +76,25 @@ class ValueDecoder:
             return None
         if table.num_rows != len(values):
             return None
-        columns = [_whole(table.column(each.name), each.type) for each in self._plain or ()]
+        try:
+            columns = [_whole(table.column(each.name), arrow_type(each.type)) for each in self._schema.fields]
+        except pa.ArrowInvalid:
+            return None
         if any(
             field.is_required and column.null_count
             for field, column in zip(self._schema.fields, columns, strict=True)
         ):
             return None
         return [*columns, pa.nulls(len(values), pa.string())]
+
+    def _are_valid(self, values: Iterable[bytes]) -> bool:
+        """Whether all values keep the rules of the JSON Schema. Reasons are found row by row."""
+        assert self._check is not None
+        decode = msgspec.json.Decoder().decode
+        try:
+            return all(self._check.is_valid(decode(value)) for value in values)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return False
 
     def _decode_rows(self, values: Iterable[bytes | None]) -> list[pa.Array]:
         rows: list[dict[str, Any]] = []
@@ -104,19 +124,37 @@ def _is_plain(kind: ValueType) -> bool:
     return isinstance(kind, Simple) and kind.name in _PARSED_BY_ARROW
 
 
+def _is_text(kind: ValueType) -> bool:
+    """Whether Arrow parses the type as text, which becomes a date or time by `_whole`."""
+    return isinstance(kind, Simple) and kind.name in _TEXTS
+
+
+def _parsed(field: Field) -> pa.Field:
+    return pa.field(field.name, pa.string() if _is_text(field.type) else arrow_type(field.type))
+
+
 def _whole(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
+    """Array of this type. Raises ArrowInvalid for a date or time that the conversion row by row should read."""
     found = column.combine_chunks()
     array = found if isinstance(found, pa.Array) else pa.concat_arrays(found.chunks)
+    if not (pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
+        return array.cast(kind)
+    form = _DATE if pa.types.is_date(kind) else _TIME
+    if pc.all(pc.match_substring_regex(array, form)).as_py() is False:
+        raise pa.ArrowInvalid("not in the usual form")
     return array.cast(kind)
 
 
-def _json_parser(schema: ValueSchema) -> Callable[[bytes], Any]:
-    document = schema.document
-    check = None
-    if document is not None:
-        import jsonschema_rs
+def _validator(schema: ValueSchema) -> Any:
+    """Validator of a JSON Schema; None for other schemas."""
+    if schema.document is None or schema.encoding == AVRO:
+        return None
+    import jsonschema_rs
 
-        check = jsonschema_rs.validator_for(json.dumps(document))
+    return jsonschema_rs.validator_for(json.dumps(schema.document))
+
+
+def _json_parser(check: Any) -> Callable[[bytes], Any]:
     decoder = msgspec.json.Decoder()
 
     def parse(value: bytes) -> Any:
@@ -124,7 +162,7 @@ def _json_parser(schema: ValueSchema) -> Callable[[bytes], Any]:
             found = decoder.decode(value)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise BadValue(f"not valid JSON: {error}") from None
-        if check is not None:
+        if check is not None and not check.is_valid(found):
             for problem in check.iter_errors(found):
                 where = ".".join(map(str, problem.instance_path))
                 raise BadValue(f"{where}: {problem.message}" if where else problem.message)

@@ -7,7 +7,8 @@ coordinators of all brokers before. Every write is conditional on the leader epo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -36,9 +37,12 @@ REMOVAL_SECONDS = 0.02
 """Pause between removals: the next partition may be removed by another broker."""
 OBSERVED_SECONDS = 1.5
 """Time for which the writers of partitions that may go are observed."""
+MEETING_SECONDS = 1.0
+"""Limit of the time for which a new consumer waits until all brokers know it."""
 KEEP_SECONDS = 10.0
 """Interval at which quiet times are written to the disk."""
 QUESTION = "drain_report"
+CONSUMER_SEEN = "consumer_seen"
 PENSTOCK_CLIENT = "penstock"
 """Start of the client ids of internal clients."""
 
@@ -131,6 +135,20 @@ class Draining:
         client, now_ms = identity(session), self._context.clock.now_ms()
         for writers in (self.writers, *self._observers):
             writers.note(name, client, now_ms)
+
+    async def meet_consumer(self, session: Session) -> bool:
+        """Make a client known as a consumer on all brokers. Return whether it was unknown: then its metadata may lack
+        the partitions that go.
+        """
+        client = identity(session)
+        if all(self.clients.is_in_doubt(topic.id) for topic in self._topics.values()):
+            return False
+        if reads_phases(session) or self.clients.is_consumer(client):
+            return False
+        self.clients.add([client], ())
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.ask_others(CONSUMER_SEEN, client._asdict()), MEETING_SECONDS)
+        return True
 
     async def observe(self, replicas: Sequence[Replica]) -> Writers:
         """Note for a moment which clients write to partitions that do not drain."""
@@ -267,12 +285,14 @@ class Draining:
             self._logger.error_rarely("broker not asked about draining partitions", error, broker=broker_id)
             return None
 
-    async def ask_others(self, question: str) -> list[Any]:
+    async def ask_others(self, question: str, arguments: Mapping[str, Any] | None = None) -> list[Any]:
         """Ask all other brokers a question; the answer of one that does not respond is None."""
 
         async def ask(broker_id: BrokerId) -> Any:
             try:
-                return await self._links.send(broker_id, lambda each: ask_broker(each, question, {}))
+                return await self._links.send(
+                    broker_id, lambda each: ask_broker(each, question, arguments or {})
+                )
             except (OSError, PenstockError, TimeoutError) as error:
                 self._logger.error_rarely("broker not asked", error, broker=broker_id, question=question)
                 return None

@@ -10,6 +10,7 @@ from penstock.errors import BrokerError, ErrorCode
 from penstock.server.dispatch import Fields, Request
 from penstock.server.handlers.administration import NO_TIME, carried_out, code_of, message_of
 from penstock.server.security import CLUSTER_NAME, Operation, ResourceType
+from penstock.server.share_readers import checked_group
 
 
 def check_resource(request: Request, operation: Operation, resource: Any) -> ConfigResourceType:
@@ -40,6 +41,7 @@ def check_resource(request: Request, operation: Operation, resource: Any) -> Con
 
 async def alter(request: Request, message: Any, changes: list[ConfigChange | BrokerError]) -> Fields:
     """Make the changes of a request, in the order of its resources; some may be refused already."""
+    changes = [await checked_group(request.context, each) for each in changes]
     good = [change for change in changes if isinstance(change, ConfigChange)]
     altering = request.context.administration.alter_configs(good, validate_only=message.validate_only)
     outcomes = iter(await carried_out(request, altering, len(good)))

@@ -24,14 +24,17 @@ class CoordinatorType(IntEnum):
     SHARE = 2
 
 
+JAVA = "apache-kafka-java "
+"""Start of the name of the client software that asks for a coordinator again, as a consumer and as an admin client."""
+
+
 async def handle(request: Request, message: Any) -> Fields:
     kind = getattr(message, "key_type", CoordinatorType.GROUP)
-    if kind == CoordinatorType.GROUP:
-        request.session.is_consumer = True
+    is_new = kind == CoordinatorType.GROUP and await _is_new_consumer(request)
     if request.version < FIRST_VERSION_WITH_SEVERAL:
-        return {"throttle_time": NO_TIME, **await _coordinator(request, kind, message.key)}
+        return {"throttle_time": NO_TIME, **await _coordinator(request, kind, message.key, is_new)}
     coordinators = [
-        {"key": key, **await _coordinator(request, kind, key)}
+        {"key": key, **await _coordinator(request, kind, key, is_new)}
         for key in dict.fromkeys(message.coordinator_keys)
     ]
     return {"throttle_time": NO_TIME, "coordinators": coordinators}
@@ -40,11 +43,28 @@ async def handle(request: Request, message: Any) -> Fields:
 API = Api(10, 0, 6, handle)
 
 
-async def _coordinator(request: Request, kind: int, key: str) -> Fields:
+async def _is_new_consumer(request: Request) -> bool:
+    """Whether the client becomes a consumer now, while its metadata may lack partitions that go.
+
+    COORDINATOR_NOT_AVAILABLE makes clients for Java read the metadata again before they join a group. The admin clients
+    of kafka-python and aiokafka would fail.
+    """
+    request.session.is_consumer = True
+    draining = request.context.draining
+    is_new = draining is not None and await draining.meet_consumer(request.session)
+    return is_new and request.session.software.startswith(JAVA)
+
+
+async def _coordinator(request: Request, kind: int, key: str, is_new: bool) -> Fields:
     try:
         if kind == CoordinatorType.GROUP:
             request.require(Operation.DESCRIBE, ResourceType.GROUP, key)
             node_id = await request.context.groups.find(key)
+            if is_new:
+                raise BrokerError(
+                    ErrorCode.coordinator_not_available,
+                    "a topic has partitions that the client may not know; read the metadata again and retry",
+                )
         elif kind == CoordinatorType.TRANSACTION:
             request.require(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key)
             node_id = await request.context.transactions.find(key)

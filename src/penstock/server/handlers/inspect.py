@@ -10,7 +10,7 @@ from penstock.errors import BrokerError, ErrorCode
 from penstock.net.response import Answer, PendingResponse
 from penstock.server.dispatch import Api, Request
 from penstock.server.inspection import QUESTIONS
-from penstock.server.inspection.question import text
+from penstock.server.inspection.question import text, texts
 from penstock.server.security import CLUSTER_NAME, ResourceType
 from penstock.wire.apis import INSPECT
 from penstock.wire.inspect import (
@@ -56,7 +56,7 @@ async def _answer(request: Request, asked: InspectRequest) -> bytes:
         raise BrokerError(ErrorCode.invalid_request, f"unknown question {asked.question[:80]!r}")
     if question.is_for_gateways:
         _check_gateway(request)
-    elif not question.is_about_topic:
+    elif not question.is_about_topic and question.about_each_of is None:
         request.require(question.operation, ResourceType.CLUSTER, CLUSTER_NAME)
     try:
         arguments = msgspec.msgpack.decode(asked.arguments, type=dict[str, int | str | list[str]])
@@ -64,6 +64,12 @@ async def _answer(request: Request, asked: InspectRequest) -> bytes:
         raise BrokerError(ErrorCode.invalid_request, f"malformed arguments: {error}") from None
     if question.is_about_topic:
         request.require(question.operation, ResourceType.TOPIC, text(arguments, "topic"))
+    if question.about_each_of is not None:
+        arguments["names"] = [
+            name
+            for name in texts(arguments, "names")
+            if request.allowed(question.operation, question.about_each_of, name)
+        ]
     return _ENCODER.encode(await question.answer(request.context, arguments))
 
 

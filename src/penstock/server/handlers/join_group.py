@@ -38,7 +38,7 @@ API = Api(11, 0, 9, handle)
 def _join_request(request: Request, message: Any) -> JoinRequest:
     instance_id = getattr(message, "group_instance_id", None)
     session_timeout_ms = message.session_timeout // MILLISECOND
-    rebalance_timeout = getattr(message, "rebalance_timeout", None)
+    rebalance_timeout_ms = getattr(message, "rebalance_timeout", NO_TIME) // MILLISECOND
     return JoinRequest(
         member_id=message.member_id,
         instance_id=instance_id,
@@ -47,9 +47,8 @@ def _join_request(request: Request, message: Any) -> JoinRequest:
         protocol_type=message.protocol_type,
         protocols=tuple((protocol.name, protocol.metadata) for protocol in message.protocols),
         session_timeout_ms=session_timeout_ms,
-        rebalance_timeout_ms=(
-            session_timeout_ms if rebalance_timeout is None else rebalance_timeout // MILLISECOND
-        ),
+        # Version 0 has no rebalance timeout, and some clients send 0.
+        rebalance_timeout_ms=rebalance_timeout_ms if rebalance_timeout_ms > 0 else session_timeout_ms,
         new_member_id=draw_member_id(request, instance_id),
         requires_known_member_id=request.version >= FIRST_VERSION_WITH_TWO_STEPS and instance_id is None,
         supports_skipping_assignment=request.version >= FIRST_VERSION_THAT_SKIPS_ASSIGNMENT,

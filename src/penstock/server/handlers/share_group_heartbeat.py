@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock.cluster.dead_letter_topics import check_subscription
 from penstock.errors import BrokerError, ErrorCode
 from penstock.groups.group import ShareHeartbeat, ShareHeartbeatResult
 from penstock.server.dispatch import Api, Fields, Request
@@ -23,6 +24,7 @@ async def handle(request: Request, message: Any) -> Fields:
         names = message.subscribed_topic_names
         for name in names or ():
             request.require(Operation.DESCRIBE, ResourceType.TOPIC, name)
+        check_subscription(request.context.image, message.group_id, names or ())
         heartbeat = ShareHeartbeat(
             member_id=message.member_id,
             member_epoch=message.member_epoch,

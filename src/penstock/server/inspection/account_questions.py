@@ -30,6 +30,11 @@ async def _open_session(context: BrokerContext, arguments: Arguments) -> dict[st
     return {"cookie": _accounts(context).open_session(text(arguments, "user"))}
 
 
+async def _end_session(context: BrokerContext, arguments: Arguments) -> dict[str, Any]:
+    await _accounts(context).end_session(_login(arguments))
+    return {}
+
+
 async def _find_account(context: BrokerContext, arguments: Arguments) -> dict[str, Any]:
     user = context.image.users.get(text(arguments, "user"))
     return _shown(None if user is None or user.is_disabled else HttpLogin(user.name, user.credential))
@@ -56,7 +61,8 @@ def _login(arguments: Arguments) -> HttpLogin:
     if not user:
         raise BrokerError(ErrorCode.invalid_request, "the login has no user")
     credential, token_id = text(arguments, "credential"), text(arguments, "token_id")
-    return HttpLogin(user, credential, token_id, integer(arguments, "expires_ms"), text(arguments, "csrf"))
+    expires_ms, csrf = integer(arguments, "expires_ms"), text(arguments, "csrf")
+    return HttpLogin(user, credential, token_id, expires_ms, csrf, text(arguments, "session_id"))
 
 
 def _question(name: str, answer: Answer) -> Question:
@@ -68,6 +74,7 @@ ACCOUNT_QUESTIONS = (
     _question("check_token", _check_token),
     _question("check_session", _check_session),
     _question("open_session", _open_session),
+    _question("end_session", _end_session),
     _question("issue_ticket", _issue_ticket),
     _question("redeem_ticket", _redeem_ticket),
     _question("is_current", _is_current),

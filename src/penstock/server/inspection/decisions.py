@@ -1,15 +1,19 @@
-"""Decisions of the authorizer about clients of a gateway in a process of its own."""
+"""Decisions of the authorizer about clients of a gateway in a process of its own, and the quotas of its users."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from penstock.errors import BrokerError, ErrorCode
+from penstock.gateway.context import CLIENT_ID
+from penstock.security.quota import QuotaKey
 from penstock.server.context import BrokerContext
-from penstock.server.inspection.question import Arguments, Question, text
+from penstock.server.inspection.question import Arguments, Question, integer, text
 from penstock.server.security import ANONYMOUS, Operation, Principal, ResourceType
 
 MAX_CHECKS = 2_000
+MAX_WAIT_SECONDS = 3_600
 
 
 async def _authorize(context: BrokerContext, arguments: Arguments) -> dict[str, Any]:
@@ -24,7 +28,25 @@ async def _authorize(context: BrokerContext, arguments: Arguments) -> dict[str, 
         ]
     except KeyError as error:
         raise BrokerError(ErrorCode.invalid_request, f"unknown operation or resource type {error}") from None
-    return {"allowed": [context.authorizer.authorize(principal, host, *each) for each in wanted]}
+    # What a filter hides is no refused request.
+    decide = context.authorizer.shows if arguments.get("is_filter") else context.authorizer.authorize
+    return {"allowed": [decide(principal, host, *each) for each in wanted]}
+
+
+async def _charge_user(context: BrokerContext, arguments: Arguments) -> dict[str, Any]:
+    user, quotas = text(arguments, "user"), context.quotas
+    if quotas is None or not user:
+        return {"write_wait_ms": 0, "read_wait_ms": 0}
+    received, sent, microseconds = (
+        max(0, integer(arguments, name)) for name in ("received", "sent", "microseconds")
+    )
+    quotas.charge(QuotaKey.PRODUCER_BYTE_RATE, user, CLIENT_ID, received)
+    quotas.charge(QuotaKey.CONSUMER_BYTE_RATE, user, CLIENT_ID, sent)
+    quotas.on_gateway_request(user, CLIENT_ID, microseconds / 1e6)
+    waits = [quotas.wait_of_user(user, CLIENT_ID, writes=writes) for writes in (True, False)]
+    write_ms, read_ms = (math.ceil(min(wait, MAX_WAIT_SECONDS) * 1000) for wait in waits)
+    return {"write_wait_ms": write_ms, "read_wait_ms": read_ms}
 
 
 AUTHORIZE = Question("authorize", Operation.CLUSTER_ACTION, _authorize, is_for_gateways=True)
+CHARGE_USER = Question("charge_user", Operation.CLUSTER_ACTION, _charge_user, is_for_gateways=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from penstock.delay.due_blocks import DueMessage
+from penstock.delay.packing import DueMessage
 from penstock.errors import BrokerError, ErrorCode
 from penstock.replication.delayed_log import DelayedLog
 from penstock.replication.replica import Replica

@@ -12,8 +12,9 @@ from penstock.errors import BrokerError, ErrorCode
 from penstock.internal_client.slices import in_slices
 from penstock.model import TopicPartition
 from penstock.server.context import BrokerContext
-from penstock.server.draining.draining import QUESTION, Draining
+from penstock.server.draining.draining import CONSUMER_SEEN, QUESTION, Draining
 from penstock.server.draining.group_positions import GroupPositions, collect
+from penstock.server.draining.known_clients import ClientIdentity
 from penstock.server.inspection.question import Arguments, Question, integer, text
 from penstock.server.security import Operation
 
@@ -78,6 +79,12 @@ async def _report(context: BrokerContext, arguments: Arguments) -> dict[str, Any
     return await _draining(context).report(with_groups=bool(integer(arguments, "groups")))
 
 
+async def _know_consumer(context: BrokerContext, arguments: Arguments) -> None:
+    """Learn of a consumer that has found its coordinator by another broker."""
+    names = (text(arguments, field) for field in ClientIdentity._fields)
+    _draining(context).clients.add([ClientIdentity(*names)], ())
+
+
 def _phases(topic: TopicImage) -> dict[str, Any]:
     return {
         "active": topic.active_count,
@@ -95,3 +102,4 @@ SET_PARTITION_COUNT = Question("set_partition_count", Operation.ALTER, _set, is_
 PARTITION_PHASES = Question("partition_phases", Operation.DESCRIBE, _show_phases, is_about_topic=True)
 DRAIN_PROGRESS = Question("drain_progress", Operation.DESCRIBE, _show_progress, is_about_topic=True)
 DRAIN_REPORT = Question(QUESTION, Operation.CLUSTER_ACTION, _report)
+CONSUMER_FOUND = Question(CONSUMER_SEEN, Operation.CLUSTER_ACTION, _know_consumer)

@@ -1,0 +1,27 @@
+"""Acknowledgements of neighbouring offsets are decided as one range."""
+
+from __future__ import annotations
+
+from penstock.queues.acknowledging import joined
+from penstock.queues.states import Acknowledgement, AcknowledgeType
+
+ACCEPT, RELEASE = bytes((AcknowledgeType.ACCEPT,)), bytes((AcknowledgeType.RELEASE,))
+
+
+def test_accepted_neighbours_are_one_range() -> None:
+    asked = [Acknowledgement(offset, offset, ACCEPT) for offset in (3, 4, 5, 7, 8)]
+    assert joined(asked, 100) == [Acknowledgement(3, 5, ACCEPT), Acknowledgement(7, 8, ACCEPT)]
+
+
+def test_other_types_stay_apart() -> None:
+    asked = [
+        Acknowledgement(1, 1, RELEASE),
+        Acknowledgement(2, 2, RELEASE),
+        Acknowledgement(3, 4, ACCEPT * 2),
+    ]
+    assert joined(asked, 100) == asked
+
+
+def test_offset_that_was_never_acquired_is_refused_by_itself() -> None:
+    asked = [Acknowledgement(offset, offset, ACCEPT) for offset in (3, 4, 5)]
+    assert joined(asked, 5) == [Acknowledgement(3, 4, ACCEPT), Acknowledgement(5, 5, ACCEPT)]
