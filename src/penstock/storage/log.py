@@ -121,9 +121,9 @@ class Log:
         self.snapshots = state.snapshots
         """Offsets of the snapshot files, in order."""
         self.damage = state.damage
+        """Ranges whose records are lost or unreadable, in order; reads inside them fail."""
         if self.damage:
             context.unsound[self] = None
-        """Ranges whose records are lost or unreadable, in order; reads inside them fail."""
         self.closed = state.closed
         """List of closed segments, as the disk has it."""
         self.is_list_outdated = state.is_list_outdated
