@@ -1,5 +1,5 @@
-"""Interleaved rounds: each round measures every server once, in shuffled order, and ratios are taken within a
-round.
+"""Interleaved rounds: each round measures every server once, in an order that rotates, and ratios are taken
+within a round.
 
 Disturbances of the machine affect all servers of a round, so ratios are stable where absolute figures
 vary.
@@ -80,9 +80,10 @@ def compare(
 ) -> list[Row]:
     """Measure every server in each round, without the warm-up rounds, and return the rows."""
     rows: dict[str, list[Figures]] = {server.name: [] for server in servers}
-    order = random.Random(scenario)
+    order = random.Random(scenario).sample(list(servers), len(servers))
     for number in range(-warm_ups, rounds):
-        for server in order.sample(list(servers), len(servers)):
+        order = order[1:] + order[:1]
+        for server in order:
             say(f"{scenario}: {_round_name(number, rounds)}, {server.name}")
             figures = measure(server)
             if number >= 0:

@@ -13,7 +13,7 @@ from random import Random
 from typing import NamedTuple
 
 from penstock.errors import BrokerError, ErrorCode
-from penstock.queues.dead_letters import DEAD_REASON, DLQ_GROUP, DLQ_OFFSET, DLQ_PARTITION, DLQ_TOPIC
+from penstock.queues.dead_letter_record import DEAD_REASON, DLQ_GROUP, DLQ_OFFSET, DLQ_PARTITION, DLQ_TOPIC
 from penstock.records.iteration import iterate, read_batches
 from penstock.records.log_slice import LogSlice
 from penstock.wire.fetch import FetchResult

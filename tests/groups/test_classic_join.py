@@ -6,7 +6,7 @@ import pytest
 from classic_driver import DELAY_MS, RANGE, REBALANCE_MS, SESSION_MS, Driver
 
 from penstock.errors import ErrorCode
-from penstock.groups.classic.state import NEW_MEMBER_JOIN_TIMEOUT_MS
+from penstock.groups.classic.state_machine import NEW_MEMBER_JOIN_TIMEOUT_MS
 from penstock.groups.group import GroupState
 
 

@@ -54,7 +54,7 @@ def test_few_connections_are_accepted_in_a_turn_of_the_loop() -> None:
 
 @contextmanager
 def few_descriptors(free: int) -> Iterator[None]:
-    """Leave this process so many file descriptors."""
+    """Limit this process to `free` file descriptors more than are open."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     with open(os.devnull) as next_file:
         resource.setrlimit(resource.RLIMIT_NOFILE, (next_file.fileno() + free, limits[1]))
@@ -73,7 +73,7 @@ async def turns_of_the_loop(seconds: float) -> int:
         return len([call for call in select.call_args_list if call.args[0] != 0])
 
 
-@pytest.mark.parametrize(("network", "free"), [("tcp", 20), ("tcp", 0), ("unix", 0)])
+@pytest.mark.parametrize(("network", "free"), [("tcp", 10), ("tcp", 0), ("unix", 0)])
 def test_connections_wait_while_descriptors_are_missing(network: str, free: int, tmp_path: Path) -> None:
     async def scenario() -> None:
         accepted: list[Socket] = []

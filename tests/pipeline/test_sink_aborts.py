@@ -17,7 +17,7 @@ from penstock.internal_client.routes import Routes
 from penstock.internal_client.transactions import TransactionCalls
 from penstock.pipeline.offsets import run
 from penstock.pipeline.sink import stream_writer
-from penstock.pipeline.sink.decisions import DecisionLog, SinkDecision
+from penstock.pipeline.sink.decision_log import DecisionLog, SinkDecision
 from penstock.pipeline.sink.held_transactions import claim, commit, open_under, take_over
 from penstock.pipeline.sink.outcomes import BatchUndone, RowsLost, carry_out
 from penstock.pipeline.sink.stream_writer import Overtaken, TaskResult

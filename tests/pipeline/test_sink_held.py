@@ -16,8 +16,8 @@ from sink_helpers import Query, committed, new_topic, rows_of
 
 from penstock.internal_client.partitioner import partition_for
 from penstock.pipeline.offsets import ClusterUnreachable, run
-from penstock.pipeline.sink import decisions
-from penstock.pipeline.sink.decisions import DECISIONS_TOPIC, DecisionLog, SinkDecision
+from penstock.pipeline.sink import decision_log
+from penstock.pipeline.sink.decision_log import DECISIONS_TOPIC, DecisionLog, SinkDecision
 from penstock.pipeline.sink.held_transactions import commit
 from penstock.pipeline.sink.producer import NotWritten
 from penstock.pipeline.sink.stream_writer import Overtaken, SinkStreamWriter
@@ -155,17 +155,17 @@ def test_driver_waits_for_decision_hidden_by_another_query(
     assert other.flush(30) == 0
     with monkeypatch.context() as patch:
         # The driver loses contact after its decision is stored, before it is readable.
-        patch.setattr(decisions, "_until_readable", Mock(side_effect=Killed))
+        patch.setattr(decision_log, "_until_readable", Mock(side_effect=Killed))
         with pytest.raises(Killed):
             log.record(driver, SinkDecision(1, tuple(winners)))
-    until_readable = decisions._until_readable
+    until_readable = decision_log._until_readable
 
     async def waited_for(*arguments: Any) -> None:
         with suppress(KafkaException):  # the transaction has ended already
             other.abort_transaction(30)
         await until_readable(*arguments)
 
-    monkeypatch.setattr(decisions, "_until_readable", waited_for)
+    monkeypatch.setattr(decision_log, "_until_readable", waited_for)
     query.writer.commit(query.run(1, SECOND), 1)
     # The old driver is alive and continues.
     run(bootstrap, lambda routes: commit(routes, winners))

@@ -9,7 +9,7 @@ import pytest
 from test_share_partition_model import STEPS, Comparison
 from test_stored_state import compare_updates
 
-from penstock.queues import acknowledging, ranges, record_states, stored_state
+from penstock.queues import acknowledgement_checks, ranges, record_states, stored_state
 from penstock.queues.deadlines import RangeDeadlines
 from penstock.queues.free_ranges import FreeRanges
 from penstock.queues.ranges import Range, Ranges
@@ -123,7 +123,7 @@ def refused_acknowledgement_changes_half_of_its_records(patch: Patch) -> None:
     def check(self: SharePartition, member: str, asked: Acknowledgement) -> None:
         real(self, member, asked)
         if asked.last_offset >= self.start_offset:
-            for first, last, kind in acknowledging.runs(asked, self.start_offset):
+            for first, last, kind in acknowledgement_checks.runs(asked, self.start_offset):
                 if kind != 4 and self._ranges.all[self._ranges.place(first)].state == ACQUIRED:
                     self._carry_out(first, last, kind, 0, None)
 

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.schedules import schedule as states
-from penstock.schedules.schedule import CatchUp, FiringTarget, Schedule, ScheduleDefinition
+from penstock.schedules.catch_up import MAX_CATCH_UP, CatchUp
+from penstock.schedules.schedule import FiringTarget, Schedule, ScheduleDefinition
 
 START = 1_700_000_000_000
 TARGET = FiringTarget("id", 0, 7)
@@ -45,9 +46,9 @@ def test_none_fires_with_a_small_delay() -> None:
 
 def test_all_catches_up_on_a_bounded_number_of_times() -> None:
     schedule, fired = fire_all(made("@every 1s", CatchUp.ALL), START + 5_000_000)
-    assert len(fired) == states.MAX_CATCH_UP
+    assert len(fired) == MAX_CATCH_UP
     assert fired[-1] == 5_000_000
-    assert schedule.missed == states.MAX_CATCH_UP  # counted up to the bound
+    assert schedule.missed == MAX_CATCH_UP  # counted up to the bound
 
 
 def test_sequences_follow_each_other_and_stay_with_an_intent() -> None:

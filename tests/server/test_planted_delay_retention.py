@@ -17,8 +17,8 @@ import pytest
 
 from penstock.cluster.memory import MemoryEnsemble
 from penstock.delay.pending import PendingMessages
-from penstock.replication import delayed_log
-from penstock.replication.delayed_log import DelayedLog
+from penstock.replication import delayed_delivery
+from penstock.replication.delayed_delivery import DelayedLog
 from penstock.replication.partition import ReplicatedPartition
 from support.delayed_partition import HOUR_MS, TOPIC, Partition, run
 from support.eventually import eventually_async
@@ -35,7 +35,7 @@ def commits_held_back() -> Iterator[None]:
     """Followers do not fetch: the high watermark stays, and retention does not wait long for it."""
     with (
         patch.object(ReplicatedPartition, "advance", lambda self: False),
-        patch.object(delayed_log, "MOVE_PATIENCE_S", 0.05),
+        patch.object(delayed_delivery, "MOVE_PATIENCE_S", 0.05),
     ):
         yield
 

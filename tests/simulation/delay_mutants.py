@@ -18,8 +18,8 @@ from penstock.delay.visible import VisibleRecords
 from penstock.records.batch import BatchHeader
 from penstock.records.selecting import Match, Selected
 from penstock.records.walking import layouts
-from penstock.replication import delayed_log
-from penstock.replication.delayed_log import DelayedLog
+from penstock.replication import delayed_delivery
+from penstock.replication.delayed_delivery import DelayedLog
 from penstock.server.handlers.fetch import FetchOperation
 from penstock.server.projected_fetch import ProjectedFetchOperation
 from penstock.storage import delay_files, delayed_records
@@ -165,7 +165,7 @@ def files_are_used_for_what_is_behind_them_too() -> AbstractContextManager[Any]:
             return found._replace(end_offset=below)
         return found
 
-    return patch.object(delayed_log, "scan_next", all_of_it)
+    return patch.object(delayed_delivery, "scan_next", all_of_it)
 
 
 @planted_in_cluster("delivered", needs=NEEDS | {"jump_clock"})

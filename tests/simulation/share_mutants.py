@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from planting import planted_in_cluster
 
-from penstock.queues import acknowledging
+from penstock.queues import acknowledgement_checks
 from penstock.queues.acquiring import Acquisition, Span
 from penstock.queues.log_spans import LogSpans
 from penstock.queues.ranges import Range
@@ -177,7 +177,7 @@ def a_refused_acknowledgement_has_effects() -> AbstractContextManager[Any]:
 
     def check_and_carry_out(self: SharePartition, member: str, asked: Acknowledgement) -> None:
         check(self, member, asked)
-        for first, last, kind in acknowledging.runs(asked, self.start_offset):
+        for first, last, kind in acknowledgement_checks.runs(asked, self.start_offset):
             if kind == 1 and self._ranges.all[self._ranges.place(first)].state == ACQUIRED:
                 self._settle(first, last, ACKNOWLEDGED)
 

@@ -9,7 +9,7 @@ from typing import Any
 from penstock.cluster.memory import MemoryEnsemble
 from penstock.records.building import NewRecord, build_batch
 from penstock.records.iteration import Record, iterate, read_batches
-from penstock.replication.delayed_log import DelayedLog
+from penstock.replication.delayed_delivery import DelayedLog
 from penstock.wire.produce import ProducePartition, ProduceRequest, ProduceTopic
 from penstock.wire.produce_client import decode_produce_response, encode_produce_request
 from support.eventually import eventually_async

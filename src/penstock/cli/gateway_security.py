@@ -23,7 +23,7 @@ from penstock.config import (
 )
 from penstock.config.settings import HTTP_LISTENER
 from penstock.gateway.context import ClusterAddress
-from penstock.gateway.http.accounts import RemoteAccounts, find_account
+from penstock.gateway.http.remote_accounts import RemoteAccounts, find_account
 from penstock.gateway.http.users import HttpUsers, user_of_certificate
 from penstock.internal_client.client_security import ClientSecurity
 from penstock.internal_client.inspection import InspectionCalls

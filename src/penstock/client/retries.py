@@ -34,7 +34,7 @@ from penstock.delay.retrying import (
     RETRY_TOPIC,
     failed_attempts,
 )
-from penstock.queues.dead_letters import Origin, dead_letter
+from penstock.queues.dead_letter_record import Origin, dead_letter
 from penstock.queues.states import DeadReason, Reason
 from penstock.records.expiry import EXPIRES_AT, TTL_MS, read_number
 from penstock.records.iteration import Record

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import Offset, ShareKey
-from penstock.queues.dead_letters import Origin, dead_letter
+from penstock.queues.dead_letter_record import Origin, dead_letter
 from penstock.queues.leader_context import LeaderContext
 from penstock.queues.share_partition import SharePartition
 from penstock.queues.share_settings import GroupShareSettings

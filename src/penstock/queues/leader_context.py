@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from penstock.observability.logs import Logger
 from penstock.queues.batch_notes import RecordBodies
-from penstock.queues.dead_letters import Origin
+from penstock.queues.dead_letter_record import Origin
 from penstock.queues.share_settings import GroupShareSettings
 from penstock.queues.state_client import ShareStateClient
 from penstock.records.building import NewRecord

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from penstock.observability.metrics import BrokerMetrics
-from penstock.queues.dead_letters import reason_name
+from penstock.queues.dead_letter_record import reason_name
 from penstock.queues.share_partition import SharePartition
 from penstock.queues.share_partitions import SharePartitions
 from penstock.queues.states import DeadReason

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from penstock.errors import BrokerError, ErrorCode
-from penstock.queues import acknowledging
+from penstock.queues import acknowledgement_checks
 from penstock.queues.acquiring import Acquisition, Span
 from penstock.queues.letter_states import LetterStates
 from penstock.queues.ranges import Range, unsettled
@@ -170,9 +170,9 @@ class SharePartition(LetterStates):
         BrokerError INVALID_REQUEST for a malformed request or offsets that were never acquired,
         INVALID_RECORD_STATE if the member does not hold one of the records. Offsets below the start offset are ignored.
         """
-        acknowledging.check(acknowledgements, newest_type)
+        acknowledgement_checks.check(acknowledgements, newest_type)
         if len(acknowledgements) > 1:
-            acknowledgements = acknowledging.joined(acknowledgements, self.end_offset)
+            acknowledgements = acknowledgement_checks.joined(acknowledgements, self.end_offset)
         self.expire(now_ms)
         for acknowledgement in acknowledgements:
             if is_strict and not self.start_offset <= acknowledgement.first_offset < self.end_offset:
@@ -180,13 +180,13 @@ class SharePartition(LetterStates):
                     ErrorCode.invalid_record_state, f"offset {acknowledgement.first_offset} is not held"
                 )
             self._check_held(member, acknowledgement)
-        if not self.settings.may_renew and acknowledging.has_renewals(acknowledgements):
+        if not self.settings.may_renew and acknowledgement_checks.has_renewals(acknowledgements):
             raise BrokerError(
                 ErrorCode.invalid_record_state,
                 "locks cannot be renewed: share.renew.acknowledge.enable is false",
             )
         for acknowledgement in acknowledgements:
-            for first, last, kind in acknowledging.runs(acknowledgement, self.start_offset):
+            for first, last, kind in acknowledgement_checks.runs(acknowledgement, self.start_offset):
                 self._carry_out(first, last, kind, now_ms, delay_ms, reason)
 
     def _check_held(self, member: str, acknowledgement: Acknowledgement) -> None:

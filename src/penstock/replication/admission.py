@@ -19,7 +19,7 @@ from penstock.records.batch import TRANSACTIONAL_FLAG, BatchHeader
 from penstock.records.compression import Codec
 from penstock.records.control import Marker
 from penstock.records.validation import check_batch
-from penstock.replication.delayed_log import DelayedLog
+from penstock.replication.delayed_delivery import DelayedLog
 from penstock.replication.held_appends import AppendCallback, HeldAppend, HeldAppends
 from penstock.replication.keyed_log import KeyedLog
 from penstock.replication.refused_batches import FORMER_LEADER_SECONDS, RefusedBatches, is_missing_batch

@@ -11,7 +11,7 @@ from penstock.errors import BrokerError, ErrorCode
 from penstock.observability.metrics import Histogram
 
 if TYPE_CHECKING:
-    from penstock.replication.delayed_log import DelayedLog
+    from penstock.replication.delayed_delivery import DelayedLog
 
 
 @dataclass(slots=True)

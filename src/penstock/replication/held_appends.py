@@ -18,7 +18,7 @@ from penstock.errors import BrokerError, ErrorCode, InvalidBatch
 from penstock.model import Offset
 from penstock.records.batch import BatchHeader
 from penstock.records.validation import check_records
-from penstock.replication.delayed_log import DelayedLog
+from penstock.replication.delayed_delivery import DelayedLog
 from penstock.replication.keyed_log import KeyedLog
 from penstock.storage.log import AppendInfo, Log
 from penstock.threads import Threads

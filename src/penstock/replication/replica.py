@@ -27,7 +27,7 @@ from penstock.replication.admission import (
     not_enough_replicas_after_append,
 )
 from penstock.replication.delay_counts import DelayCounts
-from penstock.replication.delayed_log import DelayedLog
+from penstock.replication.delayed_delivery import DelayedLog
 from penstock.replication.flusher import Flusher
 from penstock.replication.in_sync import InSync
 from penstock.replication.keyed_log import KeyedLog

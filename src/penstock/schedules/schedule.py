@@ -8,32 +8,17 @@ repeats no firing. Every function returns the next state. Pure; times are millis
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
+from penstock.schedules.catch_up import CatchUp, Due, passed_times
 from penstock.schedules.recurrence import Recurrence, parse_recurrence
 
-MAX_CATCH_UP: Final = 1_000
-"""Maximum number of missed times that `all` catches up on; earlier ones count as missed."""
 MAX_RUNS: Final = 100
 """Maximum number of requested firings that wait."""
 REMEMBERED_RUNS: Final = 10
-MAX_TOLERANCE_MS: Final = 60_000
-"""Maximum delay of a firing with catch-up `none`, if it is shorter than a quarter of the time to the next one."""
 _MAX_SEQUENCE: Final = 0x7FFFFFFF
-
-
-class CatchUp(StrEnum):
-    """Times that pass while a schedule cannot fire."""
-
-    NONE = "none"
-    """All of them are left out."""
-    ONE = "one"
-    """The last of them is made up for."""
-    ALL = "all"
-    """Each of them is made up for."""
 
 
 class ScheduleDefinition(msgspec.Struct, frozen=True):
@@ -103,16 +88,6 @@ class Schedule(msgspec.Struct, frozen=True):
         return parse_recurrence(self.definition.cron, self.definition.timezone, self.created_ms)
 
 
-class Due(NamedTuple):
-    """Times that have passed."""
-
-    fires_ms: int | None
-    """Time to fire for now; None if all of them are left out."""
-    next_ms: int | None
-    """Time that follows."""
-    missed: int
-
-
 def new_schedule(definition: ScheduleDefinition, now_ms: int, token: str = "") -> Schedule:
     """Schedule with its first time; BrokerError if the expression or the time zone is wrong."""
     recurrence = parse_recurrence(definition.cron, definition.timezone, now_ms)
@@ -168,16 +143,7 @@ def due(schedule: Schedule, now_ms: int) -> Due | None:
     first_ms = schedule.next_ms
     if schedule.is_paused or first_ms is None or first_ms > now_ms:
         return None
-    recurrence, catch_up = schedule.recurrence, schedule.definition.catch_up
-    if catch_up is CatchUp.ALL:
-        fires_ms, missed = _within_catch_up(recurrence, first_ms, now_ms)
-        return Due(fires_ms, recurrence.after(fires_ms), missed)
-    last_ms = max(first_ms, recurrence.at_or_before(now_ms) or first_ms)
-    next_ms = recurrence.after(last_ms)
-    missed = _count(recurrence, first_ms, last_ms)
-    if catch_up is CatchUp.NONE and now_ms - last_ms > _tolerance_ms(last_ms, next_ms):
-        return Due(None, next_ms, missed + 1)
-    return Due(last_ms, next_ms, missed)
+    return passed_times(schedule.recurrence, schedule.definition.catch_up, first_ms, now_ms)
 
 
 def skip(schedule: Schedule, now_ms: int) -> Schedule:
@@ -251,33 +217,3 @@ def _intent(
 
 def _after(target: FiringTarget) -> FiringTarget:
     return msgspec.structs.replace(target, next_sequence=(target.next_sequence + 1) & _MAX_SEQUENCE)
-
-
-def _within_catch_up(recurrence: Recurrence, first_ms: int, now_ms: int) -> tuple[int, int]:
-    """The first of the last `MAX_CATCH_UP` passed times, and the number of earlier ones, as far as they are counted."""
-    if now_ms - first_ms < MAX_CATCH_UP * 1_000:  # the shortest interval is one second
-        return first_ms, 0
-    time_ms = now_ms + 1
-    for _ in range(MAX_CATCH_UP):
-        earlier_ms = recurrence.at_or_before(time_ms - 1)
-        if earlier_ms is None or earlier_ms <= first_ms:
-            return first_ms, 0
-        time_ms = earlier_ms
-    return time_ms, _count(recurrence, first_ms, time_ms)
-
-
-def _count(recurrence: Recurrence, first_ms: int, end_ms: int) -> int:
-    """Number of times from the first to before the end, at most `MAX_CATCH_UP`."""
-    count, time_ms = 0, first_ms
-    while count < MAX_CATCH_UP and time_ms < end_ms:
-        count += 1
-        following = recurrence.after(time_ms)
-        if following is None:
-            break
-        time_ms = following
-    return count
-
-
-def _tolerance_ms(time_ms: int, next_ms: int | None) -> int:
-    gap_ms = MAX_TOLERANCE_MS if next_ms is None else (next_ms - time_ms) // 4
-    return min(MAX_TOLERANCE_MS, gap_ms)

@@ -8,7 +8,7 @@ from penstock.cluster.image import TopicImage
 from penstock.cluster.topics import USE_DEFAULT, CreatableTopic
 from penstock.config import DEAD_LETTER_AUTO_CREATE, DEAD_LETTER_GROUP_ENABLE
 from penstock.errors import BrokerError, ErrorCode
-from penstock.queues.dead_letters import Origin
+from penstock.queues.dead_letter_record import Origin
 from penstock.records.building import NewRecord, build_batch
 from penstock.server.topic_writer import TopicWriter
 

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import islice
 
 from penstock.model import Offset
-from penstock.replication.delayed_log import DelayedLog
+from penstock.replication.delayed_delivery import DelayedLog
 from penstock.replication.replica import Replica
 from penstock.server.context import BrokerContext
 from penstock.storage.retention import retained_from

@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.clock import Clock
 from penstock.config import BrokerConfig
 from penstock.gateway.context import CLIENT_ID, ClusterAddress, GatewayContext
-from penstock.gateway.http.accounts import RemoteAccounts
+from penstock.gateway.http.remote_accounts import RemoteAccounts
 from penstock.gateway.http.users import HttpUsers
 from penstock.internal_client.inspection import InspectionCalls
 from penstock.net.acting import acting_for

@@ -15,10 +15,10 @@ from penstock.net.response import Answer
 from penstock.replication.projected_log import MatchWait, ProjectedLog
 from penstock.replication.projections import Projection
 from penstock.replication.replica import Replica
+from penstock.server.cold_read import Found, LogRead
 from penstock.server.dispatch import Request
 from penstock.server.fetch_sessions import FetchSession, FetchTarget
 from penstock.server.handlers.fetch import FetchOperation
-from penstock.server.log_read import Found, LogRead
 from penstock.server.projection_kinds import projection_of
 from penstock.storage.projection.reading import ProjectedQuery, ProjectedRecords
 from penstock.threads import Threads

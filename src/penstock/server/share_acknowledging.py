@@ -11,7 +11,7 @@ from penstock.clock import monotonic_ms
 from penstock.config import GROUP_SHARE_MAX_SHARE_SESSIONS
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import ShareKey, TopicId, TopicPartition
-from penstock.queues import acknowledging
+from penstock.queues import acknowledgement_checks
 from penstock.queues.share_leader import ShareLeader
 from penstock.queues.states import Acknowledgement, AcknowledgeType
 from penstock.server.dispatch import Request
@@ -234,7 +234,7 @@ class Acknowledging:
         return asked
 
     def _check_renewals(self, acknowledgements: Iterable[Acknowledgement]) -> None:
-        if not self._asked.is_renew and acknowledging.has_renewals(tuple(acknowledgements)):
+        if not self._asked.is_renew and acknowledgement_checks.has_renewals(tuple(acknowledgements)):
             if self._request.version < RENEW_FROM:
                 return  # refused as an unknown type
             raise BrokerError(ErrorCode.invalid_request, "a request with renewals must set IsRenewAck")

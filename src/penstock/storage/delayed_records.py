@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from penstock.delay.delivering import StoredMessage
+from penstock.delay.delivery_batches import StoredMessage
 from penstock.delay.events import Event, events_of
 from penstock.delay.packing import DueMessage
 from penstock.delay.segment_events import SegmentEvents

@@ -17,8 +17,8 @@ from urllib.parse import parse_qsl, urlencode
 
 from penstock.config import SSL_PRINCIPAL_MAPPING_RULES, BrokerConfig
 from penstock.config.settings import HTTP_LISTENER
-from penstock.gateway.http.accounts import RemoteAccounts
 from penstock.gateway.http.problems import Problem
+from penstock.gateway.http.remote_accounts import RemoteAccounts
 from penstock.security.http_session import HttpLogin
 from penstock.security.subject import format_subject
 

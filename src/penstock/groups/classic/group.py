@@ -13,7 +13,7 @@ from penstock.cluster.image import ClusterImage
 from penstock.errors import BrokerError, ErrorCode
 from penstock.groups.classic.joins import ClassicJoins
 from penstock.groups.classic.members import Protocols
-from penstock.groups.classic.state import ClassicState
+from penstock.groups.classic.state_machine import ClassicState
 from penstock.groups.consumer_protocol import PROTOCOL_TYPE
 from penstock.groups.group import (
     NO_MEMBER,

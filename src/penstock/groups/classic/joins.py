@@ -11,7 +11,7 @@ from typing import Final
 
 from penstock.errors import ErrorCode
 from penstock.groups.classic.members import ClassicGroupMember, described_bytes, subscribed_topics
-from penstock.groups.classic.state import ClassicState
+from penstock.groups.classic.state_machine import ClassicState
 from penstock.groups.consumer_protocol import PROTOCOL_TYPE
 from penstock.groups.group import NO_MEMBER, GroupState, GroupStep, JoinRequest, JoinResult, Ticket
 from penstock.groups.settings import GroupSettings

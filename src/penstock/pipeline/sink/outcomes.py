@@ -15,7 +15,7 @@ from penstock.pipeline.fetching import read_range
 from penstock.pipeline.offsets import run
 from penstock.pipeline.ranges import OffsetRange
 from penstock.pipeline.read_settings import ReadSettings
-from penstock.pipeline.sink.decisions import SinkDecision
+from penstock.pipeline.sink.decision_log import SinkDecision
 from penstock.pipeline.sink.held_transactions import TransactionOutcome, abort, commit
 from penstock.pipeline.sink.options import ACCEPT_LOSS
 from penstock.pipeline.sink.producer import RecordPosition

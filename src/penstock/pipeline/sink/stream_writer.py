@@ -25,7 +25,7 @@ from penstock.errors import PenstockError
 from penstock.internal_client.transactions import ProducerIdentity
 from penstock.pipeline.offsets import run
 from penstock.pipeline.sink.batch_writer import check_topic
-from penstock.pipeline.sink.decisions import DecisionLog, SinkDecision
+from penstock.pipeline.sink.decision_log import DecisionLog, SinkDecision
 from penstock.pipeline.sink.held_transactions import abort, claim, open_under
 from penstock.pipeline.sink.options import SinkOptions, check_schema, parse_sink
 from penstock.pipeline.sink.outcomes import BatchUndone, RowsLost, carry_out

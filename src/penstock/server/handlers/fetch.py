@@ -19,11 +19,11 @@ from penstock.model import Offset, TopicId
 from penstock.net.response import Answer, Parts, PendingResponse
 from penstock.records.log_slice import EMPTY_SLICE
 from penstock.replication.replica import Replica
+from penstock.server.cold_read import ColdRead, Found
+from penstock.server.cold_read import LogRead as LogRead
 from penstock.server.dispatch import Api, Request
 from penstock.server.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchSession, FetchTarget
 from penstock.server.handlers.replica_fetch import handle_replica_fetch
-from penstock.server.log_read import ColdRead, Found
-from penstock.server.log_read import LogRead as LogRead
 from penstock.server.read_replicas import are_followers_read, check_reach, preferred_read_replica
 from penstock.server.security import Operation, ResourceType
 from penstock.wire.fetch import (

@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.delay.packing import DueMessage
 from penstock.errors import BrokerError, ErrorCode
-from penstock.replication.delayed_log import DelayedLog
+from penstock.replication.delayed_delivery import DelayedLog
 from penstock.replication.replica import Replica
 from penstock.replication.waiting import settled_by
 from penstock.server.context import BrokerContext

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import TypeVar
 
 from penstock.clock import Clock
-from penstock.delay.delivering import DelayBatch, StoredMessage, copies, deliveries
+from penstock.delay.delivery_batches import DelayBatch, StoredMessage, copies, deliveries
 from penstock.delay.due_limit import MAX_DUE, DueLimit
 from penstock.delay.packing import DueMessage
 from penstock.delay.pending import PendingMessages

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.queues.acknowledging import joined
+from penstock.queues.acknowledgement_checks import joined
 from penstock.queues.states import Acknowledgement, AcknowledgeType
 
 ACCEPT, RELEASE = bytes((AcknowledgeType.ACCEPT,)), bytes((AcknowledgeType.RELEASE,))
