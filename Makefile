@@ -81,8 +81,11 @@ test-compiled: compile test  ## Run all tests on the compiled build (TESTS: some
 compare-builds: compile $(VENV)/.dev  ## Run seeds on the pure and the compiled build, whose traces must be the same (ARGS: number of seeds)
 	$(BIN)/python -m simulation.builds $(ARGS)
 
+# Brokers wait for disks most of the time in these tests: their files are in memory where 3 GB of it are free.
 test-fast: $(VENV)/.dev  ## Run the tests that start no processes, with few examples of each property, in a minute
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not process and not slow" --hypothesis-profile fast --draw-by-commit $(ARGS)
+	free=$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1); \
+	files=$$(mktemp -d $$([ "$${free:-0}" -gt 3000000 ] && echo --tmpdir=/dev/shm)) && trap 'rm -rf "$$files"' EXIT && \
+	$(BIN)/python -m pytest -n 4 --dist worksteal --basetemp="$$files/tests" -m "not process and not slow" --hypothesis-profile fast --draw-by-commit $(ARGS)
 
 lint: $(VENV)/.dev  ## Check format, lint, types and import layers
 	$(BIN)/ruff format --check src simulation tests bench

@@ -7,6 +7,7 @@ tests themselves. PENSTOCK_TEST_CLUSTER=3 runs them against a cluster of three b
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import itertools
 import os
@@ -63,6 +64,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     commit_draw.select(config, items)
     hypothesis_profiles.apply(config, items)
     first_failures.mark_verdicts(items, Path(__file__).parent)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Keep modules and collected tests out of all garbage collections: they took a fifth of the processor time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

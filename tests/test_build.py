@@ -98,6 +98,7 @@ def test_listed_modules_exist_and_are_compiled_together() -> None:
         assert spec.origin.endswith(tuple(EXTENSION_SUFFIXES)) == (current_build() == "compiled")
 
 
+@pytest.mark.slow
 def test_pure_classes_do_not_inherit_from_compiled_ones() -> None:
     """An instance of such a class cannot be created on the compiled build."""
     modules = set(compiled_modules())

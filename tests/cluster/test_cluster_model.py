@@ -237,7 +237,9 @@ class Life:
         return agree
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize(
+    "seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 20))]
+)
 def test_brokers_agree_after_crashes_and_expired_sessions(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_writes, "MAX_PARTITIONS_PER_MULTI", 4)
     monkeypatch.setattr("penstock.cluster.controller.RETRY_SECONDS", 0.01)

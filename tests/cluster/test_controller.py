@@ -211,6 +211,7 @@ def test_controller_can_stop_cleanly() -> None:
     asyncio.run(body())
 
 
+@pytest.mark.slow
 def test_the_preferred_leader_leads_again_when_it_is_in_sync() -> None:
     async def body() -> None:
         ensemble = MemoryEnsemble()

@@ -337,6 +337,7 @@ def test_dry_run_asks_a_broker_whether_new_topics_are_accepted(tmp_path: Path) -
     with_gateway(tmp_path, scenario)
 
 
+@pytest.mark.slow
 def test_document_may_be_larger_than_other_bodies(tmp_path: Path) -> None:
     async def scenario(http: httpx.AsyncClient) -> None:
         rules = [

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import httpx
+import pytest
 from figures_stage import client, produce, serving, until, with_gateway
 
 from support.whole_brokers import Brokers, run
@@ -93,6 +94,7 @@ def test_partitions_have_sizes_and_times(tmp_path: Path) -> None:
     with_gateway(tmp_path, scenario)
 
 
+@pytest.mark.slow
 def test_history_and_live_events_show_written_records(tmp_path: Path) -> None:
     async def scenario(http: httpx.AsyncClient) -> None:
         await http.post("/v1/topics", json={"name": "t", "partitions": 1})

@@ -299,6 +299,7 @@ def test_incomplete_body_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     asyncio.run(test())
 
 
+@pytest.mark.slow
 def test_used_connection_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.gateway.http.server.IDLE_SECONDS", 1.0)
 

@@ -192,6 +192,7 @@ async def test_unusual_requests_take_the_general_way(sent: bytes) -> None:
     assert side.plain_requests == 0
 
 
+@pytest.mark.slow
 async def test_rate_limit_refuses_both_ways_alike() -> None:
     config = {"gateway.client.max.request.rate": "1"}
     sides = [Side(has_plain=each, config=config) for each in (True, False)]

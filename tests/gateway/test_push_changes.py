@@ -33,6 +33,7 @@ async def problem(events: Events) -> int:
     return int(fields["data"]["status"])
 
 
+@pytest.mark.slow
 def test_stream_continues_with_the_next_leader(tmp_path: Path) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
         await eventually_async(

@@ -153,6 +153,7 @@ def test_recreated_topic_has_no_committed_offsets(tmp_path: Path) -> None:
     run(tmp_path, scenario, **QUICK)
 
 
+@pytest.mark.slow
 def test_members_survive_change_of_coordinator(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         harnesses = {number: await brokers.start(number) for number in (1, 2, 3)}

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from push_stage import Events, Stage, on_stage
 from test_push_events import EVENTS, ORDERS, create
 
@@ -116,6 +117,7 @@ def test_streams_of_a_group_share_its_partitions(tmp_path: Path) -> None:
     on_stage(tmp_path, scenario)
 
 
+@pytest.mark.slow
 def test_later_stream_gets_partitions_without_waiting_for_heartbeats(tmp_path: Path) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
         await create(brokers, partitions=2)

@@ -196,6 +196,7 @@ def test_slow_client_holds_only_its_socket_buffer(tmp_path: Path) -> None:
     on_stage(tmp_path, scenario)
 
 
+@pytest.mark.slow
 def test_client_that_does_not_read_is_disconnected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "SWEEP_SECONDS", 0.05)
 
@@ -231,6 +232,7 @@ def test_gateway_stop_closes_websockets_with_1001(tmp_path: Path) -> None:
     on_stage(tmp_path, scenario)
 
 
+@pytest.mark.slow
 def test_too_many_connections_of_one_client_get_429(tmp_path: Path) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
         await create(brokers)

@@ -30,6 +30,7 @@ def test_request_gets_the_first_reply(tmp_path: Path, brokers: int) -> None:
     on_stage(tmp_path, scenario, brokers=brokers)
 
 
+@pytest.mark.slow
 def test_request_without_a_reply_is_a_504_and_expires(tmp_path: Path) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
         await create(stage, partitions=1)

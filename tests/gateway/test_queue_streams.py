@@ -31,6 +31,7 @@ async def settled(client: ClientConnection, *receipts: str, action: str = "accep
     return list((await message(client))["results"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("brokers", [1, 2])
 def test_credit_is_the_number_of_unsettled_messages(tmp_path: Path, brokers: int) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:

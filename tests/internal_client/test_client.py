@@ -48,6 +48,7 @@ def client_of(bootstrap: str) -> InternalClient:
     return admin_client(bootstrap, RESPONSE_SECONDS)
 
 
+@pytest.mark.slow
 async def test_asks_next_broker_where_one_is_silent_and_prefers_it_afterwards() -> None:
     silent_asked: list[int] = []
     answering_asked: list[int] = []
@@ -60,6 +61,7 @@ async def test_asks_next_broker_where_one_is_silent_and_prefers_it_afterwards() 
         assert (len(silent_asked), len(answering_asked)) == (1, 1)
 
 
+@pytest.mark.slow
 async def test_names_every_address_that_does_not_respond() -> None:
     async with (
         listening(answers=False, asked=[]) as silent,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from time import perf_counter
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -172,6 +173,7 @@ def test_match_filter_finds_the_patterns_of_a_resource(
         assert wanted.matches_resource(resource) == (expected and resource.kind is TOPIC)
 
 
+@pytest.mark.slow
 def test_uncached_decision_is_quick_with_100_000_rules() -> None:
     """An undemanding bound: a scan of all rules would take thousands of times longer."""
     index = AclIndex()

@@ -171,6 +171,7 @@ def test_bad_client_certificates_are_refused(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_unfinished_hellos_cost_little_and_end_after_the_timeout(tmp_path: Path) -> None:
     authority = TestAuthority(tmp_path / "tls")
     hello = bytes.fromhex("16030100f0010000ec0303") + bytes(100)
@@ -238,6 +239,7 @@ def test_unknown_user_costs_the_same_work_as_a_wrong_password(
     run(tmp_path, scenario, listeners="SASL_PLAINTEXT://127.0.0.1:0", sasl_plain_without_tls="true")
 
 
+@pytest.mark.slow
 def test_guessed_passwords_do_not_delay_known_users(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         await add_user(await brokers.start(1), "alice", "secret")

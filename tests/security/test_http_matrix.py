@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
+import pytest
 from test_http_users import basic, secure
 
 from penstock.gateway.gateway import RESOURCES
@@ -165,6 +166,7 @@ async def changes_again(stage: Stage, declared: Endpoint) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_every_endpoint_needs_exactly_its_rights(tmp_path: Path) -> None:
     authority = TestAuthority(tmp_path / "tls")
     wrong: list[Any] = []

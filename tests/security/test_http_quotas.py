@@ -63,6 +63,7 @@ async def set_quota(harness: Harness, user: str, key: str, value: float) -> None
     await eventually_async(lambda: harness.context.quotas is not None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("key", "value"), [("producer_byte_rate", 1_000.0), ("request_percentage", 0.0001)])
 def test_gateway_of_its_own_knows_the_quotas_of_its_users(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, value: float

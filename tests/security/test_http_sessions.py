@@ -201,6 +201,7 @@ def test_page_of_another_origin_opens_no_websocket_with_a_session(tmp_path: Path
     run(tmp_path, scenario, **secure(authority))
 
 
+@pytest.mark.slow
 def test_logout_ends_one_session_with_its_tickets_and_streams(tmp_path: Path) -> None:
     authority = TestAuthority(tmp_path / "tls")
 
@@ -235,6 +236,7 @@ def test_logout_ends_one_session_with_its_tickets_and_streams(tmp_path: Path) ->
     run(tmp_path, scenario, **secure(authority))
 
 
+@pytest.mark.slow
 def test_session_ends_in_time(tmp_path: Path) -> None:
     authority = TestAuthority(tmp_path / "tls")
 
@@ -307,6 +309,7 @@ def test_access_token(tmp_path: Path) -> None:
     run(tmp_path, scenario, **secure(authority))
 
 
+@pytest.mark.slow
 def test_sessions_tickets_and_tokens_at_a_gateway_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -351,6 +354,7 @@ def test_sessions_tickets_and_tokens_at_a_gateway_of_its_own(
     run(tmp_path, scenario, gateway_users="User:gateway", **secure(authority))
 
 
+@pytest.mark.slow
 def test_stream_ends_with_its_user(tmp_path: Path) -> None:
     authority = TestAuthority(tmp_path / "tls")
 

@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka import Producer
 
 from support.broker_process import free_ports
@@ -46,6 +47,7 @@ class Load:
         self._thread.join()
 
 
+@pytest.mark.slow
 def test_cluster_turns_to_sasl_ssl_without_a_failed_request(tmp_path: Path) -> None:
     authority = TestAuthority(tmp_path / "tls")
     ports = free_ports(6)

@@ -228,6 +228,7 @@ def test_start_needs_keys_issuer_and_audience(tmp_path: Path, missing: str) -> N
         )
 
 
+@pytest.mark.slow
 def test_confluent_kafka_logs_in_with_a_token(tmp_path: Path) -> None:
     seconds = int(time.time()) + 300
 

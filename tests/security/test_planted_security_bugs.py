@@ -180,6 +180,7 @@ def test_login_again_as_another_user_is_noticed(tmp_path: Path, monkeypatch: pyt
         logins.test_login_again_must_be_as_the_same_user(tmp_path)
 
 
+@pytest.mark.slow
 def test_login_that_never_expires_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Gate, "has_expired", False)
     monkeypatch.setattr(logins, "eventually", _impatient(eventually))

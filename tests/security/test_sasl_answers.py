@@ -228,6 +228,7 @@ def test_no_api_is_served_before_the_login(tmp_path: Path) -> None:
     run(tmp_path, scenario, **SASL)
 
 
+@pytest.mark.slow
 def test_login_again_must_be_as_the_same_user(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         harness = await brokers.start(1)

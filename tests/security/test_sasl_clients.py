@@ -45,6 +45,7 @@ def settings_of(brokers: Brokers, mechanism: str, authority: TestAuthority | Non
     return settings if authority is None else {**settings, "ssl.ca.location": str(authority.file)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_tls", [True, False], ids=["TLS", "plaintext"])
 def test_confluent_kafka_logs_in_with_every_mechanism(tmp_path: Path, has_tls: bool) -> None:
     authority = TestAuthority(tmp_path / "tls")
@@ -75,6 +76,7 @@ def test_confluent_kafka_logs_in_with_every_mechanism(tmp_path: Path, has_tls: b
     )
 
 
+@pytest.mark.slow
 def test_clients_survive_logins_again_under_load(tmp_path: Path) -> None:
     authority = TestAuthority(tmp_path / "tls")
 

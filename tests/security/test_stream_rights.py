@@ -18,6 +18,7 @@ from support.secure_brokers import add_user, in_thread
 from support.whole_brokers import Brokers, run
 
 
+@pytest.mark.slow
 def test_queue_stream_needs_rights_and_ends_without_them(tmp_path: Path) -> None:
     authority = TestAuthority(tmp_path / "tls")
 

@@ -85,6 +85,7 @@ class Noting(Authorizer):
         return True
 
 
+@pytest.mark.slow
 def test_user_is_taken_from_the_client_certificate(tmp_path: Path) -> None:
     authority = TestAuthority(tmp_path / "tls")
     client = authority.issue("Alice", hosts=())

@@ -71,6 +71,7 @@ def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scrub_interval_ms: st
     run(tmp_path, scenario, **SCRUB | {"log_scrub_interval_ms": scrub_interval_ms})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scrub_interval_ms", [SCRUB["log_scrub_interval_ms"], "0"])
 def test_coordinator_loaded_around_damage_is_loaded_again_after_the_repair(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scrub_interval_ms: str

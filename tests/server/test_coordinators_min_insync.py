@@ -68,6 +68,7 @@ def has_in_sync(broker: Harness, topic: str, count: int) -> bool:
     return {len(state.isr) for state in broker.context.image.topics[topic].partitions} == {count}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [1, 2])
 def test_offsets_and_transactions_wait_for_replicas_and_then_continue(tmp_path: Path, version: int) -> None:
     async def scenario(brokers: Brokers) -> None:

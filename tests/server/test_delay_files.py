@@ -56,6 +56,7 @@ async def expect_rest(partition: Partition) -> None:
     assert sorted(int(value or b"") for value in await partition.values()) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["none", "content", "head", "missing", "other order"])
 def test_a_restarted_broker_reads_files(
     tmp_path: Path, scans: list[int], monkeypatch: pytest.MonkeyPatch, damage: str
@@ -106,6 +107,7 @@ def test_a_file_that_covers_no_record_is_passed_over(tmp_path: Path) -> None:
     run(tmp_path, after, clock, ensemble)
 
 
+@pytest.mark.slow
 def test_files_are_removed_with_their_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delay_filing, "ACTIVE_BYTES", 1)
 

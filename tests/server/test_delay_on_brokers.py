@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from test_follower_reads import RACK_AWARE, started_in_racks
 from test_reassignment_handlers import codes, reassign
 from test_replicas_on_brokers import ORDERS, create, started
@@ -79,6 +80,7 @@ def test_an_in_sync_follower_hides_pending_messages(tmp_path: Path) -> None:
     run(tmp_path, scenario, replica_selector_class=RACK_AWARE)
 
 
+@pytest.mark.slow
 def test_pending_messages_follow_their_partition_to_other_brokers(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         first, second, third = await started(brokers, 3)

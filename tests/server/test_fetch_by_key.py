@@ -119,6 +119,7 @@ def test_lookup_wait_ends_after_its_time(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
+@pytest.mark.slow
 def test_hung_broker_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.internal_client.keyed_reads._LATE_SECONDS", 1.0)
     monkeypatch.setattr("penstock.internal_client.keyed_reads._LOOK_SECONDS", 0.05)
@@ -173,6 +174,7 @@ def test_lookup_needs_an_index_and_read_permission(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
+@pytest.mark.slow
 def test_index_covers_records_from_before_its_setting(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         broker = await brokers.start(1)

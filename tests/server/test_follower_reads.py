@@ -80,6 +80,7 @@ def test_a_consumer_reads_from_an_in_sync_follower_in_its_rack(tmp_path: Path) -
     run(tmp_path, scenario, replica_selector_class=RACK_AWARE)
 
 
+@pytest.mark.slow
 def test_consumer_waits_at_a_follower_for_uncommitted_records(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         first, second = await started_in_racks(brokers, ["a", "b"])
@@ -113,6 +114,7 @@ def test_follower_never_makes_a_consumer_reset_its_offset(tmp_path: Path) -> Non
     run(tmp_path, scenario, replica_selector_class=RACK_AWARE)
 
 
+@pytest.mark.slow
 def test_follower_out_of_sync_serves_no_consumer_and_is_never_preferred(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         first, second = await started_in_racks(brokers, ["a", "b"])

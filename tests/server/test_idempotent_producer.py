@@ -152,6 +152,7 @@ def test_refused_record_does_not_block_others(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
+@pytest.mark.slow
 def test_lost_response_raises_outcome_unknown(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         first = await brokers.start(1)
@@ -178,6 +179,7 @@ def test_lost_response_raises_outcome_unknown(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
+@pytest.mark.slow
 def test_queued_record_fails_within_its_delivery_time(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         broker = await brokers.start(1)

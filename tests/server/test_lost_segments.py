@@ -20,6 +20,7 @@ def empty(file: Path) -> None:
     file.write_bytes(b"")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ruin", [remove, empty])
 @pytest.mark.parametrize("place", [0, 1, -1], ids=["first", "middle", "last"])
 def test_replica_without_a_segment_file_leaves_the_in_sync_set_and_is_fetched_again(

@@ -66,6 +66,7 @@ async def leader_and_follower(brokers: Brokers) -> tuple[Harness, Harness]:
     return first, second
 
 
+@pytest.mark.slow
 def test_partitioned_leader_closes_connections_of_waiting_clients(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         first, second = await leader_and_follower(brokers)
@@ -81,6 +82,7 @@ def test_partitioned_leader_closes_connections_of_waiting_clients(tmp_path: Path
     run(tmp_path, scenario, **SHORT_LAG)
 
 
+@pytest.mark.slow
 def test_producer_keeps_waiting_at_a_leader_that_lost_a_follower(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         first, second = await leader_and_follower(brokers)

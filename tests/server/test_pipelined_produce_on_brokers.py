@@ -123,6 +123,7 @@ async def started(brokers: Brokers, **configs: str) -> dict[int, Harness]:
     return at
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["delete", "compact"])
 def test_each_pipelined_batch_is_stored_once_over_restarts(tmp_path: Path, policy: str) -> None:
     """Brokers go one after the other and two at a time, so that the partition is under min ISR at times."""

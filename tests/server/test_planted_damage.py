@@ -81,10 +81,12 @@ def repaired_after_a_change(tmp_path: Path) -> Scenario:
     return scenario
 
 
+@pytest.mark.slow
 def test_repaired_replica_has_the_bytes_of_the_others(tmp_path: Path) -> None:
     check(tmp_path, repaired_after_a_change(tmp_path))
 
 
+@pytest.mark.slow
 def test_repair_that_writes_nothing_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Patch, "work", lambda _: None)
     check_is_noticed(tmp_path, repaired_after_a_change(tmp_path), "a repaired replica differs")

@@ -27,6 +27,7 @@ def test_state_of_a_deposed_leader_accepted_is_noticed(
         states.test_write_of_a_deposed_leader_is_refused_after_its_successor_has_read(tmp_path)
 
 
+@pytest.mark.slow
 def test_lost_wake_up_after_lock_expiry_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def expire(self: ShareLeader, partition: SharePartition, now_ms: int) -> None:
         if partition.expire(now_ms):

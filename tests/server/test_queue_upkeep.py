@@ -30,6 +30,7 @@ async def sweep(broker: Harness) -> None:
     await upkeep.run()
 
 
+@pytest.mark.slow
 @CODECS
 def test_expired_records_without_consumers_become_dead_letters(
     tmp_path: Path, codec: Codec, monkeypatch: pytest.MonkeyPatch
@@ -57,6 +58,7 @@ def test_expired_records_without_consumers_become_dead_letters(
     run(tmp_path, scenario, batches=0)
 
 
+@pytest.mark.slow
 def test_record_is_given_up_when_its_time_is_over_and_not_before(tmp_path: Path) -> None:
     async def scenario(broker: Harness, member: ShareMember) -> None:
         await broker.create("dead", 1)

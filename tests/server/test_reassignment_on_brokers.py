@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 from test_reassignment_handlers import codes, elect, elected, reassign
 from test_replicas_on_brokers import started
 
@@ -363,6 +364,7 @@ def test_no_leader_is_elected_without_a_registered_replica(tmp_path: Path) -> No
     run(tmp_path, scenario)
 
 
+@pytest.mark.slow
 def test_throttle_delays_a_reassignment_but_not_in_sync_replicas(tmp_path: Path) -> None:
     rate, record_bytes, count = 1_000_000, 20_000, 60
 
@@ -397,6 +399,7 @@ def test_throttle_delays_a_reassignment_but_not_in_sync_replicas(tmp_path: Path)
     run(tmp_path, scenario, durability="os")
 
 
+@pytest.mark.slow
 def test_throttled_follower_fetches_at_the_rate(tmp_path: Path) -> None:
     rate, record_bytes, count = 1_000_000, 20_000, 60
 

@@ -90,6 +90,7 @@ def damage_of(brokers: Brokers, number: int) -> list[tuple[int, int]]:
     return [(each.base_offset, each.end_offset) for each in replica_of(brokers, number).log.damage]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [[(1, 5)], [(2, 5)], [(2, 0)], [(1, 5), (2, 20)], [(1, 20), (2, 5), (3, 9)], [(2, 5), (3, 5)]],
@@ -113,6 +114,7 @@ def test_damaged_replicas_become_equal_to_whole_ones(tmp_path: Path, changes: li
     run(tmp_path, scenario, **SCRUB)
 
 
+@pytest.mark.slow
 def test_records_damaged_in_all_replicas_are_never_removed(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         await started(brokers, 3)
@@ -178,6 +180,7 @@ def lose_at_start(monkeypatch: pytest.MonkeyPatch, number: int, *ranges: tuple[i
     monkeypatch.setattr(repairing, "extent_of", lambda log, damaged: None)
 
 
+@pytest.mark.slow
 def test_follower_that_lacks_records_is_fetched_again_before_it_is_in_sync(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,6 +200,7 @@ def test_follower_that_lacks_records_is_fetched_again_before_it_is_in_sync(
     run(tmp_path, scenario, **SCRUB)
 
 
+@pytest.mark.slow
 def test_follower_keeps_its_records_where_the_leader_lacks_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,6 +37,7 @@ async def started(brokers: Brokers, count: int) -> list[Harness]:
     return harnesses
 
 
+@pytest.mark.slow
 def test_record_stored_under_min_isr_gets_the_after_append_error(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         first, second = await started(brokers, 2)
@@ -186,6 +187,7 @@ async def delete_below(harness: Harness, offset: int, timeout_ms: int = 10_000) 
     return response.topics[0].partitions[0]
 
 
+@pytest.mark.slow
 def test_delete_records_responds_after_all_in_sync_replicas_applied_it(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         first, second = await started(brokers, 2)

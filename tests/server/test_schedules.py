@@ -55,6 +55,7 @@ async def refusal(work: Awaitable[Any]) -> BrokerError:
     return caught.value
 
 
+@pytest.mark.slow
 def test_fires_with_message_and_headers(tmp_path: Path) -> None:
     clock = ManualClock()
 
@@ -82,6 +83,7 @@ def test_fires_with_message_and_headers(tmp_path: Path) -> None:
     run(tmp_path, scenario, clock)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("catch_up", "expected"), [("none", []), ("one", [5]), ("all", [1, 2, 3, 4, 5])], ids=str
 )
@@ -106,6 +108,7 @@ def test_catches_up_after_a_pause_of_the_broker(tmp_path: Path, catch_up: str, e
     run(tmp_path, after, clock, ensemble=ensemble)
 
 
+@pytest.mark.slow
 def test_clock_that_is_set_back_repeats_no_firing(tmp_path: Path) -> None:
     clock = ManualClock()
 
@@ -127,6 +130,7 @@ def test_clock_that_is_set_back_repeats_no_firing(tmp_path: Path) -> None:
     run(tmp_path, scenario, clock)
 
 
+@pytest.mark.slow
 def test_paused_schedule_fires_only_on_request(tmp_path: Path) -> None:
     clock = ManualClock()
 
@@ -149,6 +153,7 @@ def test_paused_schedule_fires_only_on_request(tmp_path: Path) -> None:
     run(tmp_path, scenario, clock)
 
 
+@pytest.mark.slow
 def test_lost_acknowledgement_does_not_repeat_the_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,6 +179,7 @@ def test_lost_acknowledgement_does_not_repeat_the_message(
     run(tmp_path, scenario, clock)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pause_ms", [5_000, 10 * 86_400_000 + 5_000], ids=["soon", "after-expiration"])
 def test_firing_in_flight_at_a_stop_is_written_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pause_ms: int
@@ -210,6 +216,7 @@ async def _is_idle(schedules: ScheduleCalls) -> bool:
     return (await schedules.describe("s")).in_flight_ms is None
 
 
+@pytest.mark.slow
 def test_deleted_topic_is_a_problem_until_it_is_created_again(tmp_path: Path) -> None:
     clock = ManualClock()
 

@@ -86,13 +86,14 @@ def test_lock_expires_and_wakes_a_waiting_fetch(tmp_path: Path) -> None:
     async def scenario(broker: Harness, member: ShareMember) -> None:
         assert await first_take(member) == [(0, 9, 1)]
         other = ShareMember(broker, "m2")
-        assert await asyncio.wait_for(other.take("t", max_wait=60_000), 30) == [(0, 9, 2)]
+        assert await asyncio.wait_for(other.take("t", max_wait=60_000), 15) == [(0, 9, 2)]
         late = await member.acknowledge("t", [(0, 9, [ACCEPT])])
         assert partition_of(late).error_code == ErrorCode.invalid_record_state
 
     run(tmp_path, scenario, record_lock_duration_ms=100)
 
 
+@pytest.mark.slow
 def test_renewed_lock_is_not_given_to_another_member(tmp_path: Path) -> None:
     async def scenario(broker: Harness, member: ShareMember) -> None:
         assert await first_take(member) == [(0, 9, 1)]

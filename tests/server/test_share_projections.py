@@ -102,6 +102,7 @@ def test_member_gets_the_matching_records_of_a_view(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
+@pytest.mark.slow
 def test_records_without_a_match_do_not_end_a_long_poll(tmp_path: Path) -> None:
     async def scenario(broker: Harness, member: ShareMember) -> None:
         await member.fetch("v")
@@ -161,6 +162,7 @@ def test_record_limit_counts_matching_records(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
+@pytest.mark.slow
 def test_changed_filter_applies_to_records_that_were_not_delivered(tmp_path: Path) -> None:
     async def scenario(broker: Harness, member: ShareMember) -> None:
         await fill(broker, "wo")

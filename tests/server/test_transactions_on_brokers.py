@@ -118,6 +118,7 @@ def run_cluster(directory: Path, scenario: Callable[[Cluster], Awaitable[None]])
     run(directory, body)
 
 
+@pytest.mark.slow
 @VERSIONS
 def test_a_transaction_is_whole_on_all_brokers(tmp_path: Path, version: int) -> None:
     async def scenario(cluster: Cluster) -> None:
@@ -146,6 +147,7 @@ def test_a_transaction_is_whole_on_all_brokers(tmp_path: Path, version: int) -> 
     run_cluster(tmp_path, scenario)
 
 
+@pytest.mark.slow
 @VERSIONS
 @pytest.mark.parametrize("commit", [True, False])
 def test_the_next_leader_continues_with_an_open_transaction(

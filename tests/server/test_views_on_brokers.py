@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from test_follower_reads import RACK_AWARE, started_in_racks
 from test_reassignment_handlers import codes, reassign
 from test_replicas_on_brokers import ORDERS, create, started
@@ -97,6 +98,7 @@ def test_a_view_follows_its_source_to_other_brokers(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
+@pytest.mark.slow
 def test_a_restarted_broker_reads_matches_of_closed_segments_from_files(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         [first] = await started(brokers, 1)
@@ -115,6 +117,7 @@ def test_a_restarted_broker_reads_matches_of_closed_segments_from_files(tmp_path
     run(tmp_path, scenario)
 
 
+@pytest.mark.slow
 def test_files_of_a_deleted_view_are_removed(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         [first] = await started(brokers, 1)

@@ -72,11 +72,13 @@ def test_every_commit_has_its_own_seeds() -> None:
     assert commit_seeds(BROKER, 8, of="a") != commit_seeds(BROKER, 8, of="b")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [127, 239, 1032, 2222, 3138, 3437, 4194, 5311])
 def test_seed_that_found_a_loss_passes(seed: int) -> None:
     assert run_cluster_seed(seed).operations > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1319, 1477, 8172472])
 def test_seed_that_did_not_heal_passes(seed: int) -> None:
     assert run_cluster_seed(seed).operations > 0
@@ -86,6 +88,7 @@ def test_seed_with_a_leader_of_a_deleted_topic_passes() -> None:
     assert run_cluster_seed(185).operations > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1004, 1206, 506155, 4498620, 8950618])
 def test_seed_that_a_checker_of_groups_failed_passes(seed: int) -> None:
     assert run_seed(seed).operations > 0
@@ -112,10 +115,12 @@ def test_seed_does_the_same_in_another_process(run: Run) -> None:
     assert output.strip() == run(9, None).digest
 
 
+@pytest.mark.slow
 def test_seeds_differ() -> None:
     assert run_seed(1).digest != run_seed(2).digest
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.drawn
 @pytest.mark.parametrize("name", BUGS)

@@ -52,5 +52,6 @@ def test_one_seed_is_shown_step_by_step(capsys: pytest.CaptureFixture[str]) -> N
     assert "broker seed 5 passed" in output
 
 
+@pytest.mark.slow
 def test_seeds_run_in_worker_processes() -> None:
     assert list(command._outcomes("cluster", range(1, 3), 2)) == [(1, None), (2, None)]

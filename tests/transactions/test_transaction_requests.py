@@ -521,6 +521,7 @@ def test_held_transaction_is_ended_by_another_connection(run: Any) -> None:
     run(scenario)
 
 
+@pytest.mark.slow
 def test_silent_producer_does_not_hold_back_readers_for_ever(run: Any) -> None:
     async def scenario(driver: Driver) -> None:
         producer = await driver.start(timeout_ms=1_000)

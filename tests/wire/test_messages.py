@@ -154,7 +154,6 @@ NULL_TOPICS = b"\x00\x01\x00\x00"  # Metadata 9: no topics, three booleans; tags
         (9, b"\x02\x00" + NULL_TOPICS),  # a null name
         (9, b"\x02\xff\xff\xff\xff\x0f" + bytes(20)),
         (9, NULL_TOPICS),  # ends before the tags
-        (9, NULL_TOPICS + varint(10**6) + b"".join(varint(i) + b"\x00" for i in range(10**6))),
         (9, NULL_TOPICS + varint(2**32 - 1) + bytes(20)),
         (9, NULL_TOPICS + b"\x02\x05\x00\x05\x00"),  # a tag twice
         (9, NULL_TOPICS + b"\x02\x05\x00\x04\x00"),  # decreasing tags
@@ -164,6 +163,15 @@ NULL_TOPICS = b"\x00\x01\x00\x00"  # Metadata 9: no topics, three booleans; tags
     ],
 )
 def test_hostile_bytes_are_refused_quickly(version: int, body: bytes) -> None:
+    expect_quick_refusal(version, body)
+
+
+def test_a_million_tags_are_refused_quickly() -> None:
+    tags = b"".join(varint(i) + b"\x00" for i in range(10**6))
+    expect_quick_refusal(9, NULL_TOPICS + varint(10**6) + tags)
+
+
+def expect_quick_refusal(version: int, body: bytes) -> None:
     start = time.thread_time()
     with pytest.raises(ProtocolError):
         decode_request(METADATA, version, memoryview(body), 0)

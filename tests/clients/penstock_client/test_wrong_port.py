@@ -102,6 +102,7 @@ def test_the_command_line_names_an_http_port_given_as_bootstrap(
     assert f"{address} (this port speaks HTTP, not the Kafka protocol" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_silent_port_is_left_to_the_client_library() -> None:
     with listening(stay_silent) as address:
         assert client_settings(address, 5.0)["bootstrap.servers"] == address

@@ -46,6 +46,7 @@ async def delay(harness: Harness, delay_ms: int) -> None:
     await harness.append_records(ORDERS, [NewRecord(b"k", b"later", 1_000, headers)], 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["set", "seal-now"])
 def test_delayed_messages_are_delivered_before_a_partition_is_sealed(tmp_path: Path, change: str) -> None:
     async def scenario(brokers: Brokers) -> None:
@@ -85,6 +86,7 @@ def test_a_pending_message_keeps_its_partition(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
+@pytest.mark.slow
 def test_a_restarted_leader_continues_the_quiet_time(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         harness = await brokers.start(1)

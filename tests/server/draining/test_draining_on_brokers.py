@@ -121,6 +121,7 @@ def test_quiet_partitions_are_sealed_and_removed_when_their_records_have_expired
     run(tmp_path, scenario)
 
 
+@pytest.mark.slow
 def test_a_draining_partition_takes_records_until_writes_end(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         harness = await brokers.start(1)
