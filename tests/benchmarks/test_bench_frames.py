@@ -36,7 +36,7 @@ def test_request_headers_are_read_as_they_were_meant() -> None:
         assert found == (api_key, version, 7, "bench")
 
 
-def test_answers_are_read() -> None:
+def test_produce_and_fetch_responses_are_decoded() -> None:
     topic = struct.pack(">iih", 1, 1, 1) + b"t"
     produced = topic + struct.pack(">iihqqqi", 1, 0, 3, 42, -1, 0, 0)
     answer = read_produce(produced)

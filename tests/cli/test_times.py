@@ -38,5 +38,5 @@ def test_invalid_time_is_refused_with_an_example(text: str) -> None:
     ("time_ms", "shown"),
     [(NOW_MS, "2023-11-14T22:13:20.000Z"), (-1, "-"), (2**62, str(2**62))],
 )
-def test_a_time_is_shown_in_utc_whatever_it_is(time_ms: int, shown: str) -> None:
+def test_time_is_shown_in_utc_or_as_a_dash_or_number(time_ms: int, shown: str) -> None:
     assert show_time(time_ms) == shown

@@ -10,7 +10,6 @@ import pytest
 from penstock.cli.cluster import zookeeper_process
 from penstock.cli.cluster.zookeeper_process import (
     EnsembleMember,
-    ZooKeeperEnsemble,
     ZooKeeperProcess,
     find_jars,
     find_java,
@@ -19,6 +18,7 @@ from penstock.cli.cluster.zookeeper_process import (
 from penstock.cli.failures import Failure
 from penstock.extras import how_to_install
 from support.broker_process import free_ports
+from support.zookeeper_ensemble import ZooKeeperEnsemble
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ from cutting_proxy import GET_DATA, MULTI, SYNC, Cut, CuttingProxy
 
 from penstock.cli.cluster.zookeeper_process import (
     EnsembleMember,
-    ZooKeeperEnsemble,
     ZooKeeperProcess,
     server_mode,
 )
@@ -35,6 +34,7 @@ from penstock.errors import StorageError, UnknownOutcome
 from penstock.threads import ThreadPools
 from support.broker_process import free_ports
 from support.eventually import eventually_async
+from support.zookeeper_ensemble import ZooKeeperEnsemble
 
 SHORT_MS = 1_000
 LONG_MS = 10_000

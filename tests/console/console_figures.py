@@ -1,7 +1,7 @@
 """Figures of the console with many topics and groups, for docs/performance.md. Run by `make console-figures`.
 
 Starts a broker, creates the topics and groups, and measures lists over HTTP, the topics page in Chromium, a search in
-messages, and the processor time that open tabs cost the broker.
+messages, the processor time that open tabs cost the broker, and the time of a producer's writes beside them.
 """
 
 from __future__ import annotations
@@ -9,10 +9,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import statistics
 import tempfile
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -107,6 +110,76 @@ def tab_figures(base: str, process_id: int, tabs: int, seconds: float) -> dict[s
     return {"idle_percent": round(alone, 2), "one_tab_percent": round((shown - alone) / tabs, 2)}
 
 
+def producer_figures(
+    base: str, bootstrap: str, tabs: int, seconds: float = 10, rounds: int = 3
+) -> dict[str, Any]:
+    """Time of single writes, 200 a second: without tabs, beside tabs of a browser, and beside event streams alone.
+
+    A browser with ten tabs takes processor time of its own. The streams alone show what the broker's work costs.
+    """
+    alone, beside_tabs, beside_streams = [], [], []
+    for _ in range(rounds):
+        alone.append(_write_times(bootstrap, seconds))
+        with open_browser() as browser:
+            for _ in range(tabs):
+                page = browser.new_context().new_page()
+                with page.expect_request(re.compile("/v1/live")) as live:
+                    page.goto(f"{base}#/")
+            time.sleep(3)
+            stream = live.value.url
+            beside_tabs.append(_write_times(bootstrap, seconds))
+        with ExitStack() as streams:
+            for _ in range(tabs):
+                streams.enter_context(_reading(stream))
+            beside_streams.append(_write_times(bootstrap, seconds))
+    return {
+        "alone_ms": _medians(alone),
+        "beside_tabs_ms": _medians(beside_tabs),
+        "beside_event_streams_ms": _medians(beside_streams),
+    }
+
+
+def _write_times(bootstrap: str, seconds: float) -> list[float]:
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
+    taken: list[float] = []
+    started = time.perf_counter()
+    due = started
+    while due < started + seconds:
+        producer.poll(max(0, due - time.perf_counter()))
+        sent = time.perf_counter()
+        producer.produce(
+            "timed", b"x" * 100, on_delivery=lambda *_, sent=sent: taken.append(time.perf_counter() - sent)
+        )
+        while producer.poll(0.001) == 0:
+            pass
+        due += 0.005
+    producer.flush(10)
+    return sorted(taken[len(taken) // 10 :])
+
+
+def _medians(rounds: list[list[float]]) -> dict[str, float]:
+    """Median over the rounds of the p50 and the p99, in milliseconds."""
+    return {
+        name: round(statistics.median(times[int(len(times) * share)] for times in rounds) * 1_000, 2)
+        for name, share in (("p50", 0.5), ("p99", 0.99))
+    }
+
+
+@contextmanager
+def _reading(url: str) -> Iterator[None]:
+    """An event stream that a thread of its own reads."""
+    with httpx.stream("GET", url, timeout=None) as response:
+        reader = threading.Thread(target=_read_all, args=(response,), daemon=True)
+        reader.start()
+        yield
+
+
+def _read_all(response: httpx.Response) -> None:
+    with suppress(httpx.HTTPError, httpx.StreamError):
+        for _ in response.iter_raw():
+            pass
+
+
 def _load(process_id: int, seconds: float) -> float:
     before = _cpu_seconds(process_id)
     time.sleep(seconds)
@@ -155,6 +228,7 @@ def main() -> None:
                 figures: dict[str, Any] = {path: timed(partial(http.get, path)) for path in LISTS}
                 figures |= page_figures(f"{origin}/console", chosen.topics)
                 figures["search"] = search_figures(broker, http, chosen.megabytes)
+                figures["producer"] = producer_figures(f"{origin}/console", broker.bootstrap, chosen.tabs)
                 figures["tabs"] = tab_figures(f"{origin}/console", broker.pid, chosen.tabs, 10)
             print(json.dumps(figures, indent=2))
         finally:

@@ -29,7 +29,7 @@ def test_fields_named_as_record_columns_get_a_prefix() -> None:
     )
 
 
-def test_json_schema() -> None:
+def test_json_schema_becomes_a_ddl_schema() -> None:
     document = {
         "type": "object",
         "required": ["id", "note"],
@@ -52,7 +52,7 @@ def test_json_schema() -> None:
     assert [each.name for each in schema.fields if each.is_required] == ["id"]
 
 
-def test_avro_schema() -> None:
+def test_avro_schema_becomes_a_ddl_schema() -> None:
     fields = [
         {"name": "id", "type": "long"},
         {"name": "at", "type": ["null", {"type": "long", "logicalType": "timestamp-millis"}]},

@@ -138,7 +138,7 @@ def test_many_failed_logs_are_counted_but_not_all_listed() -> None:
 
 def test_metrics_are_current_prometheus_text() -> None:
     async def test(fixture: Fixture) -> None:
-        fixture.metrics.observe_request(0, 0.01)
+        fixture.metrics.requests[0].observe(0.01)
         answer = await get(fixture.port, "/metrics")
         assert answer.status == 200
         assert "content-type: text/plain; version=0.0.4" in answer.headers

@@ -30,7 +30,7 @@ from penstock.groups.records import Assignment, OffsetKey
 from penstock.groups.shard import GroupShard
 from penstock.groups.shard_state import ShardState
 from penstock.model import BrokerId, TopicPartition
-from penstock.observability.exposition import render, take_snapshot
+from penstock.observability.exposition import render
 from penstock.observability.logs import Logger
 from penstock.observability.metrics import GroupLag
 from penstock.records.building import NewRecord, build_batch
@@ -41,6 +41,7 @@ from penstock.state_log.partitioning import partition_of
 from support.eventually import eventually_async
 from support.group_commits import committing
 from support.harness import Harness, new_topic
+from support.metrics_snapshot import take_snapshot
 
 P0 = TopicPartition("orders", 0)
 

@@ -254,7 +254,7 @@ def test_forged_assignments_reach_no_member(watch: Watch) -> None:
         assert raw.decode_response(raw.SYNC_GROUP, 1, follower.read_frame()).assignment == b"two"
 
 
-def test_an_assignment_of_ten_megabytes(watch: Watch) -> None:
+def test_sync_group_refuses_an_assignment_of_ten_megabytes(watch: Watch) -> None:
     with watch.client(30) as client:
         first = join(client, "assigned", session_ms=1_000)
         assert first.error_code == 0

@@ -182,7 +182,7 @@ def test_many_settings_at_once_are_refused_quickly(client: raw.RawClient) -> Non
     assert attempt(client, configs=configs) in (INVALID_CONFIG, INVALID_REQUEST, POLICY_VIOLATION)
 
 
-def test_a_dry_run_makes_nothing(client: raw.RawClient) -> None:
+def test_validate_only_creates_no_topic(client: raw.RawClient) -> None:
     paths = topic_names(client)
     topic = {"name": "dry", "num_partitions": 5, "replication_factor": 1}
     answer = client.call(raw.CREATE_TOPICS, 5, topics=[topic], timeout=5000, validate_only=True)

@@ -7,9 +7,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.errors import ErrorCode
-from penstock.observability.exposition import merge, render, take_snapshot
+from penstock.observability.exposition import merge, render
 from penstock.observability.loop_lag import INTERVAL_SECONDS, LoopLag
 from penstock.observability.metrics import MAX_REASONS, BrokerMetrics, Histogram, TopicSize
+from support.metrics_snapshot import take_snapshot
 
 
 def make_metrics(max_topics: int = 10) -> BrokerMetrics:
@@ -31,8 +32,8 @@ def samples_of(text: bytes) -> dict[tuple[str, tuple[str, ...]], float]:
 
 def test_requests_are_counted_and_timed_by_api() -> None:
     metrics = make_metrics()
-    metrics.observe_request(0, 0.0002)
-    metrics.observe_request(0, 0.3)
+    metrics.requests[0].observe(0.0002)
+    metrics.requests[0].observe(0.3)
     samples = scrape(metrics)
     assert samples["penstock_request_seconds_count", ("Produce",)] == 2
     assert samples["penstock_request_seconds_sum", ("Produce",)] == pytest.approx(0.3002)
@@ -44,7 +45,7 @@ def test_requests_are_counted_and_timed_by_api() -> None:
 
 def test_bucket_bounds_are_inclusive() -> None:
     metrics = make_metrics()
-    metrics.observe_request(0, 0.001)
+    metrics.requests[0].observe(0.001)
     assert scrape(metrics)["penstock_request_seconds_bucket", ("Produce", "0.001")] == 1
 
 
@@ -107,7 +108,7 @@ def test_texts_of_processes_are_merged_with_worker_label() -> None:
     texts = {}
     for name, seconds in (("0", 0.1), ("1", 0.2)):
         metrics = make_metrics()
-        metrics.observe_request(0, seconds)
+        metrics.requests[0].observe(seconds)
         metrics.produce_errors[ErrorCode.message_too_large] = 3
         texts[name] = render(take_snapshot(metrics))
     merged = merge({**texts, "gone": b""}, "worker")

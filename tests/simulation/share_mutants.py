@@ -81,7 +81,7 @@ def the_start_offset_passes_a_record() -> AbstractContextManager[Any]:
             if len(front) == 1:
                 self._ranges.replace(0, 1, None)
             else:
-                self._ranges.trim_front(self.start_offset)
+                front.first = self._ranges._firsts[0] = self.start_offset
                 self._free.push(self._ranges, front)
 
     return patch.object(SharePartition, "_drop_settled_front", drop_more)

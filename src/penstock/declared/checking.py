@@ -12,7 +12,6 @@ from penstock.declared.schedule import CONTINUOUS, ScheduleProblem, check_cron, 
 from penstock.declared.value_schema import parse_schema
 
 PIPELINES = "pipelines"
-MAX_PIPELINES = 1_000
 NAMES = (
     "name",
     "description",

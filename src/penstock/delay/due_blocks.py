@@ -108,13 +108,20 @@ class Block:
         for _ in range(runs_left):
             first_due, count = RUN_HEAD.unpack_from(content, position)
             position += RUN_HEAD.size
-            dues, ids = array("I"), array("I")
-            dues.frombytes(content[position : position + 4 * count])
-            ids.frombytes(content[position + 4 * count : position + 8 * count])
-            position += 8 * count
+            dues = _numbers(content[position : position + 4 * count])
+            position += 4 * count
+            ids = _numbers(content[position : position + 4 * count])
+            position += 4 * count
             runs.append(DueRun(first_due, dues, ids))
         end = position + ((size + 7) >> 3)
         return cls(first_id, size, runs, bytearray(content[position:end])), end
+
+
+def _numbers(content: memoryview) -> array[int]:
+    """Numbers of four bytes. `frombytes` would reserve a sixteenth more memory than they take."""
+    numbers = array("I", (0,)) * (len(content) // 4)
+    memoryview(numbers).cast("B")[:] = content
+    return numbers
 
 
 def unpack_blocks(content: bytes | memoryview) -> Iterator[Block]:

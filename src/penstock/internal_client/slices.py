@@ -8,7 +8,8 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-SLICE_SECONDS = 0.004
+SLICE_SECONDS = 0.001
+"""A write on the same loop waits for a whole slice: with 4 ms, ten tabs of the console doubled a producer's p99."""
 
 
 async def in_slices(steps: Generator[None, None, T]) -> T:

@@ -58,17 +58,6 @@ class MetricsSnapshot:
     group_lags: list[GroupLag]
 
 
-def take_snapshot(metrics: BrokerMetrics) -> MetricsSnapshot:
-    """Read all metrics at once."""
-    steps = snapshot_steps(metrics)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            snapshot: MetricsSnapshot = done.value
-            return snapshot
-
-
 def snapshot_steps(metrics: BrokerMetrics) -> Generator[None, None, MetricsSnapshot]:
     """Read all metrics in short steps, for a process with many partitions: other work may run in between."""
     readings: list[tuple[ScrapedMetric, float]] = []

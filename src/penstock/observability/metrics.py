@@ -121,10 +121,6 @@ class BrokerMetrics:
         self.group_states: Callable[[], Mapping[str, int]] = dict
         self.group_lags: Callable[[], Iterable[GroupLag]] = tuple
 
-    def observe_request(self, api_key: int, seconds: float) -> None:
-        """Count a request and its duration in seconds, from the complete frame to the response."""
-        self.requests[api_key].observe(seconds)
-
     def refused(self, reason: str) -> None:
         """Count a refused connection or frame. `reason` is one of our constants, never a client's text."""
         self.refusals.increment(reason)

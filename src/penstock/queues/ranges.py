@@ -132,10 +132,6 @@ class Ranges:
         del self._firsts[place + 1]
         del self.all[place + 1]
 
-    def trim_front(self, offset: int) -> None:
-        """Let the first range begin at this offset, which lies within it."""
-        self.all[0].first = self._firsts[0] = offset
-
 
 def _are_one(left: Range, right: Range) -> bool:
     if left.state == ACQUIRED or right.state == ACQUIRED:

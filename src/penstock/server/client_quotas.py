@@ -67,10 +67,6 @@ class ClientQuotas:
         self._limits.clear()
         self._limited.clear()
 
-    @property
-    def bucket_count(self) -> int:
-        return sum(len(buckets) for buckets in self._buckets.values())
-
     def has_limits(self, user: str, client_id: str) -> bool:
         """Whether any quota of requests is in force for a client; most clients have none."""
         known = (user, client_id)

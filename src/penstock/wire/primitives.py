@@ -15,7 +15,6 @@ FLOAT64: Final = Struct(">d").pack
 
 NO_TAGS: Final = b"\x00"
 COMPACT_NULL: Final = b"\x00"
-COMPACT_EMPTY: Final = b"\x01"
 NO_UUID: Final = bytes(16)
 
 _SMALL = tuple(bytes((n,)) for n in range(128))

@@ -18,7 +18,7 @@ def check(file: str, cache: Path) -> str:
 
 
 @pytest.mark.usefixtures("starts_processes")
-def test_a_program_with_strict_types_passes_and_mistakes_do_not(tmp_path: Path) -> None:
+def test_strict_mypy_accepts_typed_program_and_reports_each_mistake(tmp_path: Path) -> None:
     assert check("typed_example.py", tmp_path).startswith("Success")
     wrong = "wrongly_typed_example.py"
     refused = {int(line) for line in re.findall(rf"{wrong}:(\d+): error", check(wrong, tmp_path))}

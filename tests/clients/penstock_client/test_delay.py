@@ -77,7 +77,7 @@ def test_time_before_1970_is_due_at_once(bootstrap: str, make_topic: MakeTopic) 
     assert read(bootstrap, topic, 2) == [b"number", b"time"]
 
 
-async def test_delays_are_refused_where_they_would_be_ignored(bootstrap: str, make_topic: MakeTopic) -> None:
+async def test_send_with_delay_fails_on_topic_without_delay(bootstrap: str, make_topic: MakeTopic) -> None:
     topic = make_topic(1)
     with (
         Producer(bootstrap=bootstrap) as producer,

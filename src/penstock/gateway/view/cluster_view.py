@@ -29,6 +29,8 @@ class ClusterView:
         self.topics: dict[str, TopicFigures] = {}
         self.logs: dict[str, dict[int, LogFigures]] = {}
         """Logs by topic and partition."""
+        self._log_totals: dict[str, tuple[int, int, int]] = {}
+        """Sums of the logs of a topic, for topics whose logs have not changed since they were added up."""
         self.groups: dict[str, GroupFigures] = {}
         self.brokers: dict[BrokerId, BrokerFigures] = {}
         self.lagging: set[str] = set()
@@ -63,9 +65,15 @@ class ClusterView:
 
     def log_totals(self, topic: str) -> tuple[int, int, int]:
         """Return records stored, records ever written and bytes of a topic."""
-        logs = self.logs.get(topic, {}).values()
-        ends = sum(each.end for each in logs)
-        return ends - sum(each.start for each in logs), ends, sum(each.bytes for each in logs)
+        totals = self._log_totals.get(topic)
+        if totals is None:
+            if topic not in self.logs:
+                return 0, 0, 0
+            logs = self.logs[topic].values()
+            ends = sum(each.end for each in logs)
+            totals = ends - sum(each.start for each in logs), ends, sum(each.bytes for each in logs)
+            self._log_totals[topic] = totals
+        return totals
 
     async def refresh(self) -> None:
         """Read the changes of all brokers; OSError where none can be reached. Callers at a time share a read.
@@ -159,6 +167,7 @@ class ClusterView:
         elif journal == "groups":
             self.groups = {name: each for name, each in self.groups.items() if each.broker != node_id}
         else:
+            self._log_totals.clear()
             for name, logs in self.logs.items():
                 kept = {number: each for number, each in logs.items() if each.broker != node_id}
                 self.logs[name] = kept
@@ -167,6 +176,7 @@ class ClusterView:
         if row is None:
             self.topics.pop(name, None)
             self.logs.pop(name, None)
+            self._log_totals.pop(name, None)
             self.moved.discard(name)
             self._names = None
             return
@@ -181,6 +191,7 @@ class ClusterView:
     def _take_log(self, node_id: BrokerId, key: tuple[str, int], row: tuple[int, int, int] | None) -> None:
         topic, number = key
         logs = self.logs.setdefault(topic, {})
+        self._log_totals.pop(topic, None)
         if row is None:
             known = logs.get(number)
             if known is not None and known.broker == node_id:

@@ -5,6 +5,7 @@ Computed from the view in slices, once for each sample, however many clients loo
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from heapq import nlargest
@@ -39,12 +40,15 @@ class _Totals:
 
 
 async def overview(sampler: Sampler) -> dict[str, Any]:
-    """Return the overview of the last sample, computed at its first use."""
+    """Return the overview of the last sample, computed at its first use. Callers at a time share the computation."""
     if sampler.overview is None or sampler.overview_of != sampler.samples:
-        sample = sampler.samples
-        totals = await in_slices(_add_up(sampler.view))
-        sampler.overview, sampler.overview_of = _compute(sampler, totals), sample
-    return sampler.overview
+        sampler.overview_of = sampler.samples
+        sampler.overview = asyncio.ensure_future(_computed(sampler))
+    return await asyncio.shield(sampler.overview)
+
+
+async def _computed(sampler: Sampler) -> dict[str, Any]:
+    return _compute(sampler, await in_slices(_add_up(sampler.view)))
 
 
 def _add_up(view: ClusterView) -> Generator[None, None, _Totals]:

@@ -30,9 +30,9 @@ class Sampler:
         """Time of the last sample."""
         self.samples = 0
         """Number of samples so far."""
-        self.overview: dict[str, Any] | None = None
+        self.overview: asyncio.Future[dict[str, Any]] | None = None
         self.overview_of = -1
-        """The sample that `overview` was computed of."""
+        """Number of samples when the computation of `overview` began."""
         self._problems: dict[str, int] = {}
         self.view = view
         self._clock = clock
@@ -53,6 +53,8 @@ class Sampler:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
                 await self._task
+        if self.overview is not None:
+            self.overview.cancel()
         self.view.close()
 
     async def _run(self) -> None:
