@@ -1,8 +1,7 @@
-"""Acceptor of client connections at all listeners: accepts within the limits, watches open connections and
-closes stalled ones.
+"""Acceptor of client connections at all listeners: enforces the connection limits and closes stalled connections.
 
-All connections are checked about every second, some in each turn of the loop. A connection is closed when its
-client does not finish a frame, does not read its responses, or has sent nothing for a long time. Loop thread
+All connections are checked about once a second, a part of them in each turn of the event loop. A connection is closed
+when its client does not finish a request, does not read its responses, or has sent nothing for a long time. Loop thread
 only.
 """
 
@@ -39,7 +38,9 @@ _SHORTEST_ROUND_SECONDS = 1.0
 _CONNECTIONS_PER_SWEEP = 100
 _MAX_SWEEPS_PER_SECOND = 25
 _ACCEPTING_SECONDS = 0.95
-"""Length in seconds of one accept window: a little less than a round, whose timer may fire a moment early."""
+"""Length in seconds of the window in which accepted connections are counted for `max.connection.creation.rate`. A
+little less than a second, because the timer that resets the count may fire a moment early.
+"""
 _HOG_PATIENCE_MS = 5_000
 
 
@@ -50,7 +51,7 @@ class WatchedConnection:
     progress: int
     since: float
     opened: float
-    """Monotonic time of the acceptance."""
+    """Monotonic time in seconds at which the connection was accepted."""
     gate: Gate | None = None
 
 
@@ -90,7 +91,7 @@ class Acceptor:
         return listener.port
 
     def open(self) -> None:
-        """Serve waiting and new connections."""
+        """Serve the connections that wait since `listen`, and accept new ones."""
         if self._is_closed:
             return
         waiting, self._waiting = self._waiting, None
@@ -99,13 +100,13 @@ class Acceptor:
         self._schedule_sweep()
 
     def close_listeners(self) -> None:
-        """Stop accepting; open connections stay."""
+        """Stop accepting connections; open connections are kept."""
         for listener in self._listeners:
             listener.close()
         self._listeners.clear()
 
     def close(self) -> None:
-        """Stop accepting and close every connection; an `open` afterwards does nothing."""
+        """Stop accepting and close every connection; a later call of `open` does nothing."""
         self._is_closed = True
         self.close_listeners()
         for _, socket in self._waiting or ():
@@ -129,7 +130,7 @@ class Acceptor:
                 connection.close()
 
     def _accept(self, door: Door, socket: Socket) -> bool:
-        """Take a new connection; false when further ones have to wait a moment."""
+        """Take a new connection. Returns False if the listener has to pause before it accepts further connections."""
         if self._waiting is not None:
             self._waiting.append((door, socket))
             return False
@@ -169,7 +170,7 @@ class Acceptor:
         return self._accepts_more()
 
     def _is_within_quota(self, host: str) -> bool:
-        """Whether the quota of new connections of an address admits one more."""
+        """True if the quota of an IP address for new connections (`connection_creation_rate`) admits one more."""
         quotas = self._context.quotas
         return quotas is None or quotas.admits_connection(host)
 
@@ -199,7 +200,7 @@ class Acceptor:
         self._sweep_timer = asyncio.get_running_loop().call_later(self._sweep_seconds, self._sweep)
 
     def _sweep(self) -> None:
-        """Check some of the connections. All at once would delay requests where there are thousands."""
+        """Check a part of the connections: to check thousands in one turn of the loop would delay requests."""
         if self._sweeps_left == 0:
             self._begin_round()
         part = -(-len(self._unswept) // self._sweeps_left)
@@ -223,8 +224,8 @@ class Acceptor:
         self._schedule_sweep()
 
     def _begin_round(self) -> None:
-        """Begin a round over all connections. Thousands take a few seconds, which is less than any limit on a
-        stall.
+        """Begin a round of checks over all connections. With thousands of connections a round takes a few seconds,
+        which is less than any limit on a stall.
         """
         self._unswept = list(self._watched)  # without values, so that no pairs are allocated and collected
         self._sweeps_left = max(1, -(-len(self._unswept) // _CONNECTIONS_PER_SWEEP))
@@ -232,8 +233,8 @@ class Acceptor:
 
 
 def _patience_ms(connection: Connection, config: ListenerConfig) -> int:
-    """Time in milliseconds that a connection may stall; short while other connections wait for the memory
-    that it holds.
+    """Time in milliseconds that a connection may stall. Short for a connection that holds request memory for which
+    other connections wait.
     """
     if connection.hogs_memory:
         return _HOG_PATIENCE_MS
@@ -245,7 +246,7 @@ def _patience_ms(connection: Connection, config: ListenerConfig) -> int:
 
 
 def _reproach(connection: Connection) -> TimeoutError | None:
-    """Reason to close a stalled connection; None for one that is merely idle."""
+    """Error with which a stalled connection is closed; None for a connection that is merely idle."""
     if connection.owes_reading:
         return TimeoutError("the client does not read a response")
     if connection.owes_sending:

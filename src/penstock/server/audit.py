@@ -1,8 +1,8 @@
 """Audit log of changes and refused requests, as JSON lines.
 
-Changes are always recorded. Events that clients cause at will are sampled, and the next line tells how many were left
-out. Lines are written in a pool from a bounded queue, so a full disk or a slow reader stops no request; lost lines are
-counted. Loop thread only.
+Changes are always recorded. Events that clients can cause at any rate, such as refused requests, are sampled, and the
+next line of the same kind has the number of events that were left out. Lines wait in a bounded queue and are written in
+a thread pool, so a full disk or a slow reader delays no request; lost lines are counted. Loop thread only.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_NAMES = 20
 MAX_NAME_CHARACTERS = 200
 SAMPLED_PER_SECOND = 20
 MAX_SAMPLES = 1_000
-"""Maximum number of samples that are told apart in a second."""
+"""Maximum number of (event, sample) pairs that are counted separately in one second."""
 NAMES = frozenset(
     {
         "name",
@@ -43,22 +43,22 @@ NAMES = frozenset(
         "feature",
     }
 )
-"""Fields of a request that name what it changes."""
+"""Fields of requests that name the changed resources."""
 CHANGES = frozenset({19, 20, 21, 30, 31, 33, 37, 42, 43, 44, 45, 47, 49, 51, 57, 64, 91, 92})
 """APIs whose requests change topics, records, rules, configs, partitions, groups, leaders, reassignments, offsets,
 quotas, users, features or brokers.
 """
 
 Write = Callable[[bytes], None]
-"""Appends lines to the destination; may wait, and raises OSError. Called in a pool."""
+"""Function that appends lines to the destination. It may block, so it is called in a thread pool; it raises OSError."""
 Send = Callable[[Sequence[bytes]], Awaitable[None]]
-"""Sends lines to a destination that the loop reaches; raises PenstockError or OSError."""
+"""Function that sends lines to the destination from the event loop; it raises PenstockError or OSError."""
 CLOSE_SECONDS = 5.0
 
 
 class AuditLog:
     def __init__(self, write: Write | None, clock: Clock, threads: Threads, log: Logger) -> None:
-        """Create a log; without `write`, lines wait until `send_to` names their destination."""
+        """Create a log. Without `write`, lines stay in the queue until `send_to` sets the destination."""
         self.written = 0
         self.lost = 0
         self._clock, self._threads, self._log = clock, threads, log
@@ -74,7 +74,7 @@ class AuditLog:
         return self._send is None
 
     def send_to(self, send: Send) -> None:
-        """Send the lines there from now on, and those that wait."""
+        """Set the destination, and send the queued lines to it."""
         self._send = send
         self._begin()
 
@@ -98,7 +98,9 @@ class AuditLog:
     def client_event(
         self, event: str, *, sample: str = "", per_second: int = SAMPLED_PER_SECOND, **fields: object
     ) -> None:
-        """Record an event that a client causes at will; at most `per_second` with the same `sample`."""
+        """Record an event that a client can cause at any rate: at most `per_second` events with the same `sample` in a
+        second.
+        """
         second = self._clock.now_ms() // 1000
         if second != self._second:
             self._second = second
@@ -112,7 +114,7 @@ class AuditLog:
         self._record({"event": event, **fields, **({"left_out": left_out} if left_out else {})})
 
     async def close(self) -> None:
-        """Write the queued lines, for a few seconds at most."""
+        """Wait until the queued lines are written, for at most `CLOSE_SECONDS`."""
         if self._writing is not None:
             writing = self._writing
             await asyncio.wait([writing], timeout=CLOSE_SECONDS)
@@ -160,7 +162,9 @@ def codes_of(answer: object) -> Iterator[ErrorCode]:
 
 
 def names_of(message: object) -> Iterator[str]:
-    """Names in a request of what it changes, in order; without values, which may be secrets."""
+    """Names of the resources that a request changes, in the order of its fields. Values are left out because they may
+    be secrets.
+    """
     seen = 0
     for name in getattr(message, "__dataclass_fields__", ()):
         value = getattr(message, name)

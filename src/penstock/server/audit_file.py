@@ -1,4 +1,6 @@
-"""File of the audit log with its own rotation: `FILE`, `FILE.1` (newer) to `FILE.N` (oldest). Called in a pool."""
+"""File of the audit log with its own rotation: `FILE` (current), `FILE.1` (newest rotated file) to `FILE.N` (oldest).
+Called in a thread pool.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ class AuditFile:
         self._kept_files = kept_files
 
     def write(self, lines: bytes) -> None:
-        """Append lines; a torn line at the end of the file, from a full disk or a crash, is ended first. Raises
-        OSError.
+        """Append lines. If the file ends in an incomplete line, after a full disk or a crash, a line break is written
+        first. Raises OSError.
         """
         descriptor = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
         try:

@@ -1,7 +1,8 @@
-"""Audit log in the internal topic `__audit_log`: one record for each line, which clients with READ can consume.
+"""Audit log in the internal topic `__audit_log`, one record for each line. Clients with READ on the topic can consume
+it.
 
-A batch has a producer id and a sequence, so it is stored once although it is written again after an error. After some
-seconds its lines count as lost, and the next batch has a new producer id. Loop thread only.
+A batch has a producer id and a sequence, so it is stored once although it is sent again after an error. After
+`PATIENCE_SECONDS` without success its lines count as lost, and the next batch has a new producer id. Loop thread only.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class AuditTopic:
             )
             await self._writer.write(topic, 0, batch)
         except BrokerError as error:
-            # The partition may be on its way to this broker, or to another one.
+            # Retriable: the leader of the partition may be changing.
             raise BrokerError(ErrorCode.leader_not_available, str(error)) from error
         except TimeoutError as error:
             raise BrokerError(ErrorCode.request_timed_out, "the audit topic does not respond") from error

@@ -35,7 +35,9 @@ from penstock.server.security import BROKER, AllowAll, Authorizer
 
 
 def mode_of(config: BrokerConfig) -> AuthorizationMode:
-    """Mode in force: without a setting `enforce` where clients authenticate, else `off`."""
+    """Authorization mode in force. Without the setting `authorization.mode` it is `enforce` if clients authenticate,
+    else `off`.
+    """
     mode = config[AUTHORIZATION_MODE]
     if mode is not None:
         return mode
@@ -53,7 +55,7 @@ def _authenticates(config: BrokerConfig) -> bool:
 
 
 def super_users(config: BrokerConfig) -> set[str]:
-    """Principals that may do everything, as text."""
+    """Principals that may do everything, as text like `User:admin`."""
     admin = config[ADMIN_USER]
     return {str(BROKER), *config[SUPER_USERS], *([] if admin is None else [f"User:{admin}"])}
 
@@ -118,15 +120,17 @@ class Authorization:
         self._acls: Mapping[ResourcePattern, StoredAcls] = {}
         self._config: BrokerConfig | None = None
         self.changes = 0
-        """Number of changes of the policy."""
+        """Number of times the policy has changed."""
 
     def start_audit(self, send: Send) -> None:
-        """Write the audit log to its topic, if it has that destination: the broker can write to topics now."""
+        """Send the audit log to its topic, if that is its destination. Called once the broker can write to topics."""
         if self.audit is not None and self.audit.needs_destination:
             self.audit.send_to(send)
 
     def follow(self, config: BrokerConfig, image: ClusterImage, current: Authorizer) -> Authorizer:
-        """Apply what has changed, and return the authorizer from now on."""
+        """Apply changes of the configuration and of the access control lists, and return the authorizer to use from now
+        on.
+        """
         self._apply_acls(image.acls)
         if config is self._config:
             return current

@@ -1,8 +1,8 @@
 """Broker: the one place that constructs its parts, starts them in order and stops them in reverse.
 
-Order at the start: lock the data directory and recover the logs, read the store and register the broker,
-take up leadership, and only then open the listener. A clean stop flushes everything and leaves a mark,
-which makes the next start instant.
+Order at the start: lock the data directory and recover the logs, read the store and register the broker, resume
+leadership, and only then open the listeners. A clean stop flushes all logs and marks the data directory as clean, so
+the next start checks nothing.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ from penstock.transactions.verification import Verifier
 from penstock.wire.apis import api_name
 
 LEAVE_SECONDS = 5.0
-"""Time in seconds that a stopping broker waits for the controller to move its leaderships."""
+"""Time in seconds that a stopping broker waits until the controller has elected other leaders for its partitions."""
 
 
 class Broker:
@@ -96,7 +96,7 @@ class Broker:
         logger: Logger,
         on_lost: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_lost` is called when the broker has left the cluster, serves no request and has to be stopped."""
+        """`on_lost` is called when the broker has left the cluster, refuses all requests and has to be stopped."""
         apis = all_apis()
         self.is_lost = False
         self.state = BrokerState.STARTING
@@ -238,7 +238,7 @@ class Broker:
         )
 
     async def start(self) -> None:
-        """Start the broker; returns when clients are served. After an error a restart needs no clean-up."""
+        """Start the broker; returns when clients are served. After an error, another start needs no clean-up."""
         environment = self._environment
         await self._data_directory.open()
         environment.store.on_session(self._on_session)
@@ -264,7 +264,7 @@ class Broker:
             self.http_port = await self._start_http(config, bound)
 
     async def _register(self, bound: BoundListeners) -> None:
-        """Register with the cluster, and resume the leaderships of this broker."""
+        """Register with the cluster, and resume leadership of this broker's partitions."""
         data = self._data_directory
         identity = data.identity(bound.address, self._config[BROKER_RACK], bound.advertised)
         self._epoch = await self._membership.register(identity, data.has_log, data.has_vanished)
@@ -296,7 +296,7 @@ class Broker:
         return await self._http.start(config[HOST], config[HTTP_PORT], context, shared=is_shared, tls=tls)
 
     async def stop(self) -> None:
-        """Respond to requests under way, make all records durable and leave the mark of a clean stop."""
+        """Respond to requests in progress, flush all records and mark the data directory as clean."""
         self.state = BrokerState.STOPPING
         await self._http.close_gateway()
         await self._leave()
@@ -306,7 +306,7 @@ class Broker:
         self._logger.info("stopped", node_id=self._node_id)
 
     async def abandon(self) -> None:
-        """End a start that failed; the next start finds the data directory as this one did."""
+        """Stop after a failed start; the data directory stays as the start found it."""
         clean_epoch = self._epoch if self.state is BrokerState.SERVING else self._logs.was_clean
         self.state = BrokerState.STOPPING
         await self._end(clean_epoch)
@@ -339,7 +339,7 @@ class Broker:
         self._environment.threads.close()
 
     async def _leave(self) -> None:
-        """Move leaderships to other brokers, if there are any."""
+        """Hand leadership over to other brokers, if there are any."""
         if self.is_lost or len(self._metadata.image.brokers) < 2:
             return
         try:
@@ -349,7 +349,7 @@ class Broker:
             self._logger.warning("leadership not handed over", reason=str(error) or "no response in time")
 
     async def _drain(self) -> None:
-        """Wait for the responses to appends that wait for a flush; long polls are not waited for."""
+        """Wait for pending flushes, and so for the responses to produce requests. Long polls are not awaited."""
         timeout_seconds = self._context.config[SHUTDOWN_TIMEOUT_MS] / 1000
         try:
             await asyncio.wait_for(self._flusher.drain(), timeout_seconds)
@@ -371,7 +371,7 @@ class Broker:
         self._on_lost()
 
     def _on_failed_log(self, replica: Replica) -> None:
-        """Stop in a cluster, so that other brokers lead until a start recovers the log; a broker alone continues."""
+        """Leave a cluster, so that other brokers lead until a restart recovers the log. A single broker continues."""
         if len(self._metadata.image.brokers) > 1:
             self._lose(f"the log of {replica.name} has failed")
 

@@ -59,8 +59,8 @@ class BrokerSecurity:
         in_force: Callable[[], BrokerConfig],
         secret: Callable[[], str | None],
     ) -> None:
-        """`config` is the config at the start, `in_force` returns the one with dynamic changes, `secret` the
-        cluster secret.
+        """`config` is the configuration at the start, `in_force` returns the configuration with dynamic changes, and
+        `secret` returns the cluster secret.
         """
         self.reloads = CertificateReloads(environment.threads, environment.clock, logger)
         self.network: Network = environment.network
@@ -87,7 +87,7 @@ class BrokerSecurity:
         self._secret = secret
 
     def _connect_to_brokers(self, listener: Listener) -> None:
-        """Make the network for connections to this listener of other brokers."""
+        """Create the network for connections to other brokers, which go to this listener."""
         if listener.protocol.has_tls:
             peers = self._peers = ReloadingTls(
                 "connections to brokers", partial(self._settings, listener.name), load_client
@@ -97,8 +97,8 @@ class BrokerSecurity:
             self.network = LoginNetwork(self.network, self._log_in)
 
     async def start(self, context: BrokerContext) -> None:
-        """Apply the rights of users, read all certificates, and the keys of tokens. Raises ConfigError if a certificate
-        cannot be used.
+        """Apply the access control lists and quotas, load all certificates, and start to load the keys that verify
+        OAuth tokens. Raises ConfigError if a certificate cannot be used.
         """
         context.apply_policy()
         contexts = [*self._certificates.values(), *([self._peers] if self._peers is not None else [])]
@@ -129,12 +129,12 @@ class BrokerSecurity:
         return Door(listener, context, self._logger, self._turns, tls, sasl)
 
     def accounts(self, context: BrokerContext) -> Accounts:
-        """Accounts of the cluster; all listeners share their cache of passwords."""
+        """User accounts of the cluster. All listeners share one cache of password checks."""
         return Accounts(lambda: context.image, self._passwords)
 
     def gateway_network(self, config: BrokerConfig, authorizer: Authorizer) -> Network:
-        """Network of the gateway in this broker. It proves the cluster secret where brokers authorize requests, so
-        that it may name the clients on behalf of whom it makes them.
+        """Network of the gateway in this broker. If authorization or HTTP authentication is on, its connections prove
+        the cluster secret: the gateway may then name the client on whose behalf it sends each request.
         """
         is_open = isinstance(authorizer, AllowAll) and not config[HTTP_AUTHENTICATION_ENABLE]
         if is_open or isinstance(self.network, LoginNetwork):
@@ -142,16 +142,18 @@ class BrokerSecurity:
         return LoginNetwork(self.network, self._log_in)
 
     def own_cluster(self, config: BrokerConfig, authorizer: Authorizer, address: Address) -> ClusterAddress:
-        """The cluster for clients inside this broker, which reach the broker itself directly at this address."""
+        """Cluster address for clients inside this broker. They connect to this broker at `address`, whatever address it
+        advertises.
+        """
         return ClusterAddress(self.gateway_network(config, authorizer), [address], {self._node_id: address})
 
     def http_tls(self) -> Callable[[], ssl.SSLContext] | None:
-        """Return the context for connections over HTTP; None without TLS."""
+        """Return a function that gives the TLS context for HTTP connections; None without TLS."""
         loaded = self._certificates.get(HTTP_LISTENER)
         return None if loaded is None else lambda: loaded.current.context
 
     def http_users(self, context: BrokerContext, own: ClusterAddress) -> HttpUsers | None:
-        """Return the logins of HTTP requests; None where clients do not log in."""
+        """Return the object that authenticates HTTP requests; None if `http.authentication.enable` is off."""
         config = context.config
         if not config[HTTP_AUTHENTICATION_ENABLE]:
             return None

@@ -1,7 +1,7 @@
-"""Retention and compaction of this broker's logs: decided on the loop, carried out in a pool.
+"""Retention and compaction of this broker's logs: decided on the event loop, carried out in a thread pool.
 
-Compaction pauses after each step for as long as the step took. A log that cannot be cleaned (damage, no
-space) stays as it is and is reported; the other logs are cleaned.
+Compaction pauses after each step for as long as the step took. A log that cannot be cleaned, because it is damaged or
+the disk is full, stays as it is, and the error is logged; the other logs are cleaned.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ class Cleaning:
         self._logger = logger
         self._stopping = stopping
         self.held: dict[Replica, int] = {}
-        """Number of offsets of each replica that retention would have removed in its last pass and that are
-        not archived.
+        """Number of offsets of each replica that the last retention pass kept only because they are not archived yet.
         """
 
     async def retain(self) -> None:
@@ -42,7 +41,7 @@ class Cleaning:
                     self._logger.error("retention failed", error, partition=replica.name)
 
     async def compact(self) -> None:
-        """Compact every log that is due, once."""
+        """Compact every log that is due for compaction, once."""
         if self._context.config[LOG_CLEANER_ENABLE]:
             for replica in self._context.replicas:
                 if replica.log.config.compacts and not self._stopping.is_set():
@@ -50,7 +49,7 @@ class Cleaning:
 
     async def _retain(self, replica: Replica) -> None:
         if replica.log.config.retention_acknowledged:
-            start_offset = replica.log.log_start_offset  # `AcknowledgedRetention` moves it, at the leader
+            start_offset = replica.log.log_start_offset  # moved by `AcknowledgedRetention`, at the leader
         elif replica.log.config.delivery_delay:
             start_offset = await start_without_pending(self._context, replica)
         else:
@@ -100,7 +99,7 @@ class Cleaning:
             await asyncio.sleep(self._context.clock.monotonic() - started)
 
     async def _swap(self, replica: Replica, compaction: Compaction) -> bool:
-        """Put the cleaned segment in place; false when the log has changed meanwhile."""
+        """Replace the original segments by the cleaned one. Returns False if the log has changed meanwhile."""
         cleaned, log = compaction.cleaned, replica.log
         if cleaned is None or not log.jobs.begin_swap(cleaned.replaced):
             return False
@@ -117,7 +116,7 @@ class Cleaning:
 
 
 async def free_records(context: BrokerContext, replica: Replica, start_offset: Offset) -> None:
-    """Move the log start up to an offset, and delete the segments below it."""
+    """Advance the log start offset to `start_offset`, and delete the segments below it."""
     if start_offset > replica.log.log_start_offset:
         replica.log.advance_log_start(start_offset)
     if replica.log.jobs.can_delete():
@@ -127,7 +126,7 @@ async def free_records(context: BrokerContext, replica: Replica, start_offset: O
 
 
 async def delete_segments(context: BrokerContext, replica: Replica, kept_offset: Offset) -> None:
-    """Delete the segments below the log start offset; the checkpoint files have `kept_offset` or more."""
+    """Delete the segments below `kept_offset`, a log start offset that the checkpoint files already contain."""
     job = replica.log.jobs.begin_delete(kept_offset)
     if job is not None:
         try:

@@ -1,7 +1,7 @@
-"""Quotas of clients on this broker: amounts are charged after a request, and the client is muted for its debt.
+"""Quotas of clients on this broker: each request is charged after it was handled, and a client over its quota is muted.
 
-The response is sent first, with the throttle time; then the broker reads nothing from the connection until the
-time is over (KIP-219). Clients that respect the throttle time notice nothing else. Brokers have no quotas.
+The response is sent at once and has the throttle time; then the broker reads nothing from the connection until that
+time is over (KIP-219). Connections of other brokers have no quotas.
 """
 
 from __future__ import annotations
@@ -20,23 +20,25 @@ from penstock.server.throttle_time import write_throttle_time
 from penstock.wire.apis import FETCH, PRODUCE
 
 MAX_THROTTLE_SECONDS = 10.0
-"""Longest time for which a client is muted at once. A larger debt is kept and paid in several steps."""
+"""Longest time in seconds for which a client is muted after one request. The rest of a longer delay applies to its next
+requests.
+"""
 _MAX_LIMITS = 10_000
 _PERCENT = 100.0
 _OF_REQUESTS = (QuotaKey.REQUEST_PERCENTAGE, QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
 USERS = "User"
-"""Kind of the principals that have quotas; brokers, and the gateway in a broker, are of another kind."""
+"""Principal type that has quotas. Brokers, and the gateway in a broker, have another principal type."""
 
 
 class Throttled(Protocol):
-    """Connection of a client, as far as quotas need it."""
+    """Client connection as `ClientQuotas` uses it."""
 
     @property
     def principal(self) -> Principal: ...
 
     @property
     def mute(self) -> Callable[[float], None] | None:
-        """Stop reading from the connection for some seconds."""
+        """Function that stops reading from the connection for a number of seconds."""
         ...
 
 
@@ -46,7 +48,7 @@ class MeasuredRequest(NamedTuple):
     client_id: str
     frame_bytes: int
     seconds: float
-    """Time that the handler took on the event loop."""
+    """Time in seconds that the handler took on the event loop."""
 
 
 class ClientQuotas:
@@ -68,7 +70,7 @@ class ClientQuotas:
         self._limited.clear()
 
     def has_limits(self, user: str, client_id: str) -> bool:
-        """Whether any quota of requests is in force for a client; most clients have none."""
+        """True if a request, produce or fetch quota applies to the client; for most clients none does."""
         known = (user, client_id)
         try:
             return self._limited[known]
@@ -80,7 +82,7 @@ class ClientQuotas:
             return found
 
     def on_request(self, session: Throttled, request: MeasuredRequest, answer: Answer) -> None:
-        """Charge a request, and mute the client when it is answered."""
+        """Charge a request, and mute the client once the request has its response."""
         if session.principal.kind != USERS:
             return
         user, client_id = session.principal.name, request.client_id
@@ -96,14 +98,16 @@ class ClientQuotas:
             answer.when_done(partial(self._on_done, session, request, answer, wait))
 
     def wait_of_user(self, user: str, client_id: str, *, writes: bool) -> float:
-        """Seconds until an HTTP user is within its quotas for requests that write, or that read."""
+        """Seconds until an HTTP user is within its quotas: the request quota, and the produce quota (`writes`) or the
+        fetch quota.
+        """
         key = QuotaKey.PRODUCER_BYTE_RATE if writes else QuotaKey.CONSUMER_BYTE_RATE
         keys = (key, QuotaKey.REQUEST_PERCENTAGE)
         return max(self._charge(each, user, client_id, 0.0) for each in keys)
 
     def on_gateway_request(self, user: str, client_id: str, seconds: float) -> None:
-        """Charge the time of a request to the user on whose behalf a gateway makes it. The gateway in this broker
-        refuses later requests of the user; the connection, which many users share, is not muted.
+        """Charge the time of a request to the user on whose behalf a gateway sent it. The connection is not muted,
+        because many users share it; instead, the gateway in this broker refuses later requests of the user.
         """
         self._charge(QuotaKey.REQUEST_PERCENTAGE, user, client_id, seconds * _PERCENT)
 
@@ -128,7 +132,7 @@ class ClientQuotas:
             session.mute(throttle_ms / 1000)
 
     def admits_mutation(self, principal: Principal, client_id: str) -> None:
-        """Raise BrokerError THROTTLING_QUOTA_EXCEEDED while the client has used up its mutations (KIP-599)."""
+        """Raise BrokerError THROTTLING_QUOTA_EXCEEDED if the client is over its controller mutation quota (KIP-599)."""
         wait = self._charge(QuotaKey.CONTROLLER_MUTATION_RATE, principal.name, client_id, 0.0)
         if wait > 0:
             raise BrokerError(
@@ -137,11 +141,11 @@ class ClientQuotas:
             )
 
     def on_mutations(self, principal: Principal, client_id: str, partitions: int) -> float:
-        """Charge created or deleted partitions, and return the seconds that the client has to wait."""
+        """Charge a number of created or deleted partitions, and return the seconds that the client has to wait."""
         return self._charge(QuotaKey.CONTROLLER_MUTATION_RATE, principal.name, client_id, partitions)
 
     def admits_connection(self, ip: str) -> bool:
-        """Whether a new connection from an address is accepted."""
+        """Charge a new connection to an IP address. Returns False if the address is over its quota."""
         limit = ip_limit_of(self._quotas, ip)
         if limit is None:
             return True

@@ -1,4 +1,4 @@
-"""Read of a log for a fetch: on the loop, or in a pool where it would wait for the disk."""
+"""Read of a log for a fetch: on the event loop if the data is in memory, otherwise in a thread pool."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from penstock.replication.replica import Replica
 from penstock.threads import Threads
 
 Found = tuple[LogSlice | bytes, Sequence[AbortedTransaction] | None]
-"""Records, and the aborted transactions that a read_committed consumer leaves out."""
+"""Records, and the aborted transactions whose records a read_committed consumer skips; None for read_uncommitted."""
 
 
 class ColdRead(Protocol):
-    """Read that is made in a pool."""
+    """Read that runs in a thread pool."""
 
     def start(self, threads: Threads) -> asyncio.Future[Any]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class LogRead:
-    """Call of `Log.read`, made on the loop or, where it would wait for the disk, in a pool."""
+    """Arguments of one `Log.read`, which runs on the event loop or, if it would wait for the disk, in a thread pool."""
 
     replica: Replica
     offset: Offset
@@ -51,5 +51,5 @@ class LogRead:
             raise BrokerError(ErrorCode.corrupt_message, str(error)) from error
 
     def start(self, threads: Threads) -> asyncio.Future[Found]:
-        """Make the call where it may wait for the disk."""
+        """Make the call in a thread pool, where it may wait for the disk."""
         return threads.run("read", partial(self, wait=True))

@@ -1,4 +1,4 @@
-"""Parts of the broker that handlers use, in one bundle."""
+"""Dependencies of the request handlers, in one object."""
 
 from __future__ import annotations
 
@@ -82,30 +82,30 @@ class BrokerContext:
     authorizer: Authorizer = field(default_factory=AllowAll)
     """Authorizer in force; replaced when the configuration changes."""
     quotas: ClientQuotas | None = None
-    """Quotas of clients; None while there are none."""
+    """Client quotas; None while the cluster has none."""
     lost_leaders: LostLeaders = field(default_factory=LostLeaders)
     produce_routes: ProduceRoutes = field(default_factory=ProduceRoutes)
     recent_lines: Sequence[Mapping[str, object]] = ()
     """The last lines of the broker's log."""
     connections: Mapping[Connection, WatchedConnection] = field(default_factory=dict)
-    """Open client connections; the acceptor's own table."""
+    """Open client connections. This is the acceptor's table itself, not a copy."""
     traffic: Traffic | None = None
     _applied_quotas: object = None
     http_accounts: HttpAccounts | None = None
-    """Accounts of HTTP clients, from the start of the broker on."""
+    """Accounts of HTTP clients; None until the broker has started."""
     draining: Draining | None = None
     acknowledged: AcknowledgedRetention | None = None
     queue_upkeep: QueueUpkeep | None = None
-    """Set by the broker, which makes it from this context."""
+    """Background work for queues; it sets itself here when it is created from this context."""
     activity: Activity | None = None
-    """Journals for gateways, made when the first gateway asks."""
+    """Journals of activity for gateways; None until the first gateway requests them."""
 
     @property
     def image(self) -> ClusterImage:
         return self.metadata.image
 
     def apply_policy(self) -> None:
-        """Bring the authorizer in step with the configuration and the cluster image."""
+        """Update the authorizer and the quotas from the configuration and the cluster image."""
         changes = self.authorization.changes
         self.authorizer = self.authorization.follow(self.config, self.metadata.image, self.authorizer)
         if self.authorization.changes != changes:
@@ -122,16 +122,20 @@ class BrokerContext:
             self.quotas = None
 
     def on_draining_write(self, session: Session, name: TopicPartition) -> None:
-        """Note a client that writes to a partition that goes."""
+        """Record that a client wrote to a partition that is being removed."""
         if self.draining is not None:
             self.draining.on_write(session, name)
 
     def source_of(self, topic: str) -> str:
-        """Name of the topic whose log the readers of a topic read: the source of a view, else the topic itself."""
+        """Name of the topic that stores the records of a topic: the source if the topic is a view, else the topic
+        itself.
+        """
         return self.metadata.image.views.get(topic, topic)
 
     async def write_checkpoints(self, *, both: bool = False) -> None:
-        """Write log start offsets and high watermarks durably; a cancelled caller does not stop the write."""
+        """Write the checkpoint files with log start offsets and high watermarks durably. The write completes even if
+        the caller is cancelled.
+        """
 
         async def write() -> None:
             async with self.replicas.writing_checkpoints:
@@ -143,6 +147,8 @@ class BrokerContext:
 
 
 def _take_note(done: asyncio.Task[None]) -> None:
-    """Mark the error as handled: the caller has it, unless it was cancelled."""
+    """Mark the exception as retrieved, so that asyncio does not log it. The caller gets it, unless the caller was
+    cancelled.
+    """
     if not done.cancelled():
         done.exception()

@@ -1,4 +1,4 @@
-"""The dead-letter topics of the cluster, as share-partitions write them."""
+"""Writing of dead letters of share groups to the dead-letter topics of the cluster."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from penstock.server.topic_writer import TopicWriter
 
 
 class DeadLetterTopics:
-    """Each batch is written once: a partition recognises a repeated sequence of a producer."""
+    """Writer of dead letters. A batch that is sent again is stored once, because its producer id and sequence are the
+    same.
+    """
 
     def __init__(self, writer: TopicWriter, administration: Administration) -> None:
         self._writer = writer
@@ -52,5 +54,5 @@ class DeadLetterTopics:
         wanted = CreatableTopic(topic, partitions, configs={DEAD_LETTER_GROUP_ENABLE.name: "true"})
         (created,) = await self._administration.create_topics([wanted])
         if isinstance(created, BrokerError):
-            raise created  # written again after a pause, also if another broker has created it
+            raise created  # the caller tries again after a pause, and finds the topic if another broker has created it
         return created

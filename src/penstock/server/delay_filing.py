@@ -1,5 +1,5 @@
-"""Files of delayed messages, written for the segments of delay topics on leaders and followers: the next leader needs
-them at once. Loop thread only; work that waits for the disk runs in a pool.
+"""Files that list the delayed messages of each segment. They are written on leaders and followers, because a new leader
+needs them at once. Loop thread only; work that waits for the disk runs in a thread pool.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from penstock.storage.delay_files import DelayFileJob, read_covered
 from penstock.storage.segment import DELAYS_SUFFIX, Segment
 
 ACTIVE_BYTES = 32 << 20
-"""Size in bytes of new records in the active segment from which on its file is written again; less where segments are
-small.
+"""The file of the active segment is written again after this many bytes of new records, or after an eighth of
+`segment.bytes` if that is less.
 """
 
 
@@ -27,11 +27,12 @@ class DelayFiling:
         self._logger = logger
         self._goes_on = goes_on
         self._tried: dict[Segment, int] = {}
-        """Position up to which a segment was read for its file, also where the file ends before it at a damaged batch.
+        """Position in bytes up to which each segment was read for its file. The file itself may end earlier, at a
+        damaged batch.
         """
 
     async def file_delays(self) -> None:
-        """Write the files that are missing or cover too little."""
+        """Write the files that are missing or do not cover enough of their segments."""
         known, self._tried = self._tried, {}
         for replica in self._context.replicas.upkeep:
             if not replica.log.config.delivery_delay:

@@ -1,8 +1,8 @@
-"""Retention of topics with delayed messages: only the leader decides, and no pending message is deleted.
+"""Retention of topics with delayed messages: the leader decides, and no pending message is deleted.
 
-The leader stores the pending messages of old segments again, at the end of the log, before the log start moves;
-followers follow its log start. Where most records of a segment are pending, storing them again would free little: a
-segment that is not expired and only too much by `retention.bytes` stays then.
+Before the leader advances the log start offset, it appends the pending messages below it to the end of the log again;
+followers take over its log start offset. If most records of the segments are pending, this would free little space, so
+segments that exceed only `retention.bytes`, not `retention.ms`, are kept.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from penstock.storage.retention import retained_from
 
 
 async def start_without_pending(context: BrokerContext, replica: Replica) -> Offset:
-    """New log start of a topic with delayed messages: no message below it is pending. The present one if nothing is
-    to be deleted, or another broker leads.
+    """New log start offset of a partition with delayed messages, below which no message is pending. It is the current
+    log start offset if nothing can be deleted or another broker leads.
     """
     delayed, log = replica.delayed, replica.log
     if delayed is None or not delayed.is_ready:

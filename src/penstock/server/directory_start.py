@@ -1,5 +1,5 @@
-"""Data directory of a broker at its start: recovery with its log lines, deleted topics, and the state of logs
-that the broker registers with.
+"""Data directory of a broker at its start: recovers the logs, deletes logs of deleted topics, and reports the state of
+the logs for the registration of the broker.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ class DataDirectory:
             self._report_recovery(report)
 
     async def join_cluster(self, image: ClusterImage) -> None:
-        """Record the cluster of the directory, and delete the logs of topics that were deleted meanwhile."""
+        """Record in the directory to which cluster it belongs, and delete the logs of topics that were deleted while
+        the broker was down.
+        """
         await self._environment.threads.run("background", lambda: self._logs.join_cluster(image.cluster_id))
         deleted = await deleted_topics(self._environment.store)
         for topic_id in {log.topic_id for log in self._logs.orphans(image.topic_names)} & deleted:
@@ -63,14 +65,14 @@ class DataDirectory:
             self._logger.warning("log of an unknown topic kept", directory=orphan.directory)
 
     async def record_use(self, epoch: BrokerEpoch) -> None:
-        """Record that the broker with this epoch writes to the directory."""
+        """Record that the broker writes to the directory in this broker epoch."""
         await self._environment.threads.run("background", lambda: self._logs.record_use(epoch))
 
     def identity(
         self, address: Address, rack: str | None, listeners: Mapping[str, Address]
     ) -> BrokerIdentity:
-        """Return the identity that the broker registers with: its address for brokers, and that of each
-        listener.
+        """Return the identity with which the broker registers: `address` for other brokers, and the advertised address
+        of each listener.
         """
         logs, share = self._logs, self._environment.share
         return BrokerIdentity(
@@ -91,8 +93,9 @@ class DataDirectory:
         return self._logs.get(topic.id, name.partition) is not None
 
     def has_vanished(self, name: TopicPartition) -> bool:
-        """True when a log is missing or lacks records: recovery noticed it, or the log ends below a known high
-        watermark, or below its log end offset when this replica was left alone in the in-sync set.
+        """True if the log is missing or has lost records: recovery has detected the loss, or the log ends below a
+        recorded high watermark, or below the log end offset that was recorded when this replica became the only in-sync
+        replica.
         """
         topic = self._metadata.image.topics[name.topic]
         log, state = self._logs.get(topic.id, name.partition), topic.partitions[name.partition]
@@ -102,7 +105,7 @@ class DataDirectory:
         return is_short or self._logs.has_vanished(topic.id, name.partition)
 
     def report_problems(self) -> None:
-        """Log the problems that were found since the last call."""
+        """Log the problems that were found since the previous call."""
         problems, self._logs.problems = self._logs.problems, []
         for problem in problems:
             self._logger.warning("data directory damaged", problem=problem)

@@ -61,13 +61,15 @@ class Api:
     handle: MessageHandler | None = None
     handle_raw: RawHandler | None = None
     decode: Callable[[memoryview, int, int], Any] | None = None
-    """Decoder of the request from a position on, in a version; the schema's unless given."""
+    """Decoder of the request: takes frame, position and version. None for the decoder that is generated from the
+    schema.
+    """
     is_concurrent: bool = False
-    """Whether later requests of the connection are handled while an `async` function works on this one."""
+    """True if later requests of the connection are handled while the `async` handler of this one still runs."""
     handle_plain: PlainHandler | None = None
-    """Short path for the usual request, tried first: takes `(context, session, frame, position, version,
-    correlation id)`. None when the request is not plain; then nothing has changed. No parts for a request without
-    a response.
+    """Fast path for the most common form of the request, tried first: takes `(context, session, frame, position,
+    version, correlation id)`. Returns None if the request has another form; then nothing has changed and `handle` or
+    `handle_raw` serves it. Returns an empty list for a request without a response.
     """
 
 
@@ -81,48 +83,48 @@ class Session:
     number: int = 0
     """Number of the connection (`ConnectionNumbers`)."""
     client_id: str | None = None
-    """Client id of the last request that took the general path."""
+    """Client id of the last request that was not served by `handle_plain`."""
     software: str = ""
     """Name and version of the client software, as ApiVersions gives them."""
     challenge: Challenge | None = None
-    """Challenge that a broker still has to answer to authenticate; None otherwise."""
+    """Challenge that a connecting broker still has to answer to prove the cluster secret; None otherwise."""
     broker_id: BrokerId | None = None
     """Id of the authenticated broker; None for other clients."""
     follower: FollowerSession | None = None
-    """Fetch session of that broker as a follower."""
+    """Fetch session of the authenticated broker as a follower."""
     keys: KeySession | None = None
-    """Lookups by key of the connection."""
+    """Lookups by key (FetchByKey) of the connection."""
     heartbeat: KnownHeartbeat | None = None
     """Last Heartbeat of the connection."""
     commit: KnownCommit | None = None
-    """Last OffsetCommit of the connection that may be repeated with another offset."""
+    """Last OffsetCommit of the connection that the client may repeat with only the offset changed."""
     is_consumer: bool = False
-    """Whether the client has fetched records, asked for offsets or looked for the coordinator of a group."""
+    """True if the client has fetched records, listed offsets or looked for the coordinator of a group."""
     is_producer: bool = False
-    """Whether the client has sent records."""
+    """True if the client has sent records."""
     listener: str = DEFAULT_LISTENER
     """Name of the listener that accepted the connection."""
     login: Login | None = None
-    """Login by SASL."""
+    """Completed SASL login; None without one."""
     is_gateway: bool = False
-    """Whether the client may name others on behalf of whom it makes requests: it has proved the cluster secret, or
-    its user is in `gateway.users`.
+    """True if the client may send requests on behalf of other users: it has proved the cluster secret, or its user is
+    in `gateway.users`.
     """
     mute: Callable[[float], None] | None = None
-    """Stops reading from the connection for some seconds."""
+    """Function that stops reading from the connection for a number of seconds."""
     binding: bytes = b""
     """Fingerprint of the certificate that this broker showed to the client; empty without TLS."""
 
 
 @dataclass(slots=True)
 class Request:
-    """Request with its header, its client connection and the parts of the broker."""
+    """Request with its header, its client connection and the dependencies of handlers."""
 
     header: RequestHeader
     session: Session
     context: BrokerContext
     on_behalf: OnBehalf | None = None
-    """Client that a gateway has named in the request; None in requests of all other clients."""
+    """Client on whose behalf a gateway sent the request; None if the client sent it for itself."""
 
     @property
     def caller(self) -> Caller:
@@ -134,17 +136,17 @@ class Request:
         return self.header.api_version
 
     def allowed(self, operation: Operation, kind: ResourceType, name: str) -> bool:
-        """Whether the client may do this; a refusal is recorded."""
+        """True if the client may do `operation` on the resource; a refusal is recorded."""
         caller = self.caller
         return self.context.authorizer.authorize(caller.principal, caller.host, operation, kind, name)
 
     def shows(self, operation: Operation, kind: ResourceType, name: str) -> bool:
-        """Whether a list that the client gets includes this; nothing is recorded."""
+        """True if a list in the response may include the resource; nothing is recorded."""
         caller = self.caller
         return self.context.authorizer.shows(caller.principal, caller.host, operation, kind, name)
 
     def has_right(self, operation: Operation, kind: ResourceType, name: str) -> bool:
-        """Whether the client has a right, in mode `report` too; nothing is recorded."""
+        """True if the client has the right by its access control lists, even in mode `report`; nothing is recorded."""
         caller = self.caller
         return self.context.authorizer.has_right(caller.principal, caller.host, operation, kind, name)
 
@@ -160,7 +162,7 @@ class Dispatcher:
     """Table of the APIs, and dispatch of frames to them."""
 
     def __init__(self, context: BrokerContext, apis: Iterable[Api], *, serves_plain: bool = True) -> None:
-        """Create a dispatcher; without `serves_plain` requests take the general path, for tests that compare both."""
+        """Create a dispatcher. With `serves_plain=False`, `handle_plain` is never used: tests compare the two ways."""
         self._context = context
         self._apis = {api.key: api if serves_plain else replace(api, handle_plain=None) for api in apis}
         self._durations = context.metrics.requests
@@ -168,7 +170,7 @@ class Dispatcher:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def dispatch(self, session: Session, frame: memoryview) -> Answer:
-        """Serve one frame; ProtocolError when it is not a request that this broker knows."""
+        """Serve one frame. Raises ProtocolError if the frame is not a request of a known API and version."""
         started = self._monotonic()
         api_key, version, correlation_id, client_id, position = read_request_header(frame)
         api = self._apis.get(api_key)
@@ -204,15 +206,17 @@ class Dispatcher:
         return answer
 
     def observe(self, api_key: int, started: float) -> None:
-        """Count a request that arrived at `started` and has its response now."""
+        """Record the duration of a request that arrived at `started` and has just got its response."""
         self._durations[api_key].observe(self._monotonic() - started)
 
     @staticmethod
     def _version_for(api: Api, version: int) -> int:
-        """Version of the response to an unsupported version; ProtocolError for all APIs but ApiVersions."""
+        """Version of the response to a request in an unsupported version: 0 for ApiVersions. Raises ProtocolError for
+        other APIs.
+        """
         if api.key != API_VERSIONS:
             raise ProtocolError(f"unsupported version {version} of api key {api.key}")
-        # Every client can read version 0; the client then sends a version of the range (KIP-511).
+        # Every client can read version 0; the client then repeats the request in a supported version (KIP-511).
         return 0
 
     def _handle(
@@ -260,7 +264,7 @@ class Dispatcher:
 
 
 def _audited(audit: AuditLog, request: Request, message: Any, result: Any) -> Any:
-    """Result of a change that is recorded when it is there."""
+    """Result of a changing request; the audit log records it once it is available."""
     if not inspect.isawaitable(result):
         _record(audit, request, message, result)
         return result
@@ -279,7 +283,9 @@ def _record(audit: AuditLog, request: Request, message: Any, fields: Fields) -> 
 
 
 def _named_client(session: Session, client_id: str) -> tuple[str, OnBehalf]:
-    """Client id and client that a gateway has named; ProtocolError if the connection may not name one."""
+    """Client id of the gateway, and the client on whose behalf it sent the request. Raises ProtocolError if the
+    connection may not send requests on behalf of others.
+    """
     own, actor = split_actor(client_id)
     if not session.is_gateway:
         raise ProtocolError(

@@ -1,4 +1,4 @@
-"""Door: one listener of the broker with its options, its TLS certificate and its number of connections."""
+"""One listener of the broker with its settings, its TLS certificate, its SASL mechanisms and its connection count."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Door:
         tls: ReloadingTls | None = None,
         sasl: SaslService | None = None,
     ) -> None:
-        """`tls` has the certificates of a listener with TLS, `sasl` the mechanisms of one with SASL; `turns` is
-        shared by all listeners.
+        """`tls` has the certificate of a listener with TLS, and `sasl` the mechanisms of a listener with SASL. `turns`
+        is shared by all listeners.
         """
         self.listener = listener
         self.tls = tls
@@ -58,12 +58,12 @@ class Door:
 
     @property
     def login_seconds(self) -> float:
-        """Time in which a client must have logged in, TLS handshake included."""
+        """Time in seconds within which a client must have logged in, including the TLS handshake."""
         steps = 2 if self.tls is not None else 1
         return steps * self.config[SSL_HANDSHAKE_TIMEOUT_MS] / 1000
 
     def wrap(self, socket: Socket, session: Session) -> Socket:
-        """Return the socket of a new connection, with TLS if the listener has it."""
+        """Return the socket of a new connection, wrapped in TLS if the listener has TLS."""
         if self.tls is None:
             return socket
         loaded = self.tls.current
@@ -87,8 +87,8 @@ class Door:
         )
 
     def _identify(self, socket: TlsSocket, session: Session) -> str | None:
-        """Set the principal from the client's certificate, if it has one. Returns the reason to refuse the
-        client.
+        """Set the principal from the client's certificate, if the client sent one. Returns the reason to refuse the
+        client, or None.
         """
         assert socket.tls is not None
         certificate = socket.tls.getpeercert(binary_form=True)

@@ -1,4 +1,4 @@
-"""Gateway inside a broker: a client of the cluster like any other, with the broker itself as bootstrap."""
+"""Gateway inside a broker: a client of the cluster like any other, with this broker as its bootstrap server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from penstock.server.security import ANONYMOUS, Operation, Principal, ResourceTy
 
 
 class EmbeddedAccounts(RemoteAccounts):
-    """Accounts that this broker decides about; tickets are asked for at the broker that issued them."""
+    """Accounts of HTTP clients, checked by this broker. A ticket is redeemed at the broker that issued it."""
 
     def __init__(self, accounts: HttpAccounts, questions: InspectionCalls, clock: Clock) -> None:
         super().__init__(accounts.check_password, questions, clock)
@@ -45,7 +45,9 @@ class EmbeddedAccounts(RemoteAccounts):
 
 
 class BrokerUserQuota:
-    """Quotas of the user of the request that is served now, shared with its Kafka connections at this broker."""
+    """Quotas of the user whose HTTP request is being served. The user's Kafka connections to this broker count towards
+    the same quotas.
+    """
 
     def __init__(self, broker: BrokerContext) -> None:
         self._broker = broker
@@ -74,7 +76,7 @@ def gateway_context(
     logger: Logger,
     users: HttpUsers | None,
 ) -> GatewayContext:
-    """Return the context of the gateway; `own` is the address by which the broker reaches itself."""
+    """Return the context of the gateway. `own` is the address at which the broker reaches itself."""
 
     def authorize(host: str, operation: str, kind: str, name: str) -> bool:
         decide = broker.authorizer.authorize
@@ -100,6 +102,6 @@ def gateway_context(
 
 
 def _principal() -> Principal:
-    """Principal of the request that is served now."""
+    """Principal of the HTTP request that is being served."""
     actor = acting_for.get()
     return ANONYMOUS if actor is None else Principal("User", actor.user)

@@ -1,4 +1,4 @@
-"""Environment of a broker: all that it takes from the machine, and that a simulation replaces."""
+"""Environment of a broker: its interfaces to the machine, which a simulation replaces."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from penstock.webhooks.http_caller import WebhookCaller
 STORE_FILE = "metadata.sqlite"
 BOOT_ID_FILE = "/proc/sys/kernel/random/boot_id"
 SOCKET_SESSION_SECONDS = 30.0
-"""Session timeout at the common store of a machine. A dead process is noticed at once, so the timeout only concerns
-processes that hang.
+"""Session timeout in seconds at the coordination store that the brokers of one machine share. The end of a process is
+noticed at once, so the timeout only matters for a process that hangs.
 """
 
 
@@ -41,7 +41,7 @@ class SiblingReports(Protocol):
     """Metrics and health of all brokers of this machine, which share one HTTP port."""
 
     async def start(self, metrics: Callable[[], Awaitable[bytes]], health: Callable[[], Health]) -> None:
-        """Show the metrics and the health of this broker to the others."""
+        """Make the metrics and the health of this broker available to its siblings."""
         ...
 
     def close(self) -> None: ...
@@ -57,15 +57,17 @@ class SiblingReports(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MachineShare:
-    """Place of a broker among the brokers that one `penstock broker --processes` runs on a machine."""
+    """Data that a broker shares with its siblings: the brokers that one `penstock broker --processes` runs on a
+    machine.
+    """
 
     siblings: tuple[BrokerId, ...]
     """All brokers of the machine, this one included."""
     reports: SiblingReports
     store_path: str | None = None
-    """Socket of the common store; None in a cluster with ZooKeeper."""
+    """Path of the socket of the coordination store that the siblings share; None in a cluster with ZooKeeper."""
     is_cordoned: bool = False
-    """The broker is being drained and gets no replicas of new partitions."""
+    """True if the broker is cordoned: its replicas are being moved away, and it gets no new ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +79,15 @@ class Environment:
     threads: Threads
     store: CoordinationStore
     machine_id: str = "localhost"
-    """Id of the machine. Brokers with the same id lose the contents of their memory together in a power loss."""
+    """Id of the machine. Brokers with the same id lose their page cache together in a power loss."""
     boot_id: str = ""
-    """Id of the machine's boot, new after every start of the machine; empty where it is not known."""
+    """Id of the boot of the machine, which changes with every reboot; empty if unknown."""
     share: MachineShare | None = None
-    """Place among the brokers of this machine; None for a broker without siblings."""
+    """Data shared with the other brokers of this machine; None for a broker without siblings."""
     webhook_caller: WebhookCaller | None = None
-    """Calls receivers of webhooks in place of HTTP; None for HTTP."""
+    """Replacement for the HTTP calls to webhook receivers, for simulations; None for real HTTP."""
     serves_plain: bool = True
-    """False for a broker that takes the general path for every request, as a simulation may draw."""
+    """False if the broker never uses `Api.handle_plain`, which a simulation may choose at random."""
 
 
 def real_environment(config: BrokerConfig, share: MachineShare | None = None) -> Environment:

@@ -1,9 +1,9 @@
-"""Incremental fetch sessions (KIP-227): the broker remembers the partitions of a consumer, requests name only
+"""Incremental fetch sessions (KIP-227): the broker remembers the partitions of a consumer, and requests name only
 changes.
 
-A connection has at most one session, which ends with it, so a guessed id opens no session. The number of
-sessions and of partitions in them is bounded; a client that finds no room fetches without a session. Loop
-thread only.
+A connection has at most one session. The session ends with the connection and can be used on no other, so a guessed
+session id is useless. The number of sessions and of their partitions is bounded; a client for which there is no room
+fetches without a session. Loop thread only.
 """
 
 from __future__ import annotations
@@ -24,9 +24,11 @@ from penstock.model import TopicId
 FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
 MAX_PARTITIONS = 10_000
-"""Limit of the partitions in one session: every fetch looks at each of them, however small the request is."""
+"""Maximum number of partitions in one session. It bounds the work of a fetch, which checks every partition of the
+session.
+"""
 PARTITIONS_PER_SLOT = 100
-"""Partitions in all sessions together, for each session that the settings allow."""
+"""The total number of partitions in all sessions may be this many times the maximum number of sessions."""
 _MAX_EPOCH = 2**31 - 1
 
 Owner = Hashable
@@ -35,7 +37,9 @@ PartitionKey = tuple[str | None, TopicId | None, int]
 
 @dataclass(slots=True)
 class FetchTarget:
-    """Partition of a fetch: its fetch offset, and the offsets in the last response."""
+    """Partition of a fetch: its fetch offset, and the high watermark and log start offset in the last response
+    (`told_*`).
+    """
 
     topic: str | None
     topic_id: TopicId | None
@@ -68,7 +72,9 @@ class FetchSession:
     targets: OrderedDict[PartitionKey, FetchTarget]
 
     def moved_data(self, target: FetchTarget) -> None:
-        """Move partitions that returned records to the end, so that busy ones do not starve the others."""
+        """Move a partition that returned records to the end of the order, so that busy partitions do not starve the
+        others.
+        """
         self.targets.move_to_end(target.key)
 
 
@@ -93,7 +99,7 @@ class FetchSessions:
     def open(
         self, owner: Owner, targets: list[FetchTarget], uses_topic_ids: bool, now_ms: int
     ) -> FetchSession | None:
-        """Replace the connection's session by a new one; None when there is no room."""
+        """Replace the session of the connection by a new one; returns None if there is no room for it."""
         self.close(owner)
         if not 0 < len(targets) <= MAX_PARTITIONS or not self._make_room(len(targets), now_ms):
             return None
@@ -111,7 +117,7 @@ class FetchSessions:
     def resume(
         self, owner: Owner, session_id: int, epoch: int, uses_topic_ids: bool, now_ms: int
     ) -> FetchSession:
-        """Session of an incremental request; BrokerError unless the request has the next session epoch."""
+        """Session of an incremental request. Raises BrokerError unless the request has the next session epoch."""
         session = self._sessions.get(owner)
         if session is None or session.id != session_id:
             raise BrokerError(ErrorCode.fetch_session_id_not_found)
@@ -127,7 +133,9 @@ class FetchSessions:
     def update(
         self, session: FetchSession, changed: Iterable[FetchTarget], forgotten: Iterable[PartitionKey]
     ) -> None:
-        """Apply the changes that a request names; BrokerError when the session would grow too large."""
+        """Add, change and remove the partitions that a request names. Raises BrokerError if the session would become
+        too large.
+        """
         changed = tuple(changed)
         added = sum(1 for target in changed if target.key not in session.targets)
         if not self._has_room(len(session.targets), added):

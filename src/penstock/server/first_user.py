@@ -1,4 +1,6 @@
-"""First user of a cluster: created from `admin.user` at the start, or a hint how to create one."""
+"""First user of a cluster: created from `admin.user` at the start. Without `admin.user` a log line says how to create a
+user.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ async def ensure_first_user(context: BrokerContext, logger: Logger) -> None:
 
 
 def credentials(context: BrokerContext, name: str, password: str) -> list[CredentialChange]:
-    """Credentials of a password for all mechanisms. Takes milliseconds."""
+    """Credentials of a password for all SCRAM mechanisms. Takes milliseconds of processor time."""
     changes = []
     for mechanism in ScramMechanism:
         salt = context.random.randbytes(SALT_BYTES)
@@ -64,7 +66,7 @@ def _read_password(file: str | None) -> str:
 
 
 def _needs_users(config: BrokerConfig) -> bool:
-    """Whether clients log in with the password of a user."""
+    """True if a listener lets clients log in with the password of a user."""
     for listener in config.listeners:
         mechanisms = config.for_listener(listener.name)[SASL_ENABLED_MECHANISMS]
         if listener.protocol.has_sasl and mechanisms != (SaslMechanism.OAUTHBEARER,):

@@ -1,9 +1,8 @@
-"""Fetch session of one follower on one connection: the partitions that wait for records, and those that have
-moved.
+"""Fetch session of one follower on one connection: the partitions it fetches, and those of them that have news for it.
 
-A partition that was in a response with records or an error leaves the session until the follower names it
-again, with its new offset. So the cost of a request depends on the partitions that have moved, not on
-those that are followed. Loop thread only.
+A partition that was in a response with records or an error leaves the session until the follower names it again, with
+its new offset. So the cost of a request depends on the number of partitions with news, not on the number that the
+follower replicates. Loop thread only.
 """
 
 from __future__ import annotations
@@ -40,15 +39,17 @@ class FollowerSession:
         self.epoch = 1
         """Session epoch that the next request must have."""
         self.told_ms = 0
-        """Time when the follower was last sent high watermarks that moved without its doing."""
+        """Monotonic time in milliseconds at which the follower was last sent the changed high watermarks of partitions
+        without new records.
+        """
         self.moved: dict[FollowedPartition, None] = {}
-        """Partitions to look at: named in a request, or moved since."""
+        """Partitions to check for the next response: named in a request, or changed since the last check."""
         self.held: dict[FollowedPartition, None] = {}
-        """Partitions with more records that a throttle holds back now."""
+        """Partitions whose further records a replication throttle holds back at the moment."""
         self.wake: Callable[[], None] | None = None
         self.finish: Callable[[], None] | None = None
-        """Callbacks of a waiting request: one looks again, one ends the wait because the next request has
-        come.
+        """Callbacks of a waiting request: `wake` checks the partitions again, `finish` ends the wait because the next
+        request has come.
         """
         self._waiting: dict[FollowedKey, FollowedPartition] = {}
         self._by_replica: dict[Replica, FollowedPartition] = {}
@@ -59,7 +60,7 @@ class FollowerSession:
         self.moved[partition] = None
 
     def put_back(self, partition: FollowedPartition) -> None:
-        """Look at a partition again that had no news, unless the follower has named it again."""
+        """Return a partition without news to the session, unless the follower has named it again meanwhile."""
         if partition.key not in self._waiting:
             self.name(partition)
 
@@ -73,18 +74,20 @@ class FollowerSession:
                 partition.replica.listeners.pop(self, None)
 
     def watch(self, partition: FollowedPartition, replica: Replica) -> None:
-        """Look at the partition again when its replica changes."""
+        """Check the partition again whenever its replica changes."""
         partition.replica = replica
         self._by_replica[replica] = partition
         replica.listeners[self] = None
 
     def release(self) -> None:
-        """Look at throttled partitions again."""
+        """Check the throttled partitions again."""
         self.moved.update(self.held)
         self.held.clear()
 
     def untold(self) -> list[FollowedPartition]:
-        """Waiting partitions whose high watermark or log start offset the follower does not know."""
+        """Partitions of the session whose current high watermark or log start offset the follower has not been sent
+        yet.
+        """
         return [
             partition
             for partition in self._waiting.values()
@@ -104,8 +107,8 @@ class FollowerSession:
                 self.wake()
 
     def end_wait(self) -> None:
-        """End the waiting request because the follower has news; its response has none of the partitions
-        named now.
+        """End the waiting request because the follower has sent its next one. The response has none of the partitions
+        that the next request names.
         """
         finish, self.finish, self.wake = self.finish, None, None
         if finish is not None:

@@ -1,4 +1,4 @@
-"""Memory that the C library keeps although the process has freed it."""
+"""Return of memory to the operating system that the C library keeps although the process has freed it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ def _malloc_trim() -> Any:
 
 
 def return_free_memory() -> None:
-    """Return free pages to the machine. Takes milliseconds, so it belongs into a pool."""
+    """Return free pages to the operating system. Takes milliseconds, so call it in a thread pool."""
     if (trim := _malloc_trim()) is not None:
         trim(0)

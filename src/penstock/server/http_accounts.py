@@ -1,7 +1,7 @@
-"""Accounts of HTTP clients at a broker: access tokens, sessions of browsers, and one-time tickets.
+"""Authentication of HTTP clients at a broker: passwords, access tokens, sessions of browsers, and one-time tickets.
 
-Everything but tickets is decided from the cluster image. A ticket is in the memory of the broker that issued it
-until it is used, so no gateway can accept it twice. Loop thread only.
+All of these except tickets are checked against the cluster image. A ticket exists only in the memory of the broker that
+issued it, until it is used, so it cannot be accepted twice. Loop thread only.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class HttpAccounts:
         self._tokens = tokens
         self._logger = logger
         self._tickets: dict[str, tuple[HttpLogin, float]] = {}
-        """Logins by ticket with the time at which each expires, oldest first."""
+        """Login of each ticket, and the monotonic time in seconds at which the ticket expires; oldest first."""
 
     async def check_password(self, host: str, user: str, password: str) -> HttpLogin | None:
         account = await self._accounts.check_password(host, user, password)
@@ -57,7 +57,9 @@ class HttpAccounts:
         return login if self.is_current(login) else None
 
     def open_session(self, user: str) -> str:
-        """Cookie of a new session; RESOURCE_NOT_FOUND without the user."""
+        """Open a session and return its cookie. Raises BrokerError RESOURCE_NOT_FOUND if the user does not exist or is
+        disabled.
+        """
         found = self._context.image.users.get(user)
         if found is None or found.is_disabled:
             raise BrokerError(ErrorCode.resource_not_found, "the user does not exist or is disabled")
@@ -70,7 +72,7 @@ class HttpAccounts:
         return login if login is not None and self.is_current(login) else None
 
     async def end_session(self, login: HttpLogin) -> None:
-        """End the session of a browser at all gateways; nothing to do for other logins."""
+        """End the session of a browser at all gateways. Does nothing for a login without a session."""
         if login.session_id:
             users = self._context.administration.users
             await users.end_session(login.user, login.session_id, login.expires_ms)
@@ -94,7 +96,7 @@ class HttpAccounts:
         return login if self.is_current(login) else None
 
     def is_current(self, login: HttpLogin) -> bool:
-        """Whether neither the login has expired nor its user or token has changed."""
+        """True if the login is still valid: it has not expired, and its user and its token exist unchanged."""
         now_ms = self._context.clock.now_ms()
         if login.expires_ms and login.expires_ms <= now_ms:
             return False

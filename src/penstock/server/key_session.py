@@ -1,8 +1,8 @@
-"""Lookups by key of one connection.
+"""Lookups by key (FetchByKey) of one connection.
 
-A result is sent in the response to the request that waits when the result becomes ready. Results are held
-for the client up to a limit: beyond it a lookup is put back, and made again when the client has taken
-results. Loop thread only.
+Requests add lookups, and a result is sent in the response to whichever request waits when the result is ready. At most
+`MAX_FOUND_BYTES` of results are held for a slow client: a lookup beyond that is put back, and repeated after the client
+has received results. Loop thread only.
 """
 
 from __future__ import annotations
@@ -24,23 +24,25 @@ from penstock.storage.keys.lookup import KeyQuery, KeyRecords
 from penstock.wire.fetch_by_key import KeyLookup, KeyResult, encode_fetch_by_key_response
 
 MAX_LOOKUPS = 20_000
-"""Limit of the lookups of one connection at a time."""
+"""Maximum number of open lookups of one connection."""
 MAX_RECORDS = 10_000
 MAX_BYTES = 1024 * 1024
-"""Limit in bytes of the records in one result, unless it is a single record."""
+"""Maximum size in bytes of the records in one result; a single record may be larger."""
 MAX_WAIT_MS = 300_000
 MAX_FOUND_BYTES = 8 * 1024 * 1024
-"""Limit in bytes of the results that are held for a slow client."""
+"""Maximum size in bytes of the results that are held for a slow client."""
 
 _CHECKS_PER_TURN = 200
 
 FindReplica = Callable[[KeyLookup], Replica]
-"""Finds the leader of a lookup's partition; BrokerError when it is not here or may not be read."""
+"""Function that returns the replica for a lookup. It raises BrokerError if this broker does not lead the partition or
+the client may not read it.
+"""
 
 
 @dataclass(slots=True)
 class _Open:
-    """Lookup without a response."""
+    """Lookup that has no result yet."""
 
     lookup: KeyLookup
     find_replica: FindReplica
@@ -85,7 +87,7 @@ class KeySession:
         self.give_up(list(self._open))
 
     def check_rights(self) -> None:
-        """Refuse open lookups whose right was revoked, a few in each turn of the loop."""
+        """Refuse open lookups that the client may not make any more, checking a few in each turn of the loop."""
         self._check_some(deque(self._open.values()))
 
     def _check_some(self, unchecked: deque[_Open]) -> None:
@@ -106,12 +108,12 @@ class KeySession:
                 self._finish(opened, KeyResult(opened.lookup.id, error.code))
 
     def answer(self, correlation_id: int) -> Answer:
-        """Respond to a request with ready results, at once or when there are some. A request that waits gets
-        its response now.
+        """Respond to a request with the ready results, or later when there are some. An earlier request that still
+        waits gets its response now.
         """
         earlier, self._later = self._later, None
         if earlier is not None:
-            # Not while the connection reads the request that ends the wait: it would miss the response.
+            # Deferred: the connection is still reading the request that ends the wait, and would miss the response.
             asyncio.get_running_loop().call_soon(_resolve, earlier, self._take_found())
         self._correlation_id = correlation_id
         if self._found or not self._open:
@@ -165,7 +167,7 @@ class KeySession:
             asyncio.get_running_loop().call_soon(self._on_due)
 
     def _on_due(self) -> None:
-        """Respond once in this turn of the loop, with all results of the turn."""
+        """Respond once, with all results of this turn of the loop."""
         self._is_due = False
         later = self._later
         if later is not None and self._found:

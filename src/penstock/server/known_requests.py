@@ -1,7 +1,8 @@
-"""The last request of a connection for an API whose requests a client repeats, known by its bytes.
+"""Last Heartbeat and OffsetCommit of a connection, so that a repetition is recognised by its bytes and need not be
+decoded.
 
-A known request saves the decoding and nothing else: authorization, the coordinator and the state of the group
-are checked for each request. A connection knows one request for each of these APIs. Loop thread only.
+Only decoding is saved: authorization, the coordinator and the state of the group are checked for every request. Loop
+thread only.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from penstock.wire.offset_commit import (
 from penstock.wire.offset_template import MAX_TEMPLATE_BYTES, OffsetTemplate, make_template
 
 MAX_CREDIT: Final = 8
-"""Most requests that a connection learns one after the other without a repetition: learning one costs as much as a
-repetition saves.
+"""Maximum number of OffsetCommit requests that are remembered in a row without a repetition. Remembering a request
+costs as much as recognising a repetition saves.
 """
 _SIZE_AND_CORRELATION_ID: Final = 8
 
@@ -28,7 +29,7 @@ class KnownHeartbeat:
     __slots__ = ("_body", "_version", "request")
 
     def __init__(self, version: int, body: bytes | None, request: HeartbeatRequest) -> None:
-        """Remember a request with its body; without a body no later frame counts as a repetition."""
+        """Remember a request with its body. With `body=None` no later frame counts as a repetition."""
         self._version = version
         self._body = body
         self.request = request
@@ -38,7 +39,7 @@ class KnownHeartbeat:
 
 
 class KnownCommit:
-    """OffsetCommit for one partition, without metadata."""
+    """OffsetCommit for one partition, without commit metadata."""
 
     __slots__ = (
         "_credit",
@@ -65,7 +66,7 @@ class KnownCommit:
         self._response = encoded[_SIZE_AND_CORRELATION_ID:]
 
     def offset_in(self, frame: memoryview, position: int, version: int) -> int | None:
-        """Offset that a frame commits which differs from this request in its offset only; None for another frame."""
+        """Offset that the frame commits, if the frame differs from this request only in the offset; None otherwise."""
         offset = self._template.find(frame, position, version)
         if offset is not None:
             self.repetitions += 1
@@ -73,18 +74,18 @@ class KnownCommit:
 
     @property
     def credit(self) -> int:
-        """Number of requests that the connection may learn after this one."""
+        """Number of further requests that may be remembered for the connection after this one."""
         return min(MAX_CREDIT, self._credit + self.repetitions)
 
     def encode(self, correlation_id: int) -> bytes:
-        """Response without an error, as a whole frame."""
+        """Complete response frame without an error."""
         return self._size + correlation_id.to_bytes(4, "big", signed=True) + self._response
 
 
 def decode_heartbeat(
     known: KnownHeartbeat | None, frame: memoryview, position: int, version: int
 ) -> KnownHeartbeat:
-    """The known request if the frame has its bytes, else a new one."""
+    """The remembered request if the frame has the same bytes, else a new one."""
     body = bytes(frame[position:]) if len(frame) - position <= MAX_TEMPLATE_BYTES else None
     if known is not None and body is not None and known.is_request(version, body):
         return known
@@ -94,7 +95,7 @@ def decode_heartbeat(
 def known_commit(
     known: KnownCommit | None, frame: memoryview, position: int, version: int, request: OffsetCommitRequest
 ) -> KnownCommit | None:
-    """The request that a connection knows after this one was served on the general path."""
+    """The request to remember for the connection, after `request` was decoded and served."""
     credit = MAX_CREDIT if known is None else known.credit
     if credit <= 0 or not _is_plain(request):
         return known

@@ -1,4 +1,4 @@
-"""Listeners of a broker: bound before it registers, opened when it serves."""
+"""Listeners of a broker: bound before the broker registers, opened when it serves clients."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.server.broker_security import BrokerSecurity
 from penstock.server.context import BrokerContext
 
 LOOPBACK = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
-"""Addresses by which a broker that listens on all interfaces reaches itself."""
+"""Loopback address for each address that means all interfaces, for connections of a broker to itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class BoundListeners:
     advertised: dict[str, Address]
     """Advertised addresses, by listener name."""
     between: Listener
-    """Listener between brokers."""
+    """Listener for connections between brokers."""
 
     @property
     def first_port(self) -> int:
@@ -34,7 +34,9 @@ class BoundListeners:
 
     @property
     def own_address(self) -> Address:
-        """Address by which the broker reaches itself. With TLS it must be a name in the certificate."""
+        """Address at which the broker connects to itself. With TLS this is the advertised address, which the
+        certificate names.
+        """
         if self.between.protocol.has_tls:
             return self.address
         host = self.between.address.host

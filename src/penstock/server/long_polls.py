@@ -1,8 +1,8 @@
-"""Ends of long polls, spread over time, so that thousands of waiting consumers are not served at one moment.
+"""Spreading of the ends of long polls over time, so that thousands of waiting consumers are not served at one moment.
 
-Long polls that become due together, by an append or by the clock, are served a few in each turn of the
-event loop, so that other requests come in between. A wait ends up to a quarter early, so that consumers
-that began together do not come back together. Loop thread only.
+Long polls that end together, through an append or a timeout, are served a few in each turn of the event loop, so that
+other requests are served in between. A wait ends up to a quarter early, at random, so that consumers that began
+together do not return together. Loop thread only.
 """
 
 from __future__ import annotations
@@ -22,15 +22,17 @@ class LongPolls:
         self._due: deque[Callable[[], None]] = deque()
         self._is_scheduled = False
         self.parked: set[Callable[[], None]] = set()
-        """Requests that wait for records; a call makes one look again."""
+        """Callbacks of the requests that wait for records; calling one makes its request check again."""
 
     def look_again(self) -> None:
-        """Let all waiting requests look again: rights have changed, and a request without its right is refused now."""
+        """Make all waiting requests check again after rights have changed: a request whose right was revoked is refused
+        at once.
+        """
         for look in tuple(self.parked):
             look()
 
     def wait_seconds(self, max_wait_ms: int) -> float:
-        """Time in seconds to wait for a client that waits `max_wait_ms` at most."""
+        """Time in seconds that a long poll waits if the client allows `max_wait_ms`."""
         return max_wait_ms / 1000 * (1 - _SPREAD * self._random())
 
     def serve(self, work: Callable[[], None]) -> None:
@@ -49,4 +51,4 @@ class LongPolls:
             for _ in range(min(len(self._due), _PER_TURN)):
                 self._due.popleft()()
         finally:
-            self._schedule()  # an error must not delay the others
+            self._schedule()  # also after an error, so that the remaining work is done

@@ -1,10 +1,11 @@
-"""Metadata about leaders that are lost, or may be, which makes clients find the next leader soon.
+"""Contents of Metadata responses while leaders have failed or may have failed, so that clients soon find the next
+leader.
 
-While a broker may have died, its partitions are shown without a leader, so that clients send no requests
-there and ask again in a moment. A connection that has received such metadata is shown the next leader as soon
-as it is elected. Other connections are shown the lost broker for a while: librdkafka (2.10 and later) drops a
-broker that vanishes from the list together with its partitions, even those that the same response gives to
-another broker, and asks again only a second later. Loop thread only.
+While a broker may have died, its partitions are shown without a leader, so that clients send it no requests and soon
+refresh their metadata. A connection that has received such metadata gets the next leader as soon as it is elected. For
+other connections a failed broker stays in the list of brokers for a while: librdkafka (2.10 and later) drops a broker
+that vanishes from the list together with its partitions, even partitions for which the same response names another
+leader, and refreshes only a second later. Loop thread only.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from penstock.model import BrokerId, TopicPartition
 SUSPECTED_SECONDS = 0.3
 """Time in seconds that a broker stays suspected: longer than failure detection and elections take."""
 CLEARED_SECONDS = 10.0
-"""Time in seconds for which a broker that proved alive is not suspected again: connections end for other
-reasons, often.
+"""Time in seconds for which a broker that turned out to be alive is not suspected again, because connections often end
+for other reasons.
 """
 GONE_SECONDS = 3.0
-"""Time in seconds for which a lost broker is shown: longer than clients that lost a leader wait before they
-ask.
+"""Time in seconds for which a failed broker is still shown: longer than clients wait before they refresh their metadata
+after losing a leader.
 """
 
 _NONE: frozenset[TopicPartition] = frozenset()
@@ -63,14 +64,14 @@ class LostLeaders:
                 )
         for lost in tuple(self._lost.values()):
             if lost.is_gone and lost.broker.node_id in change.after.brokers:
-                # The broker is back. Java's client rejects a list with a broker twice, and asks again only
+                # The broker is back. Java's client rejects a list with a broker twice, and refreshes only
                 # minutes later.
                 assert lost.forgetting is not None
                 lost.forgetting.cancel()
                 self._forget(lost)
 
     def leaderless(self, connection: Hashable, topics: Iterable[str]) -> frozenset[TopicPartition]:
-        """Partitions of these topics that are shown to this connection without a leader."""
+        """Partitions of the topics that Metadata shows to this connection without a leader."""
         if not self._lost:
             return _NONE
         asked, found = frozenset(topics), _NONE
@@ -82,7 +83,9 @@ class LostLeaders:
         return found
 
     def still_shown(self, connection: Hashable) -> list[RegisteredBroker]:
-        """Lost brokers whose partitions this connection has not been shown without a leader."""
+        """Failed brokers to keep in the list of brokers for this connection, because it was never shown their
+        partitions without a leader.
+        """
         return [lost.broker for lost in self._lost.values() if lost.is_gone and connection not in lost.told]
 
     def _lose(self, lost: _Lost, seconds: float) -> None:

@@ -1,8 +1,7 @@
-"""Background work of a broker: recovery points, retention, compaction, scrubbing, repair and the check of
-free space.
+"""Background work of a broker: recovery points, retention, compaction, scrubbing, repair and the check of free space.
 
-Each is a loop with its own interval; work that may wait for the disk runs in a pool. After an error, a loop
-logs the error and continues with its next round.
+Each kind of work is a loop with its own interval; work that may wait for the disk runs in a thread pool. After an error
+a loop logs it and continues with the next round.
 """
 
 from __future__ import annotations
@@ -91,7 +90,7 @@ class Maintenance:
         self._every(_seconds(REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS), self._write_checkpoints)
 
     async def stop(self) -> None:
-        """Wait for work under way; none of it touches the disk after this returns."""
+        """Stop all loops and wait for work in progress. After this returns, no background work touches the disk."""
         self._stopping.set()
         await asyncio.gather(*self._tasks)
 
@@ -143,20 +142,21 @@ class Maintenance:
             self._on_failed_log(failed)
 
     async def _checkpoint_big_logs(self) -> None:
-        """Checkpoint logs that grew much since their last checkpoint, so that recovery stays short.
+        """Checkpoint logs that have grown by `log.flush.checkpoint.bytes` since their last checkpoint, so that recovery
+        stays short.
 
-        While too many logs have unsynced files, which stay open until a checkpoint, all of them are
-        checkpointed.
+        A file stays open until it is synced by a checkpoint. While too many files are open for this reason, all changed
+        logs are checkpointed.
         """
         limit = 0 if self._logs.crowded else self._context.config[LOG_FLUSH_CHECKPOINT_BYTES]
         changed = list(self._context.replicas.changed)
         for start in range(0, len(changed), _REPLICAS_PER_TURN):
             turn = changed[start : start + _REPLICAS_PER_TURN]
             await self._checkpoint([replica for replica in turn if replica.log.unmarked_bytes >= limit])
-            await asyncio.sleep(0)  # requests come in between where there are thousands of logs
+            await asyncio.sleep(0)  # lets requests be served in between, where there are thousands of logs
 
     async def _index_keys(self) -> None:
-        """Index keys on followers too: the next leader needs them at once."""
+        """Update the key indexes, on followers too, because a new leader needs its index at once."""
         for replica in self._context.replicas.upkeep:
             try:
                 while replica.keyed is not None and replica.truncating is None and self._goes_on():
@@ -172,9 +172,9 @@ class Maintenance:
         await self._checkpoint(list(self._context.replicas.changed))
 
     async def _compact(self) -> None:
-        """Compact logs, after a checkpoint of those that have closed segments behind their recovery point.
+        """Compact logs, after a checkpoint of the logs that have closed a segment since their last checkpoint.
 
-        Compaction leaves every segment from the recovery point on alone.
+        The checkpoint is needed because compaction only touches segments below the recovery point.
         """
         changed = list(self._context.replicas.changed)
         await self._checkpoint([replica for replica in changed if _has_unmarked_segments(replica)])
@@ -183,13 +183,13 @@ class Maintenance:
     async def _checkpoint(self, replicas: list[Replica]) -> None:
         for replica in replicas:
             if self._stopping.is_set():
-                return  # the stop checkpoints every log
+                return  # stopping the broker checkpoints every log
             job = replica.log.jobs.begin_checkpoint()
             if job is None and replica.log.jobs.is_busy:
                 continue  # another job changes its files; the next round tries again
             self._context.replicas.changed.pop(replica, None)
             if job is None:
-                self._is_outdated = True  # the entry of the log may have changed without records
+                self._is_outdated = True  # its offsets in the checkpoint files may have changed
                 continue
             try:
                 await self._context.threads.run("background", job.work)
@@ -208,7 +208,7 @@ class Maintenance:
 
 
 def _has_unmarked_segments(replica: Replica) -> bool:
-    """True when a compacted log has closed a segment since its recovery point was set."""
+    """True if a compacted log has closed a segment since its last checkpoint."""
     log, segments = replica.log, replica.log.segments
     return log.config.compacts and bool(segments) and segments[-1].base_offset > log.mark.base_offset
 

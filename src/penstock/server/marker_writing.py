@@ -1,9 +1,8 @@
-"""Transaction markers for partitions that this broker leads, of its own coordinator and of others
-(WriteTxnMarkers).
+"""Writing of transaction markers to partitions that this broker leads, for its own transaction coordinator and for
+others (WriteTxnMarkers).
 
-A marker is done when it is committed. A marker that is in the log is not written again. While a partition
-is under min ISR its markers are refused, as Kafka does, and the coordinator sends them again. Loop thread
-only.
+A marker is complete when it is committed. A marker that is already in the log is not written again. While a partition
+is under min ISR, its markers are refused, as in Kafka, and the coordinator sends them again. Loop thread only.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ Done = Callable[[Mapping[TopicPartition, ErrorCode]], None]
 
 
 class Writing:
-    """A marker on its way into several partitions."""
+    """A marker that is being written to several partitions."""
 
     __slots__ = ("_done", "_left", "codes")
 
     def __init__(self, partitions: Sequence[TopicPartition], done: Done) -> None:
         self.codes = dict.fromkeys(partitions, ErrorCode.request_timed_out)
-        """Error of each partition; REQUEST_TIMED_OUT until it is known."""
+        """Error code of each partition; REQUEST_TIMED_OUT until the outcome is known."""
         self._left = len(self.codes)
         self._done = done
         if not self._left:
@@ -47,11 +46,11 @@ class MarkerWriter:
         self._replicas = replicas
         self._clock = clock
         self._newest: dict[BrokerId, int] = {}
-        """Newest connection over which each broker has sent markers."""
+        """Number of the newest connection over which each broker has sent markers."""
 
     def check_connection(self, broker_id: BrokerId, number: int) -> None:
-        """Refuse markers that arrive after their coordinator has sent them again over a newer connection: by
-        now they might end another transaction. Raises ProtocolError.
+        """Refuse delayed markers on a connection that their coordinator has replaced by a newer one: they might end a
+        later transaction. Raises ProtocolError.
         """
         if number < self._newest.get(broker_id, 0):
             raise ProtocolError("markers arrived late, over a connection that the coordinator has replaced")
@@ -64,7 +63,7 @@ class MarkerWriter:
         partitions: Sequence[TopicPartition],
         wait_seconds: float | None = None,
     ) -> dict[TopicPartition, ErrorCode]:
-        """Write a marker to each partition; the error of each. A marker that is not committed after
+        """Write a marker to each partition, and return the error code of each. A marker that is not committed after
         `wait_seconds` gets REQUEST_TIMED_OUT.
         """
         written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -76,9 +75,11 @@ class MarkerWriter:
     def begin(
         self, marker: Marker, version: int, partitions: Sequence[TopicPartition], done: Done
     ) -> Writing:
-        """Write a marker to each partition; `done` is called with the error of each, at once if all are known.
+        """Write a marker to each partition. `done` is called with the error code of each partition once all are known,
+        possibly before this returns.
 
-        `version` is that of the transaction: since version 2 a marker has an epoch of its own.
+        `version` is the transaction version: from version 2 on, each transaction ends with a new producer epoch
+        (KIP-890).
         """
         writing = Writing(partitions, done)
         for partition in partitions:

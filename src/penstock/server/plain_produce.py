@@ -1,8 +1,8 @@
-"""Short path of Produce for the usual request: one batch for one partition, without a transactional id.
+"""Fast path of Produce for the most common request: one batch for one partition, without a transactional id.
 
-It makes the same checks as the general path (`handlers/produce.py`), through the same functions and in the same
-order, and leaves out what several partitions, held batches and transactions need. Where a batch has to be
-held, the request takes the general path.
+The fast path makes the same checks as the general path (`handlers/produce.py`), through the same functions and in the
+same order, without the work for several partitions, held batches and transactions. If the batch has to be held, the
+request takes the general path.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def handle_plain(
     version: int,
     correlation_id: int,
 ) -> Parts | PendingResponse | None:
-    """Append the batch of a plain request and respond; None when the request takes the general path."""
+    """Append the batch of a plain request and respond. Returns None if the request has to take the general path."""
     found = context.produce_routes.find(frame, position, version)
     if found is None:
         return None

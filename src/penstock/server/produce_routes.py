@@ -1,8 +1,9 @@
-"""Routes of plain Produce requests: the partition, acks and timeout that the bytes of a request stand for.
+"""Cache of decoded Produce requests: from the bytes in front of the records to the partition, acks and timeout (a
+route).
 
-A route comes into the table after a request with it has passed every check on the general path, and holds no
-result of a check that can change: topic id, authorization and leadership are checked for each request. The
-table is bounded; a request without a route takes the general path. Loop thread only.
+A route is added after a request has passed every check on the general path. It holds no result of a check that can
+change: topic id, authorization and leadership are checked for every request. The table is bounded; a request without a
+route takes the general path. Loop thread only.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _VERSIONS = 14
 
 
 class ProduceRoute:
-    """Decoded part of plain requests to one partition, in one version."""
+    """Decoded form of all plain requests in one version that have the same bytes in front of the records."""
 
     __slots__ = ("acks", "index", "key", "responses", "topic", "topic_id", "version", "waits")
 
@@ -39,7 +40,7 @@ class ProduceRoutes:
         self._count = 0
 
     def find(self, frame: memoryview, position: int, version: int) -> tuple[ProduceRoute, memoryview] | None:
-        """Route and records of a plain request; None for another request, or one without a known route."""
+        """Route and records of a plain request; None if the request is not plain or has no route yet."""
         found = split_plain(frame, position, version)
         if found is None:
             return None
@@ -47,7 +48,7 @@ class ProduceRoutes:
         return None if route is None else (route, found[1])
 
     def remember(self, frame: memoryview, position: int, version: int, request: ProduceRequest) -> None:
-        """Add the route of a request that passed every check, unless the request is not plain."""
+        """Add the route of a request that passed every check, if the request is plain."""
         if not _is_plain(version, request):
             return
         found = split_plain(frame, position, version)

@@ -1,4 +1,4 @@
-"""Rules of a Produce request that hold on every path: the right to write, and the consequences of a refusal."""
+"""Rules of Produce requests that both paths share: the right to write, and the consequences of a refusal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ _TOPIC = ResourceType.TOPIC
 
 
 def writable_topic(context: BrokerContext, caller: Caller, name: str | None, topic_id: TopicId | None) -> str:
-    """Name of a topic that the client may write to; BrokerError when there is none."""
+    """Name of the topic, given by `name` or `topic_id`. Raises BrokerError if the topic id is unknown or the client may
+    not write to the topic.
+    """
     if name is None:
         assert topic_id is not None
         known = context.image.topic_by_id(topic_id)
@@ -39,7 +41,9 @@ def remember_refusal(
     records: memoryview | None,
     error: BrokerError,
 ) -> None:
-    """Note a batch that was not stored: after a retriable error the batches behind it are refused too."""
+    """Record that a batch was refused: after a retriable error the producer's following batches are refused too, which
+    keeps their order.
+    """
     if records is not None:
         key = topic_id if name is None else name
         assert key is not None, "a topic has a name or an id"
@@ -47,7 +51,7 @@ def remember_refusal(
 
 
 def unanswerable(code: ErrorCode) -> ProtocolError:
-    """Error of a refused request with acks=0. There is no response to put the error in: a closed connection makes
-    the producer refresh its metadata, as in Kafka.
+    """Error that closes the connection after a refused request with acks=0. Such a request has no response for the
+    error; the closed connection makes the producer refresh its metadata, as in Kafka.
     """
     return ProtocolError(f"produce with acks=0 was refused: {code.name}")

@@ -1,8 +1,7 @@
-"""Plain Produce requests that wait for their commit: one object for each, and one timer for all of a route.
+"""Plain Produce requests that wait until their batch is committed, with one timer for all requests of a route.
 
-All requests of a route have the same timeout, so they are in the order of their deadlines. The timer runs on
-after the last request was answered, and ends when it finds none: a request costs no timer of its own. Loop
-thread only.
+All requests of a route have the same timeout, so they are in the order of their deadlines. The timer is not cancelled
+when the last request gets its response; it ends when it fires and finds no request. Loop thread only.
 """
 
 from __future__ import annotations
@@ -18,7 +17,9 @@ from penstock.storage.log import AppendInfo
 from penstock.wire.plain_produce import PlainResponses
 
 DOUBT_SECONDS = 2.0
-"""Minimum time in seconds before a leader that may have lost its leadership refuses a waiting producer."""
+"""Minimum time in seconds that a producer waits before a leader that may have lost its leadership closes the
+connection.
+"""
 _LOOKS_PER_DOUBT = 4
 
 
@@ -29,7 +30,7 @@ def not_committed_in_time() -> BrokerError:
 
 
 class ProduceWait(PendingResponse):
-    """Response to one request whose batch is appended and not committed."""
+    """Response to one request whose batch is appended but not committed yet."""
 
     __slots__ = (
         "_correlation_id",
@@ -101,7 +102,7 @@ class ProduceWaits:
             self._look_later(loop)
 
     def remove(self, wait: ProduceWait) -> bool:
-        """Forget a request; false when it has its response already."""
+        """Remove a request. Returns False if it already has its response."""
         if wait not in self._waiting:
             return False
         del self._waiting[wait]
@@ -113,14 +114,16 @@ class ProduceWaits:
         loop.call_at(min(first.deadline, loop.time() + DOUBT_SECONDS / _LOOKS_PER_DOUBT), self._look)
 
     def _look(self) -> None:
-        """Respond to requests whose time is over, and turn away those whose leader may have been replaced."""
+        """Respond to requests whose timeout is over, and close the connections of those whose leader may have been
+        replaced.
+        """
         self._is_timed = False
         loop = asyncio.get_running_loop()
         now = loop.time()
         for wait in tuple(self._waiting):
             if now >= wait.deadline:
                 if self.remove(wait):
-                    # acks=1 asks for no more than the append
+                    # with acks=1 the append is enough
                     wait.respond(not_committed_in_time() if self._acks == ACKS_ALL else None)
             elif now - wait.since < DOUBT_SECONDS:
                 break

@@ -1,7 +1,7 @@
-"""Producer ids, unique for the life of the cluster, from blocks that the store never gives out again.
+"""Producer ids, unique for the life of the cluster, from blocks that the coordination store hands out only once.
 
-A block (`Administration.allocate_producer_ids`) is taken before its first id is used, so a crash skips ids and never
-repeats one. While the store gives no block, producers get an error that clients of any version retry.
+A block (`Administration.allocate_producer_ids`) is allocated before its first id is used, so a crash skips ids and
+never repeats one. While no block can be allocated, producers get an error that clients of any version retry.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Fetch that reads projections: batches are made in a pool, and a range without matches ends no long poll.
+"""Fetch of partitions with a projection: their batches are built in a thread pool, and a range of the log without
+visible records does not end a long poll.
 
-Such a range is sent with the next match, when the wait of the request ends, or when the response has no room. Other
-partitions of the same request are read as in any fetch.
+The end of such a range is sent with the next visible record, when the wait of the request ends, or when the response
+has no room for more. Other partitions of the same request are read as in any fetch.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class _ProjectedRead:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """Records of a view that were read, and where the reader waits for the next match."""
+    """Records that were read through a projection, and the position from which the request waits for the next match."""
 
     projected: ProjectedLog
     records: ProjectedRecords
@@ -58,7 +59,7 @@ class ProjectedFetchOperation(FetchOperation):
     ) -> None:
         super().__init__(request, fetch, session, targets)
         self._projections: dict[int, Projection] = {}
-        """Projections by the place of their target."""
+        """Projections by the index of their fetch target in the request."""
         self._plain: dict[Replica, None] = {}
         """Replicas that are read without a projection."""
         self._outcomes: dict[int, _Outcome] = {}
@@ -91,7 +92,9 @@ class ProjectedFetchOperation(FetchOperation):
         return None
 
     def _must_respond(self, results: list[FetchResult]) -> bool:
-        """True unless the response would have nothing but ranges without matches."""
+        """True if the response has an error, a redirection, or at least `min_bytes` of records. Ranges without visible
+        records do not count while they may still wait for a match.
+        """
         counted = 0
         for index, result in enumerate(results):
             if result.error_code or result.diverging_epoch is not None or result.preferred_read_replica >= 0:
@@ -156,7 +159,7 @@ class ProjectedFetchOperation(FetchOperation):
         return BrokerError(code, str(error))
 
     def _after_reads(self) -> None:
-        """Respond, wait, or continue to scan where a read has found nothing so far."""
+        """Respond, wait, or continue to scan the partitions in which nothing was found so far."""
         assert self._later is not None
         if self._later.is_done:
             return

@@ -1,6 +1,7 @@
-"""Files of the records that projections show: written for closed segments, removed with their view or filter.
+"""Files that list the records of a segment that a projection shows. They are written for closed segments, and removed
+when the view is deleted or its filter changes.
 
-Loop thread only; work that waits for the disk runs in a pool.
+Loop thread only; work that waits for the disk runs in a thread pool.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from penstock.storage.projection.match_index import matches_suffix
 from penstock.storage.segment import MATCHES_SUFFIX, Segment
 
 UNREAD_SECONDS = 600.0
-"""Time in seconds after its last reader for which a projection keeps its entries in memory."""
+"""Time in seconds for which a projection keeps its entries in memory after its last read."""
 _NONE: frozenset[str] = frozenset()
 
 
@@ -27,7 +28,7 @@ class ProjectionFiles:
         self._logger = logger
         self._goes_on = goes_on
         self._image: ClusterImage | None = None
-        """Image by which files were removed last."""
+        """Cluster image at the last removal of files."""
         self._wanted: Mapping[str, frozenset[str]] = {}
 
     async def maintain(self) -> None:
@@ -71,7 +72,7 @@ class ProjectionFiles:
 
 
 def _wanted_suffixes(image: ClusterImage) -> dict[str, frozenset[str]]:
-    """Suffixes of the files that are in use, by the topic that has the records."""
+    """Suffixes of the files that are in use, by the topic that stores the records."""
     wanted: dict[str, frozenset[str]] = {}
     for name in image.projected:
         projection, source = projection_of(image, name), image.views.get(name, name)

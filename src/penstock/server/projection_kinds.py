@@ -1,4 +1,4 @@
-"""The projection of a topic: which of its records readers are shown. A new kind is added here."""
+"""The projection of a topic, which decides what records readers see. A new kind of projection is added here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.replication.projections import Projection
 
 
 def projection_of(image: ClusterImage, name: str) -> Projection | None:
-    """The projection through which clients read a topic; None for topics that are read as they are stored."""
+    """The projection through which clients read a topic; None if clients read the topic as it is stored."""
     if name not in image.projected:
         return None
     topic = image.topics[name]

@@ -1,8 +1,8 @@
-"""Maximum length of queues (`share.max.length`): the leader refuses records that a queue has no room for.
+"""Maximum length of queues (`share.max.length`): the leader refuses records for which a queue has no room.
 
-With `share.max.length.policy=dead-letter` the leader takes such records, and gives up the oldest ones instead
-(`queue_overflow.py`). A broker counts the unsettled records of the partitions that it leads, and allows its part of the
-maximum. Records of share-partitions that are being loaded are not counted. Loop thread only.
+With `share.max.length.policy=dead-letter` the leader accepts such records, and makes the oldest records dead letters
+instead (`queue_overflow.py`). A broker counts the unsettled records of the partitions that it leads, and compares them
+with its share of the maximum. Share-partitions that are still loading count as empty. Loop thread only.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class LengthLimit(NamedTuple):
     group: str
     maximum: int
     gives_up: bool
-    """Whether the oldest records become dead letters. Otherwise new ones are refused."""
+    """True if the oldest records become dead letters; False if new records are refused."""
 
 
 class QueueLengths:
@@ -54,7 +54,7 @@ class QueueLengths:
             self._load()
 
     def read(self) -> None:
-        """Set the checks of all topics whose queues have a maximum length."""
+        """Read the settings of all queues, and set the length checks of their topics."""
         limits: dict[str, list[LengthLimit]] = {}
         for group, configs in self._metadata.image.group_configs.items():
             settings = GroupConfig(self._metadata.config, configs.values)
@@ -70,7 +70,7 @@ class QueueLengths:
         checks.update({topic: partial(self._check, topic, queues) for topic, queues in limits.items()})
 
     def _load(self) -> None:
-        """Load the share-partitions of this broker, so that the first send is counted."""
+        """Load the share-partitions that this broker leads, so that their records are counted at the first send."""
         for topic, limits in self._limits.items():
             for limit in limits:
                 self._leaders(limit.group, topic)
@@ -98,7 +98,9 @@ class QueueLengths:
             self.overflow.look(topic)
 
     def _excess(self, topic: str) -> list[tuple[int, list[ShareLeader]]]:
-        """Number of records that are too many in each queue of a topic, and its share-partitions, the longest first."""
+        """For each queue of a topic that is too long: the number of excess records, and its share-partitions, longest
+        first.
+        """
         found = []
         for limit in self._limits.get(topic, ()):
             leaders = self._leaders(limit.group, topic)
@@ -109,12 +111,12 @@ class QueueLengths:
         return found
 
     def _allowed(self, limit: LengthLimit, topic: str, led: int) -> int:
-        """Part of the maximum for the partitions that this broker leads."""
+        """Share of the maximum length that belongs to the `led` partitions that this broker leads."""
         known = self._metadata.image.topic(topic)
         return -(-limit.maximum * led // max(1, 0 if known is None else len(known.partitions)))
 
     def _leaders(self, group: str, name: str) -> list[ShareLeader]:
-        """Share-partitions of a queue in the partitions that this broker leads; they may still be loading."""
+        """Share-partitions of a queue that this broker leads; they may still be loading."""
         image, found = self._metadata.image, []
         topic = image.topic(name)
         projection = None if topic is None else projection_of(image, name)

@@ -1,7 +1,7 @@
-"""Queues that are too long and send their oldest records to the dead letters (`share.max.length.policy=dead-letter`).
+"""Removal of the oldest records of queues that are too long, as dead letters (`share.max.length.policy=dead-letter`).
 
-Records are given up when they are committed, within some milliseconds after they are too many: from the partition that
-has most of them, the oldest first. Records that consumers hold stay. Loop thread only.
+Committed records become dead letters within some milliseconds after the queue has become too long: the oldest first,
+from the longest share-partition. Records that consumers have acquired stay. Loop thread only.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ OVERFLOW: Final = Reason(DeadReason.OVERFLOW)
 _FIRST_SECONDS: Final = 0.01
 _MAX_SECONDS: Final = 1.0
 _MAX_RECORDS: Final = 2_000
-"""Maximum number of records that are given up in one turn of the loop."""
+"""Maximum number of records that become dead letters between two checks of the queue lengths."""
 _MAX_READS: Final = 20
 
 Excess = Callable[[str], list[tuple[int, list[ShareLeader]]]]
-"""Number of records that are too many in each queue of a topic, and its share-partitions, the longest first."""
+"""Function that returns, for each queue of a topic that is too long, the number of excess records, and its
+share-partitions, longest first.
+"""
 
 
 class QueueOverflow:
@@ -36,7 +38,7 @@ class QueueOverflow:
         self._task: asyncio.Task[None] | None = None
 
     def look(self, topic: str) -> None:
-        """Look soon whether queues of a topic are too long."""
+        """Check soon whether queues of a topic are too long."""
         self._topics.add(topic)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
@@ -52,7 +54,7 @@ class QueueOverflow:
                 await asyncio.sleep(pause_seconds)
                 pause_seconds = min(2 * pause_seconds, _MAX_SECONDS)
                 for topic in tuple(self._topics):
-                    # Sends that come from here on are looked at in the next round.
+                    # Records sent from here on are handled in the next round.
                     self._topics.discard(topic)
                     given_up, is_over = await self._trim(topic)
                     if given_up:
@@ -63,7 +65,7 @@ class QueueOverflow:
             self._task = None
 
     async def _trim(self, topic: str) -> tuple[int, bool]:
-        """Give up records; returns their number, and whether queues are still too long."""
+        """Make excess records dead letters. Returns their number, and whether queues are still too long."""
         total = 0
         for excess, leaders in self._excess(topic):
             for leader in leaders:
@@ -76,12 +78,14 @@ class QueueOverflow:
                     continue
                 total += count
                 if count:
-                    break  # another partition may be longer now
+                    break  # another share-partition may be the longest now
         return total, bool(self._excess(topic))
 
 
 async def give_up_oldest(leader: ShareLeader, count: int) -> int:
-    """Give up the oldest records of a share-partition that no consumer holds; returns their number."""
+    """Make up to `count` records of a share-partition dead letters: the oldest that no consumer has acquired. Returns
+    their number.
+    """
     offset, total, reads = 0, 0, 0
     while total < count and leader.partition is not None:
         offset = max(offset, leader.partition.start_offset)

@@ -1,7 +1,8 @@
-"""One QueueReceive request: messages of a queue that are taken, shown or waited for at this leader.
+"""One QueueReceive request: acquires messages of a queue, shows them without acquiring them (peek), or waits for them,
+in the partitions that this broker leads.
 
-A delivery has a member of its own, named by a token that the broker draws, so a receipt is valid on any connection
-until its lock ends, its record is settled, or the partition gets another leader. Loop thread only.
+Each request acquires its messages as a new member with a random token as its name, so a receipt is valid on any
+connection until its lock ends, its record is settled, or the partition gets another leader. Loop thread only.
 """
 
 from __future__ import annotations
@@ -40,11 +41,13 @@ _LOADED_AGAIN = (
     ErrorCode.fenced_leader_epoch,
     ErrorCode.fenced_state_epoch,
 )
-"""Errors of a closed share-partition that is looked up again, and not reported."""
+"""Errors after which a closed share-partition is looked up again; the client does not see them."""
 
 
 def member_of(token: bytes) -> str:
-    """Member id of a delivery. Longer than the member ids that clients may choose, so no client can take it."""
+    """Member id for the deliveries of one request. It is longer than member ids of clients may be, so no client can use
+    it.
+    """
     return "delivery:" + token.hex()
 
 
@@ -73,7 +76,7 @@ class QueueReceiving:
         self._found: list[ReceivedPartition] = []
         self._is_reading = self._is_ended = False
         self._is_partial = False
-        """Whether a look has had records read into memory, and shows those that are there."""
+        """True once a peek has waited for reads from disk: it then shows the records that are in memory."""
         self._later: PendingResponse | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -141,7 +144,7 @@ class QueueReceiving:
         return leaders
 
     def _is_refused(self) -> bool:
-        """Whether the right to read the queue was revoked while the request waited; its partitions have failed then."""
+        """True if the right to read the queue was revoked while the request waited: all partitions get the error."""
         try:
             self._request.require(Operation.READ, ResourceType.GROUP, self._asked.group_id)
         except BrokerError as error:
@@ -151,14 +154,16 @@ class QueueReceiving:
         return False
 
     def _take(self, leader: ShareLeader, result: ReceivedPartition, max_records: int, max_bytes: int) -> None:
-        """Take or show records of one partition; WouldBlock if they are not in memory."""
+        """Acquire or peek records of one partition, or check for them, depending on the kind of the request. Raises
+        WouldBlock if the records are not in memory.
+        """
         if self._asked.kind == ReceiveKind.WAIT:
             self._is_ended |= leader.has_records()
             return
         if self._asked.kind == ReceiveKind.PEEK:
             peeked = leader.peek(max_records, max_bytes)
             if not peeked.is_whole and not self._is_partial:
-                self._is_partial = True  # once: more records than fit into memory are shown in part
+                self._is_partial = True  # wait only once: the records may not all fit into memory
                 raise WouldBlock
             result.ranges, result.records = [ReceivedRange(*each) for each in peeked.ranges], peeked.records
             return
@@ -184,7 +189,7 @@ class QueueReceiving:
         await asyncio.gather(*(leader.loaded() for leader in self._waits_for))
 
     def _pause(self, reading: Coroutine[None, None, None]) -> None:
-        """Repeat the attempt when states are loaded, or batch headers are read."""
+        """Repeat the attempt when `reading`, which loads share-partitions or reads records, has finished."""
         self._is_reading = True
         asyncio.ensure_future(reading).add_done_callback(self._on_read)
 
@@ -205,7 +210,7 @@ class QueueReceiving:
             leader.wait(self)
 
     def serve(self) -> None:
-        """Try again: one of the partitions has work, is loaded or closed, or rights have changed."""
+        """Try again, because a partition has records, was loaded or was closed, or because rights have changed."""
         if self._later is None or self._later.is_done:
             self._stop_waiting()
         elif not self._is_reading:

@@ -1,8 +1,7 @@
-"""Choice of the replica that serves a consumer with a rack: the leader, or an in-sync follower in that rack
-(KIP-392).
+"""Choice of the replica that serves a consumer with a rack: the leader, or an in-sync follower in that rack (KIP-392).
 
-Off unless `replica.selector.class` is set. A follower serves records below its own high watermark, which
-may be a little lower than the leader's.
+Consumers read from followers only if `replica.selector.class` is set. A follower serves records below its own high
+watermark, which may be a little lower than the leader's.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ def are_followers_read(config: BrokerConfig) -> bool:
 
 
 def check_reach(replica: Replica, offset: int) -> None:
-    """Refuse an offset that a follower does not have yet, so that the consumer does not reset its position:
-    the leader may have it.
+    """Refuse a fetch offset above the log end of a follower with OFFSET_NOT_AVAILABLE: the leader may have the offset,
+    so the consumer retries and does not reset its position.
     """
     if not replica.partition.is_leader and offset > replica.log.log_end_offset:
         raise BrokerError(
@@ -31,9 +30,7 @@ def check_reach(replica: Replica, offset: int) -> None:
 def preferred_read_replica(
     context: BrokerContext, replica: Replica, rack: str, offset: int
 ) -> BrokerId | None:
-    """Broker that a consumer in this rack should read from instead, by the leader's in-sync set; None for the
-    leader.
-    """
+    """In-sync follower in the given rack that the consumer should read from; None if it should read from the leader."""
     if not rack or not replica.partition.is_leader or context.image.rack_of(context.node_id) == rack:
         return None
     in_sync, image = replica.partition.in_sync, context.image

@@ -1,4 +1,6 @@
-"""Refused requests of this broker, or in mode `report` those that `enforce` would refuse: a bounded table."""
+"""Bounded table of requests that this broker refused for lack of a right, or, with `authorization.mode=report`, that
+`enforce` would refuse.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ MAX_NAME_CHARACTERS = 300
 
 @dataclass(slots=True)
 class Refusal:
-    """Requests of one principal that lack the same right."""
+    """Refused requests of one principal from one host that lack the same right."""
 
     principal: str
     host: str
@@ -30,7 +32,7 @@ class Refusal:
 class Refusals:
     def __init__(self, clock: Clock, log: Logger, audit: AuditLog | None = None) -> None:
         self.total = 0
-        """Number of all refusals, also of those that the table has no place for."""
+        """Number of all refusals, including those for which the table had no room."""
         self._clock = clock
         self._log = log
         self._audit = audit
@@ -73,7 +75,7 @@ class Refusals:
             )
 
     def newest(self, limit: int) -> list[Refusal]:
-        """The refusals that happened last, newest first."""
+        """The most recent refusals, newest first."""
         return sorted(self._found.values(), key=lambda each: each.last_ms, reverse=True)[:limit]
 
     def clear(self) -> None:

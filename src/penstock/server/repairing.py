@@ -1,12 +1,12 @@
 """Repair of damaged ranges in this broker's logs from other replicas, and an alarm while there is damage.
 
-Any replica that has the range can be the source, the leader first. The role of the damaged replica does
-not matter, no replica changes its role, and no record is removed. A range that no other replica has whole
-stays damaged: reads inside it get an error, all other records are served.
+Any replica that has the whole range can be the source; the leader is tried first. Leaders and followers are repaired
+alike, no replica changes its role, and no record is removed. If no other replica has the whole range, it stays damaged:
+reads inside it get an error, and all other records are served.
 
-A range whose files are missing cannot be repaired in place. A follower that found the damage at its start,
-and is out of sync for it, truncates its log there and follows its leader again, after it has verified that
-the leader has all records that are removed.
+A range whose files are missing cannot be repaired in place. A follower that found such damage at its start, and is out
+of sync because of it, truncates its log to the start of the damage and fetches the rest from its leader. Before that it
+verifies that the leader has all records that the truncation removes.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Repairing:
         self._context = context
         self._logger = logger
         self._tried: dict[tuple[Replica, DamagedRange], float] = {}
-        """Time of the last repair of each range, by the monotonic clock."""
+        """Monotonic time in seconds of the last attempt to repair each range."""
         self._refetched: dict[Replica, float] = {}
-        """Time of the last attempt to fetch a damaged log again."""
+        """Monotonic time in seconds of the last attempt to fetch a damaged log again."""
         self.repaired_ranges = 0
 
     def show(self, metrics: BrokerMetrics) -> None:
@@ -56,7 +56,7 @@ class Repairing:
         )
 
     async def run(self) -> None:
-        """Try to repair each damaged range; a range that could not be repaired is tried again later."""
+        """Try to repair each damaged range. After a failure a range is tried again after `_RETRY_SECONDS`."""
         for replica in self._context.replicas.unsound:
             for damaged in replica.log.damage:
                 await self._repair_if_due(replica, damaged)
@@ -135,8 +135,8 @@ class Repairing:
             self._logger.error_rarely("damaged log could not be fetched again", error, partition=replica.name)
 
     async def _refetch(self, replica: Replica) -> None:
-        """Truncate to the first damage, if this is a follower out of sync and its leader has all records that
-        are removed.
+        """Truncate the log to the start of the first damaged range, if this replica is a follower out of sync and its
+        leader has all removed records. Raises StorageError otherwise.
         """
         context, log, start = self._context, replica.log, replica.log.damage[0].base_offset
         epoch = replica.partition.leader_epoch
@@ -170,7 +170,9 @@ class Repairing:
         )
 
     async def _fetch(self, replica: Replica, damaged: DamagedRange, size: int) -> memoryview:
-        """Batches of the range from the first replica that has them, with as many bytes as they have here."""
+        """Batches of the range from the first replica that has all of them; their size must be `size` bytes, as in this
+        log.
+        """
         context, log = self._context, replica.log
         is_sparse = log.config.compacts or log.cleaned_offset > 0
         failures: list[str] = []

@@ -1,8 +1,9 @@
-"""Background scrub: verifies the stored batches of all logs, slowly, and takes damaged ranges out of service.
+"""Background scrub: slowly verifies the stored batches of all logs, and marks damaged ranges, which are then not
+served.
 
-A pass begins some time after the start and then at its interval, at another log each time, so that brokers
-that are restarted often still reach every log. It reads a limited number of bytes per second and uses a
-small share of one processor. `Repairing` handles the damage it finds.
+The first pass begins some time after the start, later passes at `log.scrub.interval.ms`. Each pass begins with a random
+log, so that every log is scrubbed even if the broker is restarted often. A pass reads a limited number of bytes per
+second and uses at most a twentieth of one processor. `Repairing` repairs the damage that the scrub finds.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from penstock.storage.segment import Segment
 FIRST_PASS_SECONDS = 600.0
 _LOOK_SECONDS = 60.0
 _REST_FACTOR = 19.0
-"""Rest after each piece, in multiples of the time the piece took: at most a twentieth of one processor is
-used.
+"""Rest after each piece, as a multiple of the time that the piece took: the scrub uses at most a twentieth of one
+processor.
 """
 
 
@@ -33,13 +34,13 @@ class Scrubbing:
         self._logger = logger
         self._stopping = stopping
         self._began = context.clock.monotonic()
-        """Time when the last pass began, or when the broker started."""
+        """Monotonic time in seconds at which the last pass began, or the broker started."""
         self.read_bytes = 0
         self.damaged_ranges = 0
         self.passes = 0
 
     def look_seconds(self) -> float:
-        """Time in seconds until the next check whether a pass is due."""
+        """Time in seconds until `run_if_due` should be called again."""
         return min(_LOOK_SECONDS, self._interval_seconds() or _LOOK_SECONDS)
 
     def show(self, metrics: BrokerMetrics) -> None:
@@ -70,7 +71,7 @@ class Scrubbing:
         self.passes += 1
 
     async def scrub_suspects(self) -> None:
-        """Scrub logs in which readers have met damage, whatever the interval is."""
+        """Scrub the places where readers have met damage, without waiting for the next pass."""
         for replica in self._context.replicas.upkeep:
             if replica.suspects:
                 await self._scrub_offsets(replica)
@@ -80,7 +81,9 @@ class Scrubbing:
                 replica.keyed.on_scrubbed(suspects)
 
     async def _scrub_offsets(self, replica: Replica) -> None:
-        """Scrub the segments of suspect offsets. An offset above the recovery point waits for the next checkpoint."""
+        """Scrub the segments of offsets that readers could not read. An offset above the recovery point waits for the
+        next checkpoint.
+        """
         log, suspects = replica.log, replica.suspects
         suspects -= {each for each in suspects if not log.log_start_offset <= each < log.log_end_offset}
         found = {
@@ -97,7 +100,7 @@ class Scrubbing:
         return self._context.config[LOG_SCRUB_INTERVAL_MS] / 1000
 
     async def _scrub(self, replica: Replica, only: frozenset[Segment] = frozenset()) -> None:
-        """Scrub a log, or only some of its segments without rests."""
+        """Scrub a log with rests, or only the segments in `only` without rests."""
         place: BatchBoundary | None = None
         for extent in extents(replica.log):
             if only and extent.segment not in only:
@@ -117,7 +120,7 @@ class Scrubbing:
         try:
             piece = await self._read(extent, place)
             if piece.found is not None:
-                # A read that failed once, or a file that was truncated meanwhile, is no damage.
+                # Read again: a failed read may be temporary, and the file may have been truncated meanwhile.
                 piece = await self._read(extent, place)
         except (OSError, StorageError) as error:
             if self._is_there(replica, extent):

@@ -1,4 +1,4 @@
-"""Authorization: the check that every handler makes before it acts.
+"""Authorization: the check that every handler makes before it serves a request.
 
 `AllowAll` is in force while authorization is off, `AclAuthorizer` otherwise (`server/authorization.py`).
 """
@@ -18,8 +18,9 @@ from penstock.security.acl import refusal_text
 
 ANONYMOUS = Principal("User", "ANONYMOUS")
 BROKER = Principal("Broker", "penstock-broker")
-"""Principal of a connection that has proved the cluster secret (a broker, or the gateway in a broker), and of the
-own requests of a gateway with a user in `gateway.users`. No user can have it: users have the kind `User`.
+"""Principal of a connection that has proved the cluster secret (a broker, or the gateway in a broker), and of requests
+that a gateway with a user in `gateway.users` sends for itself. No user can have it, because users have the principal
+type `User`.
 """
 
 
@@ -29,9 +30,9 @@ class Login:
 
     user: str
     credential: str = ""
-    """Credential of the user's account; empty for a token of an issuer."""
+    """Credential of the user's account at the login; empty if the client used an OAuth token."""
     expires_ms: int | None = None
-    """Time at which the token expires."""
+    """Time at which the OAuth token expires, in milliseconds since the epoch; None if it does not expire."""
 
 
 class Caller(Protocol):
@@ -46,7 +47,7 @@ class Caller(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OnBehalf:
-    """Client that a gateway has named in a request."""
+    """Client on whose behalf a gateway sent a request."""
 
     principal: Principal
     host: str
@@ -66,25 +67,29 @@ class Authorizer:
     def authorize(
         self, principal: Principal, host: str, operation: Operation, kind: ResourceType, name: str
     ) -> bool:
-        """Decide about a request; a refusal is recorded."""
+        """Return True if the request is allowed; a refusal is recorded."""
         return True
 
     def shows(
         self, principal: Principal, host: str, operation: Operation, kind: ResourceType, name: str
     ) -> bool:
-        """Decide whether a list includes something, or which operations are shown; nothing is recorded."""
+        """Return True if a list may include the resource, or the operation is among the authorized ones; nothing is
+        recorded.
+        """
         return self.authorize(principal, host, operation, kind, name)
 
     def has_right(
         self, principal: Principal, host: str, operation: Operation, kind: ResourceType, name: str
     ) -> bool:
-        """Decide by the rules, in mode `report` too, without a record: the first of two rights that would do."""
+        """Return True if the access control lists grant the right, even in mode `report`; nothing is recorded. Used for
+        the first of two rights if either of them allows the request: then only a lack of both is recorded.
+        """
         return self.authorize(principal, host, operation, kind, name)
 
     def has_right_on_any(
         self, principal: Principal, host: str, operation: Operation, kind: ResourceType
     ) -> bool:
-        """Decide by the rules whether the principal may do this on at least one resource of a type (KIP-679)."""
+        """Return True if the access control lists allow the operation on any resource of the type (KIP-679)."""
         return self.has_right(principal, host, operation, kind, "any")
 
 
@@ -95,12 +100,12 @@ class AllowAll(Authorizer):
 def require(
     authorizer: Authorizer, caller: Caller, operation: Operation, kind: ResourceType, name: str
 ) -> None:
-    """Raise BrokerError unless the caller may do this."""
+    """Raise BrokerError unless the caller may do `operation` on the resource."""
     principal = caller.principal
     if not authorizer.authorize(principal, caller.host, operation, kind, name):
         raise refusal(principal, operation, kind, name)
 
 
 def refusal(principal: Principal, operation: Operation, kind: ResourceType, name: str) -> BrokerError:
-    """Error for a request without the right; names the command that gives the right."""
+    """Error for a request without the right. Its message has the command that grants the right."""
     return BrokerError(DENIED[kind], refusal_text(str(principal), operation.name, kind.name, name))

@@ -1,4 +1,4 @@
-"""The part that ShareFetch and ShareAcknowledge share: checks, sessions, acknowledgements and leader hints."""
+"""Common parts of ShareFetch and ShareAcknowledge: checks, sessions, acknowledgements and leader hints."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MOVED = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)
 
 
 def check_names(request: Request, asked: ShareRequest) -> tuple[str, str]:
-    """Return group id and member id; BrokerError if they are invalid or the client may not read with the group."""
+    """Return group id and member id. Raises BrokerError if they are invalid or the client may not read the group."""
     if not asked.group_id:
         raise BrokerError(ErrorCode.invalid_request, "the group id must not be empty")
     if not asked.member_id or len(asked.member_id) > MAX_MEMBER_ID_CHARACTERS:
@@ -45,7 +45,9 @@ def check_names(request: Request, asked: ShareRequest) -> tuple[str, str]:
 
 
 def open_session(request: Request, asked: ShareRequest) -> ShareSession:
-    """Open or continue the session of a request; BrokerError if there is none or its epoch is wrong."""
+    """Open or continue the session of a request. Raises BrokerError if the session does not exist or the epoch is
+    wrong.
+    """
     group_id, member_id = check_names(request, asked)
     sessions = request.context.share.sessions
     if asked.epoch == INITIAL_EPOCH:
@@ -63,25 +65,27 @@ def key_of(session: ShareSession, topic_id: UUID, partition: int) -> ShareKey:
 
 
 class ShareTargets:
-    """Share-partitions of a request: found by topic id, with the errors and hints of those that are not here."""
+    """Share-partitions of a request, found by topic id. For partitions that this broker does not lead, it collects
+    errors and hints about the leader.
+    """
 
     def __init__(self, request: Request, session: ShareSession | None = None) -> None:
-        """`session` remembers the topics of earlier requests."""
+        """`session` caches topics and share-partitions from earlier requests; None for a request without a session."""
         self._request = request
         self._session = session
         self._moved: set[int] = set()
         self._found: dict[ShareKey, ShareLeader] = {}
         """Share-partitions that were found in this turn of the loop."""
         self._is_fresh = False
-        """Whether the routes of the session were looked at in this turn of the loop."""
+        """True if the routes of the session were checked in this turn of the loop."""
 
     def forget(self) -> None:
-        """Look up share-partitions again: time has passed."""
+        """Forget the found share-partitions, so that they are looked up again in a new turn of the loop."""
         self._found = {}
         self._is_fresh = False
 
     def leader(self, key: ShareKey) -> ShareLeader:
-        """Share-partition that this broker serves; BrokerError if it does not."""
+        """Share-partition with this key. Raises BrokerError if this broker does not serve it."""
         self._refresh()
         found = self._found.get(key)
         if found is None or found.error is not None:
@@ -92,7 +96,9 @@ class ShareTargets:
     def leaders(
         self, on_error: Callable[[ShareKey, BrokerError], None]
     ) -> list[tuple[ShareKey, ShareLeader]]:
-        """All share-partitions of the session in the order of this request; errors are reported."""
+        """All share-partitions of the session, in an order that changes with each session epoch. `on_error` is called
+        for those that this broker does not serve.
+        """
         session = self._session
         assert session is not None
         self._refresh()
@@ -111,7 +117,7 @@ class ShareTargets:
         return list(found.items())
 
     def _keep(self, session: ShareSession, found: dict[ShareKey, ShareLeader]) -> None:
-        """Keep the routes of a session if all of its partitions are here."""
+        """Remember the found share-partitions as routes of the session, if this broker serves all of its partitions."""
         topics = session.read_topics
         if topics is not None and len(found) == len(session.partitions):
             names = dict.fromkeys(topics.topics[key.topic_id].name for key in found)
@@ -119,7 +125,9 @@ class ShareTargets:
             session.routes = ShareRoutes(topics.image, by_partition, tuple(names))
 
     def _refresh(self) -> None:
-        """Take the routes of the session if they are valid, and the client may still read."""
+        """Use the routes of the session if they are still valid and the client may still read the topics; forget them
+        otherwise.
+        """
         session = self._session
         if self._is_fresh or session is None:
             return
@@ -147,7 +155,7 @@ class ShareTargets:
         return context.share.partitions.get(key, replica, topic.projection)
 
     def _known_topics(self) -> dict[TopicId, ReadTopic]:
-        """Topics that earlier requests of the session have found in the present image."""
+        """Topics that requests of the session have already found in the current cluster image."""
         image, session = self._request.context.image, self._session
         if session is None:
             return {}
@@ -163,7 +171,7 @@ class ShareTargets:
         return ReadTopic(topic.name, topic.view_of or topic.name, projection_of(image, topic.name))
 
     def fail(self, result: ShareResult, error: BrokerError) -> None:
-        """Set the error of a fetch, with the present leader if the partition has moved."""
+        """Set the fetch error of a result, with the current leader if the partition has another leader now."""
         result.error_code, result.error_message = error.code, str(error)
         self.hint(result, error)
 
@@ -180,7 +188,7 @@ class ShareTargets:
 
     @property
     def endpoints(self) -> list[NodeEndpoint]:
-        """Addresses of the leaders that results name."""
+        """Addresses of the leaders that the results name as hints."""
         brokers = self._request.context.image.brokers
         return [
             NodeEndpoint(broker.node_id, broker.host, broker.port, broker.rack)
@@ -194,13 +202,13 @@ def lock_ms_of(request: Request, session: ShareSession) -> int:
 
 
 class Acknowledging:
-    """The acknowledgements of one request; calls back when all of them are durable or refused."""
+    """The acknowledgements of one request; a callback runs when each of them is durable or refused."""
 
     def __init__(
         self, request: Request, asked: ShareRequest, session: ShareSession, targets: ShareTargets
     ) -> None:
         self.results: dict[ShareKey, ShareResult] = {}
-        """Result of each partition that was named with acknowledgements: the error is in the fields of one."""
+        """Result of each partition with acknowledgements in the request; its error is in the acknowledge fields."""
         self._request = request
         self._asked = asked
         self._session = session
@@ -209,7 +217,7 @@ class Acknowledging:
         self._done: Callable[[], None] | None = None
 
     def run(self) -> None:
-        """Decide everything; then `is_pending` tells whether something is not durable yet."""
+        """Apply all acknowledgements. Afterwards `is_pending` is True while some of them are not durable yet."""
         for key, acknowledgements in self._by_partition().items():
             result = self.results[key] = ShareResult(key.topic_id, key.partition)
             self._pending += 1
@@ -256,6 +264,8 @@ class Acknowledging:
 
 
 def end_session(request: Request, asked: ShareRequest, session: ShareSession) -> None:
-    """Close the session if the request says so; its acknowledgements were decided before."""
+    """Close the session if the request has the final epoch. Call this after the acknowledgements of the request were
+    applied.
+    """
     if asked.epoch == FINAL_EPOCH:
         request.context.share.sessions.close(session)

@@ -1,6 +1,8 @@
-"""Records of share-partitions that are not in memory when a fetch wants them: read in a pool, for a limited time.
+"""Reading of records of share-partitions that are not in memory when a fetch needs them: in a thread pool, for a
+limited time.
 
-A view without a match may have a long log to scan: each read settles a part of it, and the next fetch continues there.
+The source of a view may have a long stretch of log without a match: each read settles a part of it, and the next fetch
+continues there.
 """
 
 from __future__ import annotations
@@ -12,11 +14,11 @@ from typing import Final
 from penstock.queues.share_leader import ShareLeader
 
 _MIN_SECONDS: Final = 0.5
-"""Time in seconds for reads of a fetch that does not wait for records."""
+"""Minimum time in seconds in which a fetch may begin reads, for a fetch with a shorter wait or none."""
 
 
 class ReadingTime:
-    """The time in which a fetch may begin to read."""
+    """Time limit within which a fetch may begin to read records; it starts with the first read."""
 
     __slots__ = ("_deadline", "_seconds")
 
@@ -25,7 +27,7 @@ class ReadingTime:
         self._deadline: float | None = None
 
     def is_left(self) -> bool:
-        """Whether another read may begin; the first one always may."""
+        """True if another read may begin; the first read always may."""
         now = asyncio.get_running_loop().time()
         if self._deadline is None:
             self._deadline = now + self._seconds
@@ -39,7 +41,9 @@ async def warm(cold: Iterable[ShareLeader]) -> None:
 
 
 def warm_for_others(cold: Iterable[ShareLeader]) -> None:
-    """Read the next records while the fetch is answered with those of other partitions: its next one finds them."""
+    """Read the next records in the background. The current fetch responds with records of other partitions, and the
+    next fetch finds these in memory.
+    """
     asyncio.ensure_future(warm(cold)).add_done_callback(_ignore)
 
 

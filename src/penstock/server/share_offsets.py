@@ -1,7 +1,7 @@
-"""Offsets of share groups for administrators: start offset, and lag behind the end of each partition.
+"""Offsets of share groups for administrators: start offset and lag of each partition.
 
-The lag is the number of records that are not settled (KIP-1226): end offset - start offset - settled records behind
-the start. The end offset of a partition on another broker is asked from its leader.
+The lag is the number of records that are not settled (KIP-1226): high watermark - start offset - settled records above
+the start offset. If another broker leads the partition, it is asked for the high watermark with ListOffsets.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ class ShareOffset(NamedTuple):
 
 
 async def share_offset(request: Request, key: ShareKey, topic: str) -> ShareOffset:
-    """Offset of one partition; -1 for a start offset that is not decided yet, and for a lag that is not known."""
+    """Start offset and lag of one partition. The start offset is -1 if it is not initialized yet, and the lag is -1 if
+    it is unknown.
+    """
     context = request.context
     summary = await context.share.states.summary(key)
     if summary.start_offset < 0:

@@ -1,4 +1,4 @@
-"""The topics that a share group reads: its coordinator knows them, on this broker or on another one."""
+"""The topics that a share group reads, as its coordinator knows them, on this broker or on another one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ QUESTION: Final = "share_topics"
 
 
 def own_topics(context: BrokerContext, group_id: str) -> list[str]:
-    """Topics of a share group that a coordinator on this broker knows: subscribed ones, and those it has read."""
+    """Topics of a share group if its coordinator is on this broker: the subscribed ones, and those it has read."""
     found: set[str] = set()
     for shard in context.groups.shards:
         group = shard.groups.get(group_id)
@@ -27,7 +27,9 @@ def own_topics(context: BrokerContext, group_id: str) -> list[str]:
 
 
 async def _topics(context: BrokerContext, group_id: str) -> set[str]:
-    """Topics of a share group; a broker that does not answer is left out, and its leaders refuse the dead letters."""
+    """Topics that a share group reads. If the broker with its coordinator does not respond, the topics are missing
+    here; partition leaders still refuse dead letters to the group's own topic.
+    """
     assert context.draining is not None, "the broker has started"
     found = set(own_topics(context, group_id))
     for answer in await context.draining.ask_others(QUESTION, {"group": group_id}):
@@ -39,7 +41,9 @@ async def _topics(context: BrokerContext, group_id: str) -> set[str]:
 async def checked_group(
     context: BrokerContext, change: ConfigChange | BrokerError
 ) -> ConfigChange | BrokerError:
-    """The change, or an error if it makes a topic that a share group reads the dead-letter topic of the group."""
+    """The change unmodified, or an error if it sets a topic that the share group reads as the dead-letter topic of the
+    group.
+    """
     if isinstance(change, BrokerError) or change.kind is not ConfigResourceType.GROUP:
         return change
     named = [each.value for each in change.alterations if each.name == DEAD_LETTER_TOPIC_NAME.name]

@@ -1,4 +1,4 @@
-"""The parts of a broker for share groups in one bundle: stored states, share-partitions and sessions."""
+"""Parts of a broker for share groups: share coordinator, share-partitions, sessions and queue lengths."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Share sessions (KIP-932): the partitions that a member of a share group fetches from this broker.
 
-A session belongs to the connection that opened it and ends with it; a request of another connection does not find it.
-At its end everything that the member holds on this broker is released. Loop thread only.
+A session belongs to the connection that opened it and ends with it; a request on another connection does not find it.
+When a session ends, all records that the member has acquired on this broker are released. Loop thread only.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from penstock.replication.replica_manager import ReplicaManager
 FINAL_EPOCH: Final = -1
 INITIAL_EPOCH: Final = 0
 MAX_PARTITIONS: Final = 10_000
-"""Limit of the partitions in one session: every fetch looks at each of them."""
+"""Maximum number of partitions in one session. It bounds the work of a fetch, which checks every partition of the
+session.
+"""
 _MAX_EPOCH: Final = 2**31 - 1
 
 Owner = Hashable
@@ -33,11 +35,13 @@ class OpenFetch(Protocol):
     """A fetch of a session that waits for records."""
 
     def end(self) -> None:
-        """Answer the fetch: the next request of the session has come."""
+        """Respond to the fetch now, because the next request of the session has come."""
 
 
 class ReadTopic(NamedTuple):
-    """Topic that a session reads: its name, that of its log, and the projection of a view or delay topic."""
+    """Topic that a session reads: its name, the name of the topic that stores its records, and its projection if it is
+    a view or has delayed messages.
+    """
 
     name: str
     source: str
@@ -45,22 +49,24 @@ class ReadTopic(NamedTuple):
 
 
 class ReadTopics(NamedTuple):
-    """Topics of a session, valid in one image of the cluster."""
+    """Topics of a session, valid only for one cluster image."""
 
     image: ClusterImage
     topics: dict[TopicId, ReadTopic]
 
 
 class ShareRoutes(NamedTuple):
-    """Share-partitions of a session, all of which this broker served when they were found."""
+    """Share-partitions of a session, cached while this broker serves all of them."""
 
     image: ClusterImage
     leaders: dict[ShareKey, ShareLeader]
     topics: tuple[str, ...]
-    """Names of the topics, for the rights of the client."""
+    """Names of the topics, for checks of the client's rights."""
 
     def check(self, image: ClusterImage, replicas: ReplicaManager) -> bool:
-        """Whether they are still served here; BrokerError if this broker does not lead one of the partitions."""
+        """True if this broker still serves all of the share-partitions. Raises BrokerError if it does not lead one of
+        the partitions.
+        """
         if self.image is not image:
             return False
         for leader in self.leaders.values():
@@ -80,13 +86,15 @@ class ShareSession:
     """Session epoch that the next request must have."""
     partitions: OrderedDict[ShareKey, None] = field(default_factory=OrderedDict)
     touched: set[ShareKey] = field(default_factory=set)
-    """Partitions of which the member may hold records."""
+    """Partitions of which the member may have acquired records."""
     waiting: OpenFetch | None = None
     is_open: bool = True
-    """Whether the session is neither closed nor replaced."""
+    """False once the session was closed or replaced."""
     read_topics: ReadTopics | None = None
     routes: ShareRoutes | None = None
-    """The partitions as they were found last; None if some are on other brokers, or were added since."""
+    """The partitions as they were last found; None if other brokers lead some of them, or the partitions have changed
+    since.
+    """
 
     def forget(self, keys: Iterable[ShareKey]) -> None:
         for key in keys:
@@ -94,7 +102,9 @@ class ShareSession:
             self.routes = None
 
     def turned(self, found: list[T]) -> list[T]:
-        """Things of the partitions, beginning with another one in each epoch, so that no partition starves."""
+        """The same list, rotated by the session epoch: each fetch begins with another partition, so that no partition
+        starves.
+        """
         if len(found) < 2:
             return found
         start = self.epoch % len(found)
@@ -107,15 +117,15 @@ class ShareSessions:
         self._sessions: dict[tuple[str, str], ShareSession] = {}
         self._by_owner: dict[Owner, set[tuple[str, str]]] = {}
         self._users: Counter[ShareKey] = Counter()
-        """Number of sessions that touch each share-partition."""
+        """Number of sessions that have each share-partition in `touched`."""
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     def open(self, owner: Owner, group_id: str, member_id: str, limit: int) -> ShareSession:
-        """Open a session in place of the member's old one; BrokerError when there are too many.
+        """Open a session, which replaces the member's old one. Raises BrokerError if there are too many sessions.
 
-        Records of the old session stay with the member: it may still acknowledge them.
+        The member keeps the records that it acquired in the old session, and may still acknowledge them.
         """
         name = (group_id, member_id)
         old = self._sessions.get(name)
@@ -125,14 +135,16 @@ class ShareSessions:
             )
         session = ShareSession(group_id, member_id, owner)
         if old is not None:
-            session.touched = old.touched  # counted already
+            session.touched = old.touched  # already counted in `_users`
             self._forget(old)
         self._sessions[name] = session
         self._by_owner.setdefault(owner, set()).add(name)
         return session
 
     def add(self, session: ShareSession, keys: Iterable[ShareKey]) -> None:
-        """Add partitions that a request names to its session; BrokerError when the session would grow too large."""
+        """Add the partitions that a request names to its session. Raises BrokerError if the session would become too
+        large.
+        """
         known = session.partitions
         named = dict.fromkeys(key for key in keys if key not in known or key not in session.touched)
         if not named:
@@ -151,7 +163,9 @@ class ShareSessions:
                 leader.verify()
 
     def resume(self, owner: Owner, group_id: str, member_id: str, epoch: int) -> ShareSession:
-        """Session of a request with an epoch above 0, or -1; BrokerError unless it is the next epoch."""
+        """Session of a request that does not open one. Raises BrokerError if there is no session on the connection, or
+        if `epoch` is neither the next epoch nor the final one.
+        """
         session = self._sessions.get((group_id, member_id))
         if session is None or session.owner is not owner:
             raise BrokerError(
@@ -167,7 +181,9 @@ class ShareSessions:
         return session
 
     def close(self, session: ShareSession, *, is_lost: bool = False) -> None:
-        """Close a session and release what its member holds, after the back-off if its connection was lost."""
+        """Close a session and release the records that its member has acquired: at once, or after the back-off if the
+        connection was lost (`is_lost`).
+        """
         if not session.is_open:
             return
         self._forget(session)

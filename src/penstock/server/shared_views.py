@@ -1,9 +1,10 @@
-"""Removal of shared views that are not used: the controller asks all brokers, and deletes a view after ten minutes.
+"""Removal of unused shared views: the controller asks all brokers which views are used, and deletes a view after ten
+minutes without a use.
 
-A view counts as used while one of its partitions is read, a group subscribes to it, or a group has committed offsets
-in it. Nothing is removed while a broker does not respond, or while the offsets of some group are not loaded. A
-consumer that comes back writes the filter of its view again: that is a new version of the view, whose ten minutes
-begin then. Loop thread only.
+A view counts as used while one of its partitions is read, a group subscribes to it, or a group has committed offsets in
+it. Nothing is removed while a broker does not respond, or while the offsets of some group are not loaded. A consumer
+that returns writes the filter of its view again, which makes a new version of the view, and the ten minutes begin anew.
+Loop thread only.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from penstock.server.inspection.used_views import find_used_views
 
 ROUND_SECONDS = 60.0
 UNUSED_ROUNDS = 10
-"""Number of rounds without a use after which a view is removed."""
+"""Number of consecutive rounds without a use after which a view is removed."""
 
 
 class SharedViews:
@@ -28,10 +29,10 @@ class SharedViews:
         self._context = context
         self._logger = logger
         self._unused: dict[tuple[str, int], int] = {}
-        """Rounds in which a view, in its present version, was not used."""
+        """Number of consecutive rounds without a use, by name and version of the view."""
 
     async def run(self) -> None:
-        """Make one round."""
+        """Check all shared views once."""
         image = self._context.image
         shared = {name: image.topics[name] for name in image.views if image.topics[name].is_shared_view}
         if not shared or image.controller_id != self._context.node_id:
@@ -47,7 +48,7 @@ class SharedViews:
             await self._remove(due)
 
     async def _used(self) -> set[str] | None:
-        """Names of all views that are in use; None if that is not known."""
+        """Names of all used views; None if a broker did not respond or groups are still being loaded."""
         used: set[str] = set()
         shards = 0
         for broker_id in self._context.image.brokers:

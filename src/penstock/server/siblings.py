@@ -1,6 +1,6 @@
-"""Cooperation of the brokers that one `penstock broker --processes` runs on a machine.
+"""Cooperation of sibling brokers: the brokers that one `penstock broker --processes` runs on a machine.
 
-Without siblings the functions do nothing.
+The functions do nothing for a broker without siblings (`share` is None).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Throttle time of an encoded response: written over the zero that every handler puts there."""
+"""Throttle time of an encoded response, written over the zero that every handler puts into the field."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NO_TAGS = bytes(1)
 
 
 def write_throttle_time(api_key: int, version: int, parts: Parts, throttle_ms: int) -> None:
-    """Write the throttle time into a response; nothing where the version has no such field."""
+    """Write the throttle time into a response; does nothing if the version has no such field."""
     if api_key == PRODUCE:
         _write_at_the_end(version, parts, throttle_ms)
         return
@@ -33,7 +33,9 @@ def write_throttle_time(api_key: int, version: int, parts: Parts, throttle_ms: i
 
 
 def _write_at_the_end(version: int, parts: Parts, throttle_ms: int) -> None:
-    """Produce has the field at its end. A response with hints about leaders has tags behind it and stays as it is."""
+    """Write the throttle time into a Produce response, which has the field at its end. A response with leader hints has
+    tagged fields after it and is left unchanged.
+    """
     last = parts[-1]
     if version == 0 or not isinstance(last, bytes | bytearray | memoryview):
         return
@@ -46,7 +48,7 @@ def _write_at_the_end(version: int, parts: Parts, throttle_ms: int) -> None:
 
 @cache
 def _position(api_key: int, version: int) -> int | None:
-    """Position of the field in a frame; None if it is not the first field of the body."""
+    """Position in bytes of the throttle time in a response frame; None if it is not the first field of the body."""
     try:
         first = next(iter(entity_fields(load_entity("response", api_key, version))))
     except Exception:  # noqa: BLE001 - a private API

@@ -1,7 +1,8 @@
-"""Batches that this broker writes to topics of the cluster: to its own partitions directly, to others at their leader.
+"""Writer of batches to topics of the cluster: it appends directly to partitions that this broker leads, and sends other
+batches to their leader.
 
-Each batch has a producer id and a sequence, and a partition recognises a repeated sequence. So a batch that is written
-again after an error without a refusal is stored once. Loop thread only.
+Each batch has a producer id and a sequence, and a partition recognises a repeated sequence. So a batch whose outcome is
+unknown can be written again and is stored once. Loop thread only.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ _PRODUCE_VERSION: Final = 13
 _ACKS_ALL: Final = -1
 _TIMEOUT_MS: Final = 10_000
 FIND_BATCH: Final = "find_batch"
-"""Question of the Inspect API that `find_batch` asks (`inspection/find_batch.py`)."""
+"""Name of the question of the Inspect API that searches for a batch (`inspection/find_batch.py`)."""
 
 
 class WantedBatch(NamedTuple):
-    """Batch to look for from an offset on."""
+    """Batch to search for in a partition, from an offset on."""
 
     producer_id: int
     sequence: int
@@ -53,7 +54,9 @@ class TopicWriter:
         return await self._producer_ids.next()
 
     async def write(self, topic: TopicImage, partition: int, batch: bytearray) -> None:
-        """Write a batch; returns when it is committed. A BrokerError is a refusal; other errors leave it open."""
+        """Write a batch; returns when it is committed. Raises BrokerError if the leader refused it; after other errors
+        the outcome is unknown.
+        """
         leader = _leader_of(topic, partition)
         if leader == self._node_id:
             async with asyncio.timeout(_TIMEOUT_MS / 1000):
@@ -64,7 +67,7 @@ class TopicWriter:
             raise refusal
 
     async def ask_leader(self, topic: TopicImage, partition: int, question: str, **arguments: Any) -> Any:
-        """Ask the leader of a partition on another broker a question of the Inspect API."""
+        """Ask the leader of a partition, on another broker, a question of the Inspect API."""
         named = {"topic": topic.name, "topic_id": str(topic.id), "partition": partition, **arguments}
 
         async def ask(link: BrokerConnection) -> Any:
@@ -82,7 +85,9 @@ class TopicWriter:
         return _leader_of(topic, partition) == self._node_id
 
     def replica_of(self, topic: TopicImage, partition: int) -> Replica:
-        """Replica that this broker leads; BrokerError otherwise, and for another topic of the same name."""
+        """Replica that this broker leads. Raises BrokerError if another broker leads it, or if the topic was deleted
+        and created again.
+        """
         replica = self._replicas.get(topic.name, partition)
         if replica.topic_id != topic.id:
             raise BrokerError(ErrorCode.unknown_topic_id, f"{topic.name} was created again")
@@ -99,7 +104,7 @@ class TopicWriter:
 
 
 def _held_append() -> tuple[asyncio.Future[AppendInfo], AppendCallback]:
-    """Make a future, and the callback of a held batch that settles it."""
+    """Return a future for the outcome of a held batch, and the callback that settles it."""
     done: asyncio.Future[AppendInfo] = asyncio.get_running_loop().create_future()
 
     def settle(outcome: AppendInfo | BrokerError) -> None:
@@ -127,7 +132,7 @@ def _leader_of(topic: TopicImage, partition: int) -> BrokerId:
 async def _produce(
     link: BrokerConnection, topic: TopicImage, partition: int, batch: bytearray
 ) -> BrokerError | None:
-    """Produce a batch; returns the refusal of the leader, which leaves the connection open."""
+    """Send a batch to its leader. A refusal is returned, not raised, so that the connection stays open."""
     content = ProducePartition(partition, memoryview(batch))
     topics = [ProduceTopic(None, topic.id, [content])]
     request = ProduceRequest(None, _ACKS_ALL, _TIMEOUT_MS, topics)

@@ -1,8 +1,8 @@
-"""Decision about a topic with `retention.acknowledged`: the new log start of a partition, or what blocks it. Pure.
+"""Decision for topics with `retention.acknowledged`: the new log start offset of a partition, or the reason why nothing
+is deleted. Pure.
 
-A record may be deleted when every queue and group of the topic, and of its views, has settled it. A group whose
-position is unknown blocks deletion, and so does a coordinator that has not answered. Without any queue or group nothing
-is deleted.
+A record may be deleted when every queue and group of the topic, and of its views, has settled it. Nothing is deleted
+while the position of a group is unknown, while a coordinator has not responded, or if there is no queue or group.
 """
 
 from __future__ import annotations
@@ -25,17 +25,21 @@ class SettledPosition(NamedTuple):
 
 class DeletionVerdict(NamedTuple):
     start_offset: int
-    """Offset below which all records may be deleted; the present log start if none may."""
+    """Offset below which all records may be deleted; the current log start offset if no record may be deleted."""
     reason: str = ""
-    """Reason why nothing is deleted, or which groups hold the next records."""
+    """Reason why nothing is deleted, or the groups that have not settled the next records; empty if nothing blocks
+    deletion.
+    """
 
 
 def decide(
     positions: Sequence[SettledPosition] | None, queues: Collection[str], log_start_offset: int, limit: int
 ) -> DeletionVerdict:
-    """Decide from the positions in a partition, None if some are not known, and the names of the topic's queues.
+    """Decide from the positions of groups in a partition, and the names of the topic's queues. `positions` is None if a
+    coordinator has not responded.
 
-    `limit` is the offset that bounds deletion: last stable offset, archived offset, first pending message.
+    `limit` bounds deletion in any case: it is the lowest of last stable offset, archived offset and first pending
+    message.
     """
     if positions is None:
         return DeletionVerdict(log_start_offset, NOT_ANSWERED)

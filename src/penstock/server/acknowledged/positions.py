@@ -22,7 +22,7 @@ Seen = dict[tuple[str, str], set[int]]
 
 
 def sources(image: ClusterImage) -> dict[str, str]:
-    """Topics with `retention.acknowledged`, and their views, each with the topic that has the records."""
+    """Topics with `retention.acknowledged` and their views, each mapped to the topic that stores the records."""
     chosen = [
         name
         for name, topic in image.topics.items()
@@ -32,7 +32,9 @@ def sources(image: ClusterImage) -> dict[str, str]:
 
 
 def collect(context: BrokerContext, positions: GroupPositions) -> Generator[None, None, None]:
-    """Add the positions of the groups of this broker, in steps. A group has one in each partition, or UNKNOWN."""
+    """Add the positions of the groups whose coordinator is on this broker, in steps. A reading group without a position
+    in a partition gets UNKNOWN there.
+    """
     image = context.image
     chosen = sources(image)
     for shard in context.groups.shards:
@@ -60,7 +62,7 @@ def _collect_offsets(
     for group_id, group in shard.groups.items():
         for topic in chosen:
             if isinstance(group, ShareGroup):
-                # Positions are in the share states; partitions without a state have none.
+                # The share coordinator has the positions; a partition without a share state has no position.
                 states = group.remembered.topics.initialized.get(image.topics[topic].id)
                 is_reader = states is not None or (not group.is_empty and group.reads(topic))
                 known = set() if states is None else set(states.partitions)
@@ -76,7 +78,7 @@ def _collect_offsets(
 
 
 def as_report(positions: GroupPositions) -> dict[str, Any]:
-    """The positions as plain values."""
+    """The positions as values for JSON."""
     return {
         "groups": [[name.topic, name.partition, list(found)] for name, found in positions.found.items()],
         "shards": positions.shards,
@@ -84,7 +86,7 @@ def as_report(positions: GroupPositions) -> dict[str, Any]:
 
 
 def read_report(report: Any) -> GroupPositions:
-    """Positions of a report; ValueError, TypeError or KeyError if it is malformed."""
+    """Positions in a report of another broker. Raises ValueError, TypeError or KeyError if the report is malformed."""
     return GroupPositions(
         {
             TopicPartition(topic, index): [GroupPosition(*each) for each in found]

@@ -1,7 +1,8 @@
-"""Retention of topics with `retention.acknowledged`: the leader deletes records that all queues and groups settled.
+"""Retention of topics with `retention.acknowledged`: the leader deletes records that all queues and groups have
+settled.
 
-The leader asks every broker for the positions of its groups. Where one does not answer, nothing is deleted. Followers
-follow the log start of the leader.
+The leader asks every broker for the positions of its groups. If one of them does not respond, nothing is deleted.
+Followers take over the log start offset of the leader.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ QUESTION: Final = "settled_positions"
 
 class AcknowledgedRetention:
     def __init__(self, context: BrokerContext, logger: Logger) -> None:
-        """Attach to the context, so that questions about it find it there."""
+        """Create the object and set it as `context.acknowledged`, where the Inspect API finds it."""
         context.acknowledged = self
         self.verdicts: dict[TopicPartition, DeletionVerdict] = {}
         """Last verdict about each partition that this broker leads."""
         self.freed = 0
-        """Number of offsets that were freed."""
+        """Number of offsets that were deleted since the start of the broker."""
         self._context = context
         self._logger = logger
 
@@ -65,7 +66,7 @@ class AcknowledgedRetention:
         self.verdicts = verdicts
 
     async def report(self) -> dict[str, Any]:
-        """Positions of the groups of this broker, for another one."""
+        """Positions of the groups whose coordinator is on this broker, as the answer to another broker."""
         return as_report(await self._own())
 
     async def _own(self) -> GroupPositions:
@@ -74,7 +75,7 @@ class AcknowledgedRetention:
         return positions
 
     async def _ask_all(self) -> GroupPositions | None:
-        """Positions of the groups of all brokers; None if one has not answered, or does not know its groups yet."""
+        """Positions of the groups of all brokers; None if a broker has not responded or is still loading its groups."""
         assert self._context.draining is not None, "the broker has started"
         image = self._context.image
         positions = await self._own()
@@ -108,7 +109,9 @@ class AcknowledgedRetention:
 
 
 def _limit(replica: Replica) -> int:
-    """Offset that bounds deletion, whatever the groups have settled."""
+    """Offset that bounds deletion regardless of the groups: last stable offset, archived offset and first pending
+    message.
+    """
     log, delayed = replica.log, replica.delayed
     limit = min(log.last_stable_offset, replica.removable_offset)
     if not log.config.delivery_delay:

@@ -1,1 +1,3 @@
-"""Partitions that a smaller partition count removes: their writers, their progress, and the next phase of each."""
+"""Draining of the partitions that a smaller partition count removes: their writers, and the decision about their next
+phase.
+"""

@@ -1,6 +1,7 @@
-"""Next phases of the partitions that go and that this broker leads, many in one write. Loop thread only.
+"""Writes the next phases of partitions that are being removed and that this broker leads, many in one write. Loop
+thread only.
 
-Every write is conditional on the leader epoch of each partition.
+Every write to the coordination store is conditional on the leader epoch of each partition.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ from penstock.server.draining.writers import Writers
 
 NAMED_WRITERS = 5
 JUDGED_AT_ONCE = 100
-"""Partitions that are judged before other work of the loop gets its turn."""
+"""Number of partitions that are judged in one turn of the event loop."""
 MAX_WRITES = 200
-"""Limit of the partitions in one write."""
+"""Maximum number of partitions in one write to the coordination store."""
 
 
 class Advancer:
@@ -44,7 +45,7 @@ class Advancer:
         self.verdicts: dict[TopicPartition, DrainVerdict] = {}
         """Last verdict about each partition that this broker leads."""
         self.positions = GroupPositions()
-        """Positions of groups, as the coordinators last reported them."""
+        """Positions of groups in the partitions, as all coordinators last reported them."""
         self.removed = 0
         self._context = context
         self._counts = counts
@@ -61,14 +62,14 @@ class Advancer:
         topics: Mapping[str, TopicImage],
         quiet_ms: Callable[[TopicPartition, int], int],
     ) -> None:
-        """Judge the partitions that this broker leads, and write the next phases."""
+        """Decide the next phase of each partition that this broker leads, and write the changes."""
         due: list[Advance] = []
         for number, (replica, state) in enumerate(going, 1):
             if number % JUDGED_AT_ONCE == 0:
                 await asyncio.sleep(0)
             topic = topics.get(replica.name.topic)
             if topic is None or not replica.partition.is_leader:
-                continue  # the change was taken back since the look began, or another broker leads now
+                continue  # the partition count was raised again since the check began, or another broker leads now
             limits, epoch = self.limits(topic), replica.partition.leader_epoch
             verdict = await self._judge(replica, state, quiet_ms(replica.name, limits.quiet_ms), limits)
             self.verdicts[replica.name] = verdict
@@ -76,18 +77,19 @@ class Advancer:
                 self._announce(replica, verdict)
                 due.append(Advance(replica.name, epoch, verdict.phase))
         for first in range(0, len(due), MAX_WRITES):
-            with suppress(PenstockError):  # the next look tries again
+            with suppress(PenstockError):  # the next check tries again
                 await self._counts.advance(due[first : first + MAX_WRITES])
 
     async def remove(self, topics: Iterable[TopicImage]) -> None:
-        """Remove the last partitions of topics once nothing in them is needed any more."""
+        """Remove the last partitions of topics that can be removed (`end_for_removal`)."""
         ready = [replica for topic in topics for replica in self._removable(topic)][:MAX_WRITES]
         for replica in ready:
             replica.is_ending = True
         if not ready:
             return
         with suppress(PenstockError):
-            # After an error the outcome is unknown: the partitions take no marker until a later attempt succeeds.
+            # After an error the outcome is unknown: the partitions accept no transaction marker until a later
+            # attempt succeeds.
             done = await self._counts.remove([self._removal(replica) for replica in ready])
             self.removed += len(done)
             for replica in ready:
@@ -97,7 +99,7 @@ class Advancer:
                     self._logger.info("partition removed", partition=replica.name, log_end_offset=end)
 
     def _removable(self, topic: TopicImage) -> list[Replica]:
-        """Last partitions of a topic that this broker leads and may remove, from the last one on."""
+        """Partitions at the end of a topic that this broker leads and may remove, in descending order."""
         found: list[Replica] = []
         for index in range(len(topic.partitions) - 1, 0, -1):
             replica = self._led(topic, index)
@@ -172,7 +174,9 @@ def asks_groups(replica: Replica, state: PartitionState) -> bool:
 
 
 def end_for_removal(replica: Replica, is_dropped: bool) -> Offset | None:
-    """Log end offset of a partition that can be removed; None if records or a transaction keep it."""
+    """Log end offset of a partition that can be removed; None if it has records that are still needed, or an open
+    transaction.
+    """
     log = replica.log
     end = log.log_end_offset
     is_settled = (

@@ -1,7 +1,9 @@
-"""Partitions that go, on this broker: looks at them every second, and moves those that it leads to their next phase.
+"""Draining on this broker: checks partitions that are being removed every second, and moves those that it leads to
+their next phase.
 
-Nothing runs while no topic shrinks. The leader of a partition decides alone (`next_phase`), and asks the group
-coordinators of all brokers before. Every write is conditional on the leader epoch. Loop thread only.
+A topic shrinks from the moment its partition count is lowered until the surplus partitions are removed; nothing runs
+while no topic shrinks. The leader of a partition decides alone (`next_phase`), after it has asked the group
+coordinators of all brokers. Every write to the coordination store is conditional on the leader epoch. Loop thread only.
 """
 
 from __future__ import annotations
@@ -34,24 +36,26 @@ from penstock.transactions.links import BrokerLinks
 
 LOOK_SECONDS = 1.0
 REMOVAL_SECONDS = 0.02
-"""Pause between removals: the next partition may be removed by another broker."""
+"""Pause in seconds between removals. Partitions are removed from the last one down, and another broker may have to
+remove the next one.
+"""
 OBSERVED_SECONDS = 1.5
-"""Time for which the writers of partitions that may go are observed."""
+"""Time in seconds for which `observe` collects the writers of partitions."""
 MEETING_SECONDS = 1.0
-"""Limit of the time for which a new consumer waits until all brokers know it."""
+"""Maximum time in seconds that a new consumer waits until all brokers know it."""
 KEEP_SECONDS = 10.0
-"""Interval at which quiet times are written to the disk."""
+"""Interval in seconds at which quiet times are written to the disk."""
 QUESTION = "drain_report"
 CONSUMER_SEEN = "consumer_seen"
 PENSTOCK_CLIENT = "penstock"
-"""Start of the client ids of internal clients."""
+"""Prefix of the client ids of internal clients."""
 
 
 class Draining:
     def __init__(
         self, context: BrokerContext, changes: ChangeMaker, links: BrokerLinks, logger: Logger
     ) -> None:
-        """Attach to the context, so that handlers find it there."""
+        """Create the object and set it as `context.draining`, where handlers find it."""
         context.draining = self
         self.counts = PartitionCounts(context.metadata, changes, context.clock)
         self.clients = KnownClients()
@@ -63,9 +67,9 @@ class Draining:
         self._quiet = QuietTimes()
         self._observers: list[Writers] = []
         self._kept_at: float | None = None
-        """Time of the loop at which quiet times were last written; None if the file may have old ones."""
+        """Event loop time in seconds at which quiet times were last written; None until the file was read."""
         self._topics: dict[str, TopicImage] = {}
-        """Shrinking topics."""
+        """Shrinking topics, by name."""
         self._started_ms = monotonic_ms(context.clock)
         self._is_due = asyncio.Event()
         self._is_changed = asyncio.Event()
@@ -74,11 +78,11 @@ class Draining:
 
     @property
     def topics(self) -> Iterable[TopicImage]:
-        """Topics with partitions that go."""
+        """Shrinking topics: topics with partitions that are being removed."""
         return self._topics.values()
 
     def start(self) -> None:
-        """Follow the image, after the replicas of the broker."""
+        """Subscribe to the cluster image, behind the replica manager, and start the checks."""
         self._context.metadata.subscribe(self.on_image)
         for topic in self._context.image.topics.values():
             if topic.is_shrinking:
@@ -114,9 +118,9 @@ class Draining:
     # --- clients
 
     def shown_count(self, session: Session, topic: TopicImage) -> int:
-        """Number of partitions of a shrinking topic, or of its view, that Metadata shows to a client.
+        """Number of partitions of a shrinking topic, or of a view of it, that Metadata shows to a client.
 
-        Partitions are sealed in any order, so a sealed one below a draining one is shown too.
+        Partitions are sealed in any order, so a sealed partition with a lower index than a draining one is shown too.
         """
         source = self._context.image.topics.get(topic.view_of or topic.name, topic)
         client, clients = identity(session), self.clients
@@ -131,14 +135,14 @@ class Draining:
         return 1 + max(writable, default=-1)
 
     def on_write(self, session: Session, name: TopicPartition) -> None:
-        """Note a write to a draining partition, or to one that is observed."""
+        """Record the client of a write to a draining or an observed partition."""
         client, now_ms = identity(session), self._context.clock.now_ms()
         for writers in (self.writers, *self._observers):
             writers.note(name, client, now_ms)
 
     async def meet_consumer(self, session: Session) -> bool:
-        """Make a client known as a consumer on all brokers. Return whether it was unknown: then its metadata may lack
-        the partitions that go.
+        """Make a client known as a consumer on all brokers. Returns True if it was unknown: its metadata may then lack
+        the partitions that are being removed.
         """
         client = identity(session)
         if all(self.clients.is_in_doubt(topic.id) for topic in self._topics.values()):
@@ -151,7 +155,7 @@ class Draining:
         return True
 
     async def observe(self, replicas: Sequence[Replica]) -> Writers:
-        """Note for a moment which clients write to partitions that do not drain."""
+        """Collect for `OBSERVED_SECONDS` the clients that write to these partitions, which are not draining."""
         writers = Writers()
         self._observers.append(writers)
         for replica in replicas:
@@ -169,7 +173,7 @@ class Draining:
         return map(identity, self._sessions())
 
     def _sessions(self) -> Iterator[Session]:
-        """Connections of clients."""
+        """Connections of clients; connections of brokers are left out."""
         sessions = (watched.session for watched in self._context.connections.values())
         return (session for session in sessions if session.broker_id is None)
 
@@ -187,7 +191,7 @@ class Draining:
             await self._remove_meanwhile(LOOK_SECONDS)
 
     async def _remove_meanwhile(self, seconds: float) -> None:
-        """Remove partitions as soon as they are the last ones of their topics, until the next look."""
+        """Until the next check, remove each sealed partition as soon as it is the last one of its topic."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         while True:
@@ -236,7 +240,7 @@ class Draining:
             self._logger.error_rarely("quiet times of draining partitions not stored", error)
 
     def _going(self) -> Iterator[tuple[Replica, PartitionState]]:
-        """Replicas on this broker of partitions that go."""
+        """Replicas on this broker of partitions that are being removed, with the states of the partitions."""
         held = {replica.name: replica for replica in self._context.replicas} if self._topics else {}
         for topic in self._topics.values():
             for index in range(topic.active_count, len(topic.partitions)):
@@ -255,12 +259,14 @@ class Draining:
         for topic in self._topics.values():
             is_late = topic.id in self.clients.own.incomplete and topic.id not in self.clients.own.before
             if is_late and age_ms >= self.advancer.limits(topic).quiet_ms:
-                # Clients from before the start have connected again by now.
+                # Clients that were connected before the start of this broker have reconnected by now.
                 self.clients.own.incomplete.discard(topic.id)
                 self.clients.begin(topic.id, self._connected())
 
     async def _exchange(self, *, with_groups: bool) -> None:
-        """Ask all other brokers for their clients and quiet times, and for the positions of their groups."""
+        """Ask all other brokers for the clients and quiet times that they know and, `with_groups`, for the positions of
+        their groups.
+        """
         others = [each for each in self._context.image.brokers if each != self._context.node_id]
         answers = await asyncio.gather(*(self._ask(each, with_groups) for each in others))
         told = [answer for answer in answers if answer is not None]
@@ -286,7 +292,7 @@ class Draining:
             return None
 
     async def ask_others(self, question: str, arguments: Mapping[str, Any] | None = None) -> list[Any]:
-        """Ask all other brokers a question; the answer of one that does not respond is None."""
+        """Ask all other brokers a question of the Inspect API. The answer of a broker that does not respond is None."""
 
         async def ask(broker_id: BrokerId) -> Any:
             try:
@@ -301,7 +307,7 @@ class Draining:
         return list(await asyncio.gather(*map(ask, others)))
 
     async def report(self, *, with_groups: bool) -> dict[str, Any]:
-        """Answer to the question of another broker."""
+        """Answer to the question `QUESTION` of another broker."""
         times = list(self._quiet.all(monotonic_ms(self._context.clock)))
         return await make_report(self._context, self.clients.own, times, with_groups=with_groups)
 
@@ -311,5 +317,7 @@ def identity(session: Session) -> ClientIdentity:
 
 
 def reads_phases(session: Session) -> bool:
-    """Whether the client is one of this project, which writes only to the active partitions that it asks for."""
+    """True if the client is part of this project: such a client asks for the active partitions and writes only to
+    these.
+    """
     return not session.software and (session.client_id or "").startswith(PENSTOCK_CLIENT)

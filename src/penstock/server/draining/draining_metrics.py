@@ -1,4 +1,4 @@
-"""Metrics of partitions that a smaller partition count removes, as their leaders see them."""
+"""Metrics of the partitions that are being removed and that this broker leads."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class DrainingMetrics:
         )
 
     def _phases(self) -> Iterator[PartitionPhase]:
-        """Phases of the partitions that go and that this broker leads."""
+        """Phases of the partitions that are being removed and that this broker leads."""
         for topic in self._draining.topics:
             for state in topic.partitions[topic.active_count :]:
                 if state.leader == self._context.node_id:

@@ -1,4 +1,4 @@
-"""Positions of groups in partitions that go: committed offsets, and start offsets of share groups, on this broker."""
+"""Positions of groups in partitions that are being removed: committed offsets, and start offsets of share groups."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.server.context import BrokerContext
 from penstock.server.draining.next_phase import GroupPosition
 
 Shards = dict[str, dict[int, int]]
-"""Leader epoch of each shard that was looked at, by internal topic and partition."""
+"""Leader epoch of each coordinator shard that reported, by internal topic and partition."""
 
 
 @dataclass(slots=True)
@@ -30,7 +30,7 @@ class GroupPositions:
             self.shards.setdefault(topic, {}).update(epochs)
 
     def is_complete(self, image: ClusterImage) -> bool:
-        """Whether every shard answered in its present leader epoch, so that no group is missing."""
+        """True if every coordinator shard has reported in its current leader epoch, so that no group is missing."""
         return all(
             self.shards.get(name, {}).get(index) == state.leader_epoch
             for name in (OFFSETS_TOPIC, SHARE_STATE_TOPIC)
@@ -42,9 +42,10 @@ class GroupPositions:
 def collect(
     context: BrokerContext, positions: GroupPositions, wanted: Mapping[str, int] | None = None
 ) -> Generator[None, None, None]:
-    """Add the positions that the coordinators on this broker know, in steps.
+    """Add the positions of the groups whose coordinator is on this broker, in steps.
 
-    `wanted` has the first partition of each topic that counts; by default, those that go of all shrinking topics.
+    `wanted` maps each topic to its first partition that counts. The default is the partitions that are being removed,
+    of all shrinking topics.
     """
     image = context.image
     if wanted is None:

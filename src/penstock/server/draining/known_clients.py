@@ -1,10 +1,12 @@
-"""Clients that are shown the partitions that go: those that were connected before, and consumers.
+"""Clients to which Metadata still shows the partitions that are being removed: clients that were connected before, and
+consumers.
 
-A client is known by principal, client id and host. Clients that were connected when a topic began to shrink may have
-records batched for its partitions, so they keep seeing them. Consumers see them to read them to their end. The
-knowledge is a hint and is never stored: brokers tell each other, and while it is not complete every client counts as
-known. A client that is wrongly known makes draining slower; one that is wrongly unknown reports errors for batched
-records.
+A client is identified by principal, client id and host. Clients that were connected when a topic began to shrink may
+have batched records for these partitions, so they keep seeing them. Consumers see the partitions so that they can read
+them to the end. The lists are hints and are never stored: brokers exchange them, and while they are incomplete every
+client counts as known. A client that wrongly counts as known makes draining slower; a client that wrongly counts as
+unknown gets errors for its batched records.
+
 Loop thread only.
 """
 
@@ -18,7 +20,7 @@ from penstock.model import TopicId
 
 WAITING_MS = 3_000
 MAX_CLIENTS = 10_000
-"""Limit of the clients that are remembered for a topic. Beyond it, every client counts as known."""
+"""Maximum number of clients that are remembered for a topic. Beyond it every client counts as known."""
 
 
 class ClientIdentity(NamedTuple):
@@ -43,12 +45,12 @@ class KnownClients:
     def __init__(self) -> None:
         self.own = Acquaintances()
         self.others: list[Acquaintances] | None = None
-        """Clients that the other brokers know; None while one of them has not answered."""
+        """Clients that the other brokers know; None while a broker has not responded."""
         self._asked_since_ms: dict[tuple[TopicId, ClientIdentity], int] = {}
-        """Time at which an unknown client first asked for the metadata of a topic."""
+        """Monotonic time in milliseconds at which an unknown client first requested the metadata of a topic."""
 
     def begin(self, topic_id: TopicId, connected: Iterable[ClientIdentity]) -> None:
-        """Remember the clients that are connected as a topic begins to shrink, or shrinks further."""
+        """Remember the clients that are connected when a topic begins to shrink, or shrinks further."""
         known = self.own.before.setdefault(topic_id, set())
         known.update(connected)
         if len(known) > MAX_CLIENTS:
@@ -56,7 +58,7 @@ class KnownClients:
             self.own.incomplete.add(topic_id)
 
     def add(self, consumers: Iterable[ClientIdentity], producers: Iterable[ClientIdentity]) -> None:
-        """Remember clients by what they have done."""
+        """Remember clients that have fetched or produced."""
         for known, found in ((self.own.consumers, consumers), (self.own.producers, producers)):
             known.update(found)
             if len(known) > MAX_CLIENTS:
@@ -84,8 +86,8 @@ class KnownClients:
         return any(client in each.consumers for each in self._all())
 
     def seems_to_wait(self, topic_id: TopicId, client: ClientIdentity, now_ms: int) -> bool:
-        """Whether a client has asked for the topic for seconds and written nothing, as a consumer does that is assigned
-        a partition it is not shown.
+        """True if a client has requested the metadata of the topic for `WAITING_MS` and written nothing. A consumer
+        does so if it is assigned a partition that Metadata does not show to it.
         """
         if any(client in each.producers for each in self._all()) or len(self._asked_since_ms) >= MAX_CLIENTS:
             return False

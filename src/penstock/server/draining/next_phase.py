@@ -1,8 +1,9 @@
-"""Decision of a leader about a partition that goes: the next phase, or the reasons to wait. Pure.
+"""Decision of a leader about a partition that is being removed: its next phase, or the reasons to wait. Pure.
 
-A draining partition refuses records (SEALING) when nothing was written for a while, no transaction is open, no delayed
-message is pending and no group is behind, or when it has drained for too long. It is sealed when its records are
-committed, no transaction is open and no delayed message is pending.
+A draining partition becomes SEALING, and refuses records from then on, when nothing was written for
+`partition.drain.quiet.ms`, its records are committed, no transaction is open, no delayed message is pending and no
+group has to read it further; or when it has drained for `partition.drain.max.ms`. It becomes SEALED when its records
+are committed, no transaction is open and no delayed message is pending.
 """
 
 from __future__ import annotations
@@ -32,27 +33,27 @@ class DrainingPartition:
     phase: PartitionPhase
     waits_for_groups: bool
     draining_ms: int
-    """Time since the partition began to drain."""
+    """Time in milliseconds since the partition began to drain."""
     quiet_ms: int
-    """Time since the last write."""
+    """Time in milliseconds since the last write."""
     has_open_transaction: bool
     is_committed: bool
-    """Whether the high watermark is the log end offset."""
+    """True if the high watermark has reached the log end offset."""
     has_delayed: bool = False
-    """Whether delayed messages are pending, or are not known yet."""
+    """True if delayed messages are pending, or the leader has not read all of them yet."""
     behind: Sequence[GroupPosition] | None = None
-    """Groups that have not read everything; None while not all coordinators have answered."""
+    """Groups that have not read all records; None while not all coordinators have responded."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrainVerdict:
     phase: PartitionPhase | None = None
-    """Next phase; None to wait."""
+    """Next phase; None if the partition has to wait."""
     reasons: tuple[str, ...] = ()
-    """Conditions that the partition waits for."""
+    """Conditions for which the partition waits."""
     groups_behind: int = 0
     is_overdue: bool = False
-    """Whether the partition is sealed because it has drained for too long."""
+    """True if the partition changes its phase because it has drained for too long."""
 
 
 def judge(partition: DrainingPartition, limits: DrainLimits) -> DrainVerdict:

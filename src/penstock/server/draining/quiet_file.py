@@ -1,5 +1,5 @@
-"""File with the quiet times of draining partitions, so that a restart does not begin them anew. A hint: a lost or
-damaged file makes draining slower.
+"""File with the quiet times of draining partitions, so that they do not begin anew after a restart. The file is only a
+hint: if it is lost or damaged, draining takes longer.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ PATH = "draining-quiet-times.json"
 
 
 def read_quiet_times(disk: Disk) -> list[QuietTime]:
-    """Times in the file; an empty list if it does not exist or cannot be read. Waits for the disk."""
+    """Read the quiet times; returns an empty list if the file does not exist or cannot be read. Waits for the disk."""
     try:
         return msgspec.json.decode(disk.read(PATH), type=list[QuietTime])
     except (OSError, msgspec.MsgspecError):
@@ -23,7 +23,7 @@ def read_quiet_times(disk: Disk) -> list[QuietTime]:
 
 
 def write_quiet_times(disk: Disk, times: Iterable[QuietTime]) -> None:
-    """Replace the file, or remove it without any times. OSError if the disk refuses. Waits for the disk."""
+    """Replace the file, or remove it if `times` is empty. Raises OSError. Waits for the disk."""
     content = list(times)
     if content:
         disk.replace(PATH, msgspec.json.encode(content))

@@ -1,4 +1,4 @@
-"""Report of a broker to another one about shrinking topics: clients, quiet times and positions of groups."""
+"""Report of a broker to another broker about shrinking topics: clients, quiet times and positions of groups."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class DrainReport(NamedTuple):
 async def make_report(
     context: BrokerContext, known: Acquaintances, quiet: Sequence[QuietTime], *, with_groups: bool
 ) -> dict[str, Any]:
-    """Report as plain values."""
+    """Make a report as values for JSON."""
     positions = GroupPositions()
     if with_groups:
         await in_slices(collect(context, positions))
@@ -40,7 +40,7 @@ async def make_report(
 
 
 def read_report(report: Any) -> DrainReport:
-    """Content of a report; ValueError, TypeError or KeyError if it is malformed."""
+    """Read a report of another broker. Raises ValueError, TypeError or KeyError if it is malformed."""
     known = Acquaintances(
         {
             TopicId(UUID(hex=topic)): {ClientIdentity(*each) for each in seen}

@@ -1,4 +1,4 @@
-"""Records of a partition that were not read or delivered yet."""
+"""Checks for records of a partition that were not read or delivered yet."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _CHUNK_BYTES = 65_536
 
 
 def has_records(log: Log, offset: Offset, below: Offset) -> bool:
-    """Whether there are other records than transaction markers between the offsets. Waits for the disk: call it in a
-    pool. StorageError if the log cannot be read.
+    """True if there are records other than transaction markers from `offset` to below `below`. Waits for the disk, so
+    call it in a thread pool. Raises StorageError if the log cannot be read.
     """
     offset = max(offset, log.log_start_offset)
     while offset < below:
@@ -31,7 +31,7 @@ def has_records(log: Log, offset: Offset, below: Offset) -> bool:
 
 
 def has_undelivered(replica: Replica) -> bool:
-    """Whether a partition with delayed messages has pending ones, or its leader has not read all of them yet."""
+    """True if a partition has pending delayed messages, or its leader has not read all of them yet."""
     delayed = replica.delayed
     if delayed is None:
         return replica.log.config.delivery_delay

@@ -8,7 +8,7 @@ from penstock.model import TopicPartition
 from penstock.server.draining.known_clients import ClientIdentity
 
 MAX_WRITERS = 100
-"""Writers that are remembered for a partition; the one with the oldest write goes first."""
+"""Maximum number of writers that are remembered for a partition. Those with the oldest writes are forgotten."""
 
 
 class Writers:
@@ -23,7 +23,7 @@ class Writers:
             del writers[next(iter(writers))]
 
     def __len__(self) -> int:
-        """Number of clients."""
+        """Number of different clients."""
         return len({client for writers in self._last_ms.values() for client in writers})
 
     def of(self, name: TopicPartition) -> list[tuple[ClientIdentity, int]]:
@@ -31,6 +31,6 @@ class Writers:
         return list(reversed(self._last_ms.get(name, {}).items()))
 
     def keep(self, names: Collection[TopicPartition]) -> None:
-        """Forget all other partitions."""
+        """Forget partitions that are not in `names`."""
         for name in self._last_ms.keys() - set(names):
             del self._last_ms[name]

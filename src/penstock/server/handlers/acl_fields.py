@@ -29,7 +29,7 @@ E = TypeVar("E", bound=IntEnum)
 
 
 def check_access(request: Request, operation: Operation) -> None:
-    """Raise BrokerError unless there are access control lists and the client may read or change them."""
+    """Raise BrokerError unless authorization is on and the client may do `operation` on the cluster."""
     request.require(operation, ResourceType.CLUSTER, CLUSTER_NAME)
     if mode_of(request.context.config) is AuthorizationMode.OFF:
         raise BrokerError(
@@ -38,7 +38,7 @@ def check_access(request: Request, operation: Operation) -> None:
 
 
 def binding_of(creation: Any) -> AclBinding:
-    """Binding of CreateAcls. Raises BrokerError INVALID_REQUEST for an unknown code."""
+    """Rule in a CreateAcls request. Raises BrokerError INVALID_REQUEST for an unknown code."""
     kind = _member(ResourceType, creation.resource_type, "resource type")
     pattern = _member(PatternType, creation.resource_pattern_type, "pattern type")
     operation = _member(Operation, creation.operation, "operation")
@@ -48,7 +48,7 @@ def binding_of(creation: Any) -> AclBinding:
 
 
 def filter_of(message: Any) -> AclFilter:
-    """Filter of DescribeAcls or DeleteAcls. Raises BrokerError INVALID_REQUEST for an unknown code."""
+    """Filter in a DescribeAcls or DeleteAcls request. Raises BrokerError INVALID_REQUEST for an unknown code."""
     kind_code = message.resource_type_filter
     pattern_code = getattr(message, "pattern_type_filter", PatternType.LITERAL)
     return AclFilter(
@@ -78,7 +78,7 @@ def _member(members: type[E], code: int, what: str) -> E:
 
 
 def resource_fields(found: Mapping[ResourcePattern, Sequence[AccessControlEntry]]) -> list[Fields]:
-    """Resources of DescribeAcls, in order."""
+    """Field `resources` of a DescribeAcls response, sorted."""
     return [
         {
             "resource_type": resource.kind.value,
@@ -91,7 +91,7 @@ def resource_fields(found: Mapping[ResourcePattern, Sequence[AccessControlEntry]
 
 
 def matching_fields(deleted: Iterable[AclBinding]) -> list[Fields]:
-    """Deleted entries of DeleteAcls."""
+    """Deleted entries in a DeleteAcls response."""
     return [
         {
             "error_code": ErrorCode.none,

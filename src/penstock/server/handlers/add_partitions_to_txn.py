@@ -1,8 +1,8 @@
 """AddPartitionsToTxn: add partitions to a transaction before records are written to them.
 
-Up to version 3 the request comes from a client and has one transaction, with all of its partitions or
-none. From version 4 on it comes from partition leaders and has many transactions: a leader adds a
-partition for a client that leaves it to the leader, or only verifies that the partition is in the
+Up to version 3 the request comes from a client and has one transaction: either all of its partitions are added or none.
+From version 4 on it comes from partition leaders and has many transactions: a leader adds a partition on behalf of a
+client that does not send AddPartitionsToTxn itself (KIP-890), or only verifies that the partition is in the
 transaction.
 """
 
@@ -90,12 +90,12 @@ def _encode(request: Request, codes: Codes) -> bytes:
 
 
 def _with_others(refused: Codes, partitions: Iterable[TopicPartition]) -> Codes:
-    """Codes of all partitions: none is added if one is refused."""
+    """Error codes of all partitions if one is refused: the others get OPERATION_NOT_ATTEMPTED."""
     return {partition: refused.get(partition, ErrorCode.operation_not_attempted) for partition in partitions}
 
 
 async def _add(request: Request, shard: TransactionShard, asked: AddPartitionsRequest) -> Fields:
-    """Add the partitions when the previous transaction has ended, or respond with the coordinator's error."""
+    """Add the partitions, after the previous transaction has ended, or respond with the coordinator's error."""
     code = ErrorCode.none
     try:
         producer = producer_of(asked)
@@ -135,8 +135,8 @@ async def _of_transaction(request: Request, asked: Any) -> Fields:
         if asked.verify_only:
             codes = await shard.verify(transactional_id, producer, partitions)
         else:
-            # The other transactions of the request do not wait until the previous transaction of this id has
-            # ended.
+            # Do not wait for the end of the previous transaction of this id: the other transactions of the
+            # request would wait, too.
             await shard.add_partitions(transactional_id, producer, partitions, VERSION_2, may_wait=False)
             codes = dict.fromkeys(partitions, ErrorCode.none)
     except BrokerError as error:

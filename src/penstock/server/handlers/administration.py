@@ -1,4 +1,4 @@
-"""Helpers of the handlers that change the cluster: the wait for a change, and errors item by item."""
+"""Helpers of the handlers that change the cluster: they wait for a change, and turn its results into error fields."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ NOT_ASKED = -(2**31)
 async def carried_out(
     request: Request, change: Awaitable[Sequence[R | BrokerError]], count: int, timeout: timedelta = NO_TIME
 ) -> Sequence[R | BrokerError]:
-    """Results of a change once this broker has applied it; an error of the whole change is the error of each
-    item.
+    """Results of a change once this broker has applied it. An error of the whole change becomes the error of each of
+    its `count` items.
 
-    At the timeout (none if 0 or less) only the wait for the response ends; the change is completed anyway.
+    After the timeout (none if 0 or less) the items get REQUEST_TIMED_OUT, and the change continues.
     """
 
     async def work() -> Sequence[R | BrokerError]:

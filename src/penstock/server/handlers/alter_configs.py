@@ -1,4 +1,4 @@
-"""AlterConfigs, the older form: the given settings replace all others of the resource."""
+"""AlterConfigs, the older API: the given settings replace all settings of the resource."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ API = Api(45, 0, 1, handle)
 
 
 def _refused(message: Any, error: BrokerError) -> list[Fields]:
-    """The error for each partition, as Kafka answers a client without the right."""
+    """The error for each partition, which Kafka sends only to a client without the right; empty for other errors."""
     if error.code is not ErrorCode.cluster_authorization_failed:
         return []
     return [

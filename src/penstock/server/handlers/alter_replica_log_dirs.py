@@ -1,4 +1,6 @@
-"""AlterReplicaLogDirs (KIP-113): a broker has one data directory, so no replica can move to another."""
+"""AlterReplicaLogDirs (KIP-113): accepts only the directory in which a replica already is, because a broker has one
+data directory.
+"""
 
 from __future__ import annotations
 

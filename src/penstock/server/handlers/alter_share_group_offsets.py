@@ -1,4 +1,4 @@
-"""AlterShareGroupOffsets: reset the start offsets of a share group without members (KIP-932)."""
+"""AlterShareGroupOffsets: resets the start offsets of a share group without members (KIP-932)."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from penstock.wire.apis import API_VERSIONS
 
 MAX_VERSION = 4
 FIRST_VERSION_WITH_LOWEST_0 = 4
-"""First version whose clients know that the lowest level of a feature can be 0 (KAFKA-17011)."""
+"""First version whose clients accept 0 as the lowest level of a feature (KAFKA-17011)."""
 FIRST_VERSION_WITH_NAMES = 3
 MAX_SOFTWARE_CHARACTERS = 100
 FEATURES = {
@@ -23,8 +23,8 @@ FEATURES = {
     "share.version": 1,
     "transaction.version": 2,
 }
-"""Level of each feature: consumer groups (KIP-848), share groups (KIP-932), and transactions with an epoch of
-their own each (KIP-890).
+"""Level of each feature: consumer groups (KIP-848), share groups (KIP-932), and a new producer epoch for each
+transaction (KIP-890).
 """
 LOWEST_LEVEL = 0
 FEATURES_EPOCH = 0
@@ -41,7 +41,7 @@ _EMPTY: Fields = {
 
 
 def api_versions(apis: Sequence[Api]) -> Api:
-    """API that describes `apis` and itself."""
+    """Return the ApiVersions API, which describes `apis` and itself."""
     served = [(api.key, api.min_version, api.max_version) for api in apis]
     ranges = sorted([*served, (API_VERSIONS, 0, MAX_VERSION)])
 
@@ -78,7 +78,9 @@ def api_versions(apis: Sequence[Api]) -> Api:
 
 
 def _is_named_well(message: Any) -> bool:
-    """True when the name and version of the client software can go into logs as they are (KIP-511)."""
+    """True if name and version of the client software have only characters that KIP-511 allows, so that they are safe
+    in logs.
+    """
     return all(
         _NAME.fullmatch(name) for name in (message.client_software_name, message.client_software_version)
     )

@@ -1,4 +1,4 @@
-"""Settings in CreateTopics and DescribeConfigs: the value, and every source that has one."""
+"""Fields of a setting in CreateTopics and DescribeConfigs: its value, and all sources that have a value for it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.server.context import BrokerContext
 from penstock.server.dispatch import Fields
 
 DYNAMIC_DEFAULT_BROKER_CONFIG = 3
-"""Kafka's number of the source for settings made at run time for all brokers."""
+"""Kafka's code for the source of settings that were changed at run time for all brokers."""
 
 
 def topic_config(context: BrokerContext, topic: TopicImage) -> TopicConfig:
@@ -43,7 +43,9 @@ def config_fields(
 
 
 def _places(context: BrokerContext, synonyms: Iterator[Synonym]) -> Iterator[tuple[str, str, int]]:
-    """Sources with a value; settings of this broker alone and of all brokers are told apart."""
+    """Names, values and source codes of a setting. Run-time settings of this broker and of all brokers are separate
+    sources.
+    """
     image = context.image
     for synonym in synonyms:
         if synonym.source is not ConfigSource.DYNAMIC_BROKER_CONFIG:

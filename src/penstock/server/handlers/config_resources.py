@@ -1,4 +1,4 @@
-"""Resources of DescribeConfigs, AlterConfigs and IncrementalAlterConfigs."""
+"""Check and change of the resources in DescribeConfigs, AlterConfigs and IncrementalAlterConfigs requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.server.share_readers import checked_group
 
 
 def check_resource(request: Request, operation: Operation, resource: Any) -> ConfigResourceType:
-    """Type of a resource; BrokerError when it is unknown or the client is not authorized."""
+    """Type of a resource. Raises BrokerError if the type is unknown or the client is not authorized."""
     try:
         kind = ConfigResourceType(resource.resource_type)
     except ValueError:
@@ -26,7 +26,7 @@ def check_resource(request: Request, operation: Operation, resource: Any) -> Con
         request.require(operation, ResourceType.TOPIC, resource.resource_name)
         source = request.context.metadata.image.views.get(resource.resource_name)
         if source is not None and operation is Operation.ALTER_CONFIGS:
-            # Another filter may show readers of the view any record of its source.
+            # A changed filter may show any record of the source to readers of the view.
             request.require(Operation.READ, ResourceType.TOPIC, source)
     elif kind is ConfigResourceType.GROUP:
         request.require(operation, ResourceType.GROUP, resource.resource_name)
@@ -40,7 +40,9 @@ def check_resource(request: Request, operation: Operation, resource: Any) -> Con
 
 
 async def alter(request: Request, message: Any, changes: list[ConfigChange | BrokerError]) -> Fields:
-    """Make the changes of a request, in the order of its resources; some may be refused already."""
+    """Make the changes of a request, and return the response. An item of `changes` may be an error, which is sent as
+    the result of its resource.
+    """
     changes = [await checked_group(request.context, each) for each in changes]
     good = [change for change in changes if isinstance(change, ConfigChange)]
     altering = request.context.administration.alter_configs(good, validate_only=message.validate_only)

@@ -29,7 +29,7 @@ def describe_groups(
     find: Callable[[Request, str], GroupDescription],
     member_fields: Callable[[Request, DescribedMember], Fields],
 ) -> Fields:
-    """Response about consumer groups or share groups. A BrokerError of `find` is sent as the error of its group."""
+    """Response that describes consumer or share groups. A BrokerError of `find` becomes the error of that group."""
     groups = []
     for group_id in dict.fromkeys(message.group_ids):
         fields = _group(request, group_id, find, member_fields)
@@ -104,7 +104,7 @@ def _member(request: Request, member: DescribedMember) -> Fields:
 
 
 def assignment_fields(request: Request, assignment: Assignment) -> Fields:
-    """Assignment without topics that were deleted meanwhile."""
+    """Fields of an assignment, without deleted topics."""
     names = request.context.image.topic_names
     partitions = [
         {"topic_id": topic_id, "topic_name": names[topic_id], "partitions": sorted(partitions)}

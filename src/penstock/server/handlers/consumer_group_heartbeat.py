@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: a member of a consumer group joins, reports, receives its assignment and leaves
+"""ConsumerGroupHeartbeat: a member joins a consumer group, reports its partitions, receives its assignment, and leaves
 (KIP-848).
 """
 
@@ -18,7 +18,7 @@ from penstock.server.handlers.group_requests import MILLISECOND, client_host, cl
 from penstock.server.security import Operation, ResourceType
 
 FIRST_VERSION_WITH_REGEX = 1
-"""First version in which the member itself generates its id."""
+"""First version with subscriptions by regex, in which the member generates its own member id."""
 JOINS, LEAVES, LEAVES_FOR_A_WHILE = 0, -1, -2
 AS_BEFORE_MS = -1
 

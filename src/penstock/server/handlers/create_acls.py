@@ -1,4 +1,4 @@
-"""CreateAcls: adds rules to access control lists. A rule that exists already is a success."""
+"""CreateAcls: adds rules to access control lists. Adding a rule that already exists succeeds."""
 
 from __future__ import annotations
 

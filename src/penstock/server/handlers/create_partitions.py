@@ -1,4 +1,4 @@
-"""CreatePartitions: add partitions to a topic; no records move."""
+"""CreatePartitions: adds partitions to a topic; existing records stay in their partitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CreateTopics."""
+"""CreateTopics: creates topics, or only checks the request (`validate_only`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.server.handlers.mutation_quota import count_mutations, too_many_mu
 from penstock.server.security import CLUSTER_NAME, Operation, ResourceType, refusal
 
 FIRST_STRICT = 6
-"""First version that knows THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
+"""First version with the error THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 CONFIG_FIELDS = ("name", "value", "read_only", "config_source", "is_sensitive")
 
 
@@ -98,6 +98,6 @@ def _result(request: Request, name: str, outcome: TopicImage | BrokerError) -> F
 
 
 def _config_fields(request: Request, config: TopicConfig, option: Option[Any]) -> Fields:
-    """Setting of DescribeConfigs, reduced to the fields of CreateTopics."""
+    """Fields of a setting as in DescribeConfigs, reduced to those that CreateTopics has."""
     described = config_fields(request.context, config, option, read_only=False)
     return {name: described[name] for name in CONFIG_FIELDS}

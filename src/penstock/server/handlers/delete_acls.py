@@ -1,4 +1,4 @@
-"""DeleteAcls: removes the rules that match filters. A filter that matches nothing is a success."""
+"""DeleteAcls: removes the rules that match the filters. A filter that matches no rule succeeds."""
 
 from __future__ import annotations
 

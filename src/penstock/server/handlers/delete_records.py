@@ -1,8 +1,8 @@
-"""DeleteRecords: delete records below an offset. The response comes when neither a crash nor another in-sync
-leader can bring the records back.
+"""DeleteRecords: deletes records below an offset. The response is sent when the new log start offset is durable and on
+all in-sync replicas, so that neither a crash nor a new leader can bring the records back.
 
-Records of delayed messages that are pending go too. Their number is a tagged field of the response in version 2, so the
-log of a topic with `delivery.delay` is read up to its high watermark first.
+Pending delayed messages below the offset are deleted, too. Version 2 of the response has their number in a tagged
+field, so the leader first reads the log of a topic with `delivery.delay` up to its high watermark.
 """
 
 from __future__ import annotations
@@ -61,15 +61,17 @@ API = Api(21, 0, 2, handle)
 
 
 class _Moved(NamedTuple):
-    """A partition whose log start has moved."""
+    """A partition whose log start offset was advanced."""
 
     replica: Replica
     removed_pending: int
-    """Number of pending messages that are deleted."""
+    """Number of pending delayed messages that were deleted."""
 
 
 async def _read_delayed(request: Request, message: Any) -> None:
-    """Wait until the leaders of delay topics know their pending messages, but not longer than the request waits."""
+    """Wait until the partitions with delayed messages know their pending messages, but no longer than the timeout of
+    the request.
+    """
     waiting = []
     for topic in message.topics:
         for asked in topic.partitions:
@@ -115,7 +117,9 @@ def _advance(request: Request, topic: str, partition: int, offset: int) -> _Move
 
 
 async def _make_durable(request: Request, moved: list[Replica]) -> BrokerError | None:
-    """Write the new log start offsets durably, then delete the segments below them."""
+    """Write the new log start offsets durably, then delete the segments below them. Returns the error if the write
+    failed.
+    """
     context = request.context
     kept = [(replica, replica.log.log_start_offset) for replica in moved]
     try:
@@ -131,8 +135,8 @@ async def _make_durable(request: Request, moved: list[Replica]) -> BrokerError |
 
 
 async def _replicated(moved: list[Replica], patience: timedelta) -> dict[Replica, BrokerError]:
-    """Wait until the in-sync replicas have the new log start offsets; the error of each partition that has
-    not in time.
+    """Wait until the in-sync replicas have the new log start offsets. Returns the errors of the partitions for which
+    this failed or took longer than `patience`.
     """
     late: dict[Replica, BrokerError] = {}
 

@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets: delete the states of topics of a share group without members (KIP-932)."""
+"""DeleteShareGroupOffsets: deletes the share states of topics, for a share group without members (KIP-932)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DeleteTopics, by name and, from version 6 on, by id."""
+"""DeleteTopics: deletes topics that are given by name or, from version 6 on, by id."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ API = Api(20, 1, 6, handle)
 
 @dataclass(slots=True)
 class _Target:
-    """Topic to delete, with its name and id as far as they are known, and its error."""
+    """Topic to delete: its name and id, each None if unknown, and the error of the deletion."""
 
     name: str | None
     topic_id: TopicId | None
@@ -85,7 +85,7 @@ def _by_id(image: ClusterImage, topic_id: TopicId) -> _Target:
 
 
 def _refuse_repeated(targets: list[_Target]) -> None:
-    """Mark topics that the request has twice, also once by name and once by id."""
+    """Set an error on topics that are in the request twice, which may be once by name and once by id."""
     counts = Counter(target.name for target in targets if target.error is None)
     for target in targets:
         if counts[target.name] > 1 and target.error is None:

@@ -45,7 +45,7 @@ API = Api(48, 0, 1, handle)
 
 
 def _components(message: Any) -> dict[str, tuple[int, str | None]]:
-    """Match type and name by the field of an entity."""
+    """Match type and name of each filter component, by the field of `QuotaEntity`."""
     wanted: dict[str, tuple[int, str | None]] = {}
     for component in message.components:
         name = field_of(component.entity_type)

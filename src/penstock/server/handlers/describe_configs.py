@@ -56,7 +56,7 @@ def _describe(request: Request, message: Any, resource: Any, seen: set[tuple[int
             configs = _of_broker(request.context, resource.resource_name)
     except BrokerError as error:
         return fields | {"error_code": error.code, "error_message": str(error)}
-    # Kafka reads both null and an empty list as all.
+    # Kafka takes both null and an empty list as all keys.
     keys = set(resource.configuration_keys or ())
     return fields | {
         "configs": [_trim(message, config) for config in configs if not keys or config["name"] in keys]
@@ -91,7 +91,9 @@ def _of_group(context: BrokerContext, group_id: str) -> Iterator[Fields]:
 
 
 def _of_client_metrics(name: str) -> Iterator[Fields]:
-    """Defaults of a subscription to client metrics (KIP-714); no subscription can be made."""
+    """Default settings of a client metrics subscription (KIP-714). Subscriptions cannot be created, so these are the
+    only values.
+    """
     if not name:
         raise BrokerError(ErrorCode.invalid_request, "the name of a subscription must not be empty")
     for setting, kind, value, documentation in _CLIENT_METRICS_DEFAULTS:
@@ -122,7 +124,7 @@ def _of_broker(context: BrokerContext, name: str) -> Iterator[Fields]:
 
 
 def _of_all_brokers(context: BrokerContext) -> Iterator[Fields]:
-    """Settings made at run time for all brokers."""
+    """Settings that were changed at run time for all brokers."""
     for name, value in context.image.configs_of(None).values.items():
         option = BROKER_OPTIONS[name]
         shown = None if option.sensitive else value

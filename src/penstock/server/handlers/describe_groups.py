@@ -1,4 +1,6 @@
-"""DescribeGroups: classic groups and their members. A missing group is Dead, and not found from version 6 on."""
+"""DescribeGroups: classic groups and their members. A missing group has the state Dead, and from version 6 on also the
+error GROUP_ID_NOT_FOUND.
+"""
 
 from __future__ import annotations
 

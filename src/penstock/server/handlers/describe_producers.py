@@ -1,4 +1,4 @@
-"""DescribeProducers: producers that a partition knows, with their open transactions (KIP-664)."""
+"""DescribeProducers: active producers of a partition, with the start offsets of their open transactions (KIP-664)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""DescribeQuorum (KIP-595, KIP-836): the controller as the only voter of a metadata quorum, for Kafka's
-tools.
+"""DescribeQuorum (KIP-595, KIP-836), for Kafka's tools: shows the controller as the only voter of a metadata quorum.
 
-Cluster metadata is kept in the coordination store, not in a replicated log. The controller is shown as
-leader and voter, the other brokers are observers. Offsets count the metadata changes that this broker has
+There is no such quorum: cluster metadata is in the coordination store, not in a replicated log. The controller is shown
+as leader and voter, the other brokers as observers. Offsets are the number of metadata changes that this broker has
 applied.
 """
 
@@ -79,7 +78,7 @@ def _replica(broker_id: BrokerId, offset: int, caught_up_ms: int = -1) -> Fields
 
 
 def _nodes(request: Request) -> list[Fields]:
-    """Address of the controller, which is a broker."""
+    """Address of the controller, as the only node."""
     image = request.context.image
     controller = image.brokers.get(image.controller_id)
     if controller is None:

@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions: topics page by page, so that no response grows with the cluster (KIP-966)."""
+"""DescribeTopicPartitions: topics page by page, so that the size of a response is bounded (KIP-966)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ API = Api(75, 0, 0, handle)
 
 
 def _names(request: Request, asked: set[str], first: str) -> list[str]:
-    """Topics in order, from `first` on; without names, all topics."""
+    """Names of the requested topics in order, from `first` on. If `asked` is empty, all topics."""
     return sorted(name for name in (asked or request.context.image.topics) if name >= first)
 
 

@@ -1,7 +1,7 @@
 """DescribeTransactions: state of transactional ids (KIP-664).
 
-An id with held transactions has a timeout of -1. While a transaction is being ended, its partitions are
-those without a marker.
+A transactional id with held transactions has a timeout of -1. While a transaction is committing or aborting, the
+response lists only the partitions that have no marker yet.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ElectLeaders: elect the preferred replica, or any replica where none is in sync (KIP-460)."""
+"""ElectLeaders: elects the preferred leader, or, in an unclean election, any replica if none is in sync (KIP-460)."""
 
 from __future__ import annotations
 

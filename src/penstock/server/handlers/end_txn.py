@@ -1,5 +1,5 @@
-"""EndTxn: commit or abort a transaction. From version 5 on the response has the producer id and epoch of the
-next one.
+"""EndTxn: commits or aborts a transaction. From version 5 on the response has the producer id and epoch for the next
+transaction.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Fetch: bytes of whole batches straight from the segment files, at once or after a long poll.
+"""Fetch: sends whole batches unchanged from the segment files, at once or after a long poll.
 
 No response has records at or above the high watermark; with read_committed, none at or above the last stable offset.
-The broker's own limits bound the sizes and waits that a client requests. Views have their own `ViewFetchOperation`.
+Settings of the broker bound the sizes and waits of clients. `ProjectedFetchOperation` serves topics with projections.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ API = Api(1, 0, 18, handle_raw=handle)
 
 def _operation_type(request: Request, targets: Sequence[FetchTarget]) -> type[FetchOperation]:
     image, is_broker = request.context.metadata.image, request.session.broker_id is not None
-    # Another broker repairs its replica, and reads all records.
+    # Another broker that repairs its replica reads all records.
     if not image.projected or is_broker or not any(reads_projection(image, target) for target in targets):
         return FetchOperation
-    # A broker without projections does not load it.
+    # Imported late, so that a broker without projections does not load the module.
     from penstock.server.projected_fetch import ProjectedFetchOperation
 
     return ProjectedFetchOperation
@@ -102,15 +102,13 @@ def _open_session(request: Request, fetch: FetchRequest) -> FetchSession | None:
 
 
 def _check_replica(request: Request, fetch: FetchRequest) -> None:
-    """Refuse a Fetch as a replica from any client but that broker: it would move the high watermark
-    (CVE-2018-1288).
-    """
+    """Refuse a Fetch with a broker's id from any other client: it would advance the high watermark (CVE-2018-1288)."""
     if fetch.replica_id != CONSUMER and fetch.replica_id != request.session.broker_id:
         raise BrokerError(ErrorCode.cluster_authorization_failed, "only a broker may fetch as a replica")
 
 
 class FetchOperation:
-    """One Fetch request: reads every target, and again when one of them moves, until there are enough bytes."""
+    """One Fetch request: reads all partitions, again after each change of one of them, until there are enough bytes."""
 
     __slots__ = (
         "_cold_reads",
@@ -151,7 +149,7 @@ class FetchOperation:
         self._later: PendingResponse | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._results: list[FetchResult] = []
-        """Results of the last attempt; valid at the end of the wait, unless a target has moved."""
+        """Results of the last attempt, which are sent after the timeout if no partition has changed since."""
         self._has_moved = False
         self._is_due = False
 
@@ -159,8 +157,8 @@ class FetchOperation:
         results = self._attempt(final=self._wait_ms <= 0)
         if results is not None:
             return self._response(results)
-        # One wait per connection, as in Kafka: each wait costs a look at every append, and the next request
-        # of a session must find the changes of this one.
+        # One waiting fetch per connection, as in Kafka: every append has to check each of them, and the next
+        # request of a session builds on the changes of this one.
         self._later = PendingResponse(barrier=True)
         self._later.when_abandoned(self._stop_waiting)
         if self._cold_reads:
@@ -170,7 +168,7 @@ class FetchOperation:
         return self._later
 
     def _attempt(self, *, final: bool) -> list[FetchResult] | None:
-        """Build the response; None when it has to wait, for the disk or for more records."""
+        """Build the results; None if the request has to wait for the disk or for more records."""
         results = []
         total_bytes, urgent = 0, final or not self._targets
         for index, target in enumerate(self._targets):
@@ -228,7 +226,7 @@ class FetchOperation:
             return EMPTY_SLICE, ()
 
     def _topic(self, target: FetchTarget) -> str:
-        """Name of the topic whose log is read, if the client may read it."""
+        """Name of the topic. Raises BrokerError if its id is unknown or the client may not read it."""
         topic = target.topic
         if topic is None:
             assert target.topic_id is not None
@@ -242,7 +240,7 @@ class FetchOperation:
     def _replica(self, target: FetchTarget) -> Replica:
         context, topic = self._request.context, self._topic(target)
         if self._request.session.broker_id is not None:
-            find = context.replicas.get_any  # another broker repairs its replica
+            find = context.replicas.get_any  # another broker that repairs its replica
         else:
             find = context.replicas.get_in_sync if self._reads_followers else context.replicas.get
         replica = find(topic, target.partition)
@@ -253,7 +251,9 @@ class FetchOperation:
         return replica
 
     def _start_cold_reads(self) -> None:
-        """Find positions in the pool that are not in memory; the bytes are read when they are sent."""
+        """Look up positions in the log in a thread pool, which may wait for the disk. Records are read when they are
+        sent.
+        """
         threads = self._request.context.threads
         for index, read in self._cold_reads.items():
             read.start(threads).add_done_callback(partial(self._on_cold_read, index))
@@ -345,7 +345,7 @@ class FetchOperation:
 
 
 def _has_news(target: FetchTarget, result: FetchResult) -> bool:
-    """True when an incremental response has to name the partition."""
+    """True if an incremental response has to include the partition."""
     return (
         len(result.records) > 0
         or bool(result.error_code)
@@ -357,7 +357,7 @@ def _has_news(target: FetchTarget, result: FetchResult) -> bool:
 
 
 def _targets(fetch: FetchRequest) -> list[FetchTarget]:
-    """Requested partitions; a partition that is named twice counts once."""
+    """Requested partitions. If a partition is named twice, the last entry counts."""
     targets = {}
     for topic in fetch.topics:
         for asked in topic.partitions:
@@ -375,9 +375,7 @@ def _targets(fetch: FetchRequest) -> list[FetchTarget]:
 
 
 def _refuse(request: Request, fetch: FetchRequest, code: ErrorCode) -> Parts:
-    """Response with an error of the whole request; versions without a field for it have the error in each
-    partition.
-    """
+    """Response with one error for the whole request. Versions without such an error get it in each partition."""
     if request.header.api_version >= FIRST_SESSION_VERSION:
         return _encode(request, code, 0, [])
     refused = [(target, FetchResult(target.partition, error_code=code)) for target in _targets(fetch)]

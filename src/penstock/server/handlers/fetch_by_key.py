@@ -1,4 +1,4 @@
-"""FetchByKey: records of single keys, for the gateway, from the leaders of topics with `index.by.key`."""
+"""FetchByKey: the gateway reads the records of single keys from the leaders of topics with `index.by.key`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _leader(request: Request, lookup: KeyLookup) -> Replica:
     if replica.keyed is None:
         raise BrokerError(ErrorCode.invalid_request, f"{topic.name} has no index.by.key")
     if not replica.partition.is_caught_up:
-        # The high watermark of a new leader may be behind; records missing below an offset shown before would
-        # look lost.
+        # The high watermark of a new leader may be lower than the former leader's: records that clients have
+        # already seen would look lost.
         raise BrokerError(ErrorCode.offset_not_available)
     return replica

@@ -1,5 +1,5 @@
-"""FindCoordinator: the broker that coordinates a group, a transactional id or a named object (`objects/kind.py`); from
-version 4 on, of several.
+"""FindCoordinator: finds the broker that coordinates a group, a transactional id, a share-partition or a named object
+(`objects/kind.py`). From version 4 on, a request can have several keys.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NOBODY: Fields = {"node_id": -1, "host": "", "port": -1}
 
 
 class CoordinatorType(IntEnum):
-    """Kafka's coordinator types that have a coordinator here."""
+    """Kafka's coordinator types that this broker supports."""
 
     GROUP = 0
     TRANSACTION = 1
@@ -25,7 +25,7 @@ class CoordinatorType(IntEnum):
 
 
 JAVA = "apache-kafka-java "
-"""Start of the name of the client software that asks for a coordinator again, as a consumer and as an admin client."""
+"""Prefix of the software name of Java clients, whose consumers and admin clients retry COORDINATOR_NOT_AVAILABLE."""
 
 
 async def handle(request: Request, message: Any) -> Fields:
@@ -44,10 +44,11 @@ API = Api(10, 0, 6, handle)
 
 
 async def _is_new_consumer(request: Request) -> bool:
-    """Whether the client becomes a consumer now, while its metadata may lack partitions that go.
+    """True if this request shows for the first time that a Java client is a consumer, while its metadata may lack
+    partitions that are being removed.
 
-    COORDINATOR_NOT_AVAILABLE makes clients for Java read the metadata again before they join a group. The admin clients
-    of kafka-python and aiokafka would fail.
+    The response is then COORDINATOR_NOT_AVAILABLE, after which Java clients refresh their metadata before they join the
+    group. Other clients do not get it, because the admin clients of kafka-python and aiokafka would fail.
     """
     request.session.is_consumer = True
     draining = request.context.draining
@@ -92,8 +93,8 @@ async def _coordinator(request: Request, kind: int, key: str, is_new: bool) -> F
 
 
 def _check_any_right(request: Request) -> None:
-    """Require a right on at least one topic or group, or DESCRIBE on the cluster: other clients can neither see nor
-    create an object.
+    """Require a right on at least one topic or group, or DESCRIBE on the cluster. Clients without such a right can
+    neither see nor create a named object.
     """
     caller, authorizer = request.caller, request.context.authorizer
     if not any(

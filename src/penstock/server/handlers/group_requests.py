@@ -14,15 +14,15 @@ from penstock.server.security import Caller, Operation, ResourceType, require
 
 MILLISECOND = timedelta(milliseconds=1)
 MAX_NAME_IN_MEMBER_ID = 255
-"""Limit of the client id in a member id, in characters: a client id may fill a whole string of the protocol."""
+"""Maximum number of characters of the client id that go into a member id, because the protocol allows client ids of
+32,767 bytes.
+"""
 
 
 def shard_for(
     request: Request, operation: Operation, group_id: str, *, may_be_empty: bool = False
 ) -> GroupShard:
-    """GroupShard of the group; BrokerError when the client is not authorized, or another broker coordinates the
-    group.
-    """
+    """Shard of the group. Raises BrokerError if the client is not authorized, or another broker coordinates it."""
     return group_shard(request.context, request.caller, operation, group_id, may_be_empty=may_be_empty)
 
 
@@ -34,7 +34,7 @@ def group_shard(
     *,
     may_be_empty: bool = False,
 ) -> GroupShard:
-    """The same for a request that is served without a Request."""
+    """Shard of the group, like `shard_for`, for callers without a `Request` object."""
     require(context.authorizer, caller, operation, ResourceType.GROUP, group_id)
     if not group_id and not may_be_empty:
         raise BrokerError(ErrorCode.invalid_group_id, "the group id must not be empty")
@@ -51,10 +51,10 @@ def client_id(request: Request) -> str:
 
 
 def client_host(request: Request) -> str:
-    """Address of a client, in Kafka's form."""
+    """Address of a client as Kafka shows it, with a slash in front."""
     return f"/{request.caller.host}"
 
 
 def topic_key(asked: Any) -> dict[str, Any]:
-    """Topic as a request names it, by name or in the newest versions by id, for the response."""
+    """Field that names a topic in the response, by name or by id like the request."""
     return {"topic_id": asked.topic_id} if hasattr(asked, "topic_id") else {"name": asked.name}

@@ -1,6 +1,7 @@
-"""Heartbeat: a member of a classic group is alive. By far the most frequent request of an idle consumer.
+"""Heartbeat: a member of a classic group tells that it is alive. It is by far the most frequent request of an idle
+consumer.
 
-A member sends the same bytes again and again: they are decoded once for each connection.
+A member sends the same bytes every time, so they are decoded only once for each connection.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def _answer(
         shard = group_shard(context, caller, _READ, group_id)
         code = shard.heartbeat(group_id, member_id, instance_id, generation)
     except BrokerError as error:
-        # Sessions start when the shard is loaded, so until then every member counts as alive.
+        # Session timeouts start when the shard is loaded, so until then every member counts as alive.
         code = ErrorCode.none if error.code is ErrorCode.coordinator_load_in_progress else error.code
     return [encode_heartbeat_response(correlation_id, version, code)]
 

@@ -1,7 +1,7 @@
 """InitProducerId: producer id and epoch for an idempotent or transactional producer.
 
-A producer without a transactional id always gets a new id with epoch 0, also when it asks to raise its
-epoch. A producer with a transactional id fences all earlier producers with that id.
+A producer without a transactional id always gets a new producer id with epoch 0, even if it requests a higher epoch for
+its old one. A producer with a transactional id fences all earlier producers with the same transactional id.
 """
 
 from __future__ import annotations

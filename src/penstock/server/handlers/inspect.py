@@ -1,4 +1,6 @@
-"""Inspect: questions of gateways about this broker (`server/inspection`). Private: not in ApiVersions."""
+"""Inspect: answers questions of gateways and other brokers about this broker (`server/inspection`). A private API,
+which ApiVersions does not list.
+"""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ FIRST_VERSION_THAT_SKIPS_ASSIGNMENT = 9
 
 
 async def handle(request: Request, message: Any) -> Fields:
-    request.session.is_consumer = True  # the leader of a group asks for Metadata on this connection
+    request.session.is_consumer = True  # the group leader will request Metadata on this connection
     try:
         shard = shard_for(request, Operation.READ, message.group_id)
         result = await shard.join(message.group_id, _join_request(request, message))

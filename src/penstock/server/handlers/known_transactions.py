@@ -1,6 +1,7 @@
-"""KnownTransactions: a partition leader asks which open transactions the coordinator on this broker will end.
+"""KnownTransactions: a partition leader asks which of its open transactions the coordinator on this broker knows and
+will end.
 
-Only a broker of this cluster may send it.
+A private API: only brokers of this cluster may send it.
 """
 
 from __future__ import annotations

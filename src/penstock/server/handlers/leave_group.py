@@ -1,4 +1,6 @@
-"""LeaveGroup: a member leaves; from version 3 on several, which an administrator may also remove."""
+"""LeaveGroup: a member leaves a classic group. From version 3 on a request can have several members, so that an
+administrator can remove them.
+"""
 
 from __future__ import annotations
 

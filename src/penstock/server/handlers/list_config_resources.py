@@ -1,4 +1,6 @@
-"""ListConfigResources: resources with settings. Version 0 lists client metrics only, and there are none."""
+"""ListConfigResources: resources with settings. The response to version 0 is empty, because it lists only client
+metrics subscriptions, which this broker does not have.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ListGroups: groups of this broker, by state from version 4 on and by type from version 5 on."""
+"""ListGroups: groups that this broker coordinates. Version 4 adds a filter by state, version 5 a filter by type."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """ListOffsets: first and last offsets of a partition, and the first offset at or after a time.
 
-No offset above the high watermark is returned; with read_committed, none above the last stable offset. A
-time is looked up in a pool, because that may wait for the disk.
+No offset above the high watermark is returned; with read_committed, none above the last stable offset. Timestamps are
+looked up in a thread pool, because that may wait for the disk.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NONE = -1
 READ_COMMITTED = 1
 
 Search = Callable[[], Fields]
-"""Remaining lookups, which wait for the disk."""
+"""Lookup of a timestamp, which may wait for the disk."""
 
 
 def handle(request: Request, message: Any) -> Fields | Awaitable[Fields]:
@@ -92,8 +92,8 @@ def _answer(
 
 
 def _refusal(request: Request, replica: Replica) -> ErrorCode:
-    """Refuse with OFFSET_NOT_AVAILABLE while a new leader may have a lower high watermark than was shown
-    before (KIP-207).
+    """Error while the high watermark of a new leader may be lower than the former leader's (KIP-207):
+    OFFSET_NOT_AVAILABLE, or LEADER_NOT_AVAILABLE in older versions. NONE otherwise.
     """
     if replica.partition.is_caught_up:
         return ErrorCode.none

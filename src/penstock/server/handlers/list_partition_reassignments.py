@@ -1,4 +1,4 @@
-"""ListPartitionReassignments: reassignments in progress, from the image."""
+"""ListPartitionReassignments: reassignments in progress, from the cluster image."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ API = Api(46, 0, 0, handle)
 
 
 def _moving(image: ClusterImage, asked: Any) -> list[Fields]:
-    """Reassignments of the requested partitions, or of all."""
+    """Reassignments of the requested partitions, or of all partitions if `asked` is None."""
     wanted: dict[str, set[int] | None]
     if asked is None:
         wanted = dict.fromkeys(image.topics)

@@ -1,4 +1,4 @@
-"""ListTransactions: transactional ids that this broker coordinates, by state, producer, age and name
+"""ListTransactions: transactional ids that this broker coordinates, filtered by state, producer id, age and name
 (KIP-664).
 """
 
@@ -63,5 +63,5 @@ async def _chosen(request: Request, message: Any) -> AsyncIterator[tuple[str, Tr
 
 
 def _age_ms(transaction: Transaction, now_ms: int) -> int:
-    """Age of the open transaction in milliseconds; lower than every filter where none is open."""
+    """Age of the open transaction in milliseconds; -1, which no filter accepts, if no transaction is open."""
     return -1 if transaction.is_idle else now_ms - transaction.start_ms

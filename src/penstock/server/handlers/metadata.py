@@ -1,4 +1,4 @@
-"""Metadata: the brokers, and the leader of each partition; a requested topic may be created first."""
+"""Metadata: the brokers, and the leader of each partition. A missing topic may be created first."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ FIRST_VERSION_BY_ID = 12
 NEWS_SECONDS = 0.005
 
 _FINAL_CODES = frozenset({ErrorCode.invalid_replication_factor, ErrorCode.policy_violation})
-"""Errors of a topic creation that are returned as they are; any other becomes one that makes the client ask
-again.
+"""Errors of an automatic topic creation that are sent to the client. Other errors become LEADER_NOT_AVAILABLE, after
+which the client retries.
 """
 
 Asked = dict[tuple[str | None, TopicId | None], None]
-"""Requested topics, in order; a topic that is named twice counts once."""
+"""Names or ids of the requested topics, in order and without duplicates."""
 
 
 def handle(request: Request, message: Any) -> Fields | Awaitable[Fields]:
@@ -48,7 +48,7 @@ API = Api(3, 0, 13, handle)
 
 
 def _asked(request: Request, message: Any) -> Asked | None:
-    """Names of the requested topics; None for all."""
+    """Names or ids of the requested topics; None if all topics were requested."""
     if message.topics is None or (request.version == 0 and not message.topics):
         return None
     return dict.fromkeys((topic.name, getattr(topic, "topic_id", None)) for topic in message.topics)
@@ -80,7 +80,7 @@ def _is_name(name: str) -> bool:
 
 
 async def _answer_soon(request: Request, message: Any, asked: Asked) -> Fields:
-    """Respond after a moment: a client may notice a dead leader before this broker does."""
+    """Respond after `NEWS_SECONDS`, because a client may notice the failure of a leader before this broker does."""
     await asyncio.sleep(NEWS_SECONDS)
     return _answer(request, message, asked, {})
 
@@ -166,7 +166,7 @@ def _look_up(
         return _problem_fields(ErrorCode.unknown_topic_id, None, topic_id)
     known_as = topic.name if topic is not None else name or ""
     if not request.allowed(Operation.DESCRIBE, ResourceType.TOPIC, known_as):
-        # A client that may not describe the topic does not learn its name from its id.
+        # A client that may not describe the topic must not learn its name from its id.
         return _problem_fields(ErrorCode.topic_authorization_failed, None if topic_id else name, topic_id)
     if topic is not None:
         return _topic_fields(request, message, image, topic, leaderless)
@@ -218,7 +218,9 @@ def _topic_fields(
 
 
 def _shown_partitions(request: Request, topic: TopicImage, partitions: list[Fields]) -> list[Fields]:
-    """Partitions that the client is shown: of a shrinking topic, those that it may use."""
+    """Partitions to show to the client. For a shrinking topic these are the partitions that the client may need
+    (`Draining.shown_count`).
+    """
     draining = request.context.draining
     if draining is None or not topic.is_shrinking:
         return partitions

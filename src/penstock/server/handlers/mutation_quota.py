@@ -1,7 +1,7 @@
-"""Quota of metadata mutations (KIP-599): created and deleted partitions of a client.
+"""Controller mutation quota (KIP-599): the rate at which a client creates and deletes partitions.
 
-A client that has used up its quota gets THROTTLING_QUOTA_EXCEEDED in versions that know it; the client of an
-older version is muted like any other client over a quota.
+A client over its quota gets THROTTLING_QUOTA_EXCEEDED in request versions that have this error. In older versions its
+connection is muted, as for other quotas.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ NONE_BEFORE: Mapping[str, int] = {}
 
 
 def too_many_mutations(request: Request, first_strict: int) -> BrokerError | None:
-    """Error of a client over its quota; None within it, or if the version does not know the error."""
+    """THROTTLING_QUOTA_EXCEEDED if the client is over its quota; None otherwise, and for versions below `first_strict`,
+    which do not have the error.
+    """
     quotas = request.context.quotas
     if quotas is None or request.version < first_strict:
         return None
@@ -34,7 +36,9 @@ def count_mutations(
     first_strict: int,
     before: Mapping[str, int] = NONE_BEFORE,
 ) -> None:
-    """Charge the partitions of created, extended or deleted topics; `before` has the partitions that existed."""
+    """Charge the partitions of created, extended or deleted topics. `before` has the former partition count of extended
+    topics.
+    """
     quotas, session = request.context.quotas, request.session
     if quotas is None:
         return

@@ -1,5 +1,5 @@
-"""ObjectCall: clients describe and change named objects at their owner (`objects/kind.py`). Private: not in
-ApiVersions.
+"""ObjectCall: clients describe and change named objects at their owner (`objects/kind.py`). A private API, which
+ApiVersions does not list.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ENCODER = msgspec.msgpack.Encoder()
 
 @dataclass(frozen=True, slots=True)
 class _Audited:
-    """The part of a call that the audit log records."""
+    """Stand-in for the request message in the audit log: only the name of the object."""
 
     name: str
 
@@ -86,7 +86,7 @@ async def _answer(request: Request, asked: ObjectCallRequest) -> Any:
 
 
 async def _list(request: Request, kind: ServedKind) -> dict[str, Any]:
-    """The objects that this broker owns and the client may see, and the shards that were looked at."""
+    """The objects that this broker owns and the client may see, and the shards in which they were searched."""
     entries = []
     shards = []
     for shard in kind.coordinator.shards:

@@ -1,8 +1,8 @@
-"""OffsetCommit: committed offsets of a group. Topics are named by id from version 10 on.
+"""OffsetCommit: commits offsets of a group. From version 10 on, topics are given by id.
 
-All offsets of a request that may be committed are committed together; the others are refused partition by
-partition. A consumer repeats its request with another offset: such a request takes the short path, which leaves every
-refusal of a partition to the general one.
+All valid offsets of a request are committed together; invalid ones are refused partition by partition. A consumer
+usually repeats its request with only another offset: `handle_plain` serves such a request without decoding it, unless
+the partition has to be refused.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from penstock.wire.offset_commit import (
 FIRST_VERSION_WITH_MEMBER_EPOCH = 9
 
 Refusals = list[list[ErrorCode | None]]
-"""Error of each partition of each topic; None where the outcome of the commit counts."""
+"""Error of each partition of each topic; None for partitions that get the outcome of the commit."""
 
 
 def handle(request: Request, frame: memoryview, position: int) -> Answer:
@@ -61,8 +61,9 @@ def handle(request: Request, frame: memoryview, position: int) -> Answer:
 
 
 def _record(audit: AuditLog, request: Request, asked: OffsetCommitRequest) -> None:
-    """Record a commit without a membership: an administrator resets the offsets of a group, or a consumer without a
-    group membership commits. The latter do it often, so there is one line for each group in a second.
+    """Record in the audit log a commit that comes from no group member: from an administrator who resets offsets, or
+    from a consumer with manual assignment. Such consumers commit often, so at most one line per group and second is
+    recorded.
     """
     caller = request.caller
     audit.client_event(
@@ -83,7 +84,9 @@ def handle_plain(
     version: int,
     correlation_id: int,
 ) -> Parts | PendingResponse | None:
-    """Commit the offset of a request that is known but for its offset; None when it takes the general path."""
+    """Commit the offset of a request that repeats the last one with another offset. Returns None if `handle` has to
+    serve the request.
+    """
     known = session.commit
     if known is None or (offset := known.offset_in(frame, position, version)) is None:
         return None
@@ -137,7 +140,7 @@ class _Response(SettledResponse):
 def _take(
     request: Request, group_id: str, asked: CommitTopic, offsets: dict[OffsetKey, CommittedOffset]
 ) -> list[ErrorCode | None]:
-    """Add to `offsets` the offsets of a topic that may be committed; the errors of the others."""
+    """Add the valid offsets of a topic to `offsets`. Returns an error for each partition, None if it was added."""
     try:
         topic = _topic(request.context, request.caller, asked.name, asked.topic_id)
     except BrokerError as error:
@@ -164,7 +167,7 @@ def _committed(
 
 
 def _topic(context: BrokerContext, caller: Caller, name: str | None, topic_id: TopicId | None) -> TopicImage:
-    """Topic that the client may read; BrokerError when there is none."""
+    """Topic with this name or id. Raises BrokerError if it does not exist or the client may not read it."""
     if name is None:
         assert topic_id is not None
         topic = context.image.topic_by_id(topic_id)

@@ -1,10 +1,10 @@
-"""OffsetFetch: committed offsets of one group up to version 7, of several then; topics by id from version 10
-on.
+"""OffsetFetch: committed offsets of one group, or from version 8 on of several groups. From version 10 on, topics are
+given by id.
 
-A partition without a committed offset has -1, whether it exists or not. A request for stable offsets is
-refused with a retriable error while a transaction may commit one (KIP-447). Otherwise it is served after this
-broker has confirmed that it is still the coordinator: a replaced coordinator would let a transaction begin at
-old offsets, which another transaction has already consumed.
+A partition without a committed offset has -1, whether it exists or not. If a request for stable offsets names a
+partition whose offset an open transaction may commit, that partition gets a retriable error (KIP-447). Such a request
+is served only after this broker has confirmed that it is still the coordinator: a replaced coordinator could return old
+offsets, and a transaction would consume records again.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _ELSEWHERE = (ErrorCode.not_coordinator, ErrorCode.coordinator_not_available)
 
 
 _Doubts: TypeAlias = Mapping[str, BrokerError | None]
-"""Reason why the coordinator of a group may be elsewhere, by group id; None if it is here."""
+"""Error for each group id whose coordinator may be another broker; None if this broker is the coordinator."""
 
 
 class Asked(NamedTuple):
-    """Topic in the request; without a name when no topic has its id."""
+    """Topic in the request. Its name is None if no topic has the requested id."""
 
     name: str | None
     key: dict[str, Any]
@@ -59,7 +59,7 @@ async def _stable(request: Request, message: Any) -> Fields:
 
 
 async def _confirm(request: Request, group_id: str) -> BrokerError | None:
-    """Reason why the coordinator of the group may be elsewhere; None if it is here."""
+    """Error if the coordinator of the group may be another broker; None if this broker is the coordinator."""
     try:
         confirmed = _shard(request, group_id).confirmed()
     except BrokerError as error:
@@ -67,7 +67,7 @@ async def _confirm(request: Request, group_id: str) -> BrokerError | None:
     try:
         await confirmed
     except BrokerError as error:
-        # Java's consumer fails with an exception at every other error of a log that cannot be written.
+        # The log cannot be written. Java's consumer throws an exception for any other error code in this case.
         return BrokerError(ErrorCode.not_coordinator, str(error))
     return None
 
@@ -90,7 +90,7 @@ def _fields(request: Request, message: Any, doubts: _Doubts | None = None) -> Fi
 def _group(request: Request, asked: Any, times: int, doubts: _Doubts | None) -> Fields:
     topics = None if asked.topics is None else [_asked(request, topic) for topic in asked.topics]
     try:
-        # A few bytes can ask for all offsets of a group, so a request may name each group only once.
+        # A few bytes can request all offsets of a group, so a request may name each group only once.
         if times > 1:
             raise BrokerError(ErrorCode.invalid_request, "the group is in the request twice")
         if doubts is not None and (doubt := doubts[asked.group_id]) is not None:
@@ -111,11 +111,11 @@ def _group(request: Request, asked: Any, times: int, doubts: _Doubts | None) -> 
 
 
 def _to_repeat(request: Request, topics: Iterable[Asked], error: BrokerError) -> list[Fields]:
-    """Partitions that the client is to ask for again, beside the error of the group.
+    """Partitions with UNSTABLE_OFFSET_COMMIT that are sent with a coordinator error of the group, for librdkafka.
 
-    Kafka names none. Then librdkafka finds the new coordinator, but never asks it for the offsets, and the consumer
-    reads nothing while it stays in its group. For partitions with UNSTABLE_OFFSET_COMMIT librdkafka repeats the
-    request. Other clients look at the error of the group first.
+    Kafka sends no partitions with such an error. librdkafka then finds the new coordinator but never fetches the
+    offsets from it, so the consumer reads nothing as long as it stays in the group. With UNSTABLE_OFFSET_COMMIT in the
+    partitions librdkafka repeats the request. Other clients check the error of the group first.
     """
     if error.code not in _ELSEWHERE or request.version < FIRST_VERSION_WITH_STABLE:
         return []
@@ -145,7 +145,9 @@ def _asked(request: Request, topic: Any) -> Asked:
 
 
 def _all_topics(request: Request, found: Iterable[TopicPartition]) -> list[Asked]:
-    """Topics that exist and that the client may describe; without those that have no id where ids are needed."""
+    """Topics of the found partitions that the client may describe. From version 10 on, deleted topics are left out
+    because they have no id.
+    """
     indexes: dict[str, list[int]] = {}
     for partition in found:
         indexes.setdefault(partition.topic, []).append(partition.partition)

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: end offset of a leader epoch, by which a consumer notices a truncated log (KIP-320)."""
+"""OffsetForLeaderEpoch: end offset of a leader epoch, from which a consumer detects a truncated log (KIP-320)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Partition fields of Metadata and DescribeTopicPartitions, from the image."""
+"""Partition fields of Metadata and DescribeTopicPartitions, from the cluster image."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Produce: append batches as they came, and respond when they are as safe as the producer asked.
+"""Produce: appends batches unchanged, and responds when they are as durable as the producer's acks setting demands.
 
-`Replica.append` has the checks on a batch, `Replica.when_acknowledged` the meaning of acks; this handler
-decodes, authorizes, times and encodes. An append is decided before the next request of the connection is
-read; only the wait for the commit overlaps with it. No code path responds with UNKNOWN_SERVER_ERROR, which
-makes clients send duplicates.
+`Replica.append` checks a batch, and `Replica.when_acknowledged` implements acks; this handler decodes, authorizes,
+keeps the timeout and encodes. A batch is appended or refused before the next request of the connection is read; only
+the wait for the commit overlaps with later requests. No code path responds with UNKNOWN_SERVER_ERROR, because clients
+send duplicates after it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from penstock.wire.produce import (
 
 FIRST_ABORTABLE_VERSION = 11
 FIRST_IMPLICIT_VERSION = 12
-"""First version in which the partition's leader adds the partition to the transaction, and not the client."""
+"""First version in which the partition's leader, not the client, adds the partition to the transaction (KIP-890)."""
 
 
 def handle(request: Request, frame: memoryview, position: int) -> Answer:
@@ -59,7 +59,7 @@ API = Api(0, 0, 13, handle_raw=handle, handle_plain=handle_plain)
 
 
 class _ProduceOperation:
-    """One Produce request: its batches are appended or held, wait to be acknowledged, and get one response."""
+    """One Produce request: each batch is appended or held, and the response is sent when all are acknowledged."""
 
     __slots__ = (
         "_deadline",
@@ -117,7 +117,9 @@ class _ProduceOperation:
 
     @property
     def may_be_plain(self) -> bool:
-        """True when the next request of this kind may take the short path: all checks passed, and none held it."""
+        """True if a later request with the same bytes in front of the records may take the fast path
+        (`plain_produce.py`): it passed all checks and no batch was held.
+        """
         return (
             not self._failed
             and not self._held
@@ -126,7 +128,7 @@ class _ProduceOperation:
         )
 
     def _check_topic(self, topic: ProduceTopic) -> str:
-        """Name of the topic; BrokerError when this request may not write to it."""
+        """Name of the topic. Raises BrokerError if this request may not write to it."""
         produce, version = self._produce, self._request.header.api_version
         if produce.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
             raise BrokerError(ErrorCode.invalid_required_acks, f"acks={produce.acks}: give 0, 1 or -1 (all)")
@@ -214,7 +216,7 @@ class _ProduceOperation:
 
     def _look(self) -> None:
         if asyncio.get_running_loop().time() >= self._deadline:
-            if self._produce.acks == ACKS_ALL:  # acks=1 asks for no more than the append
+            if self._produce.acks == ACKS_ALL:  # with acks=1 the append is enough
                 for result in self._waiting:
                     self._refuse(result, not_committed_in_time())
             self._waiting.clear()
@@ -248,7 +250,7 @@ class _ProduceOperation:
     def _refuse_batch(
         self, topic: ProduceTopic, partition: ProducePartition, result: ProduceResult, error: BrokerError
     ) -> None:
-        """Refuse a batch that was not stored; after a retriable error the batches behind it are refused too."""
+        """Refuse a batch. After a retriable error the producer's following batches are refused, too."""
         self._refuse(result, error)
         context, name, topic_id = self._request.context, topic.name, topic.topic_id
         remember_refusal(context, name, topic_id, partition.index, partition.records, error)
@@ -259,7 +261,7 @@ class _ProduceOperation:
 
 
 class _Transaction:
-    """Coordinator of the transactional id of one request, as `Replica.append` asks it."""
+    """Transaction of one request, with which `Replica.append` asks the transaction coordinator."""
 
     __slots__ = ("_request", "_transactional_id")
 
@@ -288,14 +290,16 @@ class _Transaction:
 
 
 def _produce_error(code: ErrorCode, version: int) -> ErrorCode:
-    """Error of Produce for an error of the transaction coordinator, one that the producer retries where that helps."""
+    """Produce error for an error of the transaction coordinator. Temporary errors become errors that the producer
+    retries.
+    """
     if code is ErrorCode.producer_fenced:
         return ErrorCode.invalid_producer_epoch
     if code is ErrorCode.transaction_abortable and version < FIRST_ABORTABLE_VERSION:
         return ErrorCode.invalid_txn_state
     if code is ErrorCode.concurrent_transactions and version >= FIRST_IMPLICIT_VERSION:
         return code
-    # Clients of any age retry this one, without a Metadata request.
+    # Clients of every version retry NOT_ENOUGH_REPLICAS without a Metadata request.
     return ErrorCode.not_enough_replicas if code in _COORDINATOR_ERRORS else code
 
 

@@ -1,4 +1,6 @@
-"""QueueReceive: messages of a queue for the gateway and the Python client. Private: not in ApiVersions."""
+"""QueueReceive: the gateway and the Python client receive messages of a queue. A private API, which ApiVersions does
+not list.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""QueueSettle: settlements of messages that QueueReceive has given. Private: not in ApiVersions."""
+"""QueueSettle: settles messages from QueueReceive. A private API, which ApiVersions does not list."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ API = Api(QUEUE_SETTLE, 0, 0, handle_raw=handle)
 
 
 class QueueSettling:
-    """The settlements of one request; each succeeds or fails by itself."""
+    """The settlements of one request; each succeeds or fails independently of the others."""
 
     def __init__(self, request: Request, asked: QueueSettleRequest) -> None:
         self._request = request

@@ -1,4 +1,4 @@
-"""Entities of quotas in the fields of DescribeClientQuotas and AlterClientQuotas."""
+"""Conversion between quota entities and the fields of DescribeClientQuotas and AlterClientQuotas."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FIELDS = {"user": "user", "client-id": "client_id", "ip": "ip"}
 
 
 def field_of(entity_type: str) -> str:
-    """Field of an entity for a type. Raises BrokerError INVALID_REQUEST for an unknown type."""
+    """Field of `QuotaEntity` for Kafka's entity type. Raises BrokerError INVALID_REQUEST for an unknown type."""
     if entity_type not in _FIELDS:
         raise BrokerError(
             ErrorCode.invalid_request,
@@ -23,7 +23,7 @@ def field_of(entity_type: str) -> str:
 
 
 def entity_of(components: Iterable[Any]) -> QuotaEntity:
-    """Entity of AlterClientQuotas; a name that is null stands for the default."""
+    """Quota entity in an AlterClientQuotas request; a null name means the default entity."""
     names: dict[str, EntityName] = {}
     for component in components:
         field = field_of(component.entity_type)

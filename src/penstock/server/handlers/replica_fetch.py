@@ -1,8 +1,8 @@
-"""Fetch of an authenticated follower: records up to the log end; the follower's offsets count for the high
-watermark.
+"""Fetch of an authenticated follower: returns records up to the log end offset, and advances the high watermark by the
+follower's fetch offsets.
 
-Responses name only partitions that have moved. A follower's offset counts only after its broker epoch, its
-leader epoch and its offset were checked against this log.
+Responses contain only partitions with news. A follower's fetch offset counts only after its broker epoch, its leader
+epoch and the offset itself were checked against this log.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MAX_SESSION_ID = 2**31 - 1
 
 
 def handle_replica_fetch(request: Request, fetch: FetchRequest) -> Answer:
-    """Serve the request; BrokerError refuses it as a whole."""
+    """Serve the request. Raises BrokerError if the whole request is refused."""
     session = _resume(request, fetch)
     session.end_wait()
     for topic in fetch.topics:
@@ -81,7 +81,7 @@ def _code_of(error: BaseException) -> ErrorCode:
 
 @dataclass(slots=True)
 class _Found:
-    """Result of one partition; `cold` where its bytes have to be found in a pool."""
+    """Result of one partition. `cold` is set if its records have to be read in a thread pool."""
 
     partition: FollowedPartition
     result: FetchResult
@@ -90,9 +90,7 @@ class _Found:
 
 
 class _ReplicaFetch:
-    """One request: looks at partitions that have moved, again and again, until there is news or the time is
-    over.
-    """
+    """One request: checks the changed partitions, and again after changes, until there is news or the wait is over."""
 
     def __init__(self, request: Request, fetch: FetchRequest, session: FollowerSession) -> None:
         config = request.context.config
@@ -105,7 +103,7 @@ class _ReplicaFetch:
         self._room_timer: asyncio.TimerHandle | None = None
         self._is_due = False
         self._is_over = False
-        """True when the wait is over; the next request looks at partitions named from then on."""
+        """True once the wait is over. Partitions that the follower names from then on belong to its next request."""
 
     def start(self) -> Answer:
         self._session.release()
@@ -124,7 +122,9 @@ class _ReplicaFetch:
         return self._later
 
     def _look(self) -> list[_Found]:
-        """Collect news up to the size limits; partitions beyond them stay marked as moved."""
+        """Collect news of the changed partitions, up to the size limits. Partitions beyond the limits are checked by
+        the next request.
+        """
         found: list[_Found] = []
         left_bytes = self._max_bytes
         for followed in tuple(self._session.moved):
@@ -215,13 +215,13 @@ class _ReplicaFetch:
             raise BrokerError(ErrorCode.fenced_leader_epoch)
         replica.check_leader_epoch(followed.leader_epoch)
         if self._session.broker_id not in replica.partition.in_sync.followers:
-            # The follower knows of its replica before this leader does. It asks again: otherwise its offset
-            # would never count.
+            # The follower has learned of its new replica before this leader has. With this error it names the
+            # partition again; otherwise its offset would never count.
             raise BrokerError(ErrorCode.not_leader_or_follower)
         return replica
 
     def _count(self, followed: FollowedPartition, replica: Replica) -> None:
-        """Count the follower's offset once: it has no news until the partition is named again."""
+        """Record the follower's fetch offset, once for each time that the follower names the partition."""
         if followed.replica is replica:
             return
         followed.replica = replica
@@ -238,7 +238,7 @@ class _ReplicaFetch:
         )
 
     def _describe(self, found: _Found) -> None:
-        """Add the high watermark and the log start offset."""
+        """Set the high watermark and the log start offset in a result."""
         result, followed = found.result, found.partition
         replica = followed.replica or self._find(followed)
         if replica is not None:
@@ -301,9 +301,10 @@ class _ReplicaFetch:
         self._resolve(self._response([]))
 
     def _on_next_request(self) -> None:
-        """End the wait for the next request, which names the partitions that this response does not have."""
+        """End the wait without partitions, because the follower has sent its next request."""
         self._stop_waiting()
-        # Not during the dispatch of the next request: this response has to leave before.
+        # Deferred, because the next request is being dispatched; this response is sent before the response to
+        # it.
         asyncio.get_running_loop().call_soon(self._resolve, self._response([]))
 
     def _resolve(self, parts: Parts) -> None:
@@ -333,7 +334,9 @@ class _ReplicaFetch:
         )
 
     def _tell_news(self, found: list[_Found]) -> None:
-        """Add, now and then, the high watermarks of partitions without other news."""
+        """Add partitions of which only the high watermark or the log start offset has changed: to an empty response,
+        and otherwise once per wait time.
+        """
         now_ms = monotonic_ms(self._request.context.clock)
         if now_ms - self._session.told_ms >= self._wait_seconds * 1000 or not found:
             self._session.told_ms = now_ms

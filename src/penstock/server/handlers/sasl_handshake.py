@@ -1,4 +1,6 @@
-"""SaslHandshake at a listener without SASL; a listener with SASL has the gate in front of dispatch."""
+"""SaslHandshake at a listener without SASL, which refuses it. At a listener with SASL, `sasl/gate.py` serves it before
+dispatch.
+"""
 
 from __future__ import annotations
 

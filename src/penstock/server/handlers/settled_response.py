@@ -1,6 +1,7 @@
-"""Response to a request whose records a coordinator has appended: sent when its shard settles it.
+"""Response to a request whose records a coordinator has appended, sent when the coordinator shard reports the outcome.
 
-One object instead of a future, a task and their callbacks (see `state_log.shard.Waiter`). Loop thread only.
+It is one object, which costs less than a future, a task and their callbacks (see `state_log.shard.Waiter`). Loop thread
+only.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ class SettledResponse(PendingResponse):
 
     @abstractmethod
     def encode(self, outcome: ErrorCode) -> bytes:
-        """Encode the response as a whole frame."""
+        """Encode the complete response frame for an outcome."""
 
     @property
     def answer(self) -> Parts | PendingResponse:
-        """The response if it is settled, else the promise of it."""
+        """The encoded response if the outcome is known, else this pending response."""
         return self if self.parts is None else self.parts
 
     def done(self) -> bool:

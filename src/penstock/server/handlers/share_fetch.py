@@ -1,7 +1,8 @@
 """ShareFetch: records for a member of a share group, and acknowledgements of earlier ones (KIP-932).
 
-A request with acknowledgements is answered when they are durable, with the records that are there by then. Other
-requests wait for records, in the order of their arrival; the next request of the session ends the wait.
+The response to a request with acknowledgements is sent when these are durable, with the records that are available
+then. Other requests wait for records and are served in the order of their arrival; the next request of the session ends
+the wait.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _LOADED_AGAIN = (
     ErrorCode.fenced_leader_epoch,
     ErrorCode.fenced_state_epoch,
 )
-"""Errors of a closed share-partition that is looked up again, and not reported."""
+"""Errors after which a closed share-partition is looked up again; the client does not see them."""
 
 
 def _check(asked: ShareRequest) -> None:
@@ -68,7 +69,8 @@ def _refuse(request: Request, asked: ShareRequest, error: BrokerError) -> Answer
     )
     if error.code is not ErrorCode.share_session_limit_reached or asked.max_wait_ms <= 0:
         return parts
-    # The client repeats the request at once: it waits here, as for records.
+    # The client would repeat the request at once, so the error is delayed by the time that it would wait for
+    # records.
     later = PendingResponse()
     wait_ms = min(asked.max_wait_ms, request.context.config[FETCH_MAX_WAIT_MS])
     timer = asyncio.get_running_loop().call_later(wait_ms / 1000, later.resolve, parts)
@@ -151,7 +153,7 @@ class ShareFetchOperation:
     # --- acquiring
 
     def _attempt(self, *, is_final: bool) -> None:
-        """Acquire the available records."""
+        """Acquire the available records, unless there are results already. `is_final` overrides `min_bytes`."""
         if self._has_data or self._is_reading or not self._session.is_open:
             return
         for closed in self._waits_for:
@@ -223,7 +225,9 @@ class ShareFetchOperation:
         return self._results.setdefault(key, ShareResult(key.topic_id, key.partition))
 
     def _read(self, cold: list[ShareLeader]) -> None:
-        """Read the next records into memory; the attempt is repeated then, if it has found nothing."""
+        """Read the next records of cold share-partitions into memory. If the attempt has found nothing, it is repeated
+        afterwards.
+        """
         if self._has_data:
             warm_for_others(cold)
         elif self._reading_time.is_left():
@@ -250,7 +254,9 @@ class ShareFetchOperation:
             leader.wait(self)
 
     def serve(self) -> None:
-        """Try again: one of the partitions has work."""
+        """Try again, because one of the share-partitions has records, was loaded or was closed, or because rights have
+        changed.
+        """
         if self._later is None or self._later.is_done:
             self._stop_waiting()
         elif not self._is_reading:
@@ -258,7 +264,7 @@ class ShareFetchOperation:
             self._continue()
 
     def _continue(self) -> None:
-        """Answer if there is something to answer; else wait on."""
+        """Send the response if it is complete; otherwise continue to wait."""
         if self._is_complete:
             self._finish()
         elif not self._acknowledging.is_pending and not self._is_reading:
@@ -277,12 +283,13 @@ class ShareFetchOperation:
             self._continue()
 
     def end(self) -> None:
-        """Answer without records: the next request of the session has come."""
+        """Respond without records, because the next request of the session has come."""
         if self._is_ended:
             return
         self._is_ended = True
         self._stop_waiting()
-        # Not during the dispatch of the next request: this response has to leave before.
+        # Deferred, because the next request is being dispatched; this response is sent before the response to
+        # it.
         asyncio.get_running_loop().call_soon(self._finish_ended)
 
     def _finish_ended(self) -> None:

@@ -1,4 +1,4 @@
-"""ShareGroupHeartbeat: a member of a share group joins, reports, receives its assignment and leaves (KIP-932)."""
+"""ShareGroupHeartbeat: a member joins a share group, receives its assignment, and leaves (KIP-932)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""ShareState: the leader of a partition reads or writes the state of a share-partition. Private; brokers only."""
+"""ShareState: the leader of a partition reads or writes the state of a share-partition. A private API, only for
+brokers.
+"""
 
 from __future__ import annotations
 

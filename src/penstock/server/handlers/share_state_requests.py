@@ -1,4 +1,6 @@
-"""Helper of the APIs about states of share-partitions: each partition of a request by itself, for brokers only."""
+"""Common part of the APIs for states of share-partitions: serves each partition of a request independently, and only
+for brokers.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,13 @@ from penstock.queues.state_shard import ShareStateShard
 from penstock.server.dispatch import Fields, Request
 
 Work = Callable[[ShareStateShard, ShareKey, Any], Awaitable[Fields]]
-"""Work on one share-partition: takes its shard, its key and the partition of the request; returns fields."""
+"""Function that serves one share-partition: takes its shard, its key and the partition in the request, and returns
+response fields.
+"""
 
 
 async def serve(request: Request, message: Any, work: Work, empty: Fields) -> Fields:
-    """Do the work for each partition; `empty` has the fields of a partition with an error."""
+    """Do the work for each partition. A partition with an error gets the fields in `empty`."""
     results = []
     for topic in message.topics:
         topic_id = NO_TOPIC_ID if topic.topic_id is None else TopicId(topic.topic_id)

@@ -1,4 +1,6 @@
-"""ShareStatus: records in flight of a share group's partitions on this broker, for `penstock group describe`."""
+"""ShareStatus: counts of records by state, for the share-partitions of a group on this broker, for `penstock group
+describe`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SyncGroup: the leader of a classic group sends the assignment, the other members wait for theirs."""
+"""SyncGroup: the leader of a classic group sends the assignment of all members; the other members wait for theirs."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ from penstock.transactions.transaction import Identity
 
 
 def shard_for(request: Request, operation: Operation, transactional_id: str) -> TransactionShard:
-    """TransactionShard of the transactional id; BrokerError when the client is not authorized, or another broker
-    coordinates it.
+    """Shard of the transactional id. Raises BrokerError if the client is not authorized, or another broker coordinates
+    the id.
     """
     request.require(operation, ResourceType.TRANSACTIONAL_ID, transactional_id)
     return request.context.transactions.shard_of(transactional_id)
@@ -25,7 +25,7 @@ def producer_of(message: Any) -> Identity:
 
 
 def told(code: ErrorCode, version: int, first_with_fenced: int) -> ErrorCode:
-    """Error for the client's version: PRODUCER_FENCED is new, older clients know INVALID_PRODUCER_EPOCH."""
+    """Error code in a version: below `first_with_fenced`, INVALID_PRODUCER_EPOCH replaces PRODUCER_FENCED."""
     if code is ErrorCode.producer_fenced and version < first_with_fenced:
         return ErrorCode.invalid_producer_epoch
     return code

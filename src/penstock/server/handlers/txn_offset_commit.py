@@ -1,8 +1,8 @@
-"""TxnOffsetCommit: offsets of a group that count when a transaction is committed (KIP-98, KIP-447).
+"""TxnOffsetCommit: offsets of a group that become committed with a transaction (KIP-98, KIP-447).
 
-Up to version 4 the client has added the group's partition to the transaction (AddOffsetsToTxn), which is
-verified; from version 5 on the broker adds it. All offsets of a request that may be committed are
-committed together.
+Up to version 4 the client adds the group's partition of `__consumer_offsets` to the transaction (AddOffsetsToTxn), and
+the broker verifies this; from version 5 on the broker adds the partition. All valid offsets of a request are stored
+together.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ async def _verify(
         return ErrorCode.invalid_producer_epoch
     if code is ErrorCode.transaction_abortable and request.version < FIRST_ABORTABLE_VERSION:
         return ErrorCode.invalid_txn_state
-    # The group's coordinator is here; the client retries at the same broker.
+    # This broker coordinates the group, so the client gets an error after which it retries at the same broker.
     return ErrorCode.coordinator_load_in_progress if code in _NOT_NOW else code
 
 
@@ -109,7 +109,7 @@ def _take(
     offsets: dict[OffsetKey, CommittedOffset],
     refusals: dict[TopicPartition, ErrorCode],
 ) -> None:
-    """Split a topic of the request into offsets that may be committed and errors."""
+    """Add the valid offsets of a topic to `offsets`, and the errors of the other partitions to `refusals`."""
     allowed = request.allowed(Operation.READ, ResourceType.TOPIC, asked.name)
     image = request.context.image
     topic = image.topic(asked.name)

@@ -1,4 +1,4 @@
-"""UnregisterBroker (KIP-631): remove a broker from the cluster that is stopped and has no replica."""
+"""UnregisterBroker (KIP-631): removes a stopped broker without replicas from the cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""UpdateFeatures (KIP-584): feature levels come with the broker's version, so only the present level is accepted."""
+"""UpdateFeatures (KIP-584): accepts only the current level of a feature, because the levels are fixed by the broker's
+version.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ def handle(request: Request, message: Any) -> Fields:
         results = [(update.feature, _check(update)) for update in message.feature_updates]
     except BrokerError as error:
         return _fields(error, [])
-    # From version 2 on an update fails as a whole; earlier versions have the outcome of each feature.
+    # From version 2 on the response has one error for the whole request; in earlier versions each feature has
+    # its own.
     first = next((error for _, error in results if error is not None), None)
     return _fields(first if request.version >= 2 else None, results)
 

@@ -1,7 +1,7 @@
-"""WriteTxnMarkers: a transaction coordinator writes its outcome to the partitions that this broker leads.
+"""WriteTxnMarkers: a transaction coordinator writes the outcome of transactions to partitions that this broker leads.
 
-Only a broker of this cluster may send it, because markers decide which records read_committed consumers
-see. An operator may abort a transaction that no coordinator knows; the coordinators are asked first.
+Markers decide which records read_committed consumers see, so only brokers of this cluster may send the request. One
+exception: an operator may abort a hanging transaction, after this broker has asked the coordinators about it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ async def _write(request: Request, asked: Any) -> Fields:
         codes = {partition: await _abort(request, marker, partition) for partition in partitions}
     else:
         version = getattr(asked, "transaction_version", VERSION_1)
-        # Other markers come on the same connection: they do not wait for a partition that cannot commit now.
+        # Bounded, because other markers on the same connection must not wait for a partition that cannot commit
+        # now.
         codes = await request.context.marker_writer.write(
             marker, version, list(dict.fromkeys(partitions)), MAX_WAIT_SECONDS
         )

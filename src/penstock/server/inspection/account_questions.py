@@ -1,4 +1,4 @@
-"""Questions of gateways about their clients: tokens, sessions of browsers, one-time tickets."""
+"""Questions of gateways about the logins of their clients: accounts, tokens, browser sessions and one-time tickets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions about topics with `retention.acknowledged`: positions of groups, and what deletion waits for."""
+"""Questions about topics with `retention.acknowledged`: positions of groups, and reasons why records are kept."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def _report(context: BrokerContext, arguments: Arguments) -> dict[str, Any
 
 
 async def _show(context: BrokerContext, arguments: Arguments) -> dict[str, Any]:
-    """Reasons why records of the partitions that this broker leads are kept."""
+    """Reasons why records are kept, by partition, for partitions that this broker leads."""
     topic = existing_topic(context.image, text(arguments, "topic"))
     assert context.acknowledged is not None, "the broker has started"
     return {

@@ -1,9 +1,10 @@
-"""Changes on this broker: topics of the cluster, logs that it leads, groups that it coordinates.
+"""Question for changes that this broker knows: in topics of the cluster, logs that it leads, and groups that it
+coordinates.
 
-A gateway follows the changes of every broker and so knows sizes, rates and consumer lag of all topics without
-asking for each of them. Nothing runs while no gateway asks. A refresh looks at every log and group in slices, at
-most twice a second; topics are compared by identity, because a new image shares unchanged topics with the
-old one. Loop thread only.
+A gateway follows the changes of every broker, and so knows sizes, rates and consumer lag of all topics without a
+request for each topic. Nothing runs while no gateway asks. A refresh checks every log and group, in slices and at most
+twice a second. Topics are compared by identity, because a new cluster image shares unchanged topics with the old one.
+Loop thread only.
 """
 
 from __future__ import annotations
@@ -29,30 +30,32 @@ MAX_CHANGES = 2_000
 MAX_ALARMS = 50
 REFRESH_SECONDS = 0.5
 LOGS_PER_STEP = 32
-"""Logs that are looked at between two looks at the clock."""
+"""Number of logs that are compared between two checks of the time that a slice may take."""
 
 Row = tuple[Any, ...]
 
 
 class Activity:
-    """The journals of a broker, made at the first question."""
+    """Journals of the changes on this broker, created at the first question."""
 
     def __init__(self, context: BrokerContext) -> None:
         self.epoch = context.random.getrandbits(48)
-        """Identifies these journals: versions of other ones mean nothing here."""
+        """Random id of these journals. Versions that a gateway has from journals with another id, such as those before
+        a restart, are invalid.
+        """
         self.topics: ChangeJournal[str, Row] = ChangeJournal()
         self.logs: ChangeJournal[TopicPartition, Row] = ChangeJournal()
         self.groups: ChangeJournal[str, Row] = ChangeJournal()
         self._context = context
         self._topic_images: dict[str, TopicImage] = {}
         self._segments: dict[TopicPartition, tuple[Segment, ...]] = {}
-        """The segments whose sizes a log had in the journal."""
+        """Segments of each log when its sizes were last put into the journal."""
         self._image: ClusterImage | None = None
         self._refreshed = float("-inf")
         self._refreshing: asyncio.Task[None] | None = None
 
     async def refresh(self) -> None:
-        """Bring the journals up to date; callers at the same time share the work."""
+        """Bring the journals up to date; concurrent callers share one refresh."""
         if self._refreshing is None:
             self._refreshing = asyncio.get_running_loop().create_task(self._refresh())
             self._refreshing.add_done_callback(self._on_refreshed)
@@ -106,7 +109,7 @@ class Activity:
                 yield
 
     def _has_moved(self, name: TopicPartition, replica: Replica) -> bool:
-        """Whether offsets or segments differ from the journal: only then the sizes are summed up."""
+        """True if offsets or segments of a log differ from the journal; only then its size has to be computed."""
         log, known = replica.log, self.logs.get(name)
         return (
             known is None

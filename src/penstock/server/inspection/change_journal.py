@@ -1,8 +1,9 @@
-"""Values by key, each with the version of its last change, so that a reader gets only what changed.
+"""Values by key, each with the version of its last change, so that a reader gets only the changes since its last
+version.
 
-Pure. The entries are ordered by version: a change moves its entry to the end. A removed key leaves an entry
-without a value, so that readers learn of the removal; the oldest of these are dropped beyond a limit, and
-readers from before that version start over.
+Pure. The entries are ordered by version: a change moves its entry to the end. A removed key leaves an entry without a
+value, so that readers learn of the removal. Beyond `MAX_REMOVED` the oldest of these entries are dropped, and readers
+with an older version have to start over.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ class ChangeJournal(Generic[K, V]):
         self.version = 0
         """Version of the last change."""
         self.first_complete = 0
-        """Readers of an older version may have missed a removal and have to start over."""
+        """Oldest version from which a reader can continue. Readers with an older version may have missed a removal and
+        have to start over.
+        """
         self._entries: dict[K, JournalChange[K, V]] = {}
         self._removed: dict[K, int] = {}
 
@@ -46,7 +49,7 @@ class ChangeJournal(Generic[K, V]):
         return [key for key, entry in self._entries.items() if entry.value is not None]
 
     def put(self, key: K, value: V) -> None:
-        """Set a value; an equal one is no change."""
+        """Set the value of a key. Setting an equal value is not a change."""
         known = self._entries.get(key)
         if known is None or known.value != value:
             self._removed.pop(key, None)
@@ -64,7 +67,8 @@ class ChangeJournal(Generic[K, V]):
             del self._entries[oldest]
 
     def since(self, version: int, limit: int) -> tuple[list[JournalChange[K, V]], int]:
-        """Return at most `limit` changes after a version, oldest first, and the version that they lead to.
+        """Return at most `limit` changes after a version, oldest first, and the version that a reader has reached with
+        them.
 
         A reader has all changes when it has reached `version` of the journal.
         """

@@ -1,4 +1,6 @@
-"""Decisions of the authorizer about clients of a gateway in a process of its own, and the quotas of its users."""
+"""Questions of a gateway that runs as a separate process: whether its clients are authorized, and how long its users
+have to wait for their quotas.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ async def _authorize(context: BrokerContext, arguments: Arguments) -> dict[str, 
         ]
     except KeyError as error:
         raise BrokerError(ErrorCode.invalid_request, f"unknown operation or resource type {error}") from None
-    # What a filter hides is no refused request.
+    # Hiding an entry of a list is not a refused request, so a filter records nothing.
     decide = context.authorizer.shows if arguments.get("is_filter") else context.authorizer.authorize
     return {"allowed": [decide(principal, host, *each) for each in wanted]}
 

@@ -1,4 +1,6 @@
-"""Delayed messages of one partition that this broker leads: their number, a page of them, and one with its content."""
+"""Questions for the delayed messages of one partition that this broker leads: their number and one page of them, or one
+message with its content.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ MAX_MESSAGES = 1_000
 
 
 async def _list(context: BrokerContext, arguments: Arguments) -> dict[str, Any]:
-    """Messages in the order of their due times, behind `after_due_ms` and `after_offset`."""
+    """One page of messages, by due time, after the message with `after_due_ms` and `after_offset`."""
     _, delayed = await _find(context, arguments)
     limit = min(integer(arguments, "limit", 100), MAX_MESSAGES)
     after = None
@@ -56,7 +58,7 @@ def _show(message: DueMessage) -> dict[str, int]:
 
 
 async def _find(context: BrokerContext, arguments: Arguments) -> tuple[Replica, DelayedLog]:
-    """The partition, after all of its committed records were read."""
+    """Find the partition, and wait until the delayed messages among all of its committed records are known."""
     topic, number = str(arguments.get("topic", "")), integer(arguments, "partition")
     if topic not in context.image.topics:
         raise BrokerError(ErrorCode.unknown_topic_or_partition, f"there is no topic {topic[:80]!r}")

@@ -1,6 +1,6 @@
 """Search for a batch by its producer id and sequence in a partition that this broker leads, for other brokers.
 
-The log is read as it is stored, with the records that readers of a delay topic are not shown.
+The log is read as it is stored, including pending delayed messages, which readers do not see.
 """
 
 from __future__ import annotations
@@ -24,9 +24,7 @@ _READ_BYTES: Final = 1 << 20
 
 
 async def find_batch(threads: Threads, replica: Replica, wanted: WantedBatch | None) -> tuple[int, bool]:
-    """Return the high watermark, and whether a wanted batch is stored below it. Records that retention has removed
-    are not found.
-    """
+    """Return the high watermark, and True if the wanted batch is stored below it. Deleted records are not found."""
     log = replica.log
     high_watermark = log.high_watermark
     if wanted is None:
@@ -40,7 +38,9 @@ async def find_batch(threads: Threads, replica: Replica, wanted: WantedBatch | N
 
 
 def _read(log: Log, offset: int, below: int, wanted: WantedBatch) -> tuple[bool, int]:
-    """Search some batches; returns whether the wanted one is among them, and the next offset. Blocks on the disk."""
+    """Search the next batches. Returns True if the wanted batch is among them, and the offset behind them. Waits for
+    the disk.
+    """
     content = log.read(Offset(offset), _READ_BYTES, below=Offset(below), at_least_one=True, wait=True).read()
     next_offset = offset
     for header, _ in read_batches(memoryview(content)):

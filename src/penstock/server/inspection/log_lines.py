@@ -1,4 +1,4 @@
-"""The last lines of this broker's log."""
+"""Question for the last lines of this broker's log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Client connections of this broker: list them, and close one."""
+"""Questions about the client connections of this broker: list them, and close one of them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def _close(context: BrokerContext, arguments: Arguments) -> dict[str, Any]
     number = integer(arguments, "number")
     for connection, watched in context.connections.items():
         if watched.session.number == number:
-            # Later, because it may be the connection that this answer goes to.
+            # Deferred, because the response to this question may go over the same connection.
             asyncio.get_running_loop().call_later(CLOSE_SECONDS, connection.close)
             return {"closed": number}
     raise BrokerError(

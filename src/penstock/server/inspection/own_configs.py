@@ -1,4 +1,6 @@
-"""Settings that were set on topics or groups themselves: a small part of what DescribeConfigs returns."""
+"""Questions for the settings that were set on topics or groups themselves, without the many other settings that
+DescribeConfigs returns.
+"""
 
 from __future__ import annotations
 
@@ -28,4 +30,4 @@ TOPIC_CONFIGS = Question(
 GROUP_CONFIGS = Question(
     "group_configs", Operation.DESCRIBE_CONFIGS, _of_groups, about_each_of=ResourceType.GROUP
 )
-"""Names that do not exist, or that the client may not describe, are left out."""
+"""The answers leave out names that do not exist, or that the client may not describe."""

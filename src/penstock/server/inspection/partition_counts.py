@@ -1,4 +1,6 @@
-"""Partition counts: set a smaller one, follow its progress, and the exchange between brokers about both."""
+"""Questions about partition counts: set a smaller count, show the progress of draining, and exchange reports between
+brokers.
+"""
 
 from __future__ import annotations
 
@@ -41,9 +43,11 @@ async def _show_phases(context: BrokerContext, arguments: Arguments) -> dict[str
 
 
 async def _show_progress(context: BrokerContext, arguments: Arguments) -> dict[str, Any]:
-    """Progress of the partitions that this broker leads, and groups that it coordinates.
+    """Progress of the partitions that this broker leads and that are being removed, and positions of the groups that it
+    coordinates.
 
-    With `count`, of the partitions that would go with that count: their writers are observed for a moment.
+    With the argument `count`, show the partitions that a change to this count would remove. Their writers are then
+    observed for a moment (`Draining.observe`).
     """
     topic = existing_topic(context.image, text(arguments, "topic"))
     count = integer(arguments, "count") or topic.active_count
@@ -80,7 +84,7 @@ async def _report(context: BrokerContext, arguments: Arguments) -> dict[str, Any
 
 
 async def _know_consumer(context: BrokerContext, arguments: Arguments) -> None:
-    """Learn of a consumer that has found its coordinator by another broker."""
+    """Remember a consumer that another broker has reported."""
     names = (text(arguments, field) for field in ClientIdentity._fields)
     _draining(context).clients.add([ClientIdentity(*names)], ())
 

@@ -1,4 +1,6 @@
-"""Sizes and times of the partitions of one topic that this broker leads."""
+"""Question for sizes, and times of the first and the newest record, of the partitions of one topic that this broker
+leads.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def _describe(led: list[tuple[int, Replica]]) -> list[dict[str, Any]]:
 
 
 def _times(replica: Replica) -> dict[str, int | None]:
-    """Return the times of the first and of the newest record; None without one, or where it is unreadable."""
+    """Return the timestamps of the first and of the newest record, in milliseconds; None if there is no record or the
+    log cannot be read.
+    """
     log = replica.log
     below = Offset(log.high_watermark)
     try:

@@ -1,4 +1,4 @@
-"""A question of the Inspect API: its name, the permission that it needs, and the function that answers it."""
+"""A question of the Inspect API: its name, the right that the client needs, and the function that answers it."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ Answer = Callable[[BrokerContext, Arguments], Awaitable[Any]]
 class Question:
     name: str
     operation: Operation
-    """Operation that the client needs, on the cluster or on the topic of the question."""
+    """Operation for which the client needs a right, on the cluster or on the topic of the question."""
     answer: Answer
     is_for_gateways: bool = False
-    """Whether the question is reserved for gateways that have proved their identity."""
+    """True if only gateways may ask: connections that have proved the cluster secret, or users in `gateway.users`."""
     is_about_topic: bool = False
-    """Whether the client needs the operation on the topic in the argument `topic`, and not on the cluster."""
+    """True if the client needs the right on the topic in the argument `topic`; False if on the cluster."""
     about_each_of: ResourceType | None = None
-    """Resource type of the argument `names`, for a question that is answered for those names on which the client has
-    the operation; the others are removed from the argument.
+    """Resource type of the names in the argument `names`. Names on which the client does not have the right are removed
+    from the argument. None for questions without such names.
     """
 
 
 def text(arguments: Arguments, name: str, default: str = "") -> str:
-    """Return a text argument; INVALID_REQUEST for anything else."""
+    """Return a text argument. Raises BrokerError INVALID_REQUEST if it is not a text."""
     value = arguments.get(name, default)
     if not isinstance(value, str):
         raise BrokerError(ErrorCode.invalid_request, f"the argument {name} is not a text")
@@ -39,7 +39,7 @@ def text(arguments: Arguments, name: str, default: str = "") -> str:
 
 
 def texts(arguments: Arguments, name: str) -> list[str]:
-    """Return an argument with a list of texts; INVALID_REQUEST for anything else."""
+    """Return an argument with a list of texts. Raises BrokerError INVALID_REQUEST if it is not a list."""
     value = arguments.get(name, [])
     if not isinstance(value, list):
         raise BrokerError(ErrorCode.invalid_request, f"the argument {name} is not a list of texts")
@@ -47,7 +47,7 @@ def texts(arguments: Arguments, name: str) -> list[str]:
 
 
 def integer(arguments: Arguments, name: str, default: int = 0) -> int:
-    """Return an integer argument; INVALID_REQUEST for anything else."""
+    """Return an integer argument. Raises BrokerError INVALID_REQUEST if it is not an integer."""
     value = arguments.get(name, default)
     if not isinstance(value, int):
         raise BrokerError(ErrorCode.invalid_request, f"the argument {name} is not an integer")

@@ -1,4 +1,6 @@
-"""Requests that this broker has refused, or would refuse with `authorization.mode=enforce`."""
+"""Question for the requests that this broker has refused for lack of a right, or would refuse with
+`authorization.mode=enforce`.
+"""
 
 from __future__ import annotations
 

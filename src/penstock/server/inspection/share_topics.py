@@ -1,4 +1,4 @@
-"""Question for the topics that a share group reads, as the coordinators of this broker know them."""
+"""Question for the topics that a share group reads, as far as its coordinator is on this broker."""
 
 from __future__ import annotations
 

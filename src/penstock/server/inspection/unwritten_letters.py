@@ -1,4 +1,6 @@
-"""Question for share-partitions whose dead letters are not written, as the coordinators of this broker know them."""
+"""Question for share-partitions with dead letters that are not written yet, according to the share coordinator shards
+on this broker.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shared views that are in use as far as this broker knows: read here, or with offsets of its groups."""
+"""Question for used shared views: read on this broker, or by groups that this broker coordinates."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from penstock.server.inspection.question import Arguments, Question
 from penstock.server.security import Operation
 
 READ_SECONDS = 120.0
-"""Time in seconds after its last fetch for which a view counts as read."""
+"""A view counts as read for this many seconds after its last fetch."""
 _OFFSETS_PER_TURN = 5_000
 
 
 async def find_used_views(context: BrokerContext) -> dict[str, Any]:
-    """Names of the used views, and the number of partitions of `__consumer_offsets` that were searched for offsets."""
+    """Names of the used views, and the number of partitions of `__consumer_offsets` whose groups were checked."""
     shared = {
         name: topic.id for name in context.image.views if (topic := context.image.topics[name]).is_shared_view
     }

@@ -1,6 +1,6 @@
-"""Users of the cluster beyond what Kafka's requests show: disabled users, and access tokens.
+"""Questions about users for which Kafka has no request: disabled users, and access tokens.
 
-Requests may be repeated, so a change that is made already succeeds.
+Requests may be repeated, so a change that was already made succeeds.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MAX_ID_CHARACTERS = 32
 
 
 async def _list(context: BrokerContext, arguments: Arguments) -> dict[str, Any]:
-    """One user, or all: names with the disabled flag and the number of tokens; tokens of one user in full."""
+    """Name, disabled flag and access tokens of one user, or of all users that are disabled or have tokens."""
     wanted = text(arguments, "user")
     users = context.image.users
     if wanted and wanted not in users:

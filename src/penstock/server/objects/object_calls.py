@@ -1,6 +1,6 @@
-"""Calls that all kinds of named objects have: describe, change and delete, with their rights.
+"""Calls that all kinds of named objects have: create, describe, change and delete, with their checks of rights.
 
-The rights to an object are those to the resource that it belongs to: the topic of a schedule, the queue of a webhook.
+Rights to an object are rights to the resource that it belongs to: the topic of a schedule, or the queue of a webhook.
 """
 
 from __future__ import annotations
@@ -28,15 +28,17 @@ _MAX_TOKEN_CHARACTERS: Final = 64
 @dataclass(frozen=True, slots=True)
 class ServedCalls(Generic[S]):
     noun: str
-    """Name of the kind in messages, such as `schedule`."""
+    """Name of the kind in error messages, such as `schedule`."""
     coordinator_of: Callable[[Request], ObjectCoordinator[S]]
     resource_type: ResourceType
     resource_of: Callable[[S], str]
-    """Name of the resource that an object belongs to."""
+    """Function that returns the name of the resource to which an object belongs."""
     change_operation: Operation
-    """Operation on the resource that a client needs to change an object. DESCRIBE is needed to see it."""
+    """Operation on the resource for which a client needs a right to change an object. To see it, a client needs
+    DESCRIBE.
+    """
     show: Callable[[Request, str, S, ObjectShard[S]], Mapping[str, Any]]
-    """Description of an object with a name and a state, for a client that may see it."""
+    """Function that describes an object for a client that may see it: takes request, name, state and shard."""
 
     def shard(self, request: Request, name: str) -> ObjectShard[S]:
         return self.coordinator_of(request).shard_of(name)
@@ -46,11 +48,13 @@ class ServedCalls(Generic[S]):
         return request.shows(Operation.DESCRIBE, self.resource_type, self.resource_of(state))
 
     def changeable(self, request: Request, name: str) -> ObjectShard[S]:
-        """Return the shard of an object that the client may change; BrokerError otherwise."""
+        """Return the shard of an object. Raises BrokerError if the client may not change the object."""
         return self._require(request, name, self.change_operation)
 
     def _require(self, request: Request, name: str, operation: Operation) -> ObjectShard[S]:
-        """Refuse a request for an object that the client may not see as if it did not exist."""
+        """Return the shard of an object. Raises BrokerError if the client lacks the right, or RESOURCE_NOT_FOUND if it
+        may not see the object, as if the object did not exist.
+        """
         shard = self.shard(request, name)
         shard.check_open()
         known = shard.states.get(name)
@@ -77,7 +81,7 @@ class ServedCalls(Generic[S]):
         return await self.describe(request, name)
 
     def updating(self, decide: Callable[[Request], Callable[[S], S]]) -> Call:
-        """Return a call without arguments that changes an object."""
+        """Return a call that changes an object with the function that `decide` returns, and that takes no arguments."""
 
         async def call(request: Request, name: str, arguments: Arguments) -> Any:
             return await self.update(request, name, decide(request))
@@ -90,7 +94,7 @@ class ServedCalls(Generic[S]):
 
 
 def token_of(arguments: Arguments) -> str:
-    """Return the token by which a repeated request is recognised; empty without one."""
+    """Return the client's token, by which a repeated request is recognised; empty if there is none."""
     token = arguments.get("token", "")
     if not isinstance(token, str) or len(token) > _MAX_TOKEN_CHARACTERS:
         raise BrokerError(

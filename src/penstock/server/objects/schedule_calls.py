@@ -1,7 +1,7 @@
-"""Calls of clients about schedules, with their rights.
+"""Calls of clients about schedules, with their checks of rights.
 
-WRITE on the topic of a schedule gives the right to create, pause, resume, run and delete it, DESCRIBE to see it. Key,
-value and headers of its messages are shown to users that may read or write the topic.
+With WRITE on the topic of a schedule a user may create, pause, resume, run and delete it; with DESCRIBE a user may see
+it. Key, value and headers of its messages are shown to users with READ or WRITE on the topic.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _resumed(request: Request) -> Callable[[Schedule], Schedule]:
 
 
 async def _run(request: Request, name: str, arguments: Arguments) -> Any:
-    """Request a firing. A repeated request with the same token adds no second one."""
+    """Request a firing. A repeated request with the same token adds no second firing."""
     token = token_of(arguments)
     shard = _CALLS.changeable(request, name)
     now_ms = request.context.clock.now_ms()

@@ -1,4 +1,4 @@
-"""Checks of a new schedule: its name, its definition, and whether its topic would take its messages."""
+"""Checks of a new schedule: its name, its definition, and that its topic would accept its messages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def check_name(name: str) -> None:
 
 
 def read_definition(arguments: Arguments) -> ScheduleDefinition:
-    """Definition in the arguments of a request; BrokerError if a field is missing or wrong."""
+    """Definition in the arguments of a request. Raises BrokerError if a field is missing or wrong."""
     try:
         return msgspec.convert(arguments.get("definition"), ScheduleDefinition)
     except msgspec.ValidationError as error:

@@ -1,4 +1,4 @@
-"""Topics as schedules write them."""
+"""Access of schedules to their topics: partition of a firing, search for an earlier write, and write."""
 
 from __future__ import annotations
 

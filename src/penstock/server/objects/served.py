@@ -1,4 +1,4 @@
-"""A kind of named objects as brokers serve it: the calls that clients may make, with their rights."""
+"""A kind of named objects as brokers serve it: the calls that clients may make, with their checks of rights."""
 
 from __future__ import annotations
 
@@ -13,15 +13,19 @@ if TYPE_CHECKING:
 
 Arguments = Mapping[str, Any]
 Call = Callable[["Request", str, Arguments], Awaitable[Any]]
-"""Function that serves a call for the object with a name on its owner: checks rights, acts and returns the answer."""
+"""Function that serves a call at the owner of an object: takes request, object name and arguments, checks rights and
+returns the answer.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ServedKind:
     coordinator: ObjectCoordinator[Any]
     calls: Mapping[str, Call]
-    """Functions by verb. BrokerError is sent to the client; the arguments are not checked before."""
+    """Call of each verb. It has to check its arguments itself; a BrokerError is sent to the client."""
     changes: frozenset[str]
-    """Verbs that change something, for the audit log."""
+    """Verbs of calls that the audit log records as changes."""
     entry: Callable[[Request, str, Any], Mapping[str, Any] | None]
-    """Entry of an object with a name and a state in a list; None if the client may not see the object."""
+    """Function that returns the entry of an object in a list: takes request, name and state. It returns None if the
+    client may not see the object.
+    """

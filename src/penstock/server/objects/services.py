@@ -1,4 +1,4 @@
-"""The kinds of named objects of a broker in one bundle: their coordinators, and the calls of clients."""
+"""Parts of a broker for named objects: for each kind its coordinator, and the calls of clients."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from penstock.webhooks.http_caller import WebhookCaller
 from penstock.wire.object_call import SCHEDULE, WEBHOOK
 
 _STATE_BYTES: Final = 500
-"""Approximate size of a schedule without its message."""
+"""Approximate size in bytes of a schedule without its message."""
 
 
 class ObjectServices:
@@ -36,7 +36,7 @@ class ObjectServices:
         random: Callable[[], float],
         caller: WebhookCaller | None = None,
     ) -> None:
-        """Create the services; `random` draws numbers between 0 and 1, `caller` replaces HTTP in a simulation."""
+        """Create the services. `random` draws numbers between 0 and 1; `caller` replaces HTTP calls in a simulation."""
         self.schedule_topics = ScheduleTopics(writer, context.threads)
         self._alarms = AlarmClock(context.clock)
         self._counts = FiringCounts()

@@ -1,7 +1,8 @@
-"""Calls of clients about webhooks, with their rights.
+"""Calls of clients about webhooks, with their checks of rights.
 
-READ on the queue (a group) and on its topic gives the right to create, alter, pause, resume, test and delete a webhook
-and to change its secret; DESCRIBE on the queue to see it. Secrets are part of no answer.
+To create a webhook a user needs READ on the queue (a group) and on its topic. With READ on the queue a user may alter,
+pause, resume, test and delete the webhook, and replace its secret; with DESCRIBE on the queue a user may see it. Stored
+secrets are never sent to clients.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ if TYPE_CHECKING:
 
 
 async def _prepare(request: Request, name: str, arguments: Arguments) -> Any:
-    """Check the definition of a webhook that is to be created, and draw a secret. Nothing is stored."""
+    """Check the definition and the secret of a webhook before it is created, and return a new random secret. Nothing is
+    stored.
+    """
     if "definition" in arguments:
         await _check_definition(request, _read_definition(arguments))
     if "secret" in arguments:
@@ -54,7 +57,7 @@ async def _create(request: Request, name: str, arguments: Arguments) -> Any:
 
 
 async def _alter(request: Request, name: str, arguments: Arguments) -> Any:
-    """Change fields of the definition; calls that have begun end as they are."""
+    """Change fields of the definition. Calls to the receiver that have begun are not affected."""
     shard = _CALLS.changeable(request, name)
     changes = _read_changes(arguments)
     await _check_definition(request, states.alter(await shard.read(name), changes).definition)
@@ -62,7 +65,9 @@ async def _alter(request: Request, name: str, arguments: Arguments) -> Any:
 
 
 async def _rotate(request: Request, name: str, arguments: Arguments) -> Any:
-    """Replace the secret. A repeated request with the same secret changes nothing."""
+    """Replace the secret; the old secret stays in force for `overlap_ms`. A repeated request with the same secret
+    changes nothing.
+    """
     _CALLS.changeable(request, name)
     overlap_ms = arguments.get("overlap_ms", states.DEFAULT_OVERLAP_MS)
     if not isinstance(overlap_ms, int) or not 0 <= overlap_ms <= states.MAX_OVERLAP_MS:
@@ -129,7 +134,7 @@ async def _check_definition(request: Request, definition: WebhookDefinition) -> 
 
 
 def _require_queue(request: Request, queue: str) -> None:
-    """Refuse a webhook of a queue that does not exist, or that the client may not read."""
+    """Raise BrokerError if the queue does not exist, or the client may not read it and its topic."""
     request.require(Operation.READ, ResourceType.GROUP, queue)
     topic = queue_topic(request, queue)
     if not topic:

@@ -1,4 +1,6 @@
-"""Queues as webhooks read them: over the broker's own connections to the leaders of the queues. Loop thread only."""
+"""Access of webhooks to their queues, over connections of this broker to the leaders of the partitions. Loop thread
+only.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ class WebhookQueues:
         self._settlers: dict[str, QueueSettler] = {}
 
     def connect(self, routes: Routes) -> None:
-        """Begin to serve: the broker listens, and reaches itself and others over these routes."""
+        """Set the routes to this broker and to others, once this broker listens. Before that, queues cannot be read."""
         self._routes, self._queues, self._messages = routes, QueueCalls(routes), QueueMessages(routes)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Webhooks of a broker in one bundle: coordinator, agents, connections to queues and receivers."""
+"""Parts of a broker for webhooks: coordinator, agents, and connections to queues and receivers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class WebhookServices:
     def __init__(
         self, context: CoordinatorContext, random: Callable[[], float], caller: WebhookCaller | None = None
     ) -> None:
-        """Create the services; `random` draws numbers between 0 and 1. A simulation has a caller of its own."""
+        """Create the services. `random` draws numbers between 0 and 1; `caller` replaces HTTP calls in a simulation."""
         self._context = context
         self._random = random
         self._queues = WebhookQueues()
@@ -40,11 +40,13 @@ class WebhookServices:
         return self._context.replicas.secret or self._context.metadata.image.cluster_id
 
     def connect(self, routes: Routes) -> None:
-        """Read queues over these routes."""
+        """Set the routes over which queues are read, once this broker listens."""
         self._queues.connect(routes)
 
     async def close(self) -> None:
-        """Return messages that agents held, and close all connections."""
+        """Wait up to a second for background work of the agents, such as the return of messages, and close all
+        connections.
+        """
         if self._background:
             await asyncio.wait(self._background, timeout=1.0)
         self.caller.close()

@@ -1,6 +1,8 @@
-"""Expired records that no consumer asks for: share-partitions of this broker archive them, or write their dead letters.
+"""Sweep of expired records that no consumer fetches: share-partitions on this broker archive them or make them dead
+letters.
 
-A round reads a limited number of bytes, in a pool, so a long backlog takes several rounds. Loop thread only.
+A round reads a limited number of log sections in a thread pool, so a long backlog takes several rounds. Loop thread
+only.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from penstock.server.context import BrokerContext
 _SECTIONS_PER_ROUND: Final = 16
 _MAX_READS: Final = 20
 _HELD_MS: Final = 10_000
-"""Time after which a section is looked at again if consumers held expired records of it."""
+"""Time in milliseconds after which a section is checked again if consumers had acquired expired records of it."""
 
 
 class ExpirySweep:
@@ -29,12 +31,12 @@ class ExpirySweep:
         self._context = context
         self._logger = logger
         self._indexes: dict[tuple[Replica, int], ExpiryIndex] = {}
-        """Index of each replica that this broker leads, with the leader epoch in which it was begun."""
+        """Index of the expiry times of each replica that this broker leads, by replica and leader epoch."""
         self.expired = 0
-        """Number of records that were given up."""
+        """Number of expired records that the sweep has archived or made dead letters."""
 
     async def run(self) -> None:
-        """Give up expired records of the share-partitions in memory."""
+        """Make one round over all share-partitions in memory."""
         read: dict[tuple[Replica, int], list[ShareLeader]] = {}
         for leader in self._context.share.partitions.all:
             if leader.partition is not None and leader.is_leading:
@@ -48,7 +50,9 @@ class ExpirySweep:
                 self._logger.error_rarely("expired records not found", error, partition=key[0].name)
 
     async def _sweep(self, index: ExpiryIndex, leaders: Sequence[ShareLeader], budget: int) -> int:
-        """Look at the due sections of a partition, then at sections that were not read; returns their number."""
+        """Check the due sections of a partition, then sections that were not read before. Returns the number of checked
+        sections.
+        """
         log, count = leaders[0].replica.log, 0
         starts = [each.partition.start_offset for each in leaders if each.partition is not None]
         index.forget_below(max(log.log_start_offset, min(starts, default=0)))
@@ -74,7 +78,7 @@ class ExpirySweep:
         return await self._context.threads.run("read", lambda: read_section(log, first, below, now_ms))
 
     async def _give_up(self, leaders: Sequence[ShareLeader], reading: SectionContent) -> bool:
-        """Give up expired records; returns whether none of them is left."""
+        """Archive the expired records of a section, or make them dead letters. Returns True if none of them is left."""
         is_done = True
         for leader in leaders:
             for first, last in reading.expired:

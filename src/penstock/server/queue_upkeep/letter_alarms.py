@@ -1,4 +1,4 @@
-"""Alarms of dead letters that cannot be written, for the partitions whose records wait. Loop thread only."""
+"""Alarms for partitions with records whose dead letters cannot be written. Loop thread only."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class LetterAlarms:
         self._raised: set[TopicPartition] = set()
 
     def run(self) -> None:
-        """Raise and clear alarms as dead letters stand now. One alarm names all groups of a partition."""
+        """Raise and clear alarms by the current state. One alarm names all affected groups of a partition."""
         alarms = self._context.alarms
         found: dict[TopicPartition, list[str]] = {}
         for leader in self._context.share.partitions.all:

@@ -1,8 +1,9 @@
-"""Share-partitions without consumers that have work: dead letters to write, or records that expire. They are loaded.
+"""Loading of share-partitions that have work although no consumer uses them: dead letters to write, or records that
+expire.
 
-The share-partitions of queues that this broker leads stay in memory. Those of other share groups are loaded where the
-share coordinator knows of dead letters that are not written; all brokers are asked for that, since the coordinator may
-be on another one. Loop thread only.
+Share-partitions of queues that this broker leads stay in memory. Share-partitions of other share groups are loaded if
+the share coordinator knows dead letters of them that are not written. All brokers are asked for these, because the
+coordinator may be on another broker. Loop thread only.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class UnusedQueues:
         self._rounds = 0
 
     async def run(self) -> None:
-        """Load share-partitions that have work, some in each round."""
+        """Load share-partitions that have work, at most `_LOADS_PER_ROUND` in each round."""
         image = self._context.image
         if SHARE_STATE_TOPIC not in image.topics:
             return
@@ -46,7 +47,9 @@ class UnusedQueues:
                 left -= 1
 
     def report(self) -> list[list[Any]]:
-        """Share-partitions with dead letters that are not written, as the coordinators of this broker know them."""
+        """Share-partitions with dead letters that are not written, according to the share coordinator shards on this
+        broker.
+        """
         return [
             [key.group_id, str(key.topic_id), key.partition]
             for shard in self._context.share.coordinator.shards
@@ -63,11 +66,11 @@ class UnusedQueues:
                     ShareKey(group, TopicId(UUID(each)), index) for group, each, index in answer["keys"]
                 ]
             except (TypeError, ValueError, KeyError):
-                continue  # no answer, or that of another version: the next round asks again
+                continue  # no answer, or the answer of a broker of another version; a later round asks again
         return found
 
     def _load(self, key: ShareKey) -> bool:
-        """Load a share-partition that this broker leads; returns whether it does."""
+        """Load a share-partition. Returns False if this broker does not lead it."""
         image = self._context.image
         topic = image.topic_by_id(key.topic_id)
         if topic is None:
@@ -81,7 +84,7 @@ class UnusedQueues:
 
 
 def _queue_keys(image: ClusterImage) -> Iterator[ShareKey]:
-    """Share-partitions of all queues."""
+    """Keys of the share-partitions of all queues."""
     for group, configs in image.group_configs.items():
         topic = image.topic(configs.values.get(SHARE_QUEUE_TOPIC.name, ""))
         source = None if topic is None else image.topic(topic.view_of or topic.name)

@@ -1,4 +1,6 @@
-"""Work of queues without consumers: load unused share-partitions that have work, give up expired records."""
+"""Background work for queues that needs no consumer: alarms, loading of share-partitions that have work, and the sweep
+of expired records.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ ROUND_SECONDS: Final = 2.0
 
 class QueueUpkeep:
     def __init__(self, context: BrokerContext, logger: Logger) -> None:
-        """Attach to the context, so that questions about it find it there."""
+        """Create the object and set it as `context.queue_upkeep`, where the Inspect API finds it."""
         context.queue_upkeep = self
         self.unused = UnusedQueues(context)
         self.sweep = ExpirySweep(context, logger)

@@ -1,1 +1,3 @@
-"""SASL on the server's side: the exchanges of the mechanisms, and the gate in front of dispatch."""
+"""SASL on the broker's side: the exchanges of the mechanisms, and the gate, which serves frames before dispatch until a
+client has logged in.
+"""

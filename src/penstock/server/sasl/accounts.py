@@ -1,7 +1,8 @@
-"""Accounts: the users of the cluster image, as logins see them.
+"""Accounts: the users of the cluster image, for logins.
 
-Logins read the image only, so they continue while the coordination store cannot be reached. A user that does not
-exist is answered from a decoy record, after the same work as for a wrong password.
+Logins read only the cluster image, so they work while the coordination store cannot be reached. A login as a user that
+does not exist runs against a decoy record, with the same work as for a wrong password, so that it does not reveal which
+users exist.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from penstock.security.scram import ScramMechanism, ScramRecord, decoy
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """User at the begin of a login."""
+    """User and credential as they were at the start of a login."""
 
     user: str
     credential: str
@@ -28,7 +29,9 @@ class Accounts:
         self._checks = checks
 
     def scram(self, user: str, mechanism: ScramMechanism) -> tuple[Account | None, ScramRecord]:
-        """Account and SCRAM record of a user; None and a decoy if the user cannot log in with the mechanism."""
+        """Account and SCRAM record of a user. Returns None and a decoy record if the user cannot log in with the
+        mechanism.
+        """
         image = self._image()
         found = image.users.get(user)
         record = None if found is None or found.is_disabled else found.scram.get(mechanism)
@@ -37,7 +40,7 @@ class Accounts:
         return Account(user, found.credential), record
 
     async def check_password(self, host: str, user: str, password: str) -> Account | None:
-        """Account of a user with the right password, otherwise None."""
+        """Account of the user if the password is right, otherwise None."""
         mechanism = self._mechanism_of(user)
         account, record = self.scram(user, mechanism)
         credential = "" if account is None else account.credential
@@ -50,7 +53,7 @@ class Accounts:
         return account
 
     def is_current(self, account: Account) -> bool:
-        """Whether the user has not changed since the account was read."""
+        """True if the user has not changed since the account was read."""
         found = self._image().users.get(account.user)
         return found is not None and not found.is_disabled and found.credential == account.credential
 

@@ -1,7 +1,7 @@
-"""Exchanges of the SASL mechanisms on the server's side: messages of the client in, answers out, no IO.
+"""Exchanges of the SASL mechanisms on the broker's side: messages of the client go in, answers come out; no IO.
 
-A step returns a `SaslStep`, or an awaitable of one where a password or token is checked elsewhere. A failure is a
-`LoginFailed` with the text for the client, which is Kafka's; details go to the log only.
+A step returns a `SaslStep`, or an awaitable of one if a password or token is checked asynchronously. A failed login
+raises `LoginFailed` with the text for the client, which is the same as Kafka's; details go only to the log.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SEPARATOR = b"\x01"
 
 
 class LoginFailed(Exception):
-    """Failed login: the text is for the client, `detail` for the log."""
+    """Failed login. The text is for the client, `detail` for the log."""
 
     def __init__(self, text: str, detail: str = "", user: str = "") -> None:
         super().__init__(text)
@@ -48,7 +48,7 @@ class SaslExchange(Protocol):
 
 
 def invalid_credentials(mechanism: str) -> str:
-    """Kafka's text for a failed login."""
+    """Kafka's error message for a failed login."""
     return f"Authentication failed during authentication due to invalid credentials with SASL mechanism {mechanism}"
 
 
@@ -118,7 +118,9 @@ def _plain_parts(message: bytes) -> tuple[str, str]:
 
 
 class OauthExchange:
-    """OAUTHBEARER (RFC 7628): a refused token is answered with a JSON error, which the client confirms."""
+    """OAUTHBEARER (RFC 7628): after a refused token the client gets a JSON error and sends one more message, after
+    which the login fails.
+    """
 
     def __init__(self, validate: Callable[[str], Awaitable[TokenLogin]]) -> None:
         self._validate = validate
@@ -146,7 +148,7 @@ class OauthExchange:
 
 
 def _bearer_parts(message: bytes) -> tuple[str, str]:
-    """Authorization id and token of a first message: `n,a=NAME,^Aauth=Bearer TOKEN^A^A`."""
+    """Authorization id and token in the client's first message: `n,a=NAME,^Aauth=Bearer TOKEN^A^A`."""
     malformed = LoginFailed(invalid_credentials(SaslMechanism.OAUTHBEARER), "the message is malformed")
     header, separator, rest = message.partition(_SEPARATOR)
     try:

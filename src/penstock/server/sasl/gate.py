@@ -1,8 +1,9 @@
-"""Gate in front of dispatch at a listener with SASL: only a login passes.
+"""Gate of a connection at a listener with SASL: it passes requests to dispatch only after the client has logged in.
 
-Before it, ApiVersions (once), SaslHandshake, SaslAuthenticate and the handshake between brokers are served, in
-small frames. Afterwards frames go to dispatch until the login expires; a client may log in again on the same
-connection, as the same user (KIP-368). Answers are those of Kafka 4.3. Failed logins are answered after a delay.
+Before the login, only ApiVersions (once), SaslHandshake, SaslAuthenticate and the handshake between brokers are served,
+with a lower limit on the request size. After the login, requests go to dispatch until the login expires; a client may
+log in again on the same connection as the same user (KIP-368). Responses are the same as Kafka 4.3's. The response to a
+failed login is delayed.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ from penstock.wire.headers import RequestHeader, read_request_header
 from penstock.wire.messages import decode_request, encode_response_frame
 
 CLOSE_SECONDS = 0.3
-"""Time between the answer to a failed login and the end of the connection, so that the client reads it."""
+"""Time in seconds between the response to a failed login and the end of the connection, so that the client can read the
+response.
+"""
 _NO_METADATA = {
     "brokers": (),
     "topics": (),
@@ -46,7 +49,7 @@ class _State(Enum):
     VERSIONS_SENT = auto()
     HANDSHAKEN = auto()
     RAW_TOKENS = auto()
-    """Handshake of version 0: tokens follow without headers."""
+    """After SaslHandshake version 0: SASL tokens follow without request headers."""
     AUTHENTICATED = auto()
     FAILED = auto()
 
@@ -65,7 +68,7 @@ class Gate:
         self._timer: asyncio.TimerHandle | None = None
 
     def attach(self, connection: Connection, timeout_seconds: float) -> None:
-        """Begin with a connection, which is closed if its client has not logged in after the timeout."""
+        """Serve a connection, and close it if its client has not logged in within the timeout."""
         self._connection = connection
         connection.serve_with(self.handle, self._service.max_receive_bytes)
         self._timer = asyncio.get_running_loop().call_later(timeout_seconds, self._on_timeout)
@@ -144,7 +147,7 @@ class Gate:
         return answer
 
     def _refuse_other(self, header: RequestHeader) -> Answer:
-        """Refuse a request of another API after the handshake; Metadata gets an empty answer, as from Kafka."""
+        """Refuse another request between handshake and login. Metadata gets an empty response, as from Kafka."""
         if header.api_key != METADATA:
             raise ProtocolError(f"api key {header.api_key} during the login")
         fields = {**_NO_METADATA, "error_code": ErrorCode.none, "cluster_authorized_operations": -(2**31)}
@@ -211,7 +214,7 @@ class Gate:
         return [answer(step)]
 
     def _pass(self, login: Login | None) -> None:
-        """Let requests through from now on."""
+        """Pass all requests to dispatch from now on."""
         self._state = _State.AUTHENTICATED
         self._exchange = None
         self._expires = self._service.expiry(login)
@@ -241,7 +244,9 @@ class Gate:
         return self._fail(refusal(str(failure)), started=started)
 
     def _fail(self, answer: bytes | None, *, delayed: bool = True, started: float | None = None) -> Answer:
-        """Answer after the delay, counted from `started`, and close the connection a moment later."""
+        """Respond after the delay for failed logins, counted from `started`, and close the connection `CLOSE_SECONDS`
+        later.
+        """
         self._state = _State.FAILED
         passed = 0.0 if started is None else self._service.monotonic() - started
         delay = max(0.0, self._service.failure_delay_seconds - passed) if delayed else 0.0

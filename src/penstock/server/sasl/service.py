@@ -35,7 +35,7 @@ from penstock.server.security import Login
 
 
 class LoginCounts:
-    """Logins of all listeners, for the metrics."""
+    """Numbers of accepted and failed logins at all listeners, for the metrics."""
 
     def __init__(self) -> None:
         self.accepted = 0
@@ -82,11 +82,13 @@ class SaslService:
         return ScramExchange(ScramMechanism(mechanism), self._accounts, nonce)
 
     def is_gateway(self, user: str) -> bool:
-        """Whether a user may make requests on behalf of others."""
+        """True if a user may send requests on behalf of other users."""
         return user in self._context.config[GATEWAY_USERS]
 
     def expiry(self, login: Login | None) -> float | None:
-        """Monotonic time at which a login expires; None if it does not. Logins of brokers do not expire."""
+        """Monotonic time in seconds at which a login expires; None if it does not expire, such as the login of a
+        broker.
+        """
         if login is None:
             return None
         limits = [self._lifetime_ms] if self._lifetime_ms else []
