@@ -89,6 +89,12 @@ def test_seed_with_a_leader_of_a_deleted_topic_passes() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seed", [1024, 1479])
+def test_seed_with_a_start_cut_short_after_a_swap_passes(seed: int) -> None:
+    assert run_seed(seed).operations > 0
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1004, 1206, 506155, 4498620, 8950618])
 def test_seed_that_a_checker_of_groups_failed_passes(seed: int) -> None:
     assert run_seed(seed).operations > 0

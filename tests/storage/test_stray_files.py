@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from log_helpers import append, checkpoint, open_manager, read_all, the_log
 
+from penstock.storage import recovery
 from penstock.storage.closed_segments import CLOSED_SEGMENTS_FILE
 from penstock.storage.disk import RealDisk
 from penstock.storage.index import IndexEntry, encode_entries
@@ -29,6 +30,14 @@ def directory(tmp_path: Path) -> Path:
     assert [segment.base_offset for segment in log.segments] == [0, 2, 4, 6, 8, 10]
     disk.close()
     return tmp_path / log.directory
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def die(*_: object) -> None:
+    raise Killed
 
 
 def name(offset: int, suffix: str) -> str:
@@ -90,6 +99,23 @@ def test_a_swap_with_only_the_log_left_to_rename_is_finished(directory: Path) ->
         (directory / name(offset, ".log")).unlink()
     (directory / name(4, ".index")).unlink()
     (directory / name(2, ".index.swap")).rename(directory / name(2, ".index"))
+    assert offsets_after_restart(directory) == NEW
+
+
+@pytest.mark.parametrize("removed", [[], [2], [2, 4]])
+def test_start_that_is_killed_after_it_finished_a_swap_leaves_no_damage(
+    directory: Path, removed: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_cleaned(directory, ".swap")
+    for offset in removed:
+        (directory / name(offset, ".log")).unlink()
+    disk = RealDisk(str(directory.parents[1]))
+    with monkeypatch.context() as killed:
+        killed.setattr(recovery, "find_segments", die)
+        with pytest.raises(Killed):
+            open_manager(disk)
+    disk.close()
+    assert not (directory / name(2, ".log.swap")).exists()
     assert offsets_after_restart(directory) == NEW
 
 

@@ -10,7 +10,7 @@ from typing_extensions import Buffer
 
 from penstock.errors import StorageError
 from penstock.records.batch import read_header
-from penstock.storage.closed_segments import ClosedSegment, ClosedSegments, prepare_list, publish_list
+from penstock.storage.closed_segments import ClosedSegments, describe_file, prepare_list, publish_list
 from penstock.storage.disk import File
 from penstock.storage.disk_errors import PASSING_ERRORS
 from penstock.storage.file_cache import FileCache
@@ -40,7 +40,6 @@ class CleanedSegment:
         """True if it differs from the segments that it replaces."""
         self._files = files
         self._log = log
-        self._first_crc = 0
         self._disk = files.disk
         self._directory = directory
         self._path = f"{directory}/{segment_name(self.base_offset)}"
@@ -54,7 +53,6 @@ class CleanedSegment:
         header = read_header(batch)
         if self._file is None:
             self._file = self._create(LOG_SUFFIX)
-            self._first_crc = header.crc
         if self.size - self._indexed_size >= self._index_interval_bytes:
             relative_offset = header.base_offset - self.base_offset
             self._entries.append(IndexEntry(relative_offset, self.size, self.max_timestamp))
@@ -101,15 +99,8 @@ class CleanedSegment:
             self._rename(suffix + SWAP_SUFFIX, suffix)
 
     def _prepare_list(self) -> ClosedSegments:
-        status = self._disk.status(self._path + LOG_SUFFIX + CLEANED_SUFFIX)
-        entry = ClosedSegment(
-            self.base_offset,
-            self._end_offset,
-            self.size,
-            status.inode,
-            status.modified_ns,
-            self._first_crc,
-        )
+        path = self._path + LOG_SUFFIX + CLEANED_SUFFIX
+        entry = describe_file(self._disk, path, self.base_offset, self._end_offset)
         closed = self._log.closed.extended([entry])
         try:
             prepare_list(self._disk, self._directory, closed).sync()

@@ -134,6 +134,18 @@ def describe(disk: Disk, segment: Segment, end_offset: int) -> ClosedSegment:
     return ClosedSegment(segment.base_offset, end_offset, segment.size, status.inode, status.modified_ns, crc)
 
 
+def describe_file(disk: Disk, path: str, base_offset: int, end_offset: int) -> ClosedSegment:
+    """The entry of a segment file that does not have its name yet. Waits for the disk."""
+    status = disk.status(path)
+    file = disk.open(path)
+    try:
+        content = file.pread(0, HEADER_SIZE)
+    finally:
+        file.close()
+    crc = read_header(content).crc if len(content) == HEADER_SIZE else 0
+    return ClosedSegment(base_offset, end_offset, status.size, status.inode, status.modified_ns, crc)
+
+
 def first_crc(segment: Segment) -> int:
     if segment.size < HEADER_SIZE:
         return 0

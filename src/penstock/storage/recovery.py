@@ -88,8 +88,8 @@ class _Recovery:
         findings, disk, directory = self._findings, self._findings.disk, self._findings.directory
         names = disk.list(directory)
         swaps = pending_swaps(disk, directory, names)
-        names = tidy_directory(disk, directory, names)
         findings.read_list(names, swaps)
+        names = tidy_directory(disk, directory, names)
         snapshots = tuple(Offset(offset) for offset in offsets_with(names, SNAPSHOT_SUFFIX))
         found = find_segments(findings, names, snapshots)
         if not found:

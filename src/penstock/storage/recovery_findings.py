@@ -12,11 +12,18 @@ from penstock.errors import StorageError
 from penstock.model import Offset
 from penstock.storage.checkpoints import LogCheckpoint
 from penstock.storage.closed_check import LOST_REASON
-from penstock.storage.closed_segments import CLOSED_SEGMENTS_FILE, ClosedSegments, read_list
+from penstock.storage.closed_segments import (
+    CLOSED_SEGMENTS_FILE,
+    ClosedSegments,
+    describe_file,
+    read_list,
+    write_list,
+)
 from penstock.storage.damage import DamagedRange
 from penstock.storage.log_state import StorageContext
 from penstock.storage.replay import Replay
 from penstock.storage.segment import Segment
+from penstock.storage.stray_files import PendingSwap
 
 _ZERO = Offset(0)
 
@@ -50,8 +57,8 @@ class Findings:
         """List of closed segments, corrected by what was found."""
         self.listed = self.closed
         """List of closed segments as it is on the disk."""
-        self._swaps: list[tuple[int, int]] = []
-        """Offsets of segments that compaction was replacing, and that have just been replaced."""
+        self._swaps: list[PendingSwap] = []
+        """Segments that compaction was putting in the place of others when the process ended."""
         self.is_listed = False
         """True if the list of closed segments could be read."""
         self.is_old = False
@@ -68,8 +75,12 @@ class Findings:
         self._on_loss = on_loss
         self._replay = replay
 
-    def read_list(self, names: list[str], swaps: list[tuple[int, int]]) -> None:
-        """Read the list of closed segments, without the segments that a finished swap has just replaced."""
+    def read_list(self, names: list[str], swaps: list[PendingSwap]) -> None:
+        """Read the list of closed segments, and enter the segments of interrupted swaps in place of the replaced ones.
+
+        The list is durable before a swap is finished. Otherwise, if this start is cut short, the next one finds a
+        segment file that is shorter than listed, and nothing that shows why.
+        """
         self._swaps = swaps
         self.is_old = CLOSED_SEGMENTS_FILE not in names
         if self.is_old:
@@ -80,13 +91,26 @@ class Findings:
         except StorageError as problem:
             self.problems.append(f"{self.directory}: {problem}")
         for swap in swaps:
-            self.closed = self.closed.without(*swap)
+            self._enter(swap)
+        if self.closed != self.listed:
+            write_list(self.disk, self.directory, self.closed)
+            self.listed = self.closed
+
+    def _enter(self, swap: PendingSwap) -> None:
+        replaced = [
+            entry for entry in self.closed.entries if swap.base_offset <= entry.base_offset < swap.end_offset
+        ]
+        if not replaced:
+            return
+        entry = describe_file(self.disk, swap.path, swap.base_offset, replaced[-1].end_offset)
+        if entry.size == swap.size:
+            self.closed = self.closed.extended([entry])
+        else:  # it is damaged: its records are checked
+            self.closed = self.closed.without(swap.base_offset, swap.end_offset)
 
     def is_compacted(self, segment: Segment) -> bool:
         """True if compaction has written this file as it is now: it was just put in place, or the list has its size."""
-        return any(
-            base_offset <= segment.base_offset < end_offset for base_offset, end_offset in self._swaps
-        ) or any(
+        return any(swap.base_offset <= segment.base_offset < swap.end_offset for swap in self._swaps) or any(
             (entry.base_offset, entry.size) == (segment.base_offset, segment.size)
             for entry in self.listed.entries
         )

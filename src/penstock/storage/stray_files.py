@@ -4,16 +4,18 @@ Compaction replaces segments in steps, so that a crash leaves either the old one
 `<base>.log.cleaned` and `<base>.index.cleaned` (whose last entry is the offset up to which segments are replaced) and
 syncs them; renames the index and then the log to `.swap`; removes the old segments from `base` up to that offset;
 renames the index and then the log to their names; with a `sync_dir` after every step. A `.log.swap` is therefore
-complete and is put in place here; earlier stages are removed. Unknown names are left alone.
+complete and is put in place here, after recovery has entered the new segment into the list of closed segments
+(`recovery_findings`); earlier stages are removed. Unknown names are left alone.
 """
 
 from __future__ import annotations
 
 from struct import error as struct_error
+from typing import NamedTuple
 
 from penstock.storage.closed_segments import CLOSED_SEGMENTS_FILE
 from penstock.storage.disk import Disk
-from penstock.storage.index import ENTRY_SIZE, IndexDamaged, decode_entry
+from penstock.storage.index import ENTRY_SIZE, IndexDamaged, IndexEntry, decode_entry
 from penstock.storage.segment import DERIVED_SUFFIXES, INDEX_SUFFIX, LOG_SUFFIX, segment_name
 from penstock.storage.snapshot import SNAPSHOT_SUFFIX
 
@@ -52,13 +54,28 @@ def derived_files(names: list[str]) -> dict[int, frozenset[str]]:
     return found
 
 
-def pending_swaps(disk: Disk, directory: str, names: list[str]) -> list[tuple[int, int]]:
-    """Base and end offset of every segment that `tidy_directory` puts in the place of others."""
+class PendingSwap(NamedTuple):
+    """A segment that `tidy_directory` puts in the place of others."""
+
+    base_offset: int
+    end_offset: int
+    path: str
+    """Path of its log file before it is renamed."""
+    size: int | None
+    """Size of the log file according to its index; None without a readable index."""
+
+
+def pending_swaps(disk: Disk, directory: str, names: list[str]) -> list[PendingSwap]:
+    """All swaps that a crash has interrupted and that `tidy_directory` finishes."""
     swaps = []
     for base_offset in offsets_with(names, LOG_SUFFIX + SWAP_SUFFIX):
-        index = f"{directory}/{segment_name(base_offset)}{INDEX_SUFFIX}"
-        ends = (_swap_end(disk, path, base_offset) for path in (index + SWAP_SUFFIX, index))
-        swaps.append((base_offset, max(ends)))
+        path = f"{directory}/{segment_name(base_offset)}"
+        last = _last_entry(disk, path + INDEX_SUFFIX + SWAP_SUFFIX, base_offset)
+        if last is None:
+            last = _last_entry(disk, path + INDEX_SUFFIX, base_offset)
+        end_offset = base_offset + (1 if last is None else last.relative_offset)
+        size = None if last is None else last.position
+        swaps.append(PendingSwap(base_offset, end_offset, path + LOG_SUFFIX + SWAP_SUFFIX, size))
     return swaps
 
 
@@ -92,7 +109,9 @@ def _lonely(names: list[str]) -> list[str]:
 def _finish_swap(disk: Disk, directory: str, base_offset: int) -> None:
     path = f"{directory}/{segment_name(base_offset)}"
     index = path + INDEX_SUFFIX + SWAP_SUFFIX
-    end_offset = _swap_end(disk, index, base_offset)
+    last = _last_entry(disk, index, base_offset)
+    # Without a readable index only the segment of the same name is replaced.
+    end_offset = base_offset + (1 if last is None else last.relative_offset)
     names = disk.list(directory)
     derived = derived_files(names)
     for old in offsets_with(names, LOG_SUFFIX):
@@ -108,11 +127,10 @@ def _finish_swap(disk: Disk, directory: str, base_offset: int) -> None:
     disk.rename(path + LOG_SUFFIX + SWAP_SUFFIX, path + LOG_SUFFIX)
 
 
-def _swap_end(disk: Disk, index: str, base_offset: int) -> int:
-    """Offset up to which old segments are replaced; without a readable index, only the one of the same name is."""
+def _last_entry(disk: Disk, index: str, base_offset: int) -> IndexEntry | None:
+    """Last entry of an index, which has the end offset and the size of the segment; None if it cannot be read."""
     try:
         content = disk.read(index)
-        last = decode_entry(base_offset, content, len(content) - ENTRY_SIZE)
+        return decode_entry(base_offset, content, len(content) - ENTRY_SIZE)
     except (FileNotFoundError, IndexDamaged, struct_error):
-        return base_offset + 1
-    return base_offset + last.relative_offset
+        return None
