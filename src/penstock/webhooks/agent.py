@@ -1,9 +1,9 @@
-"""The agent of a webhook: receives messages of its queue, calls the receiver for each, and settles by the answer.
+"""Agent of a webhook: receives messages of its queue, sends each to the receiver, and settles it by the response.
 
-A message is accepted only after an answer 2xx. Every message is locked for this owner from its receive to its
-settlement, longer than a call may take, so two owners never call for the same message at the same time. An owner begins
-its term with a committed record before it receives anything: a broker that was replaced cannot begin one. Loop thread
-only.
+A message is accepted only after a response with status 2xx. Every message is locked for this owner from its receipt to
+its settlement, and the lock is longer than a call may take, so two owners never send the same message at the same time.
+An owner commits a record that begins its term before it receives anything: a broker that another owner has replaced
+cannot commit this record. Loop thread only.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ from penstock.webhooks.webhook import Webhook, WebhookDefinition
 from penstock.wire.queue_settle import GROUP_DELAY, RETURN
 
 WAIT_MS: Final = 5_000
-"""Time of one long poll at the queue."""
+"""Duration of one long poll of the queue, in milliseconds."""
 LOCK_MARGIN_MS: Final = 15_000
-"""Lock of a message beyond the time of two calls: the one before it, and its own."""
+"""Duration for which a message is locked beyond the timeouts of two calls: the call that it waits for, and its own."""
 MIN_PAUSE_SECONDS: Final = 0.1
 MAX_PAUSE_SECONDS: Final = 5.0
 SETTLE_TRIES: Final = 5
@@ -57,16 +57,16 @@ MAX_REASON: Final = 500
 
 
 class Batch(NamedTuple):
-    """Messages that were received from a queue."""
+    """Messages of one receive from a queue."""
 
     topic: str
     has_back_off: bool
-    """Whether the queue has a back-off of its own."""
+    """True if the queue is configured with a back-off."""
     messages: list[ReceivedMessage]
 
 
 class Queues(Protocol):
-    """Queues as webhooks read them."""
+    """Access of webhooks to queues: receive and settle."""
 
     async def receive(self, queue: str, max_messages: int, wait_ms: int, lock_ms: int) -> Batch: ...
 
@@ -81,12 +81,12 @@ class WebhookAgentContext:
     clock: Clock
     logger: Logger
     random: Callable[[], float]
-    """Draws a number between 0 and 1."""
+    """Source of random numbers between 0 and 1."""
     unseal: Callable[[str, bytes], str]
-    """Opens a sealed secret of the webhook with a name."""
+    """Decrypts a sealed secret; the arguments are the name of the webhook and the sealed secret."""
     counts: CallCounts
     background: Callable[[Coroutine[Any, Any, None]], None]
-    """Runs work that the end of an agent leaves."""
+    """Runs a coroutine that an agent leaves when it is closed: the settlement of its messages."""
 
 
 class WebhookAgent:
@@ -95,13 +95,13 @@ class WebhookAgent:
         self._handle = handle
         self._context = context
         self._definition = handle.state.definition
-        """Definition of the calls that begin now: a changed one is adopted before the next messages are received."""
+        """Definition that new calls use. A changed definition replaces it before the next messages are received."""
         self._task: asyncio.Task[None] | None = None
         self._waiting: deque[tuple[ReceivedMessage, Batch]] = deque()
-        """Messages that were received and have no call yet."""
+        """Received messages whose call has not begun, each with its batch."""
         self._calls: dict[asyncio.Task[None], ReceivedMessage] = {}
         self._changed = asyncio.Event()
-        """Set when the state has changed, or a call has ended."""
+        """Event that is set when the state of the webhook has changed or a call has ended."""
         self._failures = 0
         self._held_until = 0.0
 
@@ -114,7 +114,10 @@ class WebhookAgent:
         self._changed.set()
 
     def close(self) -> None:
-        """End all work. Messages that are held return to the queue, unless this broker dies before."""
+        """End all work, and return the received messages to the queue in the background.
+
+        If this broker stops before that, the messages return when their locks expire.
+        """
         if self._task is not None:
             self._task.cancel()
         called, waiting = list(self._calls.values()), self._take_waiting()
@@ -152,7 +155,7 @@ class WebhookAgent:
         self.figures.problem = str(error) or type(error).__name__
 
     async def _step(self) -> None:
-        """Receive messages and begin their calls, or wait until that is possible."""
+        """Begin calls for received messages, then receive more, or wait until there is room for more."""
         await self._handle.committed()
         self._changed.clear()
         await self._adopt(self._handle.state.definition)
@@ -170,19 +173,19 @@ class WebhookAgent:
         self._waiting.extend((message, batch) for message in batch.messages)
 
     async def _adopt(self, definition: WebhookDefinition) -> None:
-        """Begin calls by this definition from now on."""
+        """Use this definition for all calls that begin from now on."""
         before, self._definition = self._definition, definition
         if definition.url != before.url:
             self._failures, self._held_until = 0, 0.0
         if definition.timeout_ms > before.timeout_ms:
-            # Their locks are too short for calls that may take longer.
+            # The locks of the received messages are too short for calls with the longer timeout.
             await self._return(self._take_waiting())
 
     def _is_stopped(self) -> bool:
         return self._handle.state.is_paused or self._held_until > self._context.clock.monotonic()
 
     async def _stand_still(self) -> None:
-        """Return messages that have no call yet, since other consumers may take them, and wait."""
+        """Return messages whose call has not begun, so that other consumers can receive them, and wait."""
         await self._return(self._take_waiting())
         left = self._held_until - self._context.clock.monotonic()
         with suppress(TimeoutError):
@@ -194,7 +197,7 @@ class WebhookAgent:
         return messages
 
     async def _return(self, messages: Sequence[ReceivedMessage]) -> None:
-        """Return messages without a call; the attempt does not count."""
+        """Return messages to the queue without counting a delivery attempt."""
         with suppress(PenstockError, OSError):
             await asyncio.gather(*(self._settle(each, RETURN, 0) for each in messages))
 
@@ -225,7 +228,7 @@ class WebhookAgent:
             self._context.logger.warning(
                 "message of a webhook not settled", webhook=self._handle.name, error=str(error)
             )
-        with suppress(BrokerError):  # this broker is not the owner any more
+        with suppress(BrokerError):  # another broker owns the webhook now
             self._begin_calls()
 
     async def _deliver(self, message: ReceivedMessage, batch: Batch) -> None:
@@ -239,7 +242,8 @@ class WebhookAgent:
             return
         if decision.action is Action.PAUSE:
             await self._handle.update(partial(states.pause, reason=decision.reason))
-            await self._settle_surely(message, RETURN, 0)  # it stays, also after its last attempt
+            # RETURN keeps the message in the queue, even after its last attempt.
+            await self._settle_surely(message, RETURN, 0)
             return
         delay_ms = GROUP_DELAY if decision.delay_ms == QUEUE_BACK_OFF else decision.delay_ms
         await self._settle_surely(message, _RELEASE, delay_ms, decision.reason)
@@ -280,7 +284,7 @@ class WebhookAgent:
         return await context.caller.call(receiver, [*request.headers, *signed], request.body, timeout_s)
 
     async def test(self, identity: str) -> dict[str, object]:
-        """Call the receiver with a test message, whatever the queue has; returns what came of it."""
+        """Send a test message to the receiver, and return the result. Messages of the queue are not involved."""
         body = msgspec.json.encode({"type": "penstock.test", "webhook": self._handle.name})
         headers = [("user-agent", USER_AGENT), ("content-type", "application/json")]
         started = self._context.clock.monotonic()
@@ -296,7 +300,9 @@ class WebhookAgent:
     async def _settle_surely(
         self, message: ReceivedMessage, action: int, delay_ms: int, reason: str = ""
     ) -> None:
-        """Settle a message, with retries while no broker responds. Otherwise it is sent again after its lock."""
+        """Settle a message, with up to `SETTLE_TRIES` attempts. If all fail, the message is delivered again after its
+        lock has expired.
+        """
         for attempt in range(SETTLE_TRIES):
             try:
                 await self._settle(message, action, delay_ms, reason[:MAX_REASON])

@@ -1,4 +1,4 @@
-"""Figures of webhook calls: of all webhooks of a broker for metrics, and of one webhook for its description."""
+"""Statistics of webhook calls: of all webhooks of a broker for metrics, and of one webhook for its description."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MAX_ERROR_CHARACTERS = 300
 
 @dataclass(slots=True)
 class CallCounts:
-    """Calls that this broker has made."""
+    """Number and duration of the webhook calls that this broker has made."""
 
     successes: int = 0
     failures: int = 0
@@ -40,7 +40,7 @@ class CallCounts:
 
 @dataclass(slots=True)
 class WebhookFigures:
-    """Calls of one webhook since this broker owns it."""
+    """Statistics of the calls of one webhook since this broker became its owner."""
 
     successes: int = 0
     failures: int = 0
@@ -49,7 +49,7 @@ class WebhookFigures:
     last_call_ms: int = 0
     last_latency_s: float = 0.0
     problem: str = ""
-    """Reason why the queue cannot be read; empty if it can."""
+    """Error that keeps the webhook from receiving messages; empty if there is none."""
 
     def observe(self, status: int, seconds: float, reason: str, now_ms: int) -> None:
         self.last_status, self.last_latency_s, self.last_call_ms = status, seconds, now_ms

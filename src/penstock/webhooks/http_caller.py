@@ -1,7 +1,7 @@
-"""Calls of receivers over HTTP: names are resolved, addresses checked and pinned, connections kept for the next call.
+"""HTTP calls to receivers: resolves their names, checks their addresses, and keeps idle connections for later calls.
 
-Each connection is made to an address that was checked, not to the name, so a name that resolves differently a moment
-later changes nothing. Redirects 307 and 308 are followed with the same checks. Loop thread only.
+Each connection is made to a checked address, not to the name, so a name that resolves to another address a moment
+later cannot bypass the check. Redirects 307 and 308 are followed with the same checks. Loop thread only.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from penstock.webhooks.receiver_url import InvalidUrl, Receiver, redirected
 
 MAX_REDIRECTS: Final = 3
 MAX_IDLE: Final = 32
-"""Number of idle connections that are kept for a receiver."""
+"""Maximum number of idle connections that are kept for a receiver."""
 IDLE_SECONDS: Final = 30.0
 TLS_SECONDS: Final = 60.0
-"""Time in seconds after which trusted certificates are read again."""
+"""Time in seconds after which the trusted certificates are read from their file again."""
 _REDIRECTS: Final = (307, 308)
 _Place = tuple[str, str, int]
 
 
 class _Tls(NamedTuple):
-    """Settings of TLS connections: the file of trusted certificates, and when it was read, in seconds."""
+    """TLS context, with the file of its trusted certificates and the time of reading in seconds of the loop's clock."""
 
     file: str | None
     read_at: float
@@ -37,7 +37,10 @@ class _Tls(NamedTuple):
 
 
 def _make_tls_context(authorities: str | None) -> ssl.SSLContext:
-    """Trust the authorities of the system, and those of a file. Runs in a pool."""
+    """Create a context that trusts the authorities of the system and those in the file `authorities`.
+
+    Runs in a thread pool, since it reads files.
+    """
     context = ssl.create_default_context()
     if authorities is not None:
         context.load_verify_locations(authorities)
@@ -48,11 +51,14 @@ class WebhookCaller(Protocol):
     async def call(
         self, receiver: Receiver, headers: Sequence[tuple[str, str]], body: bytes, timeout_s: float
     ) -> Answer:
-        """Send a POST request; CallFailed without an answer in time."""
+        """Send a POST request; raises CallFailed if no response comes within `timeout_s`."""
         ...
 
     async def check(self, receiver: Receiver) -> None:
-        """Raise CallFailed where the receiver's addresses are known and none of them is allowed."""
+        """Raise CallFailed if webhooks may connect to none of the receiver's addresses.
+
+        A name that cannot be resolved is no error, since it may be resolved later.
+        """
         ...
 
     def close(self) -> None: ...
@@ -65,7 +71,9 @@ class HttpCaller:
         threads: Threads,
         authorities: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """`authorities` names a file with trusted certificates besides those of the system."""
+        """Create a caller. `authorities` returns the path of a file with trusted certificates, which are added to those
+        of the system, or None.
+        """
         self._rules = rules
         self._authorities = authorities
         self._threads = threads
@@ -84,7 +92,7 @@ class HttpCaller:
         try:
             await self._address(receiver)
         except OSError:
-            return  # the name may be known later
+            return  # the name may be resolved later
 
     async def call(
         self, receiver: Receiver, headers: Sequence[tuple[str, str]], body: bytes, timeout_s: float
@@ -132,7 +140,7 @@ class HttpCaller:
         return connection
 
     async def _address(self, receiver: Receiver) -> str:
-        """An address of the receiver that webhooks may connect to."""
+        """Address of the receiver that the address rules allow; raises CallFailed if there is none."""
         rules = self._rules()
         addresses = await self._resolve(receiver.host, receiver.port)
         address = rules.choose(addresses)
@@ -145,7 +153,9 @@ class HttpCaller:
         return address
 
     async def _resolve(self, host: str, port: int) -> Sequence[str]:
-        """Addresses of a name. A name whose servers do not respond occupies one thread, however many calls wait."""
+        """Addresses of a name. Concurrent calls for the same name share one lookup, so a name server that does not
+        respond blocks one thread only.
+        """
         key = host, port
         pending = self._resolving.get(key)
         if pending is None:

@@ -1,7 +1,7 @@
-"""One HTTP/1.1 connection to a receiver: requests one after the other, and answers with bounds.
+"""One HTTP/1.1 connection to a receiver: one request at a time, and responses of limited size.
 
-The status is the answer: a call ends when the headers are complete. What follows is read for a moment, so that the
-connection can be used again, and not kept. Loop thread only.
+A call ends when the headers of the response are complete. The body is read for at most `DRAIN_SECONDS`, so that the
+connection can be used again, and discarded. Loop thread only.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import Final, NamedTuple, cast
 import httptools
 
 MAX_HEAD_BYTES: Final = 64 * 1024
-"""Limit of the status line and the headers of an answer."""
+"""Maximum size of the status line and the headers of a response."""
 MAX_BODY_BYTES: Final = 64 * 1024
-"""A connection is closed after this many bytes of a body."""
+"""Maximum size of a body that is read; a longer body closes the connection."""
 DRAIN_SECONDS: Final = 1.0
-"""Time for the body of an answer; then the connection is closed."""
+"""Time in seconds within which the body of a response must end; then the connection is closed."""
 _FINAL_STATUS: Final = 200
 
 
 class CallFailed(Exception):
-    """A call without an answer; the text is the reason, for people."""
+    """A call that got no response. The message is the reason, for users."""
 
 
 class Answer(NamedTuple):
@@ -33,7 +33,7 @@ class Answer(NamedTuple):
 
 class HttpClientConnection(asyncio.Protocol):
     def __init__(self, on_idle: Callable[[HttpClientConnection], None]) -> None:
-        """Create a connection; `on_idle` is called whenever it can take another request."""
+        """Create a connection; it calls `on_idle` whenever it is ready for another request."""
         self._on_idle = on_idle
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpResponseParser(self)
@@ -49,7 +49,10 @@ class HttpClientConnection(asyncio.Protocol):
     async def post(
         self, authority: str, target: str, headers: Sequence[tuple[str, str]], body: bytes
     ) -> Answer:
-        """Send a request and return its answer; CallFailed if the connection ends before. Cancelling closes it."""
+        """Send a request and return the response; raises CallFailed if the connection ends first.
+
+        Cancelling this call closes the connection.
+        """
         if self._transport is None or not self.is_open:
             raise CallFailed("the connection is closed")
         self._waiting = asyncio.get_running_loop().create_future()
@@ -69,7 +72,7 @@ class HttpClientConnection(asyncio.Protocol):
 
     @property
     def has_received(self) -> bool:
-        """Whether a byte of the answer to the last request has come."""
+        """True if at least one byte of the response to the last request has arrived."""
         return self._received > 0
 
     def close(self) -> None:
@@ -82,13 +85,13 @@ class HttpClientConnection(asyncio.Protocol):
     # --- asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # transports of uvloop are of no asyncio class
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transports have no asyncio base class
         self.is_open = True
 
     def data_received(self, data: bytes) -> None:
         self._received += len(data)
         if self._waiting is None and self._draining is None:
-            self.close()  # nothing was asked
+            self.close()  # data without a request
             return
         try:
             self._parser.feed_data(data)
@@ -127,7 +130,7 @@ class HttpClientConnection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         if not self._is_answered:
-            return  # 100 Continue and the like
+            return  # an informational response, such as 100 Continue
         if self._draining is not None:
             self._draining.cancel()
             self._draining = None

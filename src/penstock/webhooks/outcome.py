@@ -1,4 +1,4 @@
-"""Decisions about the answer of a receiver: accept the message, release it, or pause the webhook. Pure."""
+"""Decision by the response of a receiver: accept the message, release it, or pause the webhook. Pure."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from enum import Enum
 from typing import Final
 
 BACK_OFF_MS: Final = (1_000, 5_000, 30_000, 120_000, 600_000, 3_600_000)
-"""Delays before the next attempts of a message, for queues without a back-off of their own."""
+"""Delays after the first, second and later attempts of a message, for queues without a configured back-off."""
 QUEUE_BACK_OFF: Final = -1
-"""Delay that stands for the back-off of the queue."""
+"""Value of `Decision.delay_ms` that means: use the back-off of the queue."""
 MAX_DELAY_MS: Final = 24 * 3_600_000
 FAILURES_BEFORE_HOLD: Final = 5
 FIRST_HOLD_MS: Final = 250
@@ -23,32 +23,32 @@ class Action(Enum):
     ACCEPT = "accept"
     RELEASE = "release"
     PAUSE = "pause"
-    """Release the message, and pause the webhook."""
+    """Return the message to the queue, and pause the webhook."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
     action: Action
     delay_ms: int = 0
-    """Time before the next attempt of the message; QUEUE_BACK_OFF leaves it to the queue."""
+    """Delay before the next attempt of the message; QUEUE_BACK_OFF for the back-off of the queue."""
     hold_ms: int = 0
-    """Time for which the webhook makes no further call, for this receiver's sake."""
+    """Time for which the webhook makes no calls at all, because the receiver asked for it."""
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A message that was sent to its receiver."""
+    """One attempt to deliver a message to the receiver."""
 
     number: int
-    """Number of deliveries, this one included."""
+    """Number of this attempt; the first is 1."""
     has_queue_back_off: bool
     jitter: float
-    """Random number between 0 and 1."""
+    """Random number between 0 and 1 that varies the delay before the next attempt."""
 
 
 def decide(status: int, retry_after_ms: int | None, attempt: Attempt) -> Decision:
-    """Decide by the status of an answer. `retry_after_ms` is the delay that the receiver has asked for."""
+    """Decide by the status of a response. `retry_after_ms` is the delay in its Retry-After header, None without one."""
     if 200 <= status < 300:
         return Decision(Action.ACCEPT)
     if status == _GONE:
@@ -65,7 +65,7 @@ def decide(status: int, retry_after_ms: int | None, attempt: Attempt) -> Decisio
 
 
 def failed(reason: str, attempt: Attempt) -> Decision:
-    """Decide about a call without an answer."""
+    """Return the decision for a call that got no response: release the message."""
     return Decision(Action.RELEASE, back_off_ms(attempt), reason=reason)
 
 
@@ -77,8 +77,9 @@ def back_off_ms(attempt: Attempt) -> int:
 
 
 def hold_after(failures: int) -> int:
-    """Pause in milliseconds after this many failures in a row: a receiver that is away must not use up the attempts of
-    all messages.
+    """Time in milliseconds without calls after `failures` failed calls in a row.
+
+    Without such pauses, an unreachable receiver would use up the attempts of all messages.
     """
     if failures < FAILURES_BEFORE_HOLD:
         return 0
@@ -86,7 +87,7 @@ def hold_after(failures: int) -> int:
 
 
 def read_retry_after(value: str, now_ms: int) -> int | None:
-    """Milliseconds of a Retry-After header: seconds, or an HTTP date. None if it is malformed."""
+    """Delay in milliseconds that a Retry-After header demands, in seconds or as HTTP date. None if it is malformed."""
     text = value.strip()
     if text.isascii() and text.isdigit():
         return min(int(text[:9]) * 1000, MAX_DELAY_MS)

@@ -1,6 +1,6 @@
-"""URLs of receivers of webhooks. Pure.
+"""URLs of webhook receivers. Pure.
 
-Whether an address may be called is decided by `config/address_rules.py` when a connection is made.
+`config/address_rules.py` decides which addresses webhooks may connect to; it is asked when a connection is made.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Receiver(NamedTuple):
 
 
 def parse_url(text: str) -> Receiver:
-    """Parse the URL of a receiver; InvalidUrl says what is wrong with it, and never contains credentials."""
+    """Parse the URL of a receiver; raises InvalidUrl with the reason, without the credentials that the URL may have."""
     if len(text) > MAX_URL_CHARACTERS:
         raise InvalidUrl(f"the URL has {len(text)} characters; {MAX_URL_CHARACTERS} are allowed")
     if not _VISIBLE.fullmatch(text):
@@ -66,7 +66,7 @@ def parse_url(text: str) -> Receiver:
 
 
 def redirected(receiver: Receiver, location: str) -> Receiver:
-    """Receiver of a redirect; InvalidUrl for a location that is no URL, or leaves TLS."""
+    """Receiver that a redirect leads to; raises InvalidUrl if `location` is invalid or goes from https to http."""
     found = parse_url(urljoin(str(receiver), location))
     if receiver.scheme == "https" and found.scheme != "https":
         raise InvalidUrl("the redirect goes from https to http")

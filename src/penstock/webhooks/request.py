@@ -1,6 +1,6 @@
-"""The request of a webhook for a message: id, headers and body. Pure.
+"""HTTP request that a webhook sends for a message: id, headers and body. Pure.
 
-The body is the value of the message as it is stored, or a CloudEvent (1.0, structured JSON) that contains it.
+The body is the stored value of the message, or a CloudEvent (1.0, structured JSON) that contains the value.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LAST_MS: Final = 253_402_300_799_999
 
 
 class MessageSource(NamedTuple):
-    """Place of a message."""
+    """Partition that a message was received from."""
 
     topic: str
     topic_id: UUID
@@ -35,12 +35,12 @@ class MessageSource(NamedTuple):
 class WebhookRequest(NamedTuple):
     message_id: str
     headers: list[tuple[str, str]]
-    """Headers besides those of the signature and of HTTP itself."""
+    """Headers without those of the signature, Host and Content-Length."""
     body: bytes
 
 
 def message_id(source: MessageSource, offset: int) -> str:
-    """Id of a message, the same for every attempt and different from all others of the cluster."""
+    """Id of a message: unique in the cluster, and the same for every attempt."""
     return f"msg_{source.topic_id.hex}_{source.partition}_{offset}"
 
 

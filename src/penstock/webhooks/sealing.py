@@ -2,8 +2,8 @@
 
     nonce 12 | ciphertext and tag
 
-The name of the webhook is authenticated, so a sealed secret cannot be moved to another webhook. Clients that may read
-the internal topic of webhooks see sealed secrets alone.
+The name of the webhook is authenticated, so a sealed secret cannot be moved to another webhook. Clients with read
+access to the internal topic of webhooks see only sealed secrets.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class CannotUnseal(ValueError):
 
 
 def seal(cluster_secret: str, webhook: str, secret: str, nonce: bytes) -> bytes:
-    """Seal a secret; `nonce` is random."""
+    """Seal a secret; `nonce` must be random, with `NONCE_BYTES` bytes."""
     return nonce + _cipher(cluster_secret).encrypt(nonce, secret.encode(), webhook.encode())
 
 

@@ -2,7 +2,7 @@
 
     webhook-id          identifies the message, the same for every attempt
     webhook-timestamp   seconds since the epoch, of this attempt
-    webhook-signature   `v1,` and the base64 of HMAC-SHA256 over `id.timestamp.body`; one for each secret, with spaces
+    webhook-signature   `v1,` and the base64 of HMAC-SHA256 over `id.timestamp.body`, for each secret; space-separated
 
 A secret is `whsec_` and the base64 of its bytes, or any other text, whose UTF-8 bytes are the key.
 """
@@ -21,12 +21,12 @@ MAX_SECRET_CHARACTERS: Final = 200
 
 
 def new_secret(key: bytes) -> str:
-    """Secret with these random bytes."""
+    """Text of a new secret from random bytes."""
     return PREFIX + b64encode(key).decode()
 
 
 def key_of(secret: str) -> bytes:
-    """Key of a secret; ValueError if the secret is empty, too long or malformed. The error does not contain it."""
+    """HMAC key of a secret. Raises ValueError if the secret is empty, too long or malformed; its text has no secret."""
     if not 0 < len(secret) <= MAX_SECRET_CHARACTERS:
         raise ValueError(
             f"a secret has 1 to {MAX_SECRET_CHARACTERS} characters, and this one has {len(secret)}"

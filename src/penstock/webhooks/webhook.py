@@ -1,6 +1,6 @@
-"""The state of a webhook: its definition, its sealed secrets, and whether it is paused. Pure.
+"""State of a webhook: its definition, its sealed secrets, and whether it is paused. Pure.
 
-A state is a value; each change makes a new one.
+States are immutable: each change returns a new one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MIN_TIMEOUT_MS: Final = 10
 MAX_TIMEOUT_MS: Final = 300_000
 DEFAULT_OVERLAP_MS: Final = 24 * 3_600_000
 ALTERABLE: Final = ("url", "concurrency", "timeout_ms", "format")
-"""Fields of a definition that can be changed; queue, topic and filter stay."""
+"""Fields of a definition that can be changed. Queue, topic and filter cannot."""
 MAX_OVERLAP_MS: Final = 30 * 24 * 3_600_000
 
 
@@ -38,22 +38,22 @@ class WebhookDefinition(msgspec.Struct, frozen=True):
 class SealedSecret(msgspec.Struct, frozen=True):
     sealed: bytes
     until_ms: int | None = None
-    """Time after which the secret signs no calls any more; None for the present one."""
+    """Time from which calls are no longer signed with this secret; None for the current secret."""
 
 
 class Webhook(msgspec.Struct, frozen=True):
     definition: WebhookDefinition
     secrets: tuple[SealedSecret, ...]
-    """The present secret first, then the one before it."""
+    """Current secret, followed by the previous one if there is one."""
     created_ms: int
     token: str = ""
-    """Identifies the request that created the webhook."""
+    """Token of the request that created the webhook; a retry with the same token succeeds. Empty without one."""
     is_paused: bool = False
     paused_reason: str = ""
     term: int = 0
-    """Number of owners so far."""
+    """Number of the present term. An owner begins a new term when it takes over and after each error."""
     owner: int = -1
-    """Broker that makes the calls in this term."""
+    """Id of the broker that makes the calls in this term."""
 
 
 def new_webhook(definition: WebhookDefinition, sealed: bytes, now_ms: int, token: str) -> Webhook:
@@ -61,7 +61,7 @@ def new_webhook(definition: WebhookDefinition, sealed: bytes, now_ms: int, token
 
 
 def take_over(webhook: Webhook, owner: int) -> Webhook:
-    """Begin the term of another owner. It makes calls only when this is committed."""
+    """Begin a new term with this owner. The owner makes calls only after the new state is committed."""
     return msgspec.structs.replace(webhook, term=webhook.term + 1, owner=owner)
 
 
@@ -78,7 +78,7 @@ def resume(webhook: Webhook) -> Webhook:
 
 
 def alter(webhook: Webhook, changes: Mapping[str, object]) -> Webhook:
-    """Change fields of the definition that are in `ALTERABLE`."""
+    """Change fields of the definition; `changes` has only names in `ALTERABLE`."""
     definition = msgspec.structs.replace(webhook.definition, **changes)
     if definition == webhook.definition:
         return webhook
@@ -86,13 +86,13 @@ def alter(webhook: Webhook, changes: Mapping[str, object]) -> Webhook:
 
 
 def rotate(webhook: Webhook, sealed: bytes, until_ms: int) -> Webhook:
-    """Replace the secret; the present one signs calls too until the given time."""
+    """Replace the current secret. Calls are signed with the replaced secret too until `until_ms`."""
     previous = SealedSecret(webhook.secrets[0].sealed, until_ms)
     return msgspec.structs.replace(webhook, secrets=(SealedSecret(sealed), previous))
 
 
 def secrets_in_force(webhook: Webhook, now_ms: int) -> tuple[bytes, ...]:
-    """Sealed secrets that sign a call at this time."""
+    """Sealed secrets that calls are signed with at `now_ms`."""
     return tuple(each.sealed for each in webhook.secrets if each.until_ms is None or each.until_ms > now_ms)
 
 
