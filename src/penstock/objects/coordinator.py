@@ -1,6 +1,6 @@
-"""The coordinator of a kind of objects: maps their names to shards of the kind's internal topic.
+"""Coordinator of the objects of one kind: maps their names to shards of the kind's internal topic.
 
-The base class has the shards and their loading. Loop thread only.
+The base class keeps the shards and starts their loading. Loop thread only.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ObjectCoordinator(Coordinator[ObjectShard[S]], Generic[S]):
         self._codec = ObjectCodec(kind.state)
 
     def shard_of(self, name: str) -> ObjectShard[S]:
-        """Return the shard of a name; BrokerError if it is on another broker or not loaded."""
+        """Return the shard of a name; raises BrokerError if another broker has it or it is not loaded yet."""
         return self._shards.of(name)
 
     async def _load(self, index: int, replica: Replica) -> ObjectShard[S]:

@@ -34,7 +34,7 @@ class ObjectCodec(Generic[S]):
         self._decoder = msgspec.msgpack.Decoder(state)
 
     def encode_record(self, record: ObjectRecord[S]) -> tuple[bytes, bytes | None]:
-        """Encode key and value; a tombstone has no value."""
+        """Return the encoded key and value; the value of a tombstone is None."""
         key = p.INT16(_VERSION) + p.string(record.name)
         if record.state is None:
             return key, None

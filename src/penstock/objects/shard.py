@@ -1,6 +1,6 @@
-"""The objects of one partition of a kind's internal topic, while this broker leads it, and their agents.
+"""Shard of objects: the states in one partition of a kind's internal topic, and their agents, on the leader.
 
-Each record has the whole state of an object, so a record replaces the one before. Loop thread only.
+Each record holds the whole state of an object and replaces the previous record of that object. Loop thread only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from penstock.state_log.shard import Shard, ShardContext
 S = TypeVar("S", bound=msgspec.Struct)
 
 WRITE_TIMEOUT_MS: Final = 5_000
-"""Time in milliseconds that a request waits for the commit of its change."""
+"""Maximum time in milliseconds that a request waits for the commit of its change."""
 
 
 class ObjectShard(Shard[ObjectRecord[S]], Generic[S]):
@@ -42,7 +42,7 @@ class ObjectShard(Shard[ObjectRecord[S]], Generic[S]):
 
     @property
     def states(self) -> Mapping[str, S]:
-        """States by name, with changes that are not committed yet."""
+        """Latest states by name, including changes that are not committed yet."""
         return self._states
 
     @property
@@ -52,7 +52,7 @@ class ObjectShard(Shard[ObjectRecord[S]], Generic[S]):
     # --- requests
 
     async def read(self, name: str) -> S:
-        """Return the committed state; RESOURCE_NOT_FOUND without such an object."""
+        """Return the state of an object once it is committed; raises RESOURCE_NOT_FOUND if there is no such object."""
         self.check_open()
         state = self._existing(name)
         await self.committed()
@@ -62,7 +62,7 @@ class ObjectShard(Shard[ObjectRecord[S]], Generic[S]):
         return self._agents.get(name)
 
     async def create(self, name: str, state: S) -> None:
-        """Store a new object. BrokerError if the name is taken, or the shard has too many objects."""
+        """Store a new object; raises BrokerError if the name is taken or the shard is at a limit of the kind."""
         self.check_writable()
         if name in self._states:
             raise BrokerError(
@@ -73,7 +73,7 @@ class ObjectShard(Shard[ObjectRecord[S]], Generic[S]):
         await self._change(ObjectRecord(name, state))
 
     async def update(self, name: str, decide: Callable[[S], S]) -> S:
-        """Replace the state by what `decide` returns for the present one; returns when the change is committed."""
+        """Replace the state by the result of `decide(state)`, and return the new state when it is committed."""
         self.check_writable()
         known = self._existing(name)
         state = decide(known)
@@ -89,7 +89,7 @@ class ObjectShard(Shard[ObjectRecord[S]], Generic[S]):
         await self._change(ObjectRecord(name, None))
 
     async def committed(self) -> None:
-        """Wait until all changes up to now are committed."""
+        """Wait until all changes made so far are committed."""
         self.check_open()
         await self._written([])
 
@@ -129,7 +129,7 @@ class ObjectShard(Shard[ObjectRecord[S]], Generic[S]):
             self._agents[name].on_change()
 
     def resume(self) -> None:
-        """Serve: the log was replayed. The agents begin."""
+        """Start the agents of all objects, after the log has been replayed."""
         self._is_live = True
         for name in self._states:
             self._start_agent(name)
@@ -161,7 +161,7 @@ class ObjectShard(Shard[ObjectRecord[S]], Generic[S]):
 
 
 class _Handle(Generic[S]):
-    """Access of an agent to its object."""
+    """Handle of an object in this shard, for its agent."""
 
     __slots__ = ("_shard", "name")
 
