@@ -1,8 +1,8 @@
 """Alarms: conditions of a partition that need an operator, shown in `/health`, in a metric and in the log.
 
-An alarm is raised when its condition is found and cleared when it is over. Raising it again changes its
-detail and adds no log line. Alarms do not make a process unhealthy, because a restart would not end the
-condition. Loop thread only.
+An alarm is raised when its condition is found, and cleared when the condition is over. Raising it again
+changes its detail and adds no log line. Alarms do not make a process unhealthy, because a restart would not
+end the condition. Loop thread only.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from penstock.observability.logs import Logger
 from penstock.observability.metrics import BrokerMetrics
 
 MAX_ALARMS = 1000
-"""Maximum number of alarms that are kept. Further ones are only counted."""
+"""Maximum number of alarms that are kept. Further alarms are only counted in the metric."""
 
 
 class AlarmKind(StrEnum):
     CORRUPT_FETCH = "corrupt_fetch"
     """This process fetched a record batch whose CRC does not match, and refused it."""
     BLOCKED_DEAD_LETTERS = "blocked_dead_letters"
-    """Dead letters of a share group cannot be written. Its records wait, and nothing is lost."""
+    """Dead letters of a share group cannot be written. The records concerned wait, and none is lost."""
     DAMAGED_LOG = "damaged_log"
-    """A log of this broker has stored records that cannot be read."""
+    """A log of this broker contains records that cannot be read."""
     TRUNCATION_REFUSED = "truncation_refused"
-    """The leader of a partition lacks records that this broker knows to be committed. This broker keeps them,
-    and does not follow that leader.
+    """The leader of a partition lacks records that this broker knows to be committed. This broker keeps the
+    records, and does not follow that leader.
     """
 
 
@@ -63,15 +63,15 @@ class Alarms:
         return tuple(self._alarms.values())
 
     def count(self, kind: AlarmKind) -> int:
-        """Number of times that an alarm of this kind was raised since the start, including repetitions."""
+        """Number of times that alarms of this kind were raised since the start, including repeated ones."""
         return self._raised[kind]
 
     def has(self, kind: AlarmKind, partition: TopicPartition) -> bool:
-        """Whether the alarm is raised."""
+        """True if the alarm is raised now."""
         return (kind, partition) in self._alarms
 
     def is_set(self, kind: AlarmKind, partition: TopicPartition, detail: str) -> bool:
-        """Whether the alarm is raised with this detail."""
+        """True if the alarm is raised now, with this detail."""
         known = self._alarms.get((kind, partition))
         return known is not None and known.detail == detail
 

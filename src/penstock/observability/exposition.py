@@ -1,6 +1,7 @@
 """Metrics in Prometheus' text format. Imported on first use, because the library takes time to load.
 
-A snapshot reads the broker's state on the loop, in steps. Rendering takes longer and runs in a pool.
+A snapshot reads the broker's state on the event loop, in short steps. Rendering takes longer and runs in a
+thread pool.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _THROTTLED = "Requests of users over a quota; users beyond the first 100 are cou
 
 @dataclass(frozen=True, slots=True)
 class MetricsSnapshot:
-    """Values of all metrics at one moment."""
+    """Values of all metrics, copied from the broker for one scrape."""
 
     requests: list[tuple[str, Histogram]]
     flushes: Histogram
@@ -59,7 +60,9 @@ class MetricsSnapshot:
 
 
 def snapshot_steps(metrics: BrokerMetrics) -> Generator[None, None, MetricsSnapshot]:
-    """Read all metrics in short steps, for a process with many partitions: other work may run in between."""
+    """Read all metrics in short steps. The caller can run other work between them, since there may be many
+    partitions. The generator returns the snapshot.
+    """
     readings: list[tuple[ScrapedMetric, float]] = []
     for reading in metrics.readings:
         readings.append((reading, reading.read()))
@@ -93,7 +96,7 @@ def snapshot_steps(metrics: BrokerMetrics) -> Generator[None, None, MetricsSnaps
 
 
 def render(snapshot: MetricsSnapshot) -> bytes:
-    """Text of a snapshot, with metrics of the process itself (processor time, memory, open files)."""
+    """Text of a snapshot and of the metrics of this process (processor time, memory, open files)."""
     registry = CollectorRegistry()
     registry.register(_Families(snapshot))
     ProcessCollector(registry=registry)
@@ -101,7 +104,9 @@ def render(snapshot: MetricsSnapshot) -> bytes:
 
 
 def merge(texts: Mapping[str, bytes], label: str) -> bytes:
-    """Texts of several processes merged into one, with the name of the process as a label."""
+    """Merge the texts of several processes into one. `texts` has them by process name, and each sample gets that
+    name as the value of `label`.
+    """
     families: dict[str, Metric] = {}
     for process, text in texts.items():
         for family in text_string_to_metric_families(text.decode()):
@@ -209,7 +214,7 @@ def _groups(states: Iterable[tuple[str, int]], lags: Iterable[GroupLag]) -> Iter
 
 
 def _by_topic(sizes: Iterable[TopicSize]) -> Iterable[TopicSize]:
-    """Add up the sizes of each topic."""
+    """Add up the sizes of the partitions of each topic."""
     by_topic: dict[str, TopicSize] = {}
     for size in sizes:
         other = by_topic.get(size.topic)
@@ -225,7 +230,9 @@ def _by_topic(sizes: Iterable[TopicSize]) -> Iterable[TopicSize]:
 
 
 def _capped(sizes: Iterable[TopicSize], limit: int) -> Iterator[TopicSize]:
-    """Values of the first topics by name. All other topics are added up under a label that no topic can have."""
+    """Sizes of the first `limit` topics in the order of names, and the sum of all others under the label `(other)`,
+    which is not a valid topic name.
+    """
     ordered = sorted(_by_topic(sizes), key=lambda size: size.topic)
     yield from ordered[:limit]
     rest = ordered[limit:]

@@ -1,4 +1,4 @@
-"""Bridge from Python's `logging`, which libraries use (kazoo, asyncio, uvicorn), to our log."""
+"""Bridge from Python's `logging`, which libraries (kazoo, asyncio, uvicorn) use, to the structured log."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ZOOKEEPER_EVENTS = (
     (re.compile(r"Session has expired|expired", re.I), "zookeeper session expired"),
     (re.compile(r"Failed connecting|Cannot resolve|Connection refused", re.I), "zookeeper unreachable"),
 )
-"""Messages of kazoo, and the event that each becomes."""
+"""Patterns of kazoo's messages, each with the message that is logged instead. The first match decides."""
 
 
 class LibraryLogHandler(logging.Handler):
@@ -36,7 +36,7 @@ class LibraryLogHandler(logging.Handler):
 
 
 def event_of(logger: str, text: str) -> str:
-    """Message for a log line of a library."""
+    """Constant message for the log line, from the library's logger name and its text."""
     if not logger.startswith("kazoo"):
         return "library message"
     return next(
@@ -45,5 +45,5 @@ def event_of(logger: str, text: str) -> str:
 
 
 def take_over_library_logs(log: Logger) -> None:
-    """Make `log` the only target of library logs in this process."""
+    """Send all warnings and errors that libraries log in this process to `log`, and nowhere else."""
     logging.basicConfig(handlers=[LibraryLogHandler(log)], level=logging.WARNING, force=True)

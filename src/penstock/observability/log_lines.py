@@ -1,4 +1,4 @@
-"""Formats of a log line: a JSON object, or text for people.
+"""Formats of a log line: a JSON object, or text for reading.
 
 All values are escaped and truncated here, so that no client can forge a line or color a terminal.
 """
@@ -15,7 +15,7 @@ from penstock.config import LoggingLevel
 MAX_VALUE_CHARACTERS = 200
 MAX_TRACEBACK_CHARACTERS = 8_000
 MAX_ITEMS = 20
-"""Maximum number of entries of a list or table in a log line."""
+"""Maximum number of entries of a collection that are shown in a log line."""
 TRACEBACK = "traceback"
 
 _COLOURS = {
@@ -34,7 +34,7 @@ def json_line(time: datetime, level: LoggingLevel, message: str, fields: Mapping
 def plain_line(
     time: datetime, level: LoggingLevel, message: str, fields: Mapping[str, object]
 ) -> dict[str, object]:
-    """The line as values that JSON can represent."""
+    """Log line as a mapping of values that JSON can represent."""
     values = {name: _plain(value, name) for name, value in fields.items()}
     return {"time": _timestamp(time), "level": str(level), "message": message, **values}
 
@@ -62,7 +62,7 @@ def _timestamp(time: datetime) -> str:
 
 
 def _plain(value: object, name: str) -> object:
-    """Value that JSON can represent, never Python's repr."""
+    """Convert the value of the field `name` to a truncated value that JSON can represent, never to Python's repr."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, Mapping):

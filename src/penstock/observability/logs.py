@@ -1,7 +1,7 @@
-"""Structured log: a constant message and named values, one line each, as JSON or as text for people.
+"""Structured log: each line is a constant message and named values, as JSON or as text for reading.
 
-Messages are constants. Everything that comes from outside goes into values, which are escaped and truncated.
-The `_rarely` methods are for events that a client can cause at will.
+Messages are constants. All data from outside goes into values, which are escaped and truncated. The `_rarely`
+methods are for events that a client can cause as often as it likes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from penstock.observability.log_lines import (
 LINES_PER_WINDOW = 5
 WINDOW_SECONDS = 10.0
 RECENT_LINES = 500
-"""Number of lines that are kept in memory for operators."""
+"""Number of recent lines that are kept in memory for operators."""
 
 Formatter = Callable[[datetime, LoggingLevel, str, Mapping[str, object]], str]
 
@@ -35,7 +35,7 @@ _SEVERITY = {level: severity for severity, level in enumerate(LoggingLevel)}
 
 
 class Logger:
-    """Logger that writes lines at or above a level."""
+    """Logger that writes lines whose level is `level` or higher."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Logger:
         self._common = dict(common or {})
         self._limiter = _Limiter(clock)
         self.recent: deque[Mapping[str, object]] = deque(maxlen=RECENT_LINES)
-        """The last lines, oldest first, in the form of JSON lines."""
+        """Most recent lines, oldest first, as mappings in the form of the JSON format."""
 
     def debug(self, message: str, **fields: object) -> None:
         self._line(LoggingLevel.DEBUG, message, fields)
@@ -65,17 +65,19 @@ class Logger:
         self._line(LoggingLevel.WARNING, message, fields)
 
     def error(self, message: str, problem: BaseException | None = None, **fields: object) -> None:
-        """Log an error. `problem` is added, with its traceback unless it is of an expected kind."""
+        """Log an error. The text of `problem` is added, with its traceback unless it is a PenstockError or OSError."""
         self._line(LoggingLevel.ERROR, message, fields | _describe(problem))
 
     def warning_rarely(self, message: str, **fields: object) -> None:
-        """Log a warning at most a few times in a window. The next line tells how many were suppressed."""
+        """Log a warning, but at most `LINES_PER_WINDOW` times in `WINDOW_SECONDS` for each message. The next line
+        after the window shows the number of suppressed lines.
+        """
         if (suppressed := self._limiter.admit(message)) is not None:
             self._line(LoggingLevel.WARNING, message, fields | suppressed)
 
     def error_rarely(self, message: str, problem: BaseException, **fields: object) -> None:
-        """Log an error as in `error`, at most a few times in a window. Faults of a peer or the system are
-        warnings.
+        """Log an error as `error` does, with the rate limit of `warning_rarely`. A PenstockError or OSError is
+        logged as a warning.
         """
         if (suppressed := self._limiter.admit(message)) is not None:
             level = LoggingLevel.WARNING if _is_ordinary(problem) else LoggingLevel.ERROR
@@ -90,14 +92,14 @@ class Logger:
 
 
 class _Limiter:
-    """Rate limit for log lines, by message. Messages are constants, so there are few."""
+    """Rate limit for log lines with the same message. Messages are constants, so the table stays small."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._windows: dict[str, tuple[float, int]] = {}
 
     def admit(self, message: str) -> dict[str, object] | None:
-        """Fields to add to the line, or None to suppress it."""
+        """Return fields to add to the line, or None if the line is to be suppressed."""
         now = self._clock.monotonic()
         started, count = self._windows.get(message, (now, 0))
         added: dict[str, object] = {}
@@ -125,8 +127,8 @@ def _describe(problem: BaseException | None) -> dict[str, object]:
 def open_logger(
     config: BrokerConfig, clock: Clock, stream: TextIO, *, no_color: bool = False, **common: object
 ) -> Logger:
-    """Logger of a process, with the configured format and level. NO_COLOR disables colors. `common` are fields
-    of every line.
+    """Create the logger of a process, with the configured format and level. `no_color` disables colors (NO_COLOR),
+    and `common` has the fields of every line.
     """
     on_terminal = stream.isatty()
     form = config[LOGGING_FORMAT]

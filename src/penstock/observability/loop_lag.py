@@ -1,4 +1,4 @@
-"""Lag of the event loop: a timer that measures how late it is called."""
+"""Lag of the event loop: a periodic timer that measures the delay with which it is called."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Metrics of a broker: plain integers and lists that are cheap to update and read only at a scrape.
+"""Metrics of a broker: plain integers and lists that are cheap to update, and are read only at a scrape.
 
-No global state: the broker creates one `BrokerMetrics` and passes it on, and `exposition` renders it. The
-number of label values is bounded everywhere. Loop thread only.
+There is no global state: the broker creates one `BrokerMetrics` and passes it on, and `exposition` renders
+it. Every label has a bounded number of values. Loop thread only.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ OTHER = "other"
 
 
 class Histogram:
-    """Histogram of durations. An observation is one bisection and two additions."""
+    """Histogram of durations in seconds. An observation costs one bisection and two additions."""
 
     __slots__ = ("counts", "total_seconds")
 
@@ -56,7 +56,7 @@ class Histogram:
 
 
 class CappedCounter:
-    """Counter by label value. Values beyond the limit are counted together."""
+    """Counter for each value of a label. When `limit` values are known, further values are counted as `other`."""
 
     __slots__ = ("_limit", "counts")
 
@@ -73,7 +73,7 @@ class CappedCounter:
 
 @dataclass(frozen=True, slots=True)
 class ScrapedMetric:
-    """Metric whose value is read elsewhere at each scrape."""
+    """Metric whose value is obtained by calling `read` at each scrape."""
 
     name: str
     doc: str
@@ -110,14 +110,14 @@ class BrokerMetrics:
         """Time between the due time of a delayed message and its delivery."""
         self.refusals = CappedCounter(MAX_REASONS)
         self.http_requests: dict[str, Histogram] = {}
-        """Durations by endpoint, of which there are few."""
+        """Durations of HTTP requests by endpoint. The number of endpoints is small."""
         self.http_answers = CappedCounter(MAX_REASONS)
         self.throttled_users = CappedCounter(MAX_THROTTLED_USERS)
-        """Throttled requests by user."""
+        """Number of throttled requests by user."""
         self.produce_errors: dict[ErrorCode, int] = {}
         self.readings: list[ScrapedMetric] = []
         self.topic_sizes: Callable[[], Iterable[TopicSize]] = tuple
-        """Sizes of topics, or of their partitions: those of one topic are added up."""
+        """Returns the sizes of topics or of their partitions. Several entries of one topic are added up."""
         self.group_states: Callable[[], Mapping[str, int]] = dict
         self.group_lags: Callable[[], Iterable[GroupLag]] = tuple
 
@@ -126,13 +126,13 @@ class BrokerMetrics:
         self.refusals.increment(reason)
 
     def produce_failed(self, code: ErrorCode) -> None:
-        """Count a partition of a Produce request that got an error."""
+        """Count one partition of a Produce request that was refused with this error code."""
         self.produce_errors[code] = self.produce_errors.get(code, 0) + 1
 
     def add_gauge(self, name: str, doc: str, read: Callable[[], float]) -> None:
-        """Add a gauge, read at each scrape."""
+        """Add a gauge whose value `read` returns at each scrape."""
         self.readings.append(ScrapedMetric(name, doc, read, is_counter=False))
 
     def add_counter(self, name: str, doc: str, read: Callable[[], float]) -> None:
-        """Add a counter, read at each scrape. Its name gets the suffix `_total`."""
+        """Add a counter whose value `read` returns at each scrape. Its name gets the suffix `_total`."""
         self.readings.append(ScrapedMetric(name, doc, read, is_counter=True))
