@@ -7,7 +7,7 @@ from importlib import import_module
 
 from penstock.build import check_sources
 
-# Type checkers know this name. Importing `typing` for it would cost more than the rest of this module.
+# Type checkers treat this name as true. Importing it from `typing` would cost more time than the rest of this module.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from penstock.client.admin import Admin as Admin

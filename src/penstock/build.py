@@ -1,9 +1,9 @@
 """Build of the running package: pure Python, or with its hot modules compiled by mypyc.
 
 `make compile` copies the sources to `build/compiled`, adds the compiled modules and writes `sources.json`
-beside the copy of this file: the directory of the sources and their digest at that time. A copy that differs
-from its sources is refused, so no process runs code that is older than the checkout. An installed wheel has
-no `sources.json`, since its files never change.
+beside the copy of this file. `sources.json` holds the directory of the sources and their digest at that time.
+If the sources have changed since, the import of the package fails, so no process runs code that is older than
+the checkout. An installed wheel has no `sources.json`, since its files never change.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     Build = Literal["pure", "compiled"]
 
 ALWAYS_COMPILED = "penstock.wire.framing"
-"""Module that every compiled build compiles; the modules of a build are compiled together."""
+"""Module that is compiled in every compiled build: it shows which kind of build is running."""
 
 RECORD = os.path.join(os.path.dirname(__file__), "sources.json")
 
 
 class StaleBuild(ImportError):
-    """The compiled build differs from its sources."""
+    """The sources have changed since the compiled build was made."""
 
 
 def current_build() -> Build:
-    """Kind of the modules that an import finds in this process."""
+    """Kind of the build that this process imports."""
     from importlib.machinery import EXTENSION_SUFFIXES
     from importlib.util import find_spec
 
@@ -37,7 +37,7 @@ def current_build() -> Build:
 
 
 def check_sources(record: str = RECORD) -> None:
-    """Raise StaleBuild if the sources of a compiled build have changed since."""
+    """Raise StaleBuild if this is a compiled build and its sources have changed since it was made."""
     if not os.path.exists(record):
         return
     import json
@@ -71,7 +71,7 @@ def source_digest(directory: str) -> str:
 
 
 def write_record(package: str, sources: str) -> None:
-    """Record in a compiled copy of the package which sources it was made of."""
+    """Write the record into a compiled copy of the package: the directory of its sources and their digest."""
     import json
 
     content = {"directory": os.path.abspath(sources), "digest": source_digest(sources)}

@@ -8,11 +8,11 @@ from typing import Protocol
 
 class Clock(Protocol):
     def now_ms(self) -> int:
-        """Wall-clock milliseconds since the epoch. May jump."""
+        """Wall-clock time in milliseconds since the Unix epoch. It may jump in both directions."""
         ...
 
     def monotonic(self) -> float:
-        """Monotonic seconds, for durations."""
+        """Monotonic time in seconds, for measuring durations."""
         ...
 
 
@@ -24,5 +24,5 @@ class SystemClock:
 
 
 def monotonic_ms(clock: Clock) -> int:
-    """Monotonic milliseconds, for durations. Meaningless outside this process."""
+    """Monotonic time in milliseconds, for measuring durations in this process only."""
     return int(clock.monotonic() * 1000)

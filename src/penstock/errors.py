@@ -1,7 +1,7 @@
-"""Exceptions of all layers in one tree, and Kafka's error codes.
+"""Exceptions of all layers in one class tree, and Kafka's error codes.
 
-`BrokerError` is the error that a client may see: raised in the domain and turned into a response in one
-place. The other exceptions belong to their layer and never reach a client unmapped.
+`BrokerError` is the error that a client may see: domain code raises it, and one place turns it into a
+response. Each other exception belongs to one layer, and is converted before a client sees it.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ class DiskFull(BrokerError):
 
     @classmethod
     def matches(cls, code: int, message: str | None) -> bool:
-        """Whether a response with this code and message means that the disk is full."""
+        """True if a response with this code and message means that the disk of the broker is full."""
         return code == ErrorCode.kafka_storage_error and (message or "").startswith(cls.PREFIX)
 
 
 class InvalidBatch(BrokerError):
-    """A client sent a record batch that is not acceptable. Nothing of it was stored.
+    """A client sent an invalid record batch. Nothing of it was stored.
 
-    `records` are the indexes of the invalid records in the batch; empty if the batch itself is invalid.
+    `records` has the indexes of the invalid records in the batch; it is empty if the batch itself is invalid.
     """
 
     def __init__(self, code: ErrorCode, message: str = "", records: tuple[int, ...] = ()) -> None:
@@ -70,11 +70,11 @@ class ProtocolError(PenstockError):
 
 
 class CutOff(PenstockError):
-    """The leader can reach neither the coordination store nor enough followers, and another broker may lead
-    by now.
+    """This leader can reach neither the coordination store nor enough followers, so another broker may be the
+    leader now.
 
-    The connection is closed: a client that got an error would ask the same broker for the leader again, and
-    only a closed connection makes it ask others.
+    The broker closes the client's connection instead of sending an error: after an error the client would ask
+    the same broker for the leader again, while after a disconnect it asks other brokers.
     """
 
     def __init__(self) -> None:
@@ -82,15 +82,15 @@ class CutOff(PenstockError):
 
 
 class StorageError(PenstockError):
-    """The disk refused an operation: it is full or broken, or holds other bytes than were written."""
+    """A disk operation failed: the disk is full or broken, or holds other bytes than were written."""
 
 
 class CorruptLog(StorageError):
-    """Bytes in a segment differ from the record batches that were written. Bytes around them may be intact."""
+    """Bytes in a segment differ from the record batches that were written. The bytes around them may be intact."""
 
 
 class TornBatch(CorruptLog):
-    """The bytes end within a batch: a write was not completed."""
+    """A segment ends within a batch, because a write was not completed."""
 
 
 class WouldBlock(PenstockError):
@@ -102,4 +102,4 @@ class ConfigError(PenstockError):
 
 
 class UnknownOutcome(PenstockError):
-    """A write to the coordination store may or may not have happened. Read again before deciding."""
+    """A write to the coordination store may or may not have happened. The caller must read again to find out."""

@@ -11,11 +11,11 @@ _NAME = "penstock"
 
 
 def how_to_install(extra: str) -> str:
-    """Shell command: installs from the clone that this package was installed from, or else by the package's
-    name.
+    """Return the shell command that installs an extra: from the clone that this package was installed from, or
+    else by the package's name.
 
-    A clone in editable mode, as `make run` installs it, stays editable: otherwise the command would replace
-    it by a copy that later changes of the clone do not reach.
+    If the clone is installed in editable mode, as `make run` does, the command keeps that mode. Otherwise it
+    would install a copy, and later changes of the clone would have no effect.
     """
     clone, is_editable = _clone()
     options = ["--editable"] if is_editable else []
@@ -24,7 +24,7 @@ def how_to_install(extra: str) -> str:
 
 
 def _clone() -> tuple[str | None, bool]:
-    """Source directory if it still exists, and whether the package is installed in editable mode."""
+    """Directory of the clone, None if there is none, and True if the package is installed in editable mode."""
     package = os.path.dirname(os.path.abspath(__file__))
     parent = os.path.dirname(os.path.dirname(package))
     if _is_clone(parent):
@@ -34,8 +34,8 @@ def _clone() -> tuple[str | None, bool]:
 
 
 def _origin() -> str | None:
-    """Directory that pip installed this package from (PEP 610). Imports are local, because every broker loads
-    this module.
+    """Directory that pip installed this package from (PEP 610); None if it was not a directory. Imports are
+    local, because every broker loads this module.
     """
     from importlib.metadata import PackageNotFoundError, distribution
     from urllib.parse import unquote, urlsplit

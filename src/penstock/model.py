@@ -33,7 +33,7 @@ class TopicPartition:
 
 
 class ShareKey(NamedTuple):
-    """Name of a share-partition: what a share group has done with a partition."""
+    """Key of a share-partition: the state of one partition in one share group."""
 
     group_id: str
     topic_id: TopicId
@@ -41,13 +41,13 @@ class ShareKey(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Text that decides the partition of `__share_group_state`, as in Kafka."""
+        """Text whose hash selects the partition of `__share_group_state`, as in Kafka."""
         topic_id = urlsafe_b64encode(self.topic_id.bytes).rstrip(b"=").decode()
         return f"{self.group_id}:{topic_id}:{self.partition}"
 
 
 QUEUE_INITIALIZER = "penstock-queue-initializer"
-"""Member id in a ShareGroupHeartbeat that only creates the missing share states of a queue; no member has it."""
+"""Reserved member id: a ShareGroupHeartbeat with it only creates the missing share states of a queue."""
 
 WILDCARD_HOSTS = frozenset({"", "0.0.0.0", "::", "*"})
 
@@ -62,5 +62,5 @@ class Address:
 
     @property
     def is_wildcard(self) -> bool:
-        """Whether the host is a wildcard for all addresses of the machine, to which no client can connect."""
+        """True if the host means all addresses of the machine. A client cannot connect to such an address."""
         return self.host in WILDCARD_HOSTS

@@ -1,9 +1,8 @@
-"""Thread pools: the only way for blocking work (fsyncs, cold reads, background rewrites) to leave the event
-loop.
+"""Thread pools for all blocking work, which must not run on the event loop: fsyncs, cold reads, rewrites of segments.
 
-Five pools, so that a disk read never waits for an fsync, nor either of them for a compaction, nor any of them for
-checks of passwords, which clients can cause, or for name servers. They are implemented here because every
-acknowledgement that waits for an fsync passes through one: a job costs one queue and one call to the loop.
+There are five pools, so that disk reads, fsyncs, compaction, password checks (which clients can cause) and name
+lookups never wait for each other. The standard library's executors are not used, because every acknowledgement
+that waits for an fsync passes through a pool: here a job costs one queue operation and one call to the loop.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ POOL_SIZES: dict[Pool, int] = {"flush": 8, "read": 4, "background": 2, "password
 
 class Threads(Protocol):
     def run(self, pool: Pool, work: Callable[[], T]) -> asyncio.Future[T]:
-        """Run `work` in a pool. The future belongs to the running loop."""
+        """Run `work` in a pool, and return a future of the running loop."""
         ...
 
     def close(self) -> None:
-        """Wait for running work, and refuse new work."""
+        """Refuse new work, and wait until all submitted work is done."""
         ...
 
 
 class ThreadPools:
-    """Used only by the thread of the loop."""
+    """Thread pools by name. Only the loop thread may call them."""
 
     def __init__(self) -> None:
         self._pools = {name: _ThreadPool(f"penstock-{name}", size) for name, size in POOL_SIZES.items()}
@@ -47,7 +46,7 @@ class ThreadPools:
 
 
 class _ThreadPool:
-    """Pool that starts threads when there is more work than threads, and keeps them."""
+    """Pool that starts a thread when all of its threads are busy, up to `size`, and keeps its threads."""
 
     def __init__(self, name: str, size: int) -> None:
         self._name = name

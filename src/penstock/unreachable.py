@@ -1,7 +1,7 @@
-"""Errors of connections and of clusters that cannot be reached, with the one text for users.
+"""Errors of connections and of unreachable clusters, and their message for users.
 
-The internal client, the command line and the Python client raise them. The module imports nothing but `model`, so that
-a program that only uses the Python client does not load broker code.
+The internal client, the command line and the Python client raise these errors. The module imports nothing but `model`,
+so that a program that only uses the Python client does not load broker code.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from penstock.model import Address
 
 
 class ConnectionLost(ConnectionError):
-    """The connection has ended; a request in flight may or may not have been served."""
+    """The connection has ended. A request that was in flight may or may not have been executed."""
 
 
 class NotKafka(ConnectionLost):
-    """The port belongs to another protocol. The message says which, and what to give instead."""
+    """The port speaks another protocol. The message names the protocol and says which port to use instead."""
 
 
 class LoginRefused(ConnectionError):
-    """The broker refused the user of this client. The message says why."""
+    """The broker refused to authenticate this client. The message is the reason."""
 
 
 class Unreachable(ConnectionError):
     """No broker responded at any of the addresses.
 
-    `problems` has the failure of each address. `is_wrong_port` says that a port belongs to another protocol or that
-    a broker refused the user, which no retry can change; `timed_out` says that a broker was too slow.
+    `problems` has the error of each address. `is_wrong_port` is true if a port speaks another protocol or a broker
+    refused the user: a retry would fail too. `timed_out` is true if at least one attempt timed out.
     """
 
     def __init__(self, problems: Mapping[Address, OSError]) -> None:
@@ -38,7 +38,7 @@ class Unreachable(ConnectionError):
 
 
 def unreachable_text(problems: Mapping[Address, OSError]) -> str:
-    """Return the sentence that names each address and why it could not be reached."""
+    """Return a sentence that names each address and the reason why it could not be reached."""
     places = ", ".join(f"{address} ({reason_of(error)})" for address, error in problems.items())
     if any(isinstance(error, NotKafka) for error in problems.values()):
         return f"there is no Kafka broker at {places}"
@@ -48,5 +48,5 @@ def unreachable_text(problems: Mapping[Address, OSError]) -> str:
 
 
 def reason_of(error: OSError) -> str:
-    """Return why an address could not be reached, without the error number."""
+    """Return the reason why an address could not be reached, without the error number."""
     return error.strerror or str(error) or "no response"
