@@ -1,10 +1,10 @@
-"""The application of the gateway: every HTTP request and every response passes through here.
+"""The application of the gateway: every HTTP request and every response passes through it.
 
 A request gets an id, is counted against the limits of its client and validated against the declaration of its
-endpoint; then the handler gets a `Call`. Failures become problem documents; an unexpected exception is logged
-with the request id, and the client sees that id alone. A cancelled task means that the client has left or
-that the gateway stops. Requests come through ASGI or, plain ones, from the parser itself (`exchange.py`); plain
-requests that need not wait for anything but the cluster have no task (`plain_request.py`).
+endpoint; then the handler gets a `Call`. Failures become problem documents. An unexpected exception is logged
+with the request id, and the client sees only that id. The task of a request is cancelled when the client
+disconnects, its login ends or the gateway stops. Plain requests come directly from the parser, all others
+through ASGI (`exchange.py`). A plain request that waits only for the cluster has no task (`plain_request.py`).
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ from penstock.security.http_session import HttpLogin
 
 _SAFE = ("GET", "HEAD")
 _CLIENT_GONE = 499
-"""Status that metrics show for a client that left before the response, as proxies count it."""
+"""Status in the metrics for a request whose client disconnected before the response (as in nginx)."""
 _POOL_FROM_BYTES = 32 * 1024
-"""A JSON body above this size is parsed in a thread pool, because parsing on the loop would delay other
-requests.
+"""Size in bytes from which a JSON body is parsed in a thread pool, because parsing it on the event loop would
+delay other requests.
 """
 
 
@@ -86,7 +86,7 @@ class GatewayApplication:
         self._serving: set[asyncio.Task[None] | PlainRequest] = set()
         self._settled: asyncio.Future[None] | None = None
         self._lasting: set[asyncio.Task[None] | PlainRequest] = set()
-        """The requests in progress that wait for messages or stream them."""
+        """Requests in progress that may take long: long polls, streams and WebSockets."""
         self.limits = ClientLimits(context.config, context.clock)
         users = context.users
         self._watch = (
@@ -96,7 +96,7 @@ class GatewayApplication:
         )
 
     def stop(self) -> None:
-        """End long polls and streams and refuse new requests with 503, so that clients repeat them at another
+        """End long polls and streams, and refuse new requests with 503, so that clients send them to another
         gateway.
         """
         self._is_stopping = True
@@ -106,7 +106,7 @@ class GatewayApplication:
             request.cancel()
 
     async def settle(self, seconds: float) -> None:
-        """Wait until all requests have a response, but no longer than this."""
+        """Wait until no request is in progress, but at most this many seconds."""
         if self._serving:
             self._settled = asyncio.get_running_loop().create_future()
             with suppress(TimeoutError):
@@ -119,11 +119,11 @@ class GatewayApplication:
             await self.serve(AsgiExchange(scope, receive, send))
 
     def is_plain(self, method: str, path: bytes) -> bool:
-        """Whether the endpoint of such a request is declared plain."""
+        """True if the endpoint for this method and path is declared plain."""
         return self._table.is_plain(method, path)
 
     async def serve(self, exchange: HttpExchange) -> None:
-        """Respond to one request."""
+        """Handle one request and send its response."""
         clock = self._context.clock
         started = clock.monotonic()
         task = asyncio.current_task()
@@ -150,9 +150,9 @@ class GatewayApplication:
     def begin(
         self, exchange: PlainHttpExchange, on_end: Callable[[PlainHttpExchange], None]
     ) -> PlainRequest | None:
-        """Serve a plain request with all of its body, without a task; `on_end` is called when it is over.
+        """Begin to serve a plain request whose body is complete, without a task; `on_end` is called at its end.
 
-        None where `serve` has to serve or to refuse it: nothing was done yet.
+        Returns None, and has done nothing, if `serve` has to serve or to refuse the request.
         """
         body, client = exchange.body, exchange.address
         if (
@@ -203,7 +203,7 @@ class GatewayApplication:
             request.set_exception(error)
 
     def end(self, request: PlainRequest) -> None:
-        """Count a request that is over, and release its limits."""
+        """Record the metrics of a request that has ended, and release what it holds of the client's limits."""
         state, client = request.state, request.exchange.address
         self.limits.give_back(client, state.body_bytes)
         self.limits.leave(client)
@@ -211,11 +211,11 @@ class GatewayApplication:
         self._observe(state.endpoint, state.status, self._context.clock.monotonic() - request.started)
 
     def refusal(self, error: Exception, exchange: HttpExchange, state: ResponseState) -> Response:
-        """Return the response for a failure."""
+        """Return the problem document for a failed request."""
         return self._problem_response(self._explain(error, state.request_id), exchange, state)
 
     def stopping_response(self, exchange: HttpExchange, state: ResponseState) -> Response | None:
-        """Return the response for a cancelled request while the gateway stops; None at other times."""
+        """Return the 503 response for a cancelled request if the gateway is stopping, else None."""
         return self._problem_response(_stopping(), exchange, state) if self._is_stopping else None
 
     def _remove(self, request: asyncio.Task[None] | PlainRequest) -> None:
@@ -240,7 +240,7 @@ class GatewayApplication:
         login = await self._log_in(endpoint, exchange, headers)
         parameters = read_parameters(endpoint, in_path, exchange.query_string, headers)
         if endpoint.tag == SYSTEM:
-            # Health checks and metrics are served whatever the limits say.
+            # Health checks and metrics are not subject to the limits.
             call = Call(self._context, state.request_id, client, parameters)
             await exchange.respond(await endpoint.handler(call), state.begin)
             return
@@ -266,7 +266,7 @@ class GatewayApplication:
             self.limits.leave(client)
 
     async def _log_in(self, endpoint: Endpoint, exchange: HttpExchange, headers: Headers) -> HttpLogin | None:
-        """Find the user of a request, if clients log in. Raises a Problem."""
+        """Return the login of a request, None if it needs none. Raises Problem if the credentials are refused."""
         users, client = self._context.users, exchange.address
         if (
             users is None
@@ -357,7 +357,7 @@ class GatewayApplication:
         return login
 
     def _has_ended(self, task: asyncio.Task[None]) -> bool:
-        """Whether a request was cancelled because its login has ended."""
+        """True if the task was cancelled because the login or a permission of its client has ended."""
         return self._watch is not None and self._watch.has_ended(task)
 
     async def _refuse(self, problem: Problem, exchange: HttpExchange, state: ResponseState) -> None:

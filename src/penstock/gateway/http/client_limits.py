@@ -1,8 +1,8 @@
-"""Limits of one client: open requests, requests a second, and bytes of request bodies in memory.
+"""Limits for each client: open requests, requests per second, and bytes of request bodies in memory.
 
-A client is an IP address. A refusal is sent when the second is over: refusals cost time too, and a client
-that repeats its request at once would take all of it. Memory grows with the clients that have open requests.
-Loop thread only.
+A client is an IP address. The refusal of a request by `enter` is sent only when the current second is over: refusals
+cost processor time, and a client that retries at once would use up all of it. Memory grows with the number of clients
+that have open requests. Loop thread only.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _WINDOW_SECONDS = 1.0
 
 class LimitExceeded(Problem):
     def __init__(self, detail: str, held_seconds: float) -> None:
-        """Create a refusal that is sent after `held_seconds`."""
+        """Create a refusal that the gateway sends after a delay of `held_seconds`."""
         super().__init__(
             429,
             detail,
@@ -47,7 +47,7 @@ class ClientLimits:
         self._window_end = 0.0
 
     def enter(self, client: str) -> None:
-        """Count one more request; LimitExceeded where that is one too many. Every `enter` needs a `leave`."""
+        """Count a new request; raises LimitExceeded if it exceeds a limit. Every success needs a later `leave`."""
         now = self._clock.monotonic()
         if now >= self._window_end:
             self._recent.clear()
@@ -68,7 +68,7 @@ class ClientLimits:
         self.open_requests += 1
 
     def admits(self, client: str, size: int) -> bool:
-        """Whether `enter`, and `hold` for a body of this size, would succeed now."""
+        """True if both `enter`, and `hold` for a body of this size, would succeed now."""
         is_new_window = self._clock.monotonic() >= self._window_end
         return (
             self._open.get(client, 0) < self._max_open
@@ -86,8 +86,8 @@ class ClientLimits:
             del self._open[client]
 
     def hold(self, client: str, size: int) -> None:
-        """Reserve memory for bytes of a body; LimitExceeded where there is none. Every `hold` needs a
-        release.
+        """Reserve memory for `size` bytes of a body; raises LimitExceeded if there is too little. Every success
+        needs a later `give_back`.
         """
         own = self._bytes_of.get(client, 0) + size
         if own > self._max_bytes // 2 or self._bytes + size > self._max_bytes:

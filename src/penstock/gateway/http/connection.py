@@ -1,9 +1,9 @@
-"""One HTTP connection: uvicorn's, with stricter checks for untrusted clients.
+"""One HTTP connection: uvicorn's class, extended by stricter checks for untrusted clients.
 
 llhttp refuses ambiguous framing (RFC 9112: contradicting lengths and encodings, bare line feeds, folded
 headers). This class adds bounds on the request head, requires one valid `Host`, and responds to refused
-requests. A request is cancelled when its client disconnects. The server knows the connection from its
-beginning to its end.
+requests. A request is cancelled when its client disconnects. The connection is in `server_connections` from
+its beginning to its end.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MAX_HEADERS = 100
 MAX_TARGET_BYTES = 8 * 1024
 MAX_FRAMING_BYTES = 64 * 1024
 MAX_PIPELINED = 16
-"""Requests that a client may send before the first of them has a response."""
+"""Maximum number of requests that a client may send before the first of them has a response."""
 
 _KNOWN_METHODS = frozenset({b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS"})
 SYSTEM_PATHS = (b"/health", b"/metrics")
@@ -48,15 +48,15 @@ class HttpConnection(HttpToolsProtocol):
     """All connections of the server, oldest first."""
     table: ConnectionTable
     plain_app: PlainApplication | None = None
-    """The application for plain requests; without one, all requests take the general way."""
+    """The application for plain requests; if None, all requests go through ASGI."""
     no_place: RefusedConnection | None = None
-    """Set on a connection beyond the limits: it gets one response, for `SYSTEM_PATHS` alone, and is closed."""
+    """Reason of refusal if the connection exceeds the limits: it may request only `SYSTEM_PATHS`, once."""
     head_since: float | None = None
-    """Time at which the incomplete request head began."""
+    """Time at which the first byte of the incomplete request head came, in seconds of the loop's clock."""
     body_since: float | None = None
-    """Time at which the incomplete body began."""
+    """Time at which the incomplete request body began, in seconds of the loop's clock."""
     waiting_to_send: int = 0
-    """Bytes that the peer had not received at the last sweep."""
+    """Number of bytes in the send buffer at the last sweep of the server."""
     stalled_since: float | None = None
     idle_since: float = 0.0
 
@@ -65,13 +65,13 @@ class HttpConnection(HttpToolsProtocol):
     _refusal: RefusedRequest | None = None
     _running: RunningRequest | None = None
     _unstarted: PlainHttpExchange | None = None
-    """A plain request that starts when the received bytes are parsed."""
+    """Plain request that starts when all bytes received so far are parsed."""
     _closes_after_response = False
     _running_cycle: RequestResponseCycle | PlainHttpExchange | None = None
     _is_lasting = False
-    """Whether the request in progress waits for messages or streams them."""
+    """True if the request in progress is a long poll or a stream."""
     _framing_bytes = 0
-    """Bytes of the body that were chunk framing and not content; each byte of content allows sixteen of them."""
+    """Number of body bytes that were chunk framing, less 16 for each byte of content; at least 0."""
 
     # --- lifecycle
 
@@ -96,12 +96,12 @@ class HttpConnection(HttpToolsProtocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is in progress."""
+        """True if no request is in progress."""
         return self._running is None
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the request waits for messages, for its body, or for its client to read the response."""
+        """True if the request waits for messages, for its body, or for the client to read the response."""
         return self._is_lasting or self.body_since is not None or self.stalled_since is not None
 
     @property
@@ -109,7 +109,7 @@ class HttpConnection(HttpToolsProtocol):
         return self.client[0] if self.client else ""
 
     def evict(self) -> None:
-        """Close the connection to make room for another; a request without a response gets 503."""
+        """Close the connection to make room for another. A request whose response has not begun gets 503."""
         cycle = self._running_cycle
         if self._running is None or cycle is None or cycle.response_started:
             self.transport.abort()
@@ -121,7 +121,7 @@ class HttpConnection(HttpToolsProtocol):
         )
 
     def _refuse(self, status: int, detail: str) -> None:
-        """Respond with a problem and close."""
+        """Send a problem document and close the connection."""
         if self.transport.is_closing():
             return
         self.transport.write(refusal_response(status, detail))
@@ -163,7 +163,7 @@ class HttpConnection(HttpToolsProtocol):
             raise RefusedRequest(400, "the body has more framing than content")
 
     def give_up(self, detail: str) -> None:
-        """Respond with 408 and close, because a head or body that has begun is overdue."""
+        """Respond with 408 and close, because a request head or body did not arrive in time."""
         self.head_since = self.body_since = None
         self._refusal = self._refusal or RefusedRequest(HTTPStatus.REQUEST_TIMEOUT, detail)
         self._end_with(self._refusal)
@@ -172,8 +172,8 @@ class HttpConnection(HttpToolsProtocol):
         if self._running is None:
             self._refuse(refusal.status, str(refusal))
         elif self._running_cycle is not self.cycle or self.cycle.response_started or not self.cycle.more_body:
-            # An earlier request has its response first, and nothing may be written into a response in
-            # progress.
+            # Close only after the response in progress: it belongs to an earlier request, or it has begun and
+            # nothing else may be written into it.
             self._closes_after_response = True
         else:
             self.cycle.disconnected = True
@@ -181,7 +181,7 @@ class HttpConnection(HttpToolsProtocol):
             self._refuse(refusal.status, str(refusal))
 
     def _should_upgrade(self) -> bool:
-        # A request with any other method would get no response.
+        # A WebSocket handshake with any method but GET would get no response.
         return self.parser.get_method() == b"GET" and super()._should_upgrade()
 
     def _on_upgrade(self) -> None:
@@ -193,7 +193,7 @@ class HttpConnection(HttpToolsProtocol):
             socket.table = self.table
             self.table.replace(self, socket)
         else:
-            # The parser takes what follows for another protocol: this request is served as one without a
+            # The parser treats all further bytes as another protocol, so this request is served without a
             # body.
             self.body_since = None
             self.cycle.keep_alive = False
@@ -203,7 +203,7 @@ class HttpConnection(HttpToolsProtocol):
     # --- the parser's events
 
     def on_message_begin(self) -> None:
-        # The scope of ASGI is made when the head is complete, for requests that need it.
+        # The ASGI scope is created when the head is complete, and only for requests that go through ASGI.
         self.url = b""
         self.expect_100_continue = False
         self.headers = []
@@ -272,7 +272,7 @@ class HttpConnection(HttpToolsProtocol):
             self._unstarted = plain
 
     def _plain_exchange(self, method: str, version: str) -> PlainHttpExchange | None:
-        """Return the request where it is plain, else None."""
+        """Return the current request as a plain request, or None if it has to go through ASGI."""
         if (
             self.plain_app is None
             or self.no_place is not None
@@ -300,7 +300,7 @@ class HttpConnection(HttpToolsProtocol):
         )
 
     def _start_plain(self) -> None:
-        """Start the plain request in the received bytes: without a task where its body is complete."""
+        """Start the plain request in the received bytes: without a task if possible, and if its body is complete."""
         plain = self._unstarted
         if plain is None:
             return
@@ -314,7 +314,7 @@ class HttpConnection(HttpToolsProtocol):
             self._running = request
 
     def _start_general(self) -> None:
-        """Pass the request to uvicorn, as if its head were received now."""
+        """Pass the request to uvicorn, which handles it as if its head had just arrived."""
         url, headers, expects = self.url, self.headers, self.expect_100_continue
         super().on_message_begin()
         self.url, self.expect_100_continue = url, expects
@@ -342,12 +342,12 @@ class HttpConnection(HttpToolsProtocol):
         self._is_in_head = True
 
     def _refuse_later(self, status: int, detail: str) -> NoReturn:
-        """Refuse the request from within the parser, which passes on no exception but its own."""
+        """Refuse the request from a parser callback; kept, because the parser raises its own exception instead."""
         self._refusal = self._refusal or RefusedRequest(status, detail)
         raise self._refusal
 
     def on_response_complete(self) -> None:
-        """Do the same as uvicorn, without timers for responses: the server's sweep closes idle connections."""
+        """Do the same as uvicorn, but without a keep-alive timer: the server's sweep closes idle connections."""
         self.server_state.total_requests += 1
         if self._closes_after_response:
             self.transport.close()
@@ -383,14 +383,14 @@ class HttpConnection(HttpToolsProtocol):
             self._on_end()
 
     def _on_plain_end(self, plain: PlainHttpExchange) -> None:
-        # The response may have started the next request.
+        # The next request may have started already, when the response was complete.
         if self._running_cycle is plain:
             self._on_end()
 
     def _on_end(self) -> None:
         cycle = self._running_cycle
         if isinstance(cycle, PlainHttpExchange) and not (cycle.response_complete or cycle.disconnected):
-            # No response follows: the request failed or was cancelled.
+            # The request failed or was cancelled, and will get no response.
             self.transport.close()
         if self._closes_after_response:
             self.transport.close()

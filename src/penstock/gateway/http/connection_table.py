@@ -1,10 +1,9 @@
-"""The table of open HTTP connections by client address: it admits a new connection and may evict an old one
-for it.
+"""Table of open HTTP connections by client address: admits new connections, and evicts old ones to make room.
 
-One address may have a quarter of the connections unless a setting says otherwise; trusted proxies have no
-limit. When all connections are taken, the address with the most of them loses its oldest connection that is
-idle or waits. A refused connection still gets a response for `/health` and `/metrics`, within a reserve
-beside the limit, so that waiting clients never make a process look dead. Loop thread only.
+By default one address may have a quarter of the connections; trusted proxies have no limit. When the maximum
+number of connections is reached, the address with the most connections loses its oldest connection that is
+idle or waits. A refused connection still gets a response for `/health` and `/metrics`: a reserve beyond the
+maximum is kept for that, so that waiting clients never make a process look dead. Loop thread only.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_netw
 from typing import Protocol
 
 RESERVED_CONNECTIONS = 64
-"""Connections beside the limit, for `/health` and `/metrics` alone."""
+"""Number of connections beyond the maximum that are kept for `/health` and `/metrics`."""
 RESERVED_PER_ADDRESS = 8
 _ADDRESSES_LOOKED_AT = 4
 _IPV6_PREFIX = 64
-"""Length of the IPv6 prefix that counts as one address: one host may use every address of its network."""
+"""Length of the IPv6 prefix that counts as one address, because one host may use every address of its network."""
 
 Networks = tuple[IPv4Network | IPv6Network, ...]
 
@@ -32,25 +31,23 @@ class ClientConnection(Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is in progress."""
+        """True if no request is in progress."""
         ...
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the connection waits for messages or for its client: a long poll, a stream, an incomplete
+        """True if the connection waits for messages or for its client: a long poll, a stream, an incomplete
         body.
         """
         ...
 
     def evict(self) -> None:
-        """Close the connection; where the protocol allows it, the response asks the client to come again
-        later.
-        """
+        """Close the connection. If the protocol allows it, a response tells the client to connect again later."""
         ...
 
 
 class RefusedConnection:
-    """The reason why a connection is not served, as status and text of a problem."""
+    """Reason why a connection is refused: the HTTP status and the text of the problem document."""
 
     def __init__(self, status: int, detail: str) -> None:
         self.status = status
@@ -59,7 +56,9 @@ class RefusedConnection:
 
 class ConnectionTable:
     def __init__(self, maximum: int, of_address: int | None = None, trusted: Iterable[str] = ()) -> None:
-        """Create a table; `trusted` has addresses or networks of proxies."""
+        """Create a table for `maximum` connections, `of_address` from each address (a quarter if None). `trusted`
+        has addresses or networks of proxies.
+        """
         self._maximum = maximum
         self._of_address = max(1, maximum // 4) if of_address is None else of_address
         self._trusted: Networks = tuple(ip_network(text) for text in trusted)
@@ -70,8 +69,8 @@ class ConnectionTable:
         self.refusals = 0
 
     def admit(self, connection: ClientConnection) -> RefusedConnection | None:
-        """Add a connection and evict an older one if needed. RefusedConnection where it may use `/health` and
-        `/metrics` alone.
+        """Add a connection, and evict an older one if needed. Returns the reason if the connection is refused: then
+        it may use only `/health` and `/metrics`.
         """
         address = client_of(connection.address)
         own = self._by_address.get(address, {})
@@ -89,7 +88,7 @@ class ConnectionTable:
         return None
 
     def replace(self, old: ClientConnection, new: ClientConnection) -> None:
-        """Put a WebSocket in the place of the HTTP connection that it was before."""
+        """Replace an HTTP connection by the WebSocket that it was upgraded to."""
         own = self._by_address.get(client_of(old.address), {})
         if old in own:
             del own[old]
@@ -107,7 +106,9 @@ class ConnectionTable:
             del self._by_address[address]
 
     def _make_room(self, newcomers: int) -> bool:
-        """Evict a connection for an address that has `newcomers` connections with the new one."""
+        """Evict a connection; return False if there is none to evict. `newcomers` is the number of connections of
+        the new connection's address, the new one included: only addresses with more lose waiting connections.
+        """
         for address in nlargest(_ADDRESSES_LOOKED_AT, self._by_address, key=self._count_of):
             is_greedier = self._count_of(address) > newcomers and not self._is_trusted(address)
             if self._evict(_oldest(self._by_address[address], may_wait=is_greedier)):
@@ -145,7 +146,7 @@ class ConnectionTable:
 
 
 def _oldest(connections: Iterable[ClientConnection], *, may_wait: bool) -> ClientConnection | None:
-    """Return the oldest idle connection, else with `may_wait` the oldest that waits."""
+    """Return the oldest idle connection. If there is none and `may_wait` is set, return the oldest waiting one."""
     waiting: ClientConnection | None = None
     for each in connections:
         if each.is_idle:
@@ -156,7 +157,7 @@ def _oldest(connections: Iterable[ClientConnection], *, may_wait: bool) -> Clien
 
 
 def client_of(address: str) -> str:
-    """Return what counts as one address: an IPv4 address, or the /64 network of an IPv6 address."""
+    """Return the key that connections are counted by: an IPv4 address, or the /64 network of an IPv6 address."""
     if ":" not in address:
         return address
     parsed = ip_address(address.partition("%")[0])

@@ -1,9 +1,8 @@
-"""Cross-origin requests (CORS): web pages of the configured origins may use the gateway from a browser, no
-others.
+"""Cross-origin requests (CORS): only web pages of the configured origins may use the gateway from a browser.
 
 Credentials are never allowed across origins. A browser sends WebSocket handshakes and POSTs without a body
-for any page and withholds only the response, so the origin of every request that may change something is
-checked here.
+for a page of any origin, and withholds only the response. So this module checks the origin of every request
+that may change something.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class CrossOrigin:
     def apply(self, headers: Headers, response: list[tuple[bytes, bytes]]) -> None:
         """Add the headers that let a page of an allowed origin read the response.
 
-        A Problem for a request of a browser at a name that is not one of this gateway.
+        Raises Problem if a browser used a host name that does not belong to this gateway.
         """
         self._host_names.check(headers)
         if not self._allowed:
@@ -52,7 +51,7 @@ class CrossOrigin:
         return response
 
     def check(self, headers: Headers) -> None:
-        """Raise a Problem for a request of a page of another origin, even one that browsers let pass."""
+        """Raise Problem for a request from a page of another origin, even if browsers send it without preflight."""
         self._host_names.check(headers)
         if self.is_foreign(headers):
             raise Problem(
@@ -61,10 +60,10 @@ class CrossOrigin:
             )
 
     def is_foreign(self, headers: Headers) -> bool:
-        """Whether the request comes from a web page of another origin that is not allowed."""
+        """True if the request comes from a web page of an origin that is neither this gateway's nor configured."""
         origin = headers.get(b"origin", b"")
         if not origin or origin in self._allowed:
             return False
         scheme, _, place = origin.partition(b"://")
-        # With TLS, only somebody on the network in between can serve a plaintext page of this address.
+        # If the gateway uses TLS, a plaintext page of its own address can only come from an attacker on the network.
         return place != headers.get(b"host", b"") or (self._has_tls and scheme != b"https")

@@ -1,4 +1,4 @@
-"""The declaration of an endpoint, from which routes, validation of requests and the OpenAPI document follow.
+"""Declaration of an endpoint: the source of its route, the validation of its requests, and the OpenAPI document.
 
 A handler gets parameters and a body that match the declaration; it returns a response, or raises a `Problem`,
 a BrokerError, OutcomeUnknown or OSError, which become problem documents in one place (`application.py`).
@@ -21,7 +21,7 @@ from penstock.security.http_session import HttpLogin
 JSON = "application/json"
 OCTETS = "application/octet-stream"
 SYSTEM = "Gateway"
-"""Tag of the endpoints about the process itself, which are served until it ends."""
+"""Tag of the endpoints about the process itself, which are served even while the gateway is stopping."""
 
 
 @dataclass(slots=True)
@@ -31,17 +31,17 @@ class Call:
     context: EndpointContext
     request_id: str
     client: str
-    """The client whose limits the request counts against: an IP address."""
+    """IP address of the client, which the request is counted for."""
     parameters: Mapping[str, Any]
-    """Parameters of path, query and headers by name. An absent parameter has its default, or no entry."""
+    """Parameters of path, query and headers by name. If a request lacks one, it has the default value or no entry."""
     body: Any = None
-    """Parsed JSON, or the bytes of any other content type."""
+    """Body: the value of JSON, the bytes of any other content type, or None."""
     content_type: str = ""
     login: HttpLogin | None = None
-    """Login of the client; None where clients do not log in."""
+    """Login of the client; None if clients do not log in."""
 
     async def learn(self, operation: str, kind: str, names: Iterable[str]) -> None:
-        """Fetch the decisions that `allows` is asked for next."""
+        """Fetch the decisions that `allows` will be asked for."""
         await self.context.learn_shown(self.client, ((operation, kind, name) for name in names))
 
     def allows(self, operation: str, kind: str, name: str) -> bool:
@@ -49,7 +49,7 @@ class Call:
         return decide(self.client, operation, kind, name)
 
     async def require(self, operation: str, kind: str, name: str) -> None:
-        """Raise a BrokerError where the client may not do this."""
+        """Raise BrokerError unless the client has this permission."""
         await self.context.learn(self.client, ((operation, kind, name),))
         require(self.context.authorize, self.client, operation, kind, name, self.context.shows)
 
@@ -61,7 +61,7 @@ class Begun(Protocol):
     """Work of a handler that was begun without a task."""
 
     def cancel(self) -> object:
-        """Give the work up: the client has left, and nothing may be given to the reply any more."""
+        """Give up the work: the client has disconnected. The reply must not be called after this."""
         ...
 
 
@@ -71,12 +71,12 @@ class _NotCancelled:
 
 
 NOT_CANCELLED: Begun = _NotCancelled()
-"""Begun work without a way to cancel it: a message that was sent is stored even if its client leaves."""
+"""Work that cannot be cancelled, such as a send: the message is stored even if the client disconnects."""
 
 BeginHandler = Callable[[Call, Reply[Response]], Begun | None]
-"""A handler without a task: it gives the response to the reply, at once or in a later loop turn.
+"""Handler that runs without a task: it gives the response to the reply, at once or in a later loop turn.
 
-None where the work needs a task, so that the `Handler` has to do it; nothing was begun then.
+It returns None, and has begun nothing, if the work needs a task: then `Endpoint.handler` does it.
 """
 
 
@@ -89,7 +89,7 @@ class Parameter:
     doc: str
     required: bool = False
     header: bytes = field(init=False)
-    """Name of a header as `collect_headers` has it."""
+    """Name in lower case, the key of a header in the result of `collect_headers`."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "header", self.name.lower().encode())
@@ -113,29 +113,29 @@ class Endpoint:
     summary: str
     handler: Handler
     responses: Mapping[int, DeclaredResponse]
-    """Responses by status, without the problem documents that every endpoint may send."""
+    """Responses by status. Problem documents, which every endpoint may send, are not listed."""
     parameters: tuple[Parameter, ...] = ()
     bodies: Mapping[str, Schema | None] = field(default_factory=dict)
-    """Schemas of the body by content type; JSON is validated. Empty where a request with a body is refused."""
+    """Schemas of the body by content type; only JSON is validated. If empty, a request with a body is refused."""
     json_max_bytes: int = 0
-    """Limit of a JSON body of this endpoint; `gateway.json.max.bytes` counts where it is larger."""
+    """Maximum size of a JSON body at this endpoint, if it is larger than `gateway.json.max.bytes`."""
     is_body_required: bool = True
     assumes_json: bool = False
-    """Whether a body without a Content-Type is read as JSON."""
+    """True if a body without a Content-Type is read as JSON."""
     is_plain: bool = False
-    """Whether the handler returns complete JSON responses alone, so that requests need no ASGI."""
+    """True if the handler returns only complete responses, such as JSON, so that requests need no ASGI."""
     begin: BeginHandler | None = None
-    """The handler without a task, for plain requests."""
+    """Handler for plain requests that runs without a task; None if there is none."""
     is_stream: bool = False
-    """Whether the response may take long: streams, and long polls that hold no other resource."""
+    """True if the response may take long: streams, and long polls that hold no other resource."""
     socket_messages: Mapping[str, Schema] = field(default_factory=dict)
-    """The JSON messages of a WebSocket by their sender, `client` and `gateway`."""
+    """Schemas of the JSON messages of a WebSocket by their sender, `client` or `gateway`."""
     needs: tuple[RequiredPermission, ...] = ()
     """Permissions that the client needs."""
     needs_user: bool = True
-    """Whether the client must have logged in, where clients log in."""
+    """False if the endpoint needs no login, even on a gateway whose clients log in."""
     by_name: Mapping[str, Parameter] = field(init=False)
-    """The parameters by name."""
+    """Parameters by name."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "by_name", {each.name: each for each in self.parameters})

@@ -1,6 +1,6 @@
-"""One HTTP request and the way to respond to it, as `GatewayApplication` sees it.
+"""Interface of one HTTP request and its response, for `GatewayApplication`.
 
-Requests arrive by two ways: through ASGI (`AsgiExchange`), and for plain requests directly from the parser
+Requests arrive in two ways: through ASGI (`AsgiExchange`), or directly from the parser if they are plain
 (`plain_exchange.py`). The application handles both with the same code, so that their responses are the same.
 """
 
@@ -17,18 +17,16 @@ from penstock.gateway.http.responses import JsonResponse
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
 Begin = Callable[[int, RawHeaders], RawHeaders]
-"""Called with status and headers of a response when it begins; returns the headers to send."""
+"""Function that is called with the status and headers of a response when it begins; returns the headers to send."""
 SendWhole = Callable[[int, RawHeaders, bytes], Awaitable[None]]
-"""A function that sends status, headers and body of a response at once."""
+"""Function that sends a complete response: status, headers and body."""
 
 ON_LASTING = "penstock.on_lasting"
-"""Key in the scope of a request: a function to call when the response may take long because it waits for
-messages.
-"""
+"""Key in the ASGI scope: a function to call if the response may take long because it waits for messages."""
 TRANSPORT = "penstock.transport"
-"""Key in the scope of a request: the transport of its connection."""
+"""Key in the ASGI scope: the transport of the connection."""
 SEND_WHOLE = "penstock.send_whole"
-"""Key in the scope of a request: a `SendWhole`."""
+"""Key in the ASGI scope: the `SendWhole` of the connection."""
 
 
 class ClientGone(Exception):
@@ -36,7 +34,7 @@ class ClientGone(Exception):
 
 
 class HttpExchange(Protocol):
-    """One request and its response."""
+    """One request, and the methods to respond to it."""
 
     method: str
     raw_path: bytes
@@ -44,14 +42,14 @@ class HttpExchange(Protocol):
     headers: RawHeaders
     """Headers with lower-case names, as received."""
     address: str
-    """IP address of the client; empty where it is unknown."""
+    """IP address of the client; empty if it is unknown."""
 
     def certificate(self) -> bytes | None:
-        """Return the certificate that the client showed, as DER; None without one."""
+        """Return the client's TLS certificate, as DER; None if it sent none."""
         ...
 
     async def read_piece(self) -> tuple[bytes, bool]:
-        """Return the next bytes of the body, and whether more may follow; ClientGone after a disconnect."""
+        """Return the next bytes of the body, and True if more may follow. Raises ClientGone after a disconnect."""
         ...
 
     async def respond(self, response: Response, begin: Begin) -> None:
@@ -64,7 +62,7 @@ class HttpExchange(Protocol):
 
 
 def certificate_of(transport: asyncio.BaseTransport | None) -> bytes | None:
-    """Certificate of the client at the other end of a connection, as DER; None without one."""
+    """Return the client's TLS certificate of a connection, as DER; None if it sent none."""
     tls = None if transport is None else transport.get_extra_info("ssl_object")
     return None if tls is None else tls.getpeercert(binary_form=True)
 

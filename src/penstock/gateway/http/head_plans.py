@@ -1,8 +1,8 @@
-"""Plans for request heads: the endpoint, the parameters and the content type that a head leads to.
+"""Cache of request heads: the endpoint, the parameters and the content type that follow from a head.
 
-Clients send the same head again and again, apart from its query, Content-Length and Idempotency-Key. A head
-that passed all checks is kept with the result, because the result depends on the head and the config alone. A
-head that fails a check has no plan. Loop thread only.
+Clients send the same head again and again, apart from its query, Content-Length and Idempotency-Key. The
+result of all checks depends only on the head and the config, so a head that passes them is kept with its
+result, the plan. A head that fails a check has no plan. Loop thread only.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from penstock.gateway.http.routing import RouteTable
 
 MAX_PLANS = 1_024
 MAX_HEAD_BYTES = 2_048
-"""A head with more bytes of headers than this is not kept."""
+"""Maximum size of the headers of a head that is kept."""
 _LENGTH, _KEY = b"content-length", b"idempotency-key"
 _SAFE = ("GET", "HEAD")
 
@@ -32,9 +32,9 @@ class HeadPlan(NamedTuple):
     endpoint: Endpoint
     in_path: Mapping[str, str]
     parameters: dict[str, Any] | None
-    """Parameters of a request without a query and an Idempotency-Key; None where such a request is refused."""
+    """Parameters of a request without query and Idempotency-Key; None if they are invalid without these."""
     content_type: str
-    """Empty for a request without a body."""
+    """Media type of the body; empty for a request without a body."""
     response_headers: RawHeaders
     """Headers of the response that depend on the origin of the request."""
 
@@ -47,8 +47,8 @@ class HeadPlans:
         self._plans: dict[object, HeadPlan] = {}
 
     def find(self, exchange: HttpExchange) -> tuple[HeadPlan, dict[str, Any]] | None:
-        """Return the plan and the parameters of a plain request; None where the general way has to refuse or
-        serve it.
+        """Return the plan and the parameters of a plain request; None if `GatewayApplication.serve` has to serve
+        or refuse it.
         """
         if exchange.raw_path not in self._paths:
             return None

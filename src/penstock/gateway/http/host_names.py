@@ -1,9 +1,9 @@
-"""The names by which web pages may reach the gateway (protection against DNS rebinding).
+"""Host names by which browsers may reach the gateway (protection against DNS rebinding).
 
-A page of an attacker can let its own name resolve to the address of a gateway in the user's network; its requests
-then count as same-origin, but carry the attacker's name in Host. Browsers are recognised by
-Accept-Language, which a page cannot leave out. Their Host must be an address, a name of the loopback interface, an
-advertised name, or a name of `gateway.allowed.hosts`. Other programs are not checked.
+An attacker's web page can make its own name resolve to the address of a gateway in the user's network. Its requests
+then count as same-origin, but have the attacker's name in Host. Browsers are recognised by Accept-Language, which a
+page cannot remove. Their Host must be an IP address, a name of the loopback interface, an advertised name, the host of
+an allowed origin, or a name of `gateway.allowed.hosts`. Requests of other programs are not checked.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class HostNames:
         }
 
     def check(self, headers: Headers) -> None:
-        """Raise a Problem for a request of a browser at a name that is not one of this gateway."""
+        """Raise Problem if a browser used a host name that does not belong to this gateway."""
         if b"accept-language" not in headers:
             return
         name = name_of(headers.get(b"host", b"").decode(errors="replace"))

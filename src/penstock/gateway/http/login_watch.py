@@ -1,4 +1,4 @@
-"""Watch over requests that last, as long polls and streams: they end soon after their user or its rights change."""
+"""Watch over long polls and streams: they end soon after their login or a permission of their user has ended."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Lasting:
 
 
 class LoginWatch:
-    """Loop thread only."""
+    """Checks the lasting requests periodically, and cancels their tasks. Loop thread only."""
 
     def __init__(self, users: HttpUsers, authorize: Authorize, learn: Learn) -> None:
         self._users = users
@@ -35,19 +35,19 @@ class LoginWatch:
         self._task: asyncio.Task[None] | None = None
 
     def add(self, task: asyncio.Task[None], login: HttpLogin, client: str, checks: Sequence[Check]) -> None:
-        """Cancel the task when its login or one of its permissions is gone."""
+        """Watch the task of a request: cancel it when the login or one of the permissions in `checks` has ended."""
         self._lasting[task] = _Lasting(login, client, checks)
         task.add_done_callback(self._forget)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     def require(self, task: asyncio.Task[None], checks: Sequence[Check]) -> None:
-        """Cancel a task that was added also when one of these permissions is gone."""
+        """Add permissions to those of a watched task."""
         known = self._lasting[task]
         self._lasting[task] = replace(known, checks=(*known.checks, *checks))
 
     def has_ended(self, task: asyncio.Task[None]) -> bool:
-        """Whether the watch has cancelled this task."""
+        """True if the watch has cancelled this task."""
         return task in self._ended
 
     def close(self) -> None:
@@ -62,7 +62,7 @@ class LoginWatch:
         while self._lasting:
             await asyncio.sleep(INTERVAL_SECONDS)
             for task, lasting in tuple(self._lasting.items()):
-                # While no broker responds the requests stay: they get nothing new either.
+                # Keep the requests while no broker responds: they get no new messages either.
                 with suppress(PenstockError, OSError):
                     if not await self._is_allowed(lasting) and task in self._lasting:
                         self._ended.add(task)

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, generated from the declarations of the endpoints that are served."""
+"""OpenAPI 3.1 document, generated from the declarations of the endpoints that are served."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The HTML page that describes the gateway: one file generated from the endpoints, without scripts or assets."""
+"""HTML page that describes the gateway: one file without scripts or assets, generated from the endpoints."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _section(endpoint: Endpoint) -> str:
 
 
 def _described(schema: Schema) -> str:
-    """Return the fields of an object that have a description."""
+    """Return HTML with the fields of an object schema that have a description."""
     rows = "".join(
         f"<tr><td><code>{escape(name)}</code></td><td>{escape(each['description'])}</td></tr>"
         for name, each in schema["properties"].items()

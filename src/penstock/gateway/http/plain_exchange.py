@@ -1,9 +1,9 @@
 """A plain request, passed from the parser to the application without ASGI.
 
-Plain means: an endpoint that is declared plain, a target without unusual characters, no `Expect`, no upgrade,
-no chunked body, a small Content-Length, and no unanswered request before it on the connection. All other
-requests take the general way (`exchange.py`). The object stands in the place of uvicorn's cycle, whose
-attributes the connection uses. Loop thread only.
+A request is plain if its endpoint is declared plain, its target has no unusual characters, it has no `Expect`,
+no upgrade, no chunked body and a small Content-Length, and all earlier requests of the connection have a
+response. All other requests go through ASGI (`exchange.py`). The object replaces uvicorn's cycle, and has the
+attributes of it that the connection uses. Loop thread only.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from penstock.gateway.http.exchange import Begin, ClientGone, HttpExchange, RawH
 
 MAX_PLAIN_BODY_BYTES = 32 * 1024
 PLAIN_TARGET = re.compile(rb"(/[A-Za-z0-9._~/-]*)(?:\?([A-Za-z0-9._~=&%+:,;@!$'()*/?-]*))?")
-"""Targets with one reading: path and query are the two groups."""
+"""Unambiguous request targets. Group 1 is the path, group 2 the query."""
 
 
 class PlainApplication(Protocol):
     def is_plain(self, method: str, path: bytes) -> bool:
-        """Whether an endpoint at this path is declared plain."""
+        """True if the endpoint for this method and path is declared plain."""
         ...
 
     async def serve(self, exchange: HttpExchange) -> None: ...
@@ -34,16 +34,16 @@ class PlainApplication(Protocol):
     def begin(
         self, exchange: PlainHttpExchange, on_end: Callable[[PlainHttpExchange], None]
     ) -> RunningRequest | None:
-        """Serve a request with all of its body, without a task; None where `serve` has to serve it."""
+        """Begin to serve a request whose body is complete, without a task; None if `serve` has to serve it."""
         ...
 
     async def settle(self, seconds: float) -> None:
-        """Wait until all requests have a response, but no longer than this."""
+        """Wait until no request is in progress, but at most this many seconds."""
         ...
 
 
 class RunningRequest(Protocol):
-    """A request in progress: a task, or a request without one."""
+    """A request in progress: its task, or a `PlainRequest`."""
 
     def cancel(self) -> object: ...
 
@@ -53,7 +53,7 @@ class _Event(Protocol):
 
 
 class Cycle(Protocol):
-    """The state of a request on its connection: uvicorn's, or that of a plain request."""
+    """State of a request on its connection: uvicorn's cycle, or a `PlainHttpExchange`."""
 
     flow: FlowControl
     transport: asyncio.Transport
@@ -68,7 +68,7 @@ class Cycle(Protocol):
 
 
 class _NoEvent:
-    """Stands in the place of uvicorn's event, which nothing waits for here."""
+    """Replacement for the event of uvicorn's cycle. Plain requests never wait for it."""
 
     def set(self) -> None:
         pass
@@ -106,7 +106,7 @@ class PlainHttpExchange:
         self.response_started = False
         self.response_complete = False
         self.body = b""
-        """Received bytes of the body that were not read."""
+        """Bytes of the body that were received and not read yet."""
         self._arrived: asyncio.Future[None] | None = None
 
     def certificate(self) -> bytes | None:
@@ -138,13 +138,13 @@ class PlainHttpExchange:
         await write_response(self, response.status_code, headers, bytes(response.body))
 
     def respond_now(self, response: Response, begin: Begin) -> None:
-        """Send the response without a wait; the transport keeps what the client does not take."""
+        """Send the response without waiting. The transport buffers the bytes that the client does not take."""
         headers = begin(response.status_code, response.raw_headers)
         _write(self, response.status_code, headers, bytes(response.body))
 
 
 async def write_response(cycle: Cycle, status: int, headers: RawHeaders, body: bytes) -> None:
-    """Send both parts of a response as uvicorn's `send`, with one write and one check."""
+    """Send head and body of a response with one write, in place of two calls of uvicorn's `send`."""
     if cycle.flow.write_paused and not cycle.disconnected:
         await cycle.flow.drain()
     _write(cycle, status, headers, body)

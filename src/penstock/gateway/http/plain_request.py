@@ -1,6 +1,6 @@
-"""A plain request in progress without a task: the reply that its handler gives the response to.
+"""A plain request in progress without a task. It is the `Reply` that the handler gives the response to.
 
-The request ends once: with a response, or because its client has left. Loop thread only.
+The request ends exactly once: with a response, or because its client has disconnected. Loop thread only.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from penstock.gateway.http.response_state import ResponseState
 
 
 class RequestKeeper(Protocol):
-    """The application, as a request in progress sees it."""
+    """Methods of the application that a request in progress calls."""
 
     def refusal(self, error: Exception, exchange: PlainHttpExchange, state: ResponseState) -> Response:
-        """Return the response for a failure."""
+        """Return the problem document for a failed request."""
         ...
 
     def stopping_response(self, exchange: PlainHttpExchange, state: ResponseState) -> Response | None:
-        """Return the response for a cancelled request while the gateway stops; None at other times."""
+        """Return the 503 response for a cancelled request if the gateway is stopping, else None."""
         ...
 
     def end(self, request: PlainRequest) -> None:
-        """Count the request, and release its limits."""
+        """Record the metrics of a request that has ended, and release what it holds of the client's limits."""
         ...
 
 
@@ -52,11 +52,11 @@ class PlainRequest:
         self._is_over = False
 
     def attach(self, begun: Begun) -> None:
-        """Note the work that a cancelled request gives up."""
+        """Set the work that is cancelled together with the request."""
         self._begun = begun
 
     def follow(self, work: Awaitable[Response]) -> None:
-        """Wait for the response of a handler in a task."""
+        """Run a handler in a task, and send its response."""
         task = asyncio.ensure_future(work)
         self._begun = task
         task.add_done_callback(self._on_task_done)
@@ -88,7 +88,7 @@ class PlainRequest:
             self.cancel()
 
     def cancel(self) -> None:
-        """End the request without a response, because its client has left; with 503 where the gateway stops."""
+        """End the request: with 503 if the gateway is stopping, else without a response (the client has left)."""
         if self._is_over:
             return
         if self._begun is not None:

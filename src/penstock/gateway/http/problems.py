@@ -1,7 +1,7 @@
-"""Problem documents (RFC 9457): every failure becomes one here, for people and programs.
+"""Problem documents (RFC 9457): this module turns every failure of a request into one.
 
-`retriable` says whether the same request may succeed later; `outcome` is `unknown` where a write may or may
-not have happened. An unexpected error shows nothing but the request id, which the log has too.
+`retriable` is true if the same request may succeed later; `outcome` is `unknown` if a write may or may not
+have happened. An unexpected error shows only the request id, which is also in the log.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Problem(PenstockError):
 
 
 def problem_of(error: Exception) -> Problem | None:
-    """Return the problem that a failure is to a client; None for a bug of the gateway."""
+    """Return the problem document's content for a failure; None for an unexpected error, a bug of the gateway."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, OutcomeUnknown):

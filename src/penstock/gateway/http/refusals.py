@@ -1,4 +1,4 @@
-"""Refusals of requests that are not served: their status, their reason and the bytes of the response."""
+"""Refusals of requests by the connection itself: the status, the reason and the bytes of the response."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LATER = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 
 
 class RefusedRequest(Exception):
-    """The request gets a response with this status, and the connection is closed."""
+    """The request was refused: it gets a response with this status, and the connection is closed."""
 
     def __init__(self, status: int, detail: str) -> None:
         super().__init__(detail)
@@ -20,7 +20,7 @@ class RefusedRequest(Exception):
 
 
 def refusal_of(error: Exception, data: bytes) -> RefusedRequest:
-    """Return the refusal for an error of the parser at these bytes."""
+    """Return the refusal for an error that the parser raised for the received bytes `data`."""
     if isinstance(error, RefusedRequest):
         return error
     if isinstance(error, httptools.HttpParserInvalidMethodError):
@@ -30,7 +30,7 @@ def refusal_of(error: Exception, data: bytes) -> RefusedRequest:
 
 
 def refusal_response(status: int, detail: str) -> bytes:
-    """Return a response with a problem document, after which the connection is closed."""
+    """Return the bytes of a response with a problem document and `Connection: close`."""
     title = HTTPStatus(status).phrase
     problem = {"type": "about:blank", "title": title, "status": status, "detail": detail}
     body = json.dumps(problem | {"retriable": status in _RETRIABLE}).encode()

@@ -1,6 +1,7 @@
-"""Accounts of HTTP clients, as brokers know them: tokens, sessions and tickets.
+"""Accounts of HTTP clients, which brokers keep: tokens, sessions and tickets.
 
-`RemoteAccounts` asks a broker; a gateway inside a broker decides itself where it can (`server/http_accounts.py`).
+`RemoteAccounts` asks a broker by requests. A gateway inside a broker uses a subclass that asks its own broker directly
+if possible (`server/embedded_gateway.py`).
 Every method raises Unreachable if no broker responds. Loop thread only.
 """
 
@@ -18,7 +19,7 @@ from penstock.model import BrokerId
 from penstock.security.http_session import HttpLogin
 
 CheckPassword = Callable[[str, str, str], Awaitable[HttpLogin | None]]
-"""Takes the client's address, a user and a password."""
+"""Function that returns the login for a client's address, a user and a password; None if they are wrong."""
 KEPT_SECONDS = 2.0
 MAX_KEPT = 10_000
 
@@ -29,34 +30,34 @@ class RemoteAccounts:
         self._questions = questions
         self._clock = clock
         self._kept: dict[tuple[str, str], tuple[HttpLogin, float]] = {}
-        """Logins by question and credentials, with the time at which each is asked for again."""
+        """Logins by question and credentials, each with the monotonic time in seconds at which it expires."""
 
     def close(self) -> None:
         self._questions.close()
 
     async def check_token(self, token: str) -> HttpLogin | None:
-        """Login of an access token, or of a token of the configured issuer."""
+        """Return the login of an access token, or of a token of the configured issuer; None if it is not valid."""
         return await self._find("check_token", token)
 
     async def open_session(self, login: HttpLogin) -> str:
-        """Cookie of a new session."""
+        """Open a session, and return its cookie."""
         return str((await self._questions.ask_any("open_session", {"user": login.user}))["cookie"])
 
     async def check_session(self, cookie: str) -> HttpLogin | None:
         return await self._find("check_session", cookie)
 
     async def end_session(self, login: HttpLogin) -> None:
-        """End the session of a browser at all gateways, within seconds; nothing to do for other logins."""
+        """End the session of a browser. All gateways refuse it within seconds. Other logins stay unchanged."""
         await self._questions.ask_any("end_session", dict(asdict(login)))
         self._kept.clear()
 
     async def issue_ticket(self, login: HttpLogin) -> str:
-        """Ticket that logs in once, within seconds."""
+        """Return a one-time ticket for this login, which expires after some seconds."""
         arguments: dict[str, int | str | list[str]] = dict(asdict(login))
         return str((await self._questions.ask_any("issue_ticket", arguments))["ticket"])
 
     async def redeem_ticket(self, ticket: str) -> HttpLogin | None:
-        """Login of a ticket, at the broker that issued it; None if it was used or has expired."""
+        """Ask the broker that issued a ticket for its login; None if the ticket was used, has expired or is invalid."""
         node_id, _, _ = ticket.partition(".")
         if not node_id.isdecimal() or len(node_id) > 9:
             return None
@@ -69,7 +70,7 @@ class RemoteAccounts:
         return _login(answer)
 
     async def is_current(self, login: HttpLogin) -> bool:
-        """Whether the login of a lasting request is still valid."""
+        """True if a login, used for a long poll or stream, is still valid."""
         return bool((await self._questions.ask_any("is_current", dict(asdict(login))))["is_current"])
 
     async def _find(self, question: str, credentials: str) -> HttpLogin | None:
@@ -86,7 +87,7 @@ class RemoteAccounts:
 
 
 async def find_account(questions: InspectionCalls, user: str) -> HttpLogin | None:
-    """The present credential of a user, as a login."""
+    """Return the login for the current credentials of a user; None if there is no such user."""
     try:
         return _login(await questions.ask_any("find_account", {"user": user}))
     except BrokerError as error:

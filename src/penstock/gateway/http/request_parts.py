@@ -1,7 +1,7 @@
-"""Validation of a request against the declaration of its endpoint: parameters and body, or a Problem with the
-reason.
+"""Validation of the parameters and the body of a request against the declaration of its endpoint.
 
-Undeclared parameters are refused: silence would hide a mistake of the caller.
+An invalid request raises a Problem with the reason. Undeclared parameters are refused too, because ignoring
+them would hide a mistake of the client.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from penstock.gateway.http.schema import Mismatch, accepts, check, parse
 MAX_QUERY_PARAMETERS = 32
 
 Headers = Mapping[bytes, bytes]
-"""Headers by lower-case name; a repeated header has all its values with commas between, as HTTP reads them."""
+"""Headers by lower-case name. The values of a repeated header are joined with commas, as HTTP specifies."""
 
 
 def collect_headers(given: Sequence[tuple[bytes, bytes]]) -> Headers:
@@ -60,10 +60,10 @@ def read_parameters(
 
 
 def is_absent_when_empty(parameter: Parameter) -> bool:
-    """Whether `name=` means the same as leaving the parameter out: true for an optional one that takes no
-    empty text.
+    """True if an empty value (`name=`) means that the parameter is absent: for optional query parameters that do
+    not accept an empty text.
 
-    An empty header is refused: an Idempotency-Key that a script failed to fill in must not go unnoticed.
+    Headers are not included: an Idempotency-Key that a script left empty by mistake must be refused.
     """
     if parameter.place != "query" or parameter.required:
         return False
@@ -71,10 +71,10 @@ def is_absent_when_empty(parameter: Parameter) -> bool:
 
 
 def content_type_of(endpoint: Endpoint, headers: Headers, *, is_foreign: bool) -> str:
-    """Return the media type of a request's body; a Problem unless the endpoint accepts it.
+    """Return the media type of a request's body; raises Problem if the endpoint does not accept it.
 
-    `is_foreign` marks a request of a web page of another origin. Browsers let such a page send a body without
-    a Content-Type, so a missing Content-Type means JSON only for other requests.
+    `is_foreign` is true for a request from a web page of another origin. Browsers let such a page send a body
+    without a Content-Type, so only other requests may omit it if they send JSON.
     """
     if not endpoint.bodies:
         raise _invalid(f"{endpoint.method} takes no body at this path")
@@ -99,7 +99,7 @@ def content_type_of(endpoint: Endpoint, headers: Headers, *, is_foreign: bool) -
 async def read_body(
     exchange: HttpExchange, headers: Headers, max_bytes: int, hold: Callable[[int], None]
 ) -> bytes:
-    """Read the body; `hold` is called with the size of every piece before the piece is kept."""
+    """Read the body of a request. `hold` is called with the size of each piece before the piece is stored."""
     if int(headers.get(b"content-length", b"0")) > max_bytes:
         raise _too_large(max_bytes)
     chunks: list[bytes] = []

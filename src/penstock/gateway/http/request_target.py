@@ -1,4 +1,4 @@
-"""The target of a request: a path, or a URL of the host that the request names (RFC 9112)."""
+"""Target of a request: a path, or a URL whose host is that of the Host header (RFC 9112)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 
 def path_of(target: bytes, method: bytes, hosts: Sequence[bytes]) -> bytes | None:
-    """Return path and query of a target, `/` for `*` with OPTIONS; None where the target is of another kind."""
+    """Return path and query of a target; `/` for `OPTIONS *`; None if the target is invalid or of another host."""
     if target.startswith(b"/"):
         return target
     if target == b"*" and method == b"OPTIONS":

@@ -1,4 +1,4 @@
-"""The response to one request: its id, its headers, and whether it has begun."""
+"""State of the response to one request: its id, its common headers and, once it has begun, its status."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class ResponseState:
         self.headers: list[tuple[bytes, bytes]] = [*_SAFETY, (b"x-request-id", request_id.encode())]
 
     def begin(self, status: int, headers: RawHeaders) -> RawHeaders:
-        """Note that the response begins, and return all of its headers."""
+        """Record that the response begins, and return its headers together with the common ones."""
         self.status = status
         if not self.is_body_unread and [name for name, _ in headers] == _OF_JSON:
             return [*headers, *self.headers]
         given = {name for name, _ in headers}
         added = [pair for pair in self.headers if pair[0] not in given]
         if self.is_body_unread and b"connection" not in given:
-            # The unread rest of the body would be taken for the next request.
+            # The rest of the body, which was not read, would be parsed as the next request.
             added.append((b"connection", b"close"))
         return [*headers, *added]

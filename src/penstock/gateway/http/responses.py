@@ -13,11 +13,11 @@ from penstock.gateway.http.endpoint import JSON
 
 _ENCODER = msgspec.json.Encoder()
 _MAX_TIME_MS = 253_402_300_799_999
-"""The last millisecond of the year 9999, the end of ISO 8601 with four-digit years."""
+"""Last millisecond of the year 9999 since the Unix epoch: later years have no four-digit form in ISO 8601."""
 
 
 class JsonResponse(Response):
-    """A complete response, created and sent with less work than starlette's."""
+    """A complete JSON response, created and sent with less work than starlette's."""
 
     def __init__(self, body: bytes, status: int, content_type: str) -> None:
         self.body = body
@@ -34,7 +34,7 @@ def json_response(value: Any, status: int = 200, content_type: str = JSON) -> Js
 
 
 def iso_time(time_ms: int) -> str:
-    """Format a time in UTC with milliseconds; times outside the calendar become the nearest one inside."""
+    """Format a time in UTC with milliseconds. A time out of range becomes the nearest one in range."""
     shown = min(max(time_ms, 0), _MAX_TIME_MS)
     seconds, milliseconds = divmod(shown, 1000)
     return f"{_iso_seconds(seconds)}.{milliseconds:03d}Z"

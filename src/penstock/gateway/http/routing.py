@@ -1,7 +1,7 @@
 """Routing of a path and a method to an endpoint.
 
-A path is split at its slashes before any segment is decoded, once, so that no `%2F` or `%252F` moves the
-border of a segment; a segment is text for a handler and never part of another path.
+A path is split at its slashes first, and then each segment is decoded once. So `%2F` and `%252F` cannot add a
+segment. Handlers get a segment as text, and never use it in another path.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from penstock.gateway.http.problems import Problem
 @dataclass(slots=True)
 class _Resource:
     segments: tuple[str | None, ...]
-    """The segments of the path; None stands for a parameter."""
+    """Segments of the path; None for a parameter."""
     names: tuple[str, ...]
     methods: dict[str, Endpoint]
 
@@ -45,7 +45,7 @@ class RouteTable:
                 raise ValueError(f"{endpoint.method} {endpoint.path} is declared twice")
 
     def find(self, method: str, raw_path: bytes) -> tuple[Endpoint, dict[str, str]]:
-        """Return the endpoint and the values of the parameters in its path; a Problem where there is none."""
+        """Return the endpoint and the values of its path parameters; raises Problem if there is none."""
         resource = self._fixed.get(raw_path)
         values: dict[str, str] = {}
         if resource is None:
@@ -64,7 +64,7 @@ class RouteTable:
         return endpoint, values
 
     def is_plain(self, method: str, path: bytes) -> bool:
-        """Whether the endpoint of this method and path, without a query, is declared plain."""
+        """True if the endpoint of this method and path (without query) is declared plain."""
         resource = self._fixed.get(path)
         if resource is not None:
             endpoint = resource.methods.get(method)
@@ -72,7 +72,7 @@ class RouteTable:
         return any(known == method and form.fullmatch(path) for known, form in self._plain_forms)
 
     def methods(self, raw_path: bytes) -> list[str]:
-        """Return the methods of the resource at a path."""
+        """Return the methods that are supported at a path."""
         resource = self._fixed.get(raw_path) or self._search(raw_path)[0]
         return allow(resource.methods)
 

@@ -2,9 +2,9 @@
 
 The supported part of JSON Schema 2020-12 is type, enum of strings, properties, required,
 additionalProperties, items, and bounds of numbers, strings and arrays. An optional field of an object that is
-null or an empty string counts as absent, unless its schema accepts that value. A `Mismatch` names the place
-by a JSON pointer and says what is expected. Values come from `strict_json.py` or from the text of a
-parameter.
+null or an empty string counts as absent, unless its schema accepts that value. A `Mismatch` has a JSON pointer
+to the invalid part and a message with the expected form. Values come from `strict_json.py` or from the text of
+a parameter.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "null": (type(None),),
 }
 ABSENT = (None, "")
-"""Values of an optional field that mean the same as leaving it out."""
+"""Values of an optional field that count as absent."""
 _NO_BOUND = 2**63
 _INTEGER = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 _NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,9})?", re.ASCII)
@@ -37,12 +37,12 @@ class Mismatch(Exception):
         self.pointer = pointer
 
     def within(self, name: str) -> Mismatch:
-        """Return the same mismatch for a part of a value with this name."""
+        """Return this mismatch with the pointer extended: it occurred in the part `name` of the value."""
         return Mismatch(f"/{name}{self.pointer}", str(self))
 
 
 def check(value: Any, schema: Schema) -> None:
-    """Raise Mismatch unless the value matches the schema; remove optional fields that count as absent."""
+    """Raise Mismatch unless the value matches the schema. Optional fields that count as absent are removed from it."""
     expected = schema.get("type")
     if type(value) is str and expected == "string":
         _check_text(value, schema)
@@ -110,7 +110,7 @@ def _check_object(value: dict[str, Any], schema: Schema) -> None:
 
 
 def accepts(value: Any, schema: Schema) -> bool:
-    """Whether the value matches the schema."""
+    """True if the value matches the schema."""
     try:
         check(value, schema)
     except Mismatch:

@@ -1,9 +1,10 @@
-"""The HTTP server, on the event loop of the process.
+"""HTTP server on the event loop of the process.
 
-Uvicorn speaks HTTP; starting, stopping and signals stay with the process, so its `Server`, which takes over
-the process, is not used. Connections are bounded (`connection_table.py`) and closed when they are idle, slow
-to send or do not read, so that clients cannot take the file descriptors that the log needs, nor block a
-health check. This module is imported late: loading it takes longer than starting a broker.
+Uvicorn implements the protocol. Its `Server` is not used, because it would control the start, stop and signals
+of the whole process. The number of connections is limited (`connection_table.py`), and connections are closed if
+the client is idle, sends too slowly or does not read. So clients cannot use up the file descriptors that the log
+needs, nor block a health check. This module is imported late, because loading it takes longer than starting a
+broker.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from penstock.net.network import limit_send_buffer
 
 MAX_CONNECTIONS = 256
 IDLE_SECONDS = 30.0
-"""A connection without a request for this many seconds is closed at the next sweep."""
+"""Time in seconds after which a connection without a request is closed, at the next sweep."""
 HEAD_SECONDS = 10.0
-"""Seconds in which the head of a request must arrive."""
+"""Time in seconds within which the head of a request must arrive, checked at every sweep."""
 BODY_SECONDS = 30.0
-"""Seconds in which the body of a request must arrive, checked at every sweep."""
+"""Time in seconds within which the body of a request must arrive, checked at every sweep."""
 WRITE_SECONDS = 30.0
 SEND_BUFFER_BYTES = 128 * 1024
-"""Send buffer of a connection: the system's own would take megabytes for a client that does not read."""
+"""Size of the socket's send buffer. With the system's default, a client that does not read would take megabytes."""
 SWEEP_SECONDS = 2.0
 STOP_SECONDS = 2.0
 WEBSOCKET_MESSAGE_BYTES = 1024 * 1024
@@ -44,7 +45,7 @@ class HttpServer:
         write_seconds: float = WRITE_SECONDS,
         plain_app: PlainApplication | None = None,
     ) -> None:
-        """Create a server; `plain_app` serves plain requests (see `plain_exchange.py`) without ASGI."""
+        """Create a server. `plain_app` serves plain requests without ASGI (see `plain_exchange.py`)."""
         self._config = Config(
             app,
             lifespan="off",
@@ -74,8 +75,8 @@ class HttpServer:
     async def start(
         self, host: str, port: int, *, shared: bool = False, tls: ssl.SSLContext | None = None
     ) -> int:
-        """Listen and return the bound port; OSError where it is taken. A `shared` port is used by other
-        processes too.
+        """Listen, and return the bound port; raises OSError if it is in use. With `shared`, other processes may
+        listen on the same port.
         """
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
@@ -94,7 +95,7 @@ class HttpServer:
         return bound
 
     async def stop(self) -> None:
-        """Stop accepting connections, let responses finish for a moment, and close the remaining connections."""
+        """Stop accepting connections, wait some seconds for responses in progress, and close all connections."""
         if self._server is None:
             return
         self._server.close()

@@ -1,8 +1,8 @@
-"""The HTTP side of a process, a broker's or a gateway's own, from start to stop.
+"""HTTP service of a broker or of a stand-alone gateway, from start to stop.
 
-HTTP libraries are imported in a thread pool after the Kafka listener serves, so they delay no client. Metrics
-are collected on the loop, in slices, and formatted in a pool. A process imports this module; modules behind it are
-imported here, late.
+The HTTP libraries are imported in a thread pool, after the Kafka listener has been started, so that they delay no
+client. For this reason a process imports only this module, and this module imports the others in `start`. Metrics are
+collected on the event loop, in short steps, and formatted in a thread pool.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class HttpService:
         self._threads = threads
         self._metrics = metrics
         self.shown_metrics: Callable[[], Awaitable[bytes]] = self.own_metrics
-        """The source of `/metrics`; may be replaced before the start."""
+        """Returns the content of `/metrics`; may be replaced before the start."""
         self.shown_health = health
-        """The source of `/health`; may be replaced before the start."""
+        """Returns the content of `/health`; may be replaced before the start."""
         self._server: HttpServer | None = None
         self._gateway: Gateway | None = None
 
@@ -48,10 +48,10 @@ class HttpService:
         shared: bool = False,
         tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> int:
-        """Serve HTTP, with a gateway where a context is given, and return the bound port.
+        """Serve HTTP, with a gateway if a context is given, and return the bound port.
 
-        OSError where the port is taken. A `shared` port is used by other processes too. `tls` returns the context
-        of the next connection, so that certificates can change.
+        Raises OSError if the port is in use. With `shared`, other processes may listen on the same port. `tls` is
+        called for each connection and returns its context, so that certificates can change.
         """
         await self._threads.run("background", _load)
         self._server = self._make_server(context)
@@ -60,7 +60,7 @@ class HttpService:
         )
 
     async def close_gateway(self) -> None:
-        """End long polls and let requests finish, before the broker that the gateway is a client of stops."""
+        """End long polls, and let the other requests finish. Called before the broker, which serves them, stops."""
         if self._gateway is not None:
             self._gateway.drain()
             await self._gateway.settle()
@@ -113,7 +113,7 @@ class HttpService:
 
 
 def _swapping(current: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
-    """Context whose connections take the certificate in force when they begin."""
+    """Create a context that gives each new connection the context, and so the certificate, that is current then."""
     context = current()
 
     def swap(connection: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
@@ -122,7 +122,7 @@ def _swapping(current: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
     first = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     first.minimum_version, first.verify_mode = context.minimum_version, context.verify_mode
     first.options |= context.options
-    # The suites of TLS 1.2 are taken from the context of the listener, not from the one that is swapped in.
+    # OpenSSL uses the TLS 1.2 cipher suites of this first context, not those of the context that replaces it.
     suites = [suite["name"] for suite in context.get_ciphers() if suite["protocol"] != "TLSv1.3"]
     first.set_ciphers(":".join(suites))
     first.sni_callback = swap

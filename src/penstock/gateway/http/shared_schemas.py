@@ -62,8 +62,8 @@ PROBLEM: Schema = {
 
 
 def an_object(properties: dict[str, Schema], required: tuple[str, ...] | None = None) -> Schema:
-    """Return the schema of an object: all fields are required unless `required` says otherwise, and no others
-    are allowed.
+    """Return the schema of an object with these fields and no others. `required` has the required fields; None
+    means all.
     """
     made: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
     needed = list(properties) if required is None else list(required)

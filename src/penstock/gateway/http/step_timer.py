@@ -1,4 +1,4 @@
-"""Timer of a coroutine: the time that its own steps take on the event loop, without the time that it waits."""
+"""Timer of a coroutine: measures the time that it runs on the event loop, without the time that it waits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class StepTimer(Generic[T]):
-    """Awaitable that runs the coroutine. Tasks that the coroutine starts are not counted."""
+    """Awaitable that runs the coroutine and adds up its time. Tasks that the coroutine starts are not included."""
 
     def __init__(self, work: Coroutine[Any, Any, T], now: Callable[[], float]) -> None:
         self.seconds = 0.0

@@ -1,7 +1,6 @@
-"""A strict JSON parser for untrusted input: text with several readings (RFC 8259 calls it unpredictable) is a
-400.
+"""Strict JSON parser for untrusted input. It refuses ambiguous text, which RFC 8259 calls unpredictable, with 400.
 
-It refuses duplicate names, NaN and infinities, integers of more than 64 bits, lone surrogates, a byte order
+Refused are duplicate names, NaN and infinities, integers of more than 64 bits, lone surrogates, a byte order
 mark, encodings other than UTF-8, and deep nesting.
 """
 
@@ -21,11 +20,11 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class _Refused(ValueError):
-    """The text is JSON, but of a kind that is refused."""
+    """The text contains a JSON feature that this parser refuses."""
 
 
 def parse(body: bytes) -> Any:
-    """Return the value, or raise a Problem that says what is wrong with the text."""
+    """Return the value; raises Problem with the reason if the text is invalid."""
     value = _parse_texts(body)
     if value is not None:
         return value
@@ -49,10 +48,10 @@ def parse(body: bytes) -> Any:
 
 
 def _parse_texts(body: bytes) -> dict[str, str] | None:
-    """Return an object of plain texts, the common body, several times as fast; None where it may be another.
+    """Fast path for the most common body, an object of strings without escapes; None if it may be another body.
 
-    Without escapes, a text has two quotes. So an object of texts has four for each name, or a name occurs
-    twice.
+    Without escapes a string has two quotes, so such an object has four quotes for each name. If it has more, a
+    name occurs twice.
     """
     if b"\\" in body:
         return None
@@ -64,8 +63,9 @@ def _parse_texts(body: bytes) -> dict[str, str] | None:
 
 
 def _decode(text: str) -> Any:
-    """Decode with Python's own conversion of numbers, which is several times as fast; check each number of a
-    text that has a large one, or that is no JSON.
+    """Decode with Python's own conversion of numbers, which is several times faster than our checks.
+
+    If the text has a large number or is not JSON, it is decoded again, with a check of each number.
     """
     try:
         value = _DECODER.decode(text)

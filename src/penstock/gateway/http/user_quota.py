@@ -1,4 +1,4 @@
-"""Quotas of HTTP users: a request of a user over a quota gets 429; bytes and time are charged after each request."""
+"""Quotas of HTTP users: bytes and time are charged after each request, and a user over its quota gets 429."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ MAX_RETRY_SECONDS = 3_600
 
 
 class UserQuota(Protocol):
-    """Quotas of the user of the request that is served now."""
+    """Quotas of the user whose request the running task serves."""
 
     async def wait_seconds(self, *, writes: bool) -> float:
-        """Time until the user is within its quota for requests that write, or that read."""
+        """Return the time in seconds until the user is within its quota; `writes` selects the quota for writes."""
         ...
 
     def charge(self, *, received: int, sent: int) -> None:
@@ -32,7 +32,7 @@ class UserQuota(Protocol):
 
 
 async def check_quota(quota: UserQuota | None, body_bytes: int) -> None:
-    """Raise a Problem while the user is over a quota."""
+    """Raise Problem (429) if the user is over a quota. A request with a body counts as a write."""
     wait = 0.0 if quota is None else await quota.wait_seconds(writes=body_bytes > 0)
     if wait > 0:
         seconds = math.ceil(min(wait, MAX_RETRY_SECONDS))
@@ -46,14 +46,17 @@ async def check_quota(quota: UserQuota | None, body_bytes: int) -> None:
 
 
 def charged(quota: UserQuota | None, body_bytes: int, response: Response) -> Response:
-    """Charge a request and its response, and return it; the bytes of a stream are those of its Fetch requests."""
+    """Charge a request and its response to the user, and return the response.
+
+    The bytes of a stream are not charged here: brokers charge its Fetch requests.
+    """
     if quota is not None:
         quota.charge(received=body_bytes, sent=len(getattr(response, "body", b"")))
     return response
 
 
 async def timed(quota: UserQuota | None, work: Coroutine[Any, Any, None], now: Callable[[], float]) -> None:
-    """Do the work of a request, and charge its time on the event loop."""
+    """Run the coroutine that serves a request, and charge its time on the event loop to the user."""
     if quota is None:
         await work
         return

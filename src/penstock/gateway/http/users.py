@@ -1,8 +1,8 @@
-"""Users of HTTP requests: Basic with a password, Bearer with a token, the session of a browser, one-time tickets,
-client certificates.
+"""Login of HTTP requests by password (Basic), token (Bearer), browser session, one-time ticket or client certificate.
 
-A request without valid credentials gets 401 after a delay; the response does not tell an unknown user from a wrong
-password. A browser sends the cookie of a session by itself, so a change with it needs the CSRF header too.
+A request without valid credentials gets 401 after a delay, and the response is the same for an unknown user and for a
+wrong password. Since a browser adds the cookie of a session to requests of any page, a session request that changes
+something also needs the CSRF header.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CSRF_HEADER = "x-penstock-csrf"
 TICKET = "ticket"
 _CHALLENGE = 'Basic realm="penstock", charset="UTF-8", Bearer realm="penstock"'
 _SESSION_CHALLENGE = 'Session realm="penstock"'
-"""Challenge for pages with a login of their own: a browser would ask for a password itself after the other one."""
+"""Challenge for pages with their own login form. For the challenge `Basic` a browser would show its password dialog."""
 _LOOPBACK = ("127.", "::1", "::ffff:127.")
 _METRICS = b"/metrics"
 _SAFE = ("GET", "HEAD")
@@ -37,20 +37,20 @@ Headers = Mapping[bytes, bytes]
 
 @dataclass(frozen=True, slots=True)
 class HttpUsers:
-    """Logins of HTTP requests by accounts that the process of the gateway provides."""
+    """Finds the login of an HTTP request. The gateway's process provides the accounts."""
 
     accounts: RemoteAccounts
     delay_seconds: float
     user_of: Callable[[bytes], str | None] = field(default=lambda _: None)
     """Maps a client certificate to a user; None if no rule matches its subject."""
     on_failure: Callable[[str, str, str], None] = field(default=lambda *_: None)
-    """Called with address, user (if known) and scheme of a failed login."""
+    """Called after a failed login with the client's address, the user (empty if unknown) and the scheme."""
 
     async def log_in(
         self, client: str, method: str, headers: Headers, ticket: str = "", certificate: bytes | None = None
     ) -> HttpLogin:
-        """Return the login of a request. A certificate counts where no other credentials are given. Raises a
-        Problem.
+        """Return the login of a request; raises Problem if there is none. The certificate is used only if the request
+        has no other credentials.
         """
         loop = asyncio.get_running_loop()
         started = loop.time()
@@ -80,7 +80,7 @@ class HttpUsers:
         return login
 
     async def check_password(self, client: str, user: str, password: str) -> HttpLogin:
-        """Return the login of a user with its password. Raises a Problem."""
+        """Return the login for a user and password; raises Problem if they are wrong."""
         loop = asyncio.get_running_loop()
         started = loop.time()
         login = await self.accounts.check_password(client, user, password)
@@ -101,7 +101,7 @@ class HttpUsers:
 
 
 def _named_user(kind: str, content: str) -> str:
-    """User that failed credentials name; empty if they name none."""
+    """Return the user name in failed credentials; empty if it is unknown."""
     if kind != "basic":
         return ""
     try:
@@ -111,14 +111,14 @@ def _named_user(kind: str, content: str) -> str:
 
 
 def user_of_certificate(config: BrokerConfig) -> Callable[[bytes], str | None]:
-    """Mapping of client certificates to users, by the rules of the HTTP listener."""
+    """Return a function that maps a client certificate to a user, by the rules of the HTTP listener."""
     rules = config.for_listener(HTTP_LISTENER)[SSL_PRINCIPAL_MAPPING_RULES]
     return lambda certificate: rules.user_of(format_subject(certificate))
 
 
 def session_cookie(headers: Headers) -> str:
-    """Cookie of a session in the headers of a request; empty without one."""
-    # Not by http.cookies: its time for a value in quotes is quadratic in the length.
+    """Return the session cookie in the headers of a request; empty if there is none."""
+    # The module http.cookies is not used: its time for a quoted value grows with the square of the length.
     for part in headers.get(b"cookie", b"").decode("latin-1").split(";"):
         name, _, value = part.strip().partition("=")
         if name == COOKIE:
@@ -127,7 +127,7 @@ def session_cookie(headers: Headers) -> str:
 
 
 def take_ticket(query_string: bytes) -> tuple[str, bytes]:
-    """Ticket of a query, and the query without it."""
+    """Return the ticket in a query (empty if there is none), and the query without the ticket."""
     if TICKET.encode() not in query_string:
         return "", query_string
     pairs = parse_qsl(query_string.decode("latin-1"), keep_blank_values=True)
@@ -146,7 +146,9 @@ def _check_csrf(login: HttpLogin, headers: Headers) -> None:
 
 
 def refusal(text: str, headers: Headers | None = None) -> Problem:
-    """Problem of a request without a valid login, with the challenge for programs, or for pages with a session."""
+    """Return the 401 problem of a request without a valid login, with the challenge that suits the client: browser
+    session, or Basic and Bearer.
+    """
     has_session = headers is not None and (CSRF_HEADER.encode() in headers or session_cookie(headers) != "")
     return Problem(
         401,
@@ -157,5 +159,5 @@ def refusal(text: str, headers: Headers | None = None) -> Problem:
 
 
 def needs_login(raw_path: bytes, client: str) -> bool:
-    """Whether a request to a system endpoint needs a user: metrics do, except on the machine itself."""
+    """True if a request to a system endpoint needs a login: only `/metrics` does, if it comes from another machine."""
     return raw_path == _METRICS and not client.startswith(_LOOPBACK)

@@ -1,8 +1,8 @@
-"""One WebSocket connection: uvicorn's, with the bounds of HTTP connections.
+"""One WebSocket connection: uvicorn's class, extended by the limits of HTTP connections.
 
-Received bytes are parsed one piece in each turn of the event loop, and no further than the application has
-read, so a client that floods the gateway with frames delays no other client. Control frames and fragments are
-limited by the second; a client above that limit is disconnected.
+Received bytes are parsed one piece per turn of the event loop, and only while the application reads the
+messages, so a client that floods the gateway with frames does not delay other clients. The number of control
+frames and fragments per second is limited; a client that exceeds the limit is disconnected.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.gateway.http.connection_table import ConnectionTable
 
 MAX_CONTROL_FRAMES = 20
-"""Pings, pongs and fragments of messages that a client may send in a second."""
+"""Maximum number of pings, pongs and message fragments that a client may send in a second."""
 PIECE_BYTES = 512
 MAX_PIECE_BYTES = 64 * 1024
 _WINDOW_SECONDS = 1.0
@@ -30,16 +30,16 @@ _POLICY_VIOLATION, _TRY_AGAIN_LATER = 1008, 1013
 class WebSocketConnection(WebSocketsSansIOProtocol):
     table: ConnectionTable | None = None
     waiting_to_send: int = 0
-    """Bytes that the peer had not received at the last sweep."""
+    """Number of bytes in the send buffer at the last sweep of the server."""
     stalled_since: float | None = None
 
     is_idle = False
     is_waiting = True
-    """Whether the connection waits: always true, for messages or for its client."""
+    """Always true: a WebSocket waits for messages or for its client, so it may be evicted."""
 
     _is_over = False
     _is_feeding = False
-    """Whether the next piece is parsed in a later turn of the loop."""
+    """True if the parsing of the next piece is scheduled."""
     _piece_bytes = PIECE_BYTES
     _frames = 0
     _control_frames = 0
@@ -98,7 +98,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         self._feed_soon()
 
     async def receive(self) -> ASGIReceiveEvent:
-        """Resume reading, as uvicorn does, when the application has read all messages."""
+        """Return the next message. As in uvicorn, reading resumes when the application has taken all messages."""
         message = await self.queue.get()
         if self.read_paused and self.queue.empty():
             self.read_paused = False
@@ -126,7 +126,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
             self._unparsed = None
         before = self._frames
         super().data_received(piece)
-        # A large message is parsed in ever larger pieces.
+        # While no frame is complete, the size of the pieces doubles: a large message is being received.
         self._piece_bytes = (
             min(2 * self._piece_bytes, MAX_PIECE_BYTES) if self._frames == before else PIECE_BYTES
         )
@@ -152,7 +152,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
             super().handle_cont(event)
 
     def _counts(self) -> bool:
-        """Count a control frame or a fragment; False, with the connection closed, where there are too many."""
+        """Count a control frame or a fragment. If there are too many, close the connection and return False."""
         if self._is_over:
             return False
         self._frames += 1
