@@ -179,6 +179,6 @@ SOCKET_ENDPOINT = Endpoint(
     socket_messages={"client": CLIENT_MESSAGE, "gateway": _GATEWAY_MESSAGE},
     needs=READS,
 )
-"""The WebSocket handshake, with parameters and permissions like a request. A plain GET gets 426 Upgrade
-Required.
+"""WebSocket handshake, declared with parameters and permissions like a request. A GET without an upgrade gets
+426 Upgrade Required.
 """

@@ -1,9 +1,9 @@
-"""Reads of topics that many streams share: a page that one stream has read serves others from memory, and one
-long poll serves all streams that wait.
+"""Reads of topics that many streams share: a page that one stream has read is cached for the others, and one
+long poll serves all streams that wait for a partition.
 
-A partition is read when a stream asks for it and watched while one waits, never ahead, so a slow stream makes
-no memory grow. Pages are cached up to a total size, for streams that come to the same offset next. Loop
-thread only.
+A partition is read only when a stream asks for it, and watched by a long poll only while a stream waits. Nothing
+is read ahead, so a slow stream does not use more and more memory. Pages are cached up to a total size, for
+streams that reach the same offset later. Loop thread only.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PAGE_LIMITS = Limits(max_records=100, max_bytes=32 * 1024)
 MAX_KEPT_BYTES = 32 * 1024 * 1024
 WAIT_MS = 20_000
 MAX_READS = 8
-"""Reads in progress at a time, of records that are already there."""
+"""Maximum number of concurrent reads that do not wait for new records."""
 RETRY_SECONDS = 0.5
 WAKES_PER_TURN = 32
 _MESSAGE_OVERHEAD_BYTES = 120
@@ -38,15 +38,15 @@ Wake = Callable[[], None]
 class PushMessage(NamedTuple):
     offset: int
     body: bytes
-    """The message in the form that every stream sends."""
+    """JSON form of the message, the same for all streams."""
 
 
 Render = Callable[[str, int, Record], bytes]
-"""Renders the body of a message from its topic, partition and record."""
+"""Function that renders the body of a message from its topic, partition and record."""
 
 
 class SharedPage(NamedTuple):
-    """The messages of a partition from one offset on."""
+    """Messages of a partition from the offset `start` up to `next_offset`, shared by all streams."""
 
     start: int
     next_offset: int
@@ -60,14 +60,14 @@ class SharedPage(NamedTuple):
 
 
 class Feeds:
-    """The partitions that streams read at present."""
+    """All partitions that streams are reading, and the cache of their pages."""
 
     def __init__(self, records: GatewayRecords, render: Render) -> None:
         self.records = records
         self.render = render
         self.turns = Turns()
         self.events_taken = 0
-        """The number of events that all streams have taken so far."""
+        """Number of events that all streams have taken since the start."""
         self.reading = asyncio.Semaphore(MAX_READS)
         self._feeds: dict[tuple[TopicId, int], PartitionFeed] = {}
         self._kept: deque[tuple[PartitionFeed, SharedPage]] = deque()
@@ -77,7 +77,7 @@ class Feeds:
         return len(self._feeds)
 
     def open(self, topic: TopicRoute, partition: int) -> PartitionFeed:
-        """Open a partition for a stream, which must close it again."""
+        """Return the feed of a partition for one more stream. The stream must close it at its end."""
         feed = self._feeds.get((topic.id, partition))
         if feed is None:
             feed = self._feeds[topic.id, partition] = PartitionFeed(self, topic, partition)
@@ -85,7 +85,9 @@ class Feeds:
         return feed
 
     def known_ends(self, topic: TopicRoute, partitions: Iterable[int]) -> dict[int, int]:
-        """Return the end offsets of partitions at whose end a stream waits: new streams need not ask for these."""
+        """Return the end offsets of those partitions that are watched, because a stream waits at their end. A new
+        stream need not look up these ends.
+        """
         feeds = ((each, self._feeds.get((topic.id, each))) for each in partitions)
         return {each: feed.end for each, feed in feeds if feed is not None and feed.is_watched}
 
@@ -112,7 +114,7 @@ class PartitionFeed:
         self.readers = 0
         self._feeds = feeds
         self.end = -1
-        """The offset up to which messages are known to exist."""
+        """Highest offset that a read has reached: messages below it exist. -1 if it is not known."""
         self._starts: list[int] = []
         self._pages: dict[int, SharedPage] = {}
         self._reads: dict[int, asyncio.Task[SharedPage]] = {}
@@ -124,7 +126,7 @@ class PartitionFeed:
         return self._watch is not None
 
     def close(self, wake: Wake) -> None:
-        """Close the partition for one stream."""
+        """Remove one stream from the readers of the partition, and its `wake` from the waiting ones."""
         self._waiting.discard(wake)
         self.readers -= 1
         self._end_if_unused()
@@ -134,8 +136,8 @@ class PartitionFeed:
             task.cancel()
 
     async def read(self, offset: int) -> SharedPage:
-        """Return the messages from an offset on, without waiting; BrokerError or OSError where they cannot be
-        read.
+        """Return a page that contains `offset`, without waiting for new messages. Raises BrokerError or OSError if
+        it cannot be read.
         """
         page = self._find(offset)
         if page is not None:
@@ -151,15 +153,15 @@ class PartitionFeed:
     def _on_read(self, offset: int, reading: asyncio.Task[SharedPage]) -> None:
         del self._reads[offset]
         if not reading.cancelled():
-            reading.exception()  # all streams that wanted it may have left
+            reading.exception()  # mark as retrieved: all streams that asked for the page may have ended
 
     def may_have(self, offset: int) -> bool:
-        """Whether a read may find a message without a wait."""
+        """True if a read at this offset may find a message at once. False at the known end."""
         return offset != self.end
 
     def wait(self, offset: int, wake: Wake) -> bool:
-        """Register `wake` to be called when there may be a message at the offset; False where there is one
-        already.
+        """Register `wake`, which is called when there may be a message at the offset. Returns False, without
+        registering it, if there is one already.
         """
         if offset < self.end:
             return False
@@ -207,7 +209,8 @@ class PartitionFeed:
 
     async def _run_watch(self, offset: int) -> None:
         loop = asyncio.get_running_loop()
-        # A wait takes a connection of its own: where messages come all the time, reads alone are enough.
+        # Read without waiting first: a long poll needs a connection of its own, and is not needed if messages
+        # arrive continuously.
         wait_ms = 0
         try:
             while self._waiting:
@@ -218,7 +221,7 @@ class PartitionFeed:
                     if not isinstance(error, BrokerError) or error.code in RETRIABLE:
                         await asyncio.sleep(RETRY_SECONDS)
                         continue
-                    # Streams that read now get the same error.
+                    # The streams will read, get the same error and report it.
                     self.end = -1
                     self._wake_all()
                     return
@@ -226,7 +229,7 @@ class PartitionFeed:
                     self._wake_all()
                     return
                 if wait_ms:
-                    # Where too many reads wait already, the response comes at once.
+                    # `GatewayRecords.read` returns at once if there are too many long polls.
                     await asyncio.sleep(max(0.0, began + RETRY_SECONDS - loop.time()))
                 wait_ms = WAIT_MS
         finally:
@@ -238,7 +241,7 @@ class PartitionFeed:
         self._wake_some(tuple(waiting), 0)
 
     def _wake_some(self, waiting: tuple[Wake, ...], first: int) -> None:
-        # Thousands of streams may wake at once: pauses let other work of the loop run in between.
+        # Thousands of streams may wake at once. They are woken in several loop turns, so that other work can run.
         following = first + WAKES_PER_TURN
         for wake in waiting[first:following]:
             wake()
@@ -246,6 +249,6 @@ class PartitionFeed:
             asyncio.get_running_loop().call_soon(self._wake_some, waiting, following)
 
     def _end_if_unused(self) -> None:
-        # While a wait is in progress at the broker, it serves the next stream too.
+        # A long poll in progress is kept, because it can serve the next stream.
         if self.readers == 0 and self._watch is None:
             self._feeds.drop(self)

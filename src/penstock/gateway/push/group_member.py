@@ -1,8 +1,8 @@
 """A member of a consumer group (KIP-848) that reads one topic for a push stream.
 
-Its heartbeats report the partitions it owns, and their responses assign partitions: a revoked partition is
-given up before that is reported, an assigned one is read from the committed offset. Each partition has one
-reader at a time, and its offsets are those of any Kafka consumer. Loop thread only.
+Its heartbeats report the partitions that it owns, and the responses assign partitions. A revoked partition is
+given up before the member reports this; an assigned partition is read from the committed offset. Each partition
+has one reader at a time, and committed offsets are the same as for Kafka consumers. Loop thread only.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LEAVE_SECONDS = 5.0
 _NOTHING: frozenset[int] = frozenset()
 
 _FENCED = frozenset({ErrorCode.unknown_member_id, ErrorCode.fenced_member_epoch})
-"""Errors after which the group continues without this member, which may join again without partitions."""
+"""Errors that mean that the group has removed this member. The member may join again, without partitions."""
 
 
 class AssignmentListener(Protocol):
@@ -41,17 +41,17 @@ class AssignmentListener(Protocol):
         ...
 
     def on_assigned(self, positions: Mapping[int, int]) -> None:
-        """Read these partitions too, from these offsets on."""
+        """Begin to read these partitions, each from its offset on."""
         ...
 
     async def on_revoked(self, partitions: frozenset[int]) -> None:
-        """Stop reading these partitions and commit their offsets, which may fail: the next owner reads again
-        from the last commit.
+        """Stop reading these partitions, and commit their offsets. If the commit fails, the next owner reads again
+        from the last committed offset.
         """
         ...
 
     def on_lost(self) -> None:
-        """Stop reading all partitions: other members may own them already, and no offset can be committed."""
+        """Stop reading all partitions, without a commit: other members may own them already."""
         ...
 
 
@@ -67,19 +67,19 @@ class StreamMember:
         self._target: Assignment = {}
         self._reported: Assignment | None = None
         self._is_certain = False
-        """Whether the coordinator has received the last heartbeat; otherwise the next one repeats everything."""
+        """True if the coordinator has received the last heartbeat. If not, the next heartbeat has all fields."""
         self._interval_seconds = MAX_RETRY_SECONDS
-        # Only a heartbeat changes the epoch: no commit is sent while one is in flight, so none carries a
-        # stale epoch.
+        # Heartbeats change the member epoch. The lock keeps commits from being sent while a heartbeat is in
+        # flight, so that no commit has a stale epoch.
         self._speaking = asyncio.Lock()
         self._is_due = asyncio.Event()
 
     async def join(self) -> None:
-        """Join the group; BrokerError where it is refused, OSError where no coordinator responds."""
+        """Join the group. Raises BrokerError if the group refuses the member, OSError if no coordinator responds."""
         await self._beat()
 
     async def run(self) -> None:
-        """Remain a member until this is cancelled; BrokerError where the group refuses the member."""
+        """Remain a member until this task is cancelled. Raises BrokerError if the group refuses the member."""
         while True:
             is_wanting = False
             try:
@@ -87,7 +87,7 @@ class StreamMember:
                     self.heartbeat_soon()
             except (BrokerError, OSError):
                 is_wanting = True
-            # A member without partitions sends heartbeats often, to get an assignment soon.
+            # A member without partitions sends heartbeats more often, to get an assignment soon.
             often = is_wanting or not self.owned
             pause_seconds = min(self._interval_seconds, MAX_RETRY_SECONDS if often else math.inf)
             with suppress(TimeoutError):
@@ -106,11 +106,13 @@ class StreamMember:
                 self.heartbeat_soon()
 
     def heartbeat_soon(self) -> None:
-        """Send a heartbeat now: something has changed, or seems to have."""
+        """Send the next heartbeat at once instead of after the interval, because something may have changed."""
         self._is_due.set()
 
     async def commit(self, offsets: Mapping[int, int]) -> None:
-        """Commit offsets of partitions that the member still owns; BrokerError or OSError where that fails."""
+        """Commit the offsets of those partitions that the member still owns. Raises BrokerError or OSError if the
+        commit fails.
+        """
         async with self._speaking:
             mine = {partition: offset for partition, offset in offsets.items() if partition in self.owned}
             if mine:
@@ -121,8 +123,8 @@ class StreamMember:
                     raise
 
     async def leave(self) -> None:
-        """Leave the group, so that others take over at once; without a response they do when the session
-        expires.
+        """Leave the group, so that other members take over at once. If no coordinator responds, they take over
+        when the session expires.
         """
         with suppress(BrokerError, OSError):
             async with asyncio.timeout(_LEAVE_SECONDS), self._speaking:
@@ -151,7 +153,7 @@ class StreamMember:
             self._target = response.assignment
 
     async def _reconcile(self) -> bool:
-        """Give up revoked partitions and take assigned ones; return whether any changed."""
+        """Give up revoked partitions and take assigned ones; return True if there were any."""
         wanted = self._target.get(self._topic.id, _NOTHING)
         surplus, missing = self.owned - wanted, wanted - self.owned
         if surplus:

@@ -1,8 +1,8 @@
 """A stream that is a member of a consumer group: partitions are assigned, and the client acknowledges events.
 
-An acknowledgement covers an event and all before it in its partition; acknowledged offsets are committed, at
-the latest when the partition is given up. Unacknowledged events are sent again to the next owner: at least
-once. Acknowledgements never move a group back. Loop thread only.
+An acknowledgement covers an event and all earlier events of its partition. Acknowledged offsets are committed,
+at the latest when the partition is given up. Unacknowledged events are sent again by the next owner, so delivery
+is at least once. Acknowledgements never move a committed offset back. Loop thread only.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class GroupStream:
     def __init__(
         self, feeds: Feeds, topic: TopicRoute, routes: Routes, group: str, member_id: str, start: int
     ) -> None:
-        """Create a stream; `start`, EARLIEST or LATEST, is where a group without a committed offset begins."""
+        """Create a stream. Partitions without a committed offset are read from `start`, EARLIEST or LATEST."""
         self._id_positions: dict[int, int] = {}
-        """Positions that were sent and not acknowledged, which event ids have to contain."""
+        """Positions after events that were sent and not acknowledged. Event ids contain only these partitions."""
         self.stream = PushStream(feeds, topic, id_positions=self._id_positions)
         self.stream.committed = self._committed
         self.group = group
@@ -38,18 +38,18 @@ class GroupStream:
         self._start = start
         self._calls = GroupCalls(routes, RecordCalls(routes))
         self._first_ends: dict[int, int] = {}
-        """Ends of partitions of other members without a committed offset, from which on they are read."""
+        """End offsets, if `start` is LATEST, of partitions of other members that had no committed offset at first."""
         self._member = StreamMember(routes, group, topic, member_id, self)
         self._acknowledged: dict[int, int] = {}
-        """Acknowledged offset of each partition that is read, at least the committed offset at the time of
-        its assignment.
+        """Acknowledged offset of each partition that is read. It begins with the offset from which the partition
+        was assigned.
         """
         self._uncommitted: set[int] = set()
         self._membership: asyncio.Task[None] | None = None
         self._committing: asyncio.Task[None] | None = None
 
     async def _committed(self, partitions: Sequence[int]) -> Mapping[int, int]:
-        """Positions of the group in partitions that other members read."""
+        """Return the positions of the group in partitions that other members read."""
         found = await self._calls.committed(self.group, self.stream.topic.name, partitions)
         new = [each for each in partitions if each not in found and each not in self._first_ends]
         if new and self._start == LATEST:
@@ -57,13 +57,13 @@ class GroupStream:
         return {**self._first_ends, **found}
 
     async def join(self) -> None:
-        """Join the group; BrokerError or OSError where that fails."""
+        """Join the group; raises BrokerError or OSError if that fails."""
         await self._member.join()
         self._membership = asyncio.get_running_loop().create_task(self._stay())
 
     def heartbeat_soon(self) -> None:
-        """Send a heartbeat now, after another stream joined or left: the sooner members report, the sooner
-        all get their share.
+        """Send a heartbeat at once, because another stream has joined or left. The rebalance ends only after all
+        members have sent heartbeats.
         """
         self._member.heartbeat_soon()
 
@@ -79,19 +79,17 @@ class GroupStream:
 
     @property
     def unacknowledged(self) -> int:
-        """The number of offsets between sent and acknowledged events."""
+        """Number of offsets that were sent and not acknowledged, in all partitions."""
         positions = self.stream.positions
         return sum(
             max(0, positions.get(partition, 0) - offset) for partition, offset in self._acknowledged.items()
         )
 
     def acknowledge(self, positions: Positions) -> list[int]:
-        """Acknowledge everything before these positions; return the partitions of them that this stream
-        reads.
-        """
+        """Acknowledge all events below these positions. Returns those of the partitions that this stream reads."""
         mine = sorted(positions.keys() & self.stream.positions.keys())
         for partition in mine:
-            # An event that was not sent cannot have been processed.
+            # Limited to the sent events, because other events cannot have been processed.
             offset = min(positions[partition], self.stream.positions[partition])
             if offset >= self._id_positions.get(partition, offset):
                 self._id_positions.pop(partition, None)
@@ -103,7 +101,7 @@ class GroupStream:
         return mine
 
     async def until_committed(self) -> None:
-        """Wait until the acknowledged offsets are committed, or the stream is closed."""
+        """Wait until all acknowledged offsets are committed, or until the stream is closed."""
         if self._committing is not None:
             await asyncio.wait((self._committing,))
 

@@ -1,4 +1,4 @@
-"""The handshake of a WebSocket: parameters and permissions are checked like those of a request, then it is accepted."""
+"""The handshake of a WebSocket: it is accepted after its parameters and permissions are checked like a request's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.gateway.http.request_parts import collect_headers, read_parameters
 from penstock.gateway.push.socket_messages import refuse
 
 WATCH = "penstock.watch"
-"""Entry of a scope: a function that ends the connection when its client loses one of some permissions."""
+"""Key in the ASGI scope: a function that watches permissions; the connection ends when the client loses one."""
 
 
 class SocketSession(Protocol):
@@ -27,24 +27,24 @@ class SocketSession(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Handshake:
-    """A WebSocket that a client wants to open."""
+    """Request of a client to open a WebSocket."""
 
     context: EndpointContext
     parameters: Mapping[str, Any]
     request_id: str
     client: str
-    """Address of the client."""
+    """IP address of the client."""
     watch: Callable[[Sequence[Check]], None]
 
     async def require(self, operation: str, kind: str, name: str) -> None:
-        """Raise a BrokerError where the client may not do this; the connection ends when it may not any more."""
+        """Raise BrokerError unless the client has this permission. If it loses it later, the connection ends."""
         await self.context.learn(self.client, ((operation, kind, name),))
         require(self.context.authorize, self.client, operation, kind, name, self.context.shows)
         self.watch(((operation, kind, name),))
 
 
 class SocketEndpoint:
-    """An endpoint as an ASGI application for WebSockets; `open_session` may refuse with an error."""
+    """ASGI application that serves an endpoint's WebSockets. `open_session` may refuse one by raising an error."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""The messages that one queue stream holds: received over its socket and not settled yet. Pure.
+"""The messages that one queue stream holds: those given to its socket and not settled yet. Pure.
 
-A stream holds at most as many messages as its client has given credit for. A message is held until a settlement of it
-was answered, also when its lock has expired meanwhile: a client that never settles gets no more messages than its
+A stream holds at most as many messages as its client has granted credit for. A message is held until the response to
+its settlement, even if its lock has expired before. So a client that never settles gets no more messages than its
 credit.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Final
 
 MAX_CREDIT: Final = 1_000
-"""Limit of the messages that one stream holds."""
+"""Maximum number of messages that one stream holds."""
 
 
 class HeldMessages:
@@ -26,7 +26,7 @@ class HeldMessages:
 
     @property
     def room(self) -> int:
-        """Number of further messages that the client takes."""
+        """Number of further messages that the client has credit for."""
         return max(0, self._credit - len(self._receipts))
 
     @property
@@ -34,17 +34,17 @@ class HeldMessages:
         return tuple(self._receipts)
 
     def grant(self, credit: int) -> None:
-        """Add credit, up to the limit."""
+        """Add credit, up to `MAX_CREDIT` in total."""
         self._credit = min(MAX_CREDIT, self._credit + credit)
 
     def add(self, receipt: str) -> None:
         self._receipts[receipt] = None
 
     def holds(self, receipt: str) -> bool:
-        """Whether this stream was given the message: no other receipt may be settled over its socket."""
+        """True if the stream holds the message with this receipt. Other receipts may not be settled over its socket."""
         return receipt in self._receipts
 
     def remove(self, receipts: Iterable[str]) -> None:
-        """Forget messages whose settlement was answered."""
+        """Remove messages after the response to their settlement."""
         for receipt in receipts:
             self._receipts.pop(receipt, None)

@@ -1,4 +1,4 @@
-"""The JSON form of pushed messages: one line each, rendered once for all streams."""
+"""JSON form of pushed messages: one line each, rendered once for all streams."""
 
 from __future__ import annotations
 

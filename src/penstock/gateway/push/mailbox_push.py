@@ -1,4 +1,4 @@
-"""Mailboxes over a WebSocket: a user's messages, and messages that the user sends."""
+"""Mailboxes over a WebSocket: the client receives a user's messages and sends messages of this user."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from penstock.net.acting import own_requests
 
 
 async def open_mailbox(handshake: Handshake) -> SocketStream:
-    """Open a stream of a mailbox; errors of reading are reported before it begins."""
+    """Open a stream of a mailbox. One message is read first, so that errors are reported before the stream begins."""
     mailbox, parameters = handshake.context.mailbox, handshake.parameters
     user_id, last = parameters["user_id"], parameters.get("last_message_id")
     with own_requests():

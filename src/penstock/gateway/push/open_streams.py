@@ -1,7 +1,7 @@
-"""The open streams by topic, and what a change of the topic means to them.
+"""The open streams by topic: applies changes of a topic to its streams.
 
-Topics are looked up every second. Streams of all partitions read added partitions from their start; when
-a topic was deleted, or created again with the same name, its streams end with an error. Loop thread only.
+Topics are looked up every second. Streams of all partitions read added partitions from their start. If a topic
+was deleted, or deleted and created again with the same name, its streams end with an error. Loop thread only.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class OpenStreams:
         try:
             found = await self._topics.get(name, fresh=True)
         except (PenstockError, OSError) as error:
-            # A stream that reads notices every other change itself.
+            # Other errors are ignored here, because the reads of the streams report them.
             if isinstance(error, BrokerError) and error.code is ErrorCode.unknown_topic_or_partition:
                 for stream in self._streams.get(name, ()):
                     stream.fail(error)

@@ -1,10 +1,9 @@
-"""The position of a stream as opaque text: the id of every event, which a client sends back to resume or
-acknowledge.
+"""Position of a stream as opaque text: the id of every event. A client sends it back to resume or acknowledge.
 
-    for each partition, in order: partition minus the last one | next offset        (zigzag varints)
+    for each partition, in order: partition minus the previous one | next offset    (zigzag varints)
     CRC-32 of the topic's id and the above                                          (4 bytes)
 
-in base64url. A position of another topic, or an invented one, does not match its checksum.
+in base64url. The checksum of a position of another topic, or of an invented position, does not match.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ MAX_LENGTH = 16_384
 _CRC_BYTES = 4
 
 Positions = Mapping[int, int]
-"""The next offset to read, by partition."""
+"""Next offset to read, by partition."""
 
 
 class ForeignPosition(PenstockError):
-    """The text is not a position in this topic."""
+    """The text is not a valid position in this topic."""
 
 
 def encode_positions(topic_id: UUID, positions: Positions) -> str:
@@ -40,7 +39,7 @@ def encode_positions(topic_id: UUID, positions: Positions) -> str:
 
 
 def decode_positions(topic_id: UUID, text: str) -> Positions:
-    """Decode a position; ForeignPosition for a text that `encode_positions` did not create for this topic."""
+    """Decode a position; raises ForeignPosition unless `encode_positions` created the text for this topic."""
     if len(text) > MAX_LENGTH or not text.isascii():
         raise ForeignPosition
     try:

@@ -1,8 +1,9 @@
-"""The streams of one queue at this gateway, and the one receive that serves all of them.
+"""Feed of a queue: receives messages for all streams of the queue at this gateway, by one receive at a time.
 
-Streams that have room for messages wait in a line. A receive takes as many messages as the line has room for, and each
-message goes to the first stream of the line, which goes to its end: streams get the same number of messages, however
-much credit they have. Messages that no stream takes any more return to the queue at once. Loop thread only.
+Streams with room for messages wait in a line. A receive asks for as many messages as the streams in the line have room
+for. Each message goes to the first stream of the line, which then moves to the end of the line. So all streams get the
+same number of messages, independent of their credit. Messages that no stream has room for any more return to the queue
+at once. Loop thread only.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from penstock.net.acting import own_context
 from penstock.wire.queue_settle import RETURN
 
 MAX_TAKEN: Final = 500
-"""Limit of the messages of one receive."""
+"""Maximum number of messages of one receive."""
 WAIT_MS: Final = 5_000
-"""Time of one long poll; then the queue is looked up again, which may be deleted."""
+"""Duration of one long poll in milliseconds. Then the queue is looked up again, because it may have been deleted."""
 _PAUSE_SECONDS: Final = 0.5
 _RELEASE: Final = 2
 
@@ -34,18 +35,18 @@ class Taker(Protocol):
 
     @property
     def room(self) -> int:
-        """Number of messages that it takes now."""
+        """Number of messages that the stream can take now."""
         ...
 
     def give(self, message: ReceivedMessage) -> None: ...
 
     def fail(self, error: Exception) -> None:
-        """End the stream: the queue cannot be read."""
+        """End the stream with an error, because the queue cannot be read."""
         ...
 
 
 Line = OrderedDict[Taker, None]
-"""Streams that wait for messages, the next one first."""
+"""Streams that wait for messages. The first one gets the next message."""
 
 
 class QueueFeed:
@@ -57,10 +58,10 @@ class QueueFeed:
         self._line: Line = OrderedDict()
         self._reading: asyncio.Task[None] | None = None
         self.given = 0
-        """Messages given to streams."""
+        """Number of messages that were given to streams."""
 
     def wait(self, taker: Taker) -> None:
-        """Put a stream with room at the end of the line, unless it waits already."""
+        """Add a stream with room at the end of the line, unless it is in the line already."""
         if taker in self._line:
             return
         self._line[taker] = None
@@ -69,14 +70,14 @@ class QueueFeed:
             self._reading = loop.create_task(self._read(), context=own_context())
 
     def leave(self, taker: Taker) -> None:
-        """Remove a stream that ends. Without a stream nothing is received any more."""
+        """Remove a stream that ends. When the line becomes empty, the receive in progress is cancelled."""
         self._line.pop(taker, None)
         if not self._line and self._reading is not None:
             self._reading.cancel()
             self._reading = None
 
     async def release(self, receipts: Sequence[str]) -> None:
-        """Return messages of a stream that has ended to the queue, to be delivered again at once."""
+        """Release the messages that an ended stream held, so that the queue delivers them again at once."""
         await self._settle(receipts, _RELEASE)
 
     async def _settle(self, receipts: Sequence[str], action: int) -> None:
@@ -112,7 +113,8 @@ class QueueFeed:
             return
         left = hand_out(found, self._line)
         self.given += len(found) - len(left)
-        await self._settle([each.receipt for each in left], RETURN)  # no client has seen them
+        # RETURN counts no delivery attempt, because no client has seen these messages.
+        await self._settle([each.receipt for each in left], RETURN)
 
     def _wanted(self) -> int:
         for taker in [each for each in islice(self._line, MAX_TAKEN) if each.room == 0]:
@@ -121,9 +123,9 @@ class QueueFeed:
 
 
 def hand_out(found: Sequence[ReceivedMessage], line: Line) -> Sequence[ReceivedMessage]:
-    """Give messages to the streams of a line in turn; returns the messages that none of them takes.
+    """Give messages to the streams of a line in turn, and return the messages that no stream has room for.
 
-    Streams without room leave the line.
+    Streams without room are removed from the line.
     """
     for place, message in enumerate(found):
         taker = None
@@ -138,7 +140,7 @@ def hand_out(found: Sequence[ReceivedMessage], line: Line) -> Sequence[ReceivedM
 
 
 class QueueFeeds:
-    """The feeds of a gateway: one for each queue and lock time that a stream uses."""
+    """All queue feeds of a gateway: one for each combination of queue and lock time that a stream uses."""
 
     def __init__(self, queues: QueueCalls, messages: QueueMessages) -> None:
         self._queues = queues

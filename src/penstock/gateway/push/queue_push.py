@@ -24,7 +24,7 @@ from penstock.wire.queue_receive import GROUP_LOCK
 
 STOP_SECONDS = 2.0
 RELEASE_SECONDS = 10.0
-"""Messages that could not be returned within this time return when their locks expire."""
+"""Time in seconds for returning the messages of an ended stream. After it, they return when their locks expire."""
 _LOOK_SECONDS = 0.02
 
 
@@ -36,7 +36,7 @@ class QueuePush:
         self._open: set[QueueStream] = set()
         self._releasing: set[asyncio.Task[None]] = set()
         self._settlers: WeakValueDictionary[tuple[str, Actor | None], QueueSettler] = WeakValueDictionary()
-        """Settlers that a socket uses, by queue and user."""
+        """Settlers in use by sockets, by queue and user."""
 
     @property
     def open_streams(self) -> int:
@@ -47,7 +47,7 @@ class QueuePush:
         return self._feeds.given
 
     async def close(self) -> None:
-        """Wait until streams that were told to end have returned their messages."""
+        """Wait, at most `STOP_SECONDS`, until ending streams have returned their messages to the queues."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + STOP_SECONDS
         while (self._open or self._releasing) and loop.time() < deadline:
@@ -70,7 +70,7 @@ class QueuePush:
         try:
             await socket.serve(receive, send)
         finally:
-            # The connection ends at once, also where the brokers do not respond.
+            # Messages are returned in another task, so that the connection ends at once even if no broker responds.
             releasing = asyncio.get_running_loop().create_task(
                 self._release(feed, socket.held), context=own_context()
             )
@@ -80,7 +80,9 @@ class QueuePush:
             self._open.discard(stream)
 
     def _settler(self, queue: str) -> QueueSettler:
-        """The settler of a queue and the user of this socket: settlements of many sockets share a request."""
+        """Return the settler for a queue and the user of this socket. It sends settlements of many sockets in one
+        request.
+        """
         key = queue, acting_for.get()
         settler = self._settlers.get(key)
         if settler is None:
@@ -109,7 +111,7 @@ class QueuePush:
 
 
 class QueueStream:
-    """One stream, before and while it is served."""
+    """One stream of a queue: its parameters, from the handshake to its end."""
 
     __slots__ = ("_push", "lock_ms", "queue", "request_id")
 

@@ -1,13 +1,13 @@
 """A queue over a WebSocket: the gateway sends messages, and the client settles them by receipt on the same socket.
 
-    client   {"credit": 10}                       credit for 10 more messages; a settled message frees its place
+    client   {"credit": 10}                       credit for 10 more messages; each settlement gives back one credit
              {"settlements": [{"receipt": ..., "action": ...}]}    as in POST /v1/queues/{queue}/settlements
     server   {"receipt": ..., "value": ...}       a message, as POST /v1/queues/{queue}/receive returns it
              {"results": [...]}                   the results of settlements, in order
              {"error": {...}}                     a problem document; the connection is closed after it
 
-A receipt that this socket was not given is refused. Messages that are held when the connection ends return to the queue
-at once. Loop thread only.
+A receipt of a message that was not sent over this socket is refused. Messages that are not settled when the connection
+ends return to the queue at once. Loop thread only.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from penstock.gateway.queue_message_endpoints import read_settlement, show_recei
 from penstock.internal_client.queue_messages import ReceivedMessage, Settlement
 
 MAX_UNSENT_BYTES: Final = 64 * 1024
-"""A stream takes no further message while this much waits for its socket."""
+"""Number of bytes waiting to be sent over the socket from which on the stream takes no further message."""
 MAX_PENDING: Final = 1_000
-"""Settlements of one socket that are under way; then no further message of the client is read."""
+"""Number of the client's messages waiting to be settled from which on no further message of the client is read."""
 
 Settle = Callable[[Sequence[Settlement]], Awaitable[Sequence[BrokerError | None]]]
 
 
 class QueueSocket:
-    """An accepted connection. It is a `Taker` of the feed of its queue."""
+    """An accepted WebSocket of a queue. It is a `Taker` of the queue's feed."""
 
     def __init__(
         self, feed: QueueFeed, settle: Settle, turns: Turns, schema: Schema, request_id: str
     ) -> None:
-        """`settle` settles messages of the queue on behalf of the client."""
+        """Create the socket. `settle` settles messages of the queue on behalf of the client."""
         self._feed = feed
         self._settle = settle
         self._turns = turns
@@ -77,7 +77,7 @@ class QueueSocket:
     # --- the connection
 
     async def serve(self, receive: Receive, send: Send) -> None:
-        """Serve until either side ends the connection. The caller returns held messages to the queue."""
+        """Serve until either side ends the connection. The caller then has to return the held messages to the queue."""
         loop = asyncio.get_running_loop()
         works = self._send_messages(send), self._settle_pending(send), self._listen(receive)
         tasks = [loop.create_task(work) for work in works]
@@ -92,11 +92,11 @@ class QueueSocket:
 
     @property
     def held(self) -> Sequence[str]:
-        """Receipts of the messages that are not settled."""
+        """Receipts of the messages that the stream holds."""
         return self._held.receipts
 
     async def _listen(self, receive: Receive) -> None:
-        """Read messages until the client leaves; a Problem for an invalid message."""
+        """Read messages until the client disconnects; raises Problem for an invalid message."""
         while (message := await receive())["type"] != "websocket.disconnect":
             asked = read_message(message, self._schema)
             if "credit" in asked:
@@ -130,7 +130,9 @@ class QueueSocket:
     # --- settling
 
     async def _settle_pending(self, send: Send) -> None:
-        """Settle in the order of the client's messages; messages that wait share a request to the brokers."""
+        """Settle messages in the order of the client's requests. All waiting settlements are sent to the brokers
+        together.
+        """
         while True:
             await self._has_pending.wait()
             asked, self._pending = self._pending, deque()
@@ -168,7 +170,7 @@ class QueueSocket:
 
 
 def is_final(result: BrokerError | None) -> bool:
-    """Whether the message does not belong to this socket any more: it is settled, or its lock has expired."""
+    """True if the message no longer belongs to this socket: it is settled, or its lock has expired."""
     return result is None or result.code is ErrorCode.invalid_record_state
 
 

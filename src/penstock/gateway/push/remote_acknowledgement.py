@@ -1,7 +1,8 @@
-"""Acknowledgements for streams that another gateway serves, or that have ended.
+"""Acknowledgements for streams that are served by another gateway, or that have ended.
 
-The committed offset of the group is moved forward, never back, as the member that owns the partition now, or
-as no member where the group is empty. Partitions that another kind of consumer owns are left alone.
+The offset is committed in the name of the member that owns the partition now, or without a member if the group
+is empty. Committed offsets are moved forward, never back. Partitions that are owned by other consumers than
+gateways are not changed.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ _CHANGED = frozenset(
         ErrorCode.rebalance_in_progress,
     }
 )
-"""Errors that mean that another member owns the partition now."""
+"""Errors of a commit that mean that another member owns the partition now."""
 
 
 async def acknowledge_elsewhere(
     coordinator: GroupMembership, group: str, topic: TopicRoute, positions: Positions
 ) -> set[int]:
-    """Commit the positions, and return the partitions whose committed offset is at least that far."""
+    """Commit the positions. Returns the partitions whose committed offset is at the position or beyond it."""
     nobody = MemberIdentity.nobody(group)
     committed = await coordinator.committed(nobody, topic.id, sorted(positions))
     done = {partition for partition, offset in positions.items() if offset <= committed.get(partition, -1)}

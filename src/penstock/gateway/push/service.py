@@ -1,8 +1,8 @@
 """Push: topics as server-sent events and over WebSockets, for single readers and for members of consumer
 groups; queues and mailboxes over WebSockets.
 
-A gateway has one `PushService`, whose endpoints and sockets are served with the others. It opens streams and
-keeps them; reading, sending and acknowledging events is in the other modules of this package.
+A gateway has one `PushService`, which adds endpoints and sockets to those of the gateway. It opens streams and
+keeps track of them. The other modules of this package read, send and acknowledge events.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ from penstock.net.acting import own_requests
 
 COMMIT_SECONDS = 10.0
 MAX_PARTITIONS = 1_000
-"""Limit of the partitions of one stream without a group: the id of an event names all of them."""
+"""Maximum number of partitions of a stream without a group, because the id of each event contains all of them."""
 
 
 class PushService:
     def __init__(self, context: EndpointContext, id_prefix: str) -> None:
-        """Create the service; member ids begin with `id_prefix`, which is unique among gateways."""
+        """Create the service. Ids of group members begin with `id_prefix`, which is unique among gateways."""
         self._context = context
         self._mailbox = context.mailbox
         self._id_prefix = id_prefix
@@ -109,7 +109,7 @@ class PushService:
     async def mailbox_events(self, call: Call) -> Response:
         user_id = call.parameters["user_id"]
         last = call.parameters.get("Last-Event-ID") or call.parameters.get("last_message_id")
-        # Errors are reported before the stream begins.
+        # One message is read first, so that errors are reported before the stream begins.
         with own_requests():
             await self._mailbox.receive(user_id, last, Limits(1, 1), 0)
         return EventStream(MailboxSource(self._mailbox, user_id, last, render_mail), call.request_id)
@@ -136,8 +136,8 @@ class PushService:
         return SocketStream(source, CLIENT_MESSAGE, acknowledge, handshake.request_id)
 
     async def _acknowledge(self, group: str, topic: TopicRoute, positions: Positions) -> set[int]:
-        """Acknowledge positions of a group; return the partitions whose committed offset is at least that
-        far.
+        """Acknowledge positions of a group. Returns the partitions of streams at this gateway, and those whose
+        committed offset is at the position or beyond it.
         """
         taken: set[int] = set()
         async with asyncio.timeout(COMMIT_SECONDS):
@@ -168,7 +168,7 @@ class PushService:
         return SingleSource(stream, partial(self._streams.discard, stream)), None
 
     async def _topic_name(self, parameters: Mapping[str, Any]) -> str:
-        """Name of the topic to read: with a filter, the shared view of the topic."""
+        """Return the name of the topic to read: with a filter, it is the shared view of the topic."""
         name: str = parameters["topic"]
         if "filter" not in parameters:
             return name
@@ -189,7 +189,7 @@ class PushService:
         try:
             await joined.join()
         except BaseException:
-            # The group may have added the member, and would wait for it.
+            # Leave the group: it may have added the member, and a rebalance would wait for it.
             await joined.close()
             raise
         self._streams.add(joined.stream)
@@ -225,7 +225,7 @@ class PushService:
             raise invalid(f"more than {MAX_PARTITIONS} partitions: read them one by one, or as a group")
         if "offset" in parameters and not seen:
             return {parameters["partition"]: parameters["offset"]}
-        # A partition that was added after the event was sent is read from its start.
+        # A partition missing in the event's id was added later than the event, and is read from its start.
         start = EARLIEST if seen else STARTS[parameters.get("from", "latest")]
         begin = {**(self._feeds.known_ends(topic, partitions) if start == LATEST else {}), **seen}
         unknown = [partition for partition in partitions if partition not in begin]

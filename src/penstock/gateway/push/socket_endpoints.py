@@ -39,7 +39,7 @@ async def _refuse_mailbox(call: Call) -> Response:
 
 
 def upgrade_required(instead: str) -> Problem:
-    """Problem of a plain GET."""
+    """Return the problem (426) for a GET without an upgrade. `instead` is the advice in its text."""
     return Problem(
         426,
         f"this path is a WebSocket: connect with ws://, or {instead}",
@@ -84,7 +84,7 @@ QUEUE_SOCKET = Endpoint(
 )
 
 MAIL_NEEDS = (RequiredPermission("WRITE", "TOPIC", MAILBOX, owner="from_user"),)
-"""Permission to send over the socket of a mailbox: that of POST /send."""
+"""Permission to send over the socket of a mailbox, the same as for POST /send."""
 MAILBOX_CLIENT_MESSAGE = an_object(
     {
         "credit": credit(

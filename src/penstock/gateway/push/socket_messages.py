@@ -20,7 +20,7 @@ _ENCODER = msgspec.json.Encoder()
 
 
 def read_message(message: Message, schema: Schema) -> dict[str, Any]:
-    """Read a message of a client; a Problem unless it is JSON text that matches the schema."""
+    """Parse a message of a client; raises Problem unless it is JSON text that matches the schema."""
     text = message.get("text")
     if text is None:
         raise invalid("messages must be JSON text")
@@ -38,7 +38,7 @@ async def send_json(send: Send, value: Any) -> None:
 
 
 async def close_socket(send: Send, ended: asyncio.Task[None], request_id: str) -> None:
-    """Close a connection whose task has ended, with the problem if there was one."""
+    """Close a connection whose task has ended. If the task failed, send the problem document first."""
     error = ended.exception()
     if error is None or isinstance(error, ClientDisconnected):
         return
@@ -52,7 +52,7 @@ async def close_socket(send: Send, ended: asyncio.Task[None], request_id: str) -
 
 
 async def refuse(problem: Problem, request_id: str, send: Send) -> None:
-    """Respond to a handshake as to an HTTP request, with a problem document."""
+    """Refuse a handshake with an HTTP response that has a problem document."""
     headers = {"content-type": CONTENT_TYPE, **problem.headers}
     encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
     await send({"type": "websocket.http.response.start", "status": problem.status, "headers": encoded})

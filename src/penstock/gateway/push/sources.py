@@ -1,5 +1,5 @@
-"""Sources of events: a stream of its own, a stream of a group, or a user's mailbox. All are
-`sse.EventSource`s.
+"""Sources of events: a stream for a single reader, a stream of a group, or a user's mailbox. Each is an
+`sse.EventSource`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from penstock.net.acting import own_requests
 
 
 class SingleSource:
-    """Events for one reader, which alone keeps its position."""
+    """Events for a single reader. Only the reader keeps its position."""
 
     is_exhausted = False
 
@@ -31,7 +31,7 @@ class SingleSource:
 
 
 class GroupSource:
-    """Events for a member of a group, with at most `window` unacknowledged ones."""
+    """Events for a member of a group. At most `window` events are unacknowledged at a time."""
 
     def __init__(self, group_stream: GroupStream, window: int, on_finish: Callable[[], None]) -> None:
         self._group_stream = group_stream
@@ -54,7 +54,7 @@ class GroupSource:
 
 
 class MailboxSource:
-    """Messages of one user's mailbox; the id of an event is that of the message."""
+    """Messages of one user's mailbox. The id of an event is the id of the message."""
 
     is_exhausted = False
 

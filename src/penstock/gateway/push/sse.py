@@ -1,7 +1,7 @@
-"""Server-sent events: a response without an end, sent as fast as the client reads.
+"""Server-sent events: an endless response, sent as fast as the client reads.
 
-Events are fetched when the socket has taken the last ones, so a client that does not read holds one small
-chunk in memory. A comment is sent now and then to show that the connection is alive. A failure ends the
+Events are fetched only after the socket has taken the previous ones, so a client that does not read takes one
+small chunk of memory. A comment is sent periodically to show that the connection is alive. A failure ends the
 stream with an event `problem` that has a problem document.
 """
 
@@ -23,30 +23,33 @@ KEEP_ALIVE_SECONDS = 20.0
 MAX_EVENTS = 256
 MAX_BYTES = 32 * 1024
 RETRY_MS = 500
-"""Milliseconds after which a client reconnects."""
+"""Time in milliseconds after which a client reconnects."""
 
 
 class EventSource(Protocol):
-    """A source of events."""
+    """Source of the events of a stream."""
 
     async def take(self, max_events: int, max_bytes: int, patience_seconds: float) -> Sequence[Event]:
-        """Return some events; none where none came in time. May be cancelled."""
+        """Return some events. If there are none, wait up to `patience_seconds`, then return an empty sequence.
+
+        May be cancelled.
+        """
         ...
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether the client has to reconnect, with the last event id, to get more."""
+        """True if the stream has to end: to get more, the client has to reconnect with the last event id."""
         ...
 
     async def finish(self) -> None:
-        """Release the source; called once, whatever the reason."""
+        """Release the resources of the source. Called once at the end of the stream, also after a failure."""
         ...
 
 
 class EventStream(Response):
     def __init__(self, source: EventSource, request_id: str) -> None:
         super().__init__(headers={"content-type": CONTENT_TYPE, "x-accel-buffering": "no"})
-        # The length of the stream is not known.
+        # Remove the length that starlette sets: a stream has none.
         del self.headers["content-length"]
         self._source = source
         self._request_id = request_id
@@ -57,7 +60,7 @@ class EventStream(Response):
             if scope["method"] != "HEAD":
                 await self._send_events(send)
         finally:
-            # Also when this is cancelled: the client has left, or the gateway stops and clients reconnect.
+            # Runs also after a cancellation, because the client has left or the gateway stops.
             await self._source.finish()
             await send({"type": "http.response.body", "body": b""})
 

@@ -1,7 +1,7 @@
 """One stream of the messages of a topic, sent as fast as its client reads.
 
-A stream holds offsets and no messages: it reads, through the feeds, when it is asked for events. A group
-assigns and revokes its partitions. Loop thread only.
+A stream holds offsets and no messages: it reads through the feeds when `take` is called. If it belongs to a group,
+the group assigns and revokes its partitions. Loop thread only.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from penstock.internal_client.topic_routes import TopicRoute
 
 _RETRY_SECONDS = 0.5
 _TURN_SECONDS = 0.05
-"""Time after which a stream looks again at partitions that go."""
+"""Time in seconds after which a stream checks again whether partitions that are being removed are read."""
 
 
 class Event(NamedTuple):
     id: str
-    """The position after the event."""
+    """Position after the event, as in `encode_positions`."""
     body: bytes
 
 
@@ -40,15 +40,15 @@ class PushStream:
     ) -> None:
         """Create a stream. With `reads_all` it also reads partitions that are added later.
 
-        `id_positions` limits the positions in event ids to partitions that sent events; the stream adds them,
-        its owner may remove them.
+        Event ids contain the positions in `id_positions`; if it is None, all positions of the stream. The stream
+        adds a position for each sent event, and the owner of the stream may remove positions.
         """
         self.topic = topic
         self.reads_all = reads_all
         self.positions: dict[int, int] = {}
         self._id_positions = self.positions if id_positions is None else id_positions
         self.committed: Callable[[Sequence[int]], Awaitable[Mapping[int, int]]] | None = None
-        """Looks up the committed offsets of partitions that other members of the group read."""
+        """Looks up the positions of partitions that other members of the group read; None without a group."""
         self._feeds = feeds
         self._open: dict[int, PartitionFeed] = {}
         self._is_due = asyncio.Event()
@@ -57,7 +57,7 @@ class PushStream:
     # --- partitions
 
     def read_from(self, positions: Mapping[int, int]) -> None:
-        """Read these partitions too, from these offsets on."""
+        """Begin to read these partitions, each from its offset on."""
         for partition, offset in positions.items():
             if partition not in self._open:
                 self._open[partition] = self._feeds.open(self.topic, partition)
@@ -75,7 +75,7 @@ class PushStream:
         self.leave_out(self._open)
 
     def fail(self, failure: BrokerError) -> None:
-        """End the stream; the next call for events raises the error."""
+        """End the stream: the next call of `take` raises this error."""
         self._failure = failure
         self.wake()
 
@@ -85,9 +85,9 @@ class PushStream:
     # --- events
 
     async def take(self, max_events: int, max_bytes: int, patience_seconds: float) -> list[Event]:
-        """Return some events, at least one where there is any; none when none came in time.
+        """Return some events. If there are none, wait up to `patience_seconds`, then return an empty list.
 
-        BrokerError where the stream cannot go on. May be cancelled; the position does not change then.
+        Raises BrokerError if the stream cannot continue. May be cancelled; then the position does not change.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + patience_seconds
@@ -116,7 +116,7 @@ class PushStream:
             if going and partition not in going and await self._is_late(going):
                 await asyncio.sleep(_TURN_SECONDS)
                 return []
-            # The partition that was read last comes last next time.
+            # Move the partition to the end, so that the next call begins with another one.
             self.positions[partition] = self.positions.pop(partition)
             events = self._events_of(partition, page, max_events, max_bytes)
             if events:
@@ -124,10 +124,10 @@ class PushStream:
         return []
 
     async def _is_late(self, going: Sequence[int]) -> bool:
-        """Whether partitions that go have messages to send: those of the others come after them, so that the messages
-        of a key keep their order.
+        """True if partitions in `going`, which are being removed, have messages that were not sent yet. Messages of
+        other partitions have to wait for them, so that the messages of a key keep their order.
 
-        Their ends are looked up after the page of another partition was read: earlier messages of its keys are below.
+        Called after a page of another partition was read, so the ends include all earlier messages of its keys.
         """
         if not (self.reads_all or self.committed):
             return False
@@ -140,9 +140,7 @@ class PushStream:
         return any(ends[each] > max(starts[each], positions.get(each, -1)) for each in going)
 
     async def _read(self, partition: int) -> SharedPage | None:
-        """Return the next page of a partition; None where there is nothing, or the partition is not read any
-        more.
-        """
+        """Return the next page of a partition; None if there are no messages, or the partition is no longer read."""
         offset = self.positions.get(partition)
         if offset is None or not self._open[partition].may_have(offset):
             return None
@@ -159,11 +157,11 @@ class PushStream:
             else:
                 raise
             return None
-        # Meanwhile the partition may have been revoked, and even assigned again at another offset.
+        # During the read the partition may have been revoked, and even assigned again with another offset.
         return page if self.positions.get(partition) == offset and page.next_offset > offset else None
 
     async def _go_where_there_is_something(self, partition: int, offset: int) -> None:
-        """Move to the log start offset where retention has overtaken the stream, else to the log end offset."""
+        """Move the position to the log start offset if retention has deleted the next records, else to the end."""
         records, name = self._feeds.records, self.topic.name
         earliest = (await records.offsets(name, [partition], EARLIEST))[partition]
         latest = (await records.offsets(name, [partition], LATEST))[partition]
@@ -186,6 +184,6 @@ class PushStream:
         return events
 
     def _must_wait(self) -> bool:
-        """Whether no partition has a message, so that the stream can wait to be woken."""
+        """True if no partition has a message, so that the stream has to wait. All partitions will wake it then."""
         waits = [feed.wait(self.positions[partition], self.wake) for partition, feed in self._open.items()]
         return all(waits)

@@ -1,4 +1,4 @@
-"""Fair sharing of the event loop: thousands of streams may be ready at once, and other work runs in between.
+"""Fair sharing of the event loop: if thousands of streams are ready at once, other work runs between them.
 
 The work of one turn should take less than a millisecond. Loop thread only.
 """
@@ -9,7 +9,7 @@ import asyncio
 from collections import deque
 
 PER_TURN = 2
-"""Streams that run in one turn of the loop."""
+"""Number of streams that run in one turn of the event loop."""
 
 
 class Turns:

@@ -1,16 +1,16 @@
-"""A topic or a mailbox over a WebSocket: the client grants credit for messages, acknowledges them, or sends mail.
+"""A topic or a mailbox over a WebSocket: the client grants credit for messages, and acknowledges or sends messages.
 
-    client   {"credit": 100}          may be sent so many more
-             {"ack": "<id>"}          everything up to this event is handled (streams of a group)
+    client   {"credit": 100}          the gateway may send 100 more messages
+             {"ack": "<id>"}          this event and all before it are processed (streams of a group)
              {"send": {...}}          a message to a user (streams of a mailbox)
-    server   {"id": "<id>", "message_id": ...}    as in server-sent events, the position beside the message
+    server   {"id": "<id>", "message_id": ...}    a message as in server-sent events, with the event id as `id`
              {"sent": {...}}          the outcome of a send
              {"error": {...}}         a problem document; the connection is closed after it
 
-Without credit nothing is read or sent. Any other message of the client closes its connection. Close codes are
-1001 (the gateway stops), 1011 (an internal error) and 4000 + the status of the problem;
-`http/websocket_connection.py` adds 1008 (too many control frames) and 1013 (another connection needs the
-place).
+Without credit no messages are read or sent. Any other message of the client closes the connection. Close codes
+are 1001 (the gateway stops), 1008 (the login has ended), 1011 (an internal error) and 4000 + the status of the
+problem; `http/websocket_connection.py` adds 1008 (too many control frames) and 1013 (the connection was closed
+to make room for another).
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ MAX_BYTES = 32 * 1024
 _PATIENCE_SECONDS = 3_600.0
 
 OnMessage = Callable[[dict[str, Any], Send], Awaitable[None]]
-"""Handles the part of a client's message that is not credit; a Problem closes the connection."""
+"""Function that handles the fields of a client's message other than `credit`. A Problem closes the connection."""
 
 
 class SocketStream:
-    """An accepted connection and its source of events."""
+    """An accepted WebSocket and its source of events."""
 
     def __init__(self, source: EventSource, schema: Schema, on_message: OnMessage, request_id: str) -> None:
-        """Create the stream; the client's messages match `schema`."""
+        """Create the stream. Messages of the client must match `schema`."""
         self._source = source
         self._schema = schema
         self._on_message = on_message
@@ -48,7 +48,7 @@ class SocketStream:
         self._has_credit = asyncio.Event()
 
     async def serve(self, receive: Receive, send: Send) -> None:
-        """Serve until either side ends the connection; the source is released then."""
+        """Serve until either side ends the connection, then release the source."""
         sending = asyncio.get_running_loop().create_task(self._send_events(send))
         listening = asyncio.get_running_loop().create_task(self._listen(receive, send))
         try:
@@ -61,7 +61,7 @@ class SocketStream:
             await self._source.finish()
 
     async def _listen(self, receive: Receive, send: Send) -> None:
-        """Read messages until the client leaves; a Problem for an invalid message."""
+        """Read messages until the client disconnects; raises Problem for an invalid message."""
         while (message := await receive())["type"] != "websocket.disconnect":
             asked = read_message(message, self._schema)
             await self._on_message(asked, send)
