@@ -1,1 +1,1 @@
-"""Search in the messages of a topic, newest first, with a budget."""
+"""Search in the messages of a topic, newest first, with a limit on bytes and time."""

@@ -1,6 +1,5 @@
-"""A small JSON path: `$.user.id`, `$.items[0].sku`, `$['a b']`. Names and indexes only, so a path finds one value.
-
-Pure.
+"""Simple JSON paths: `$.user.id`, `$.items[0].sku`, `$['a b']`. A path has only names and indexes, so it selects one
+value. Pure.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ _STEP = re.compile(r"\.([^.\[\]'\"]+)|\[(\d{1,9})\]|\['([^']*)'\]|\[\"([^\"]*)\"
 
 Step = str | int
 MISSING = object()
-"""Result of a path that a document does not have."""
+"""Result of `find` if the document has no value at the path."""
 
 
 class WrongPath(ValueError):
-    """The text is not a JSON path of the supported form."""
+    """The text is not a JSON path in the supported form."""
 
 
 def parse_path(text: str) -> tuple[Step, ...]:
@@ -36,7 +35,7 @@ def parse_path(text: str) -> tuple[Step, ...]:
 
 
 def find(document: Any, path: tuple[Step, ...]) -> Any:
-    """Return the value at a path, or MISSING."""
+    """Return the value at a path of a document, or MISSING."""
     for step in path:
         if isinstance(step, int):
             if not isinstance(document, list) or step >= len(document):

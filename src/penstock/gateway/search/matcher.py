@@ -1,7 +1,7 @@
-"""The condition of a search, compiled: which records match, and which batches cannot have a match.
+"""The compiled condition of a search: decides which records match, and which batches cannot contain a match.
 
-All parts of a query must match. Text is found in any case; regular expressions are RE2's, whose time is linear in
-the text, so no pattern can hang a search. Pure; may run in a pool.
+A record must match all parts of a query. Text is searched without regard to case. Regular expressions are those of
+RE2, whose time is linear in the text, so no pattern can block a search. Pure; may run in a thread pool.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Condition = Callable[[Record], bool]
 
 
 class WrongQuery(ValueError):
-    """The query has a part that cannot be searched for; the message says which and why."""
+    """The query has an invalid part. The message names it and the reason."""
 
 
 class Matcher:
     def __init__(self, query: Mapping[str, Any]) -> None:
         self._conditions: list[Condition] = []
         self._literals: list[Any] = []
-        """Patterns that occur in the bytes of every batch with a match."""
+        """Patterns that every batch with a match contains in its decompressed bytes."""
         if "key" in query:
             self._add_key(query["key"].encode())
         if "text" in query:
@@ -43,7 +43,7 @@ class Matcher:
         self._conditions.append(lambda record: low <= record.timestamp <= high)
 
     def may_match(self, body: bytes) -> bool:
-        """Whether the decompressed records of a batch may have a match; false only where none can."""
+        """Return False if the decompressed records of a batch cannot contain a match, True if they may."""
         return all(pattern.search(body) for pattern in self._literals)
 
     def matches(self, record: Record) -> bool:
@@ -91,7 +91,7 @@ class Matcher:
 
 
 def _as_text(value: Any) -> str:
-    """Return a JSON value as a person writes it: text without quotes, anything else as JSON."""
+    """Return a JSON value as the user writes it in a query: a string without quotes, any other value as JSON."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 

@@ -1,7 +1,7 @@
-"""The search of one partition, from its end to its start, a window of offsets at a time.
+"""Search of one partition from its end to its start, one window of offsets at a time.
 
-A log is read forwards only. A window is as wide as should fit one fetch by the sizes seen so far; within it the
-batches are fetched in order until its end.
+A log can only be read forwards, so the batches of a window are fetched in order up to its end. The width of a window is
+chosen, by the sizes of the records found so far, so that one fetch returns the whole window.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MAX_GROWTH = 16
 
 
 class SearchedRecords(Protocol):
-    """Records of a cluster, as a search reads them."""
+    """Access to the records of a cluster that a search needs."""
 
     async def fetch(self, topic: str, partition: int, offset: int, max_bytes: int) -> FetchResult: ...
 
@@ -42,29 +42,30 @@ class PartitionSearch:
     partition: int
     start: int
     end: int
-    """Offset below which the partition has yet to be searched."""
+    """Offset from which on the partition has been searched."""
     filter: Filter | None = None
     """CEL expression that a match must satisfy, compiled for this partition."""
     window: int = _FIRST_WINDOW
     scanned_bytes: int = 0
     scanned_records: int = 0
     damaged: int = 0
-    """Places whose records cannot be read, which were passed over."""
+    """Number of places whose records were skipped because they cannot be read."""
     failed: int = 0
-    """Records on which the evaluation of the filter failed; they do not match."""
+    """Number of records for which the evaluation of the filter failed; they do not match."""
 
     @property
     def is_done(self) -> bool:
         return self.end <= self.start
 
     async def step(self, records: SearchedRecords, matcher: Matcher, max_matches: int) -> list[Record]:
-        """Search the next window and return its matches, the newest first."""
+        """Search the next window, and return at most `max_matches` matches, newest first."""
         low = max(self.start, self.end - self.window)
         first, offset, found, size = low, low, [], 0
         while offset < self.end:
             result = await records.fetch(self.topic, self.partition, offset, FETCH_BYTES)
             fetched = memoryview(result.records)  # type: ignore[arg-type]
-            # The first batch of a window is searched whole, so that the next window ends before it.
+            # The first batch may begin before the window. It is searched completely, and the next window ends
+            # before it.
             since = self.start if offset == low else offset
             work = partial(scan, fetched, result.aborted_transactions, since, self.end, matcher, max_matches)
             scanned = await records.in_pool(partial(work, records.now_ms(), self.filter))
@@ -86,6 +87,6 @@ class PartitionSearch:
         return found[::-1]
 
     def _adapt(self, offsets: int, size: int) -> None:
-        """Choose the width of the next window by the size of this one."""
+        """Choose the width of the next window: this one had `offsets` offsets and `size` bytes."""
         wanted = offsets * FETCH_BYTES // max(1, size)
         self.window = max(1, min(wanted, self.window * _MAX_GROWTH))

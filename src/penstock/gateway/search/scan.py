@@ -1,4 +1,4 @@
-"""The scan of fetched record batches for matches. Runs in a pool."""
+"""Scan of fetched record batches for matches. Runs in a thread pool."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class ScannedRecords(NamedTuple):
     """Matching records, oldest first."""
     records: int
     first_offset: int
-    """First offset of the first batch, or `low` where that is later; -1 without a batch."""
+    """First offset of the first batch, but at least `low`; -1 if there is no batch."""
     next_offset: int
     is_damaged: bool
-    """Whether the scan ended at damaged records, at `next_offset`."""
+    """True if the scan ended early, because the records at `next_offset` are damaged."""
     failed: int = 0
-    """Records on which the evaluation of the filter failed."""
+    """Number of records for which the evaluation of the filter failed."""
 
 
 def scan(
@@ -39,8 +39,8 @@ def scan(
     now_ms: int = NEVER_EXPIRED_MS,
     chosen: Filter | None = None,
 ) -> ScannedRecords:
-    """Return the matching committed records from offset `low` on and below `high` that have not expired at `now_ms`
-    and that `chosen` selects; the newest `max_matches` of them.
+    """Return the newest `max_matches` of the matching committed records with offsets from `low` to below `high`.
+    Records that have expired at `now_ms`, and those that the filter `chosen` does not select, are left out.
     """
     matches: list[Record] = []
     records, first_offset, next_offset, failed = 0, -1, low, 0
@@ -72,7 +72,7 @@ def scan(
 
 
 class _Selection:
-    """Offsets of a batch that a filter selects; all of them without a filter."""
+    """Offsets of a batch that a filter selects; all offsets if there is no filter."""
 
     def __init__(self, chosen: Filter | None, body: bytes, header: BatchHeader) -> None:
         self.failed = 0

@@ -1,8 +1,8 @@
-"""The search of a topic: all partitions in rounds, with a budget.
+"""Search of a topic: all partitions are searched in rounds, with a limit on bytes and time.
 
-A round searches one window of every partition and sorts its matches by time, so the newest come first as far as
-partitions keep step. The search ends with the last record, the limit of matches, or its budget of bytes and
-seconds, and says which. Used by the gateway and by the command line.
+A round searches one window of every partition and sorts its matches by time. So newer messages come first in general,
+though the windows of partitions may cover different times. The search ends when all records are searched, or at the
+limit of matches, bytes or seconds; `end_reason` tells which. Used by the gateway and by the command line.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class SearchRounds:
         self._found = 0
 
     async def next(self) -> list[tuple[int, Record]]:
-        """Search one window of every partition and return its matches with their partitions, the newest first."""
+        """Search one window of every partition, and return the matches with their partitions, newest first."""
         open_ones = [each for each in self._partitions if not each.is_done]
         found: list[tuple[int, Record]] = []
         for first in range(0, len(open_ones), PARTITIONS_AT_ONCE):
@@ -62,7 +62,7 @@ class SearchRounds:
 
     @property
     def end_reason(self) -> str:
-        """Why the search ends: limit, complete, bytes or seconds; empty while it continues."""
+        """Reason why the search has ended: `limit`, `complete`, `bytes` or `seconds`; empty while it continues."""
         if self._found >= self._limit:
             return "limit"
         if all(each.is_done for each in self._partitions):
@@ -93,9 +93,9 @@ class SearchRounds:
 async def open_partitions(
     records: SearchedRecords, topic: str, numbers: Sequence[int], query: Mapping[str, Any]
 ) -> list[PartitionSearch]:
-    """Return the range of every partition to search: from the first record of the time range to the end.
+    """Create the searches of partitions: each from the first record in the time range to the end of the partition.
 
-    Raises ConfigError where the filter of the query is not valid.
+    Raises ConfigError if the filter of the query is invalid.
     """
     text = query.get("filter")
     filters = {each: None if text is None else Filter(text, each) for each in numbers}

@@ -1,4 +1,4 @@
-"""The limit on searches in progress, for the gateway and for each client."""
+"""Limit on concurrent searches, for the gateway and for each client."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MAX_SEARCHES_OF_A_CLIENT = 4
 
 
 class SearchSlots:
-    """Searches in progress, by client."""
+    """Number of searches in progress by client."""
 
     def __init__(self) -> None:
         self._running: Counter[str] = Counter()

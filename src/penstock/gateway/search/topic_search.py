@@ -1,4 +1,4 @@
-"""The search of a topic as server-sent events: matches, progress, and the end with its reason."""
+"""Search of a topic as server-sent events: matches, progress, and the end with its reason."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PROGRESS_SECONDS = 0.5
 
 
 class TopicSearch:
-    """Results of a search; an `EventSource`."""
+    """`EventSource` that runs a search and sends its results."""
 
     def __init__(self, rounds: SearchRounds, clock: Clock, on_finish: Callable[[], None]) -> None:
         self.is_exhausted = False
@@ -26,7 +26,9 @@ class TopicSearch:
         self._on_finish = on_finish
 
     async def take(self, max_events: int, max_bytes: int, patience_seconds: float) -> Sequence[Event]:
-        """Search until there are matches, or for half a second; the last event says why the search ended."""
+        """Search until there are matches, or for `PROGRESS_SECONDS`. The last event has the progress of the search
+        or, at its end, the reason why it ended.
+        """
         began = self._clock.monotonic()
         events: list[Event] = []
         while not events and not self._rounds.end_reason:
