@@ -1,1 +1,1 @@
-"""The gateway's view of the cluster: figures of all topics, groups and brokers, kept up to date by changes."""
+"""The gateway's view of the cluster: figures of all topics, groups and brokers, updated by their changes."""

@@ -1,9 +1,9 @@
-"""The view of the cluster: topics, logs and groups of all brokers, brought up to date by their changes.
+"""View of the cluster: topics, logs and groups of all brokers, updated by reading changes from the brokers.
 
-A refresh asks every broker for what has changed since the last one, so its work grows with the changes and
-not with the cluster; answers are bounded and read page by page. Topics come from one broker, logs from their
-leaders, groups from their coordinators. A broker that does not answer keeps its last figures and an error.
-Loop thread only.
+A refresh asks every broker for the changes since the last refresh, so its cost depends on the number of changes
+and not on the size of the cluster. Responses are bounded and read page by page. Topics come from one broker, logs
+from their leaders, groups from their coordinators. If a broker does not respond, its last figures are kept,
+together with the error. Loop thread only.
 """
 
 from __future__ import annotations
@@ -21,50 +21,50 @@ from penstock.model import BrokerId
 from penstock.unreachable import reason_of
 
 MAX_PAGES = 1_000
-"""Pages of one broker's changes that are read in one refresh."""
+"""Maximum number of pages of one broker's changes that are read in one refresh."""
 
 
 class ClusterView:
     def __init__(self, inspection: InspectionCalls, clock: Clock) -> None:
         self.topics: dict[str, TopicFigures] = {}
         self.logs: dict[str, dict[int, LogFigures]] = {}
-        """Logs by topic and partition."""
+        """Figures of logs by topic and partition."""
         self._log_totals: dict[str, tuple[int, int, int]] = {}
         """Sums of the logs of a topic, for topics whose logs have not changed since they were added up."""
         self.groups: dict[str, GroupFigures] = {}
         self.brokers: dict[BrokerId, BrokerFigures] = {}
         self.lagging: set[str] = set()
-        """Topics whose lag the last computation has set."""
+        """Topics whose lag was set by the last computation of lags."""
         self.moved: set[str] = set()
-        """Topics whose logs have moved since the last sample."""
+        """Topics whose logs have changed since the last sample."""
         self._inspection = inspection
         self._clock = clock
         self._topic_source = BrokerId(-1)
         self._former: dict[str, TopicFigures] = {}
-        """Topics from before all of them were read again, which keep their rates."""
+        """Topics known before all topics are read again, kept so that their rates continue."""
         self._names: list[str] | None = None
         self._refreshing: asyncio.Task[None] | None = None
 
     @property
     def names(self) -> list[str]:
-        """Names of all topics, in order."""
+        """Names of all topics, sorted."""
         if self._names is None:
             self._names = sorted(self.topics)
         return self._names
 
     @property
     def has_topics(self) -> bool:
-        """Whether a broker gives the topics of the cluster; false where it refuses or does not know how."""
+        """True if a broker has returned the topics of the cluster. False if it refused or does not support this."""
         source = self.brokers.get(self._topic_source)
         return source is not None and "topics" in source.versions
 
     @property
     def has_groups(self) -> bool:
-        """Whether all brokers give their groups, or gave them before they were lost."""
+        """True if all brokers have returned their groups, at present or before they became unreachable."""
         return all("groups" in each.versions for each in self.brokers.values())
 
     def log_totals(self, topic: str) -> tuple[int, int, int]:
-        """Return records stored, records ever written and bytes of a topic."""
+        """Return the number of stored records, the number of records ever written, and the bytes of a topic."""
         totals = self._log_totals.get(topic)
         if totals is None:
             if topic not in self.logs:
@@ -76,9 +76,10 @@ class ClusterView:
         return totals
 
     async def refresh(self) -> None:
-        """Read the changes of all brokers; OSError where none can be reached. Callers at a time share a read.
+        """Read the changes of all brokers; raises OSError if no broker can be reached.
 
-        A caller that arrives during a read waits for the next one, because its own change may come after it.
+        Concurrent callers share a refresh. A caller that arrives during a refresh waits for the next one, because
+        the running one may miss a change that the caller has made.
         """
         running = self._refreshing
         if running is not None:
@@ -120,7 +121,7 @@ class ClusterView:
                 if await self._read_page(broker):
                     return
         except BrokerError as error:
-            # The broker refuses: figures from before would be shown without its consent.
+            # The broker refuses access to its figures, so earlier ones must not be shown either.
             broker.error, broker.versions, broker.epoch = str(error), {}, 0
             self._forget(broker.id, "logs")
             self._forget(broker.id, "groups")
@@ -128,7 +129,7 @@ class ClusterView:
             broker.error = reason_of(error)
 
     async def _read_page(self, broker: BrokerFigures) -> bool:
-        """Take one page of changes; return whether it was the last."""
+        """Read and apply one page of changes; return True if it was the last."""
         wanted = {
             name: broker.versions.get(name, 0)
             for name in JOURNALS

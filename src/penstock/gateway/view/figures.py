@@ -1,4 +1,4 @@
-"""Figures of topics, groups and brokers, as the view of the cluster holds them."""
+"""Figures of topics, groups and brokers in the view of the cluster."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Sample(NamedTuple):
     time: float
     """Monotonic time in seconds."""
     records: int
-    """Records ever written, as far as end offsets show."""
+    """Number of records ever written: the sum of the end offsets."""
     bytes: int
 
 
 class Rate:
-    """Records and bytes per second over the last samples."""
+    """Records and bytes per second over the last `RATE_SAMPLES` samples."""
 
     __slots__ = ("_samples", "bytes", "records")
 
@@ -46,7 +46,7 @@ class Rate:
         if samples and sample.records < samples[-1].records:
             samples.clear()  # the topic was created again
         if samples and sample.bytes < samples[-1].bytes:
-            # Retention has deleted segments: earlier sizes are lowered by as much.
+            # Retention has deleted segments. Lower the earlier sizes by the same number of bytes.
             removed = samples[-1].bytes - sample.bytes
             lowered = [each._replace(bytes=each.bytes - removed) for each in samples]
             samples.clear()
@@ -60,7 +60,7 @@ class Rate:
 
     @property
     def is_new(self) -> bool:
-        """Whether there is no sample yet."""
+        """True if there is no sample yet."""
         return not self._samples
 
     @property
@@ -76,9 +76,9 @@ class TopicFigures:
     replication_factor: int = 0
     is_internal: bool = False
     under_replicated: int = 0
-    """Partitions with fewer in-sync replicas than replicas."""
+    """Number of partitions with fewer in-sync replicas than replicas."""
     offline: int = 0
-    """Partitions without a leader."""
+    """Number of partitions without a leader."""
     retention_ms: int = -1
     retention_bytes: int = -1
     cleanup_policy: str = ""
@@ -90,13 +90,13 @@ class TopicFigures:
 
     @property
     def health(self) -> str:
-        """`ok`, `degraded` with under-replicated partitions, `failing` with partitions without a leader."""
+        """`failing` if a partition has no leader, else `degraded` if one is under-replicated, else `ok`."""
         if self.offline:
             return "failing"
         return "degraded" if self.under_replicated else "ok"
 
     def update(self, row: tuple[Any, ...]) -> None:
-        """Take the metadata of the topic from the journal of a broker."""
+        """Set the metadata of the topic from a row of a broker's journal of changes."""
         (
             self.id,
             self.partitions,
@@ -118,7 +118,7 @@ class GroupFigures:
     state: str
     members: int
     offsets: Mapping[str, Mapping[int, int]]
-    """Committed offsets by topic and partition; a topic without any is subscribed only."""
+    """Committed offsets by topic and partition. A subscribed topic without committed offsets has an empty mapping."""
     lag: int = 0
 
 
@@ -126,17 +126,17 @@ class GroupFigures:
 class BrokerFigures:
     id: BrokerId
     figures: Mapping[str, Any] = field(default_factory=dict)
-    """The broker's own figures, as it last gave them."""
+    """Figures that the broker last returned about itself."""
     received_rate: float = 0.0
     sent_rate: float = 0.0
     request_rate: float = 0.0
     seen_at: float = 0.0
-    """Monotonic time of the last answer."""
+    """Monotonic time in seconds at which `figures` were received."""
     error: str = ""
-    """Reason why the broker does not answer; empty where it does."""
+    """Reason why the broker does not respond; empty if it does."""
     epoch: int = 0
     versions: dict[str, int] = field(default_factory=dict)
-    """Version of each journal that the view has reached."""
+    """Version up to which each journal of changes was read."""
 
     def take(self, figures: Mapping[str, Any], now: float) -> None:
         seconds = now - self.seen_at

@@ -1,8 +1,8 @@
 """Series of figures over time: ten minutes in steps of 2 s, and 24 hours in steps of a minute.
 
-The number of series is bounded, and so is the memory: at most 14 KB each. Where the limit of a kind is
-reached, a busier name takes the place of the one with the smallest value. Values are in memory only and begin
-with the process. Pure: times are arguments.
+The number of series is bounded, and each takes at most 14 KB of memory. If the limit of a kind is reached, a
+name with a greater value replaces the one with the smallest value. Values are only in memory, so they begin with
+the start of the process. Pure: times are arguments.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ FINE_STEPS = 300
 COARSE_STEP_MS = 60_000
 COARSE_STEPS = 1_440
 MAX_NAMES = 200
-"""Names of each kind that have series."""
+"""Maximum number of names of each kind that have series."""
 
 
 class Ring:
-    """The last values of a series, one for each step of time; NaN where there is none."""
+    """Latest values of a series, one for each step of time; NaN for a step without a value."""
 
     __slots__ = ("_last_step", "_size", "_values", "step_ms")
 
@@ -31,7 +31,7 @@ class Ring:
         self._last_step = -1
 
     def put(self, time_ms: int, value: float) -> None:
-        """Set the value of the step of a time; a second value of a step replaces the first."""
+        """Set the value of the step that contains `time_ms`. It replaces an earlier value of that step."""
         step = time_ms // self.step_ms
         if step < self._last_step:
             return
@@ -42,7 +42,7 @@ class Ring:
         self._last_step = step
 
     def until(self, time_ms: int) -> list[float | None]:
-        """Return the values of all steps up to a time, oldest first; None where there is none."""
+        """Return the values of all steps up to `time_ms`, oldest first; None for a step without a value."""
         end = time_ms // self.step_ms
         return [self._at(step) for step in range(end - self._size + 1, end + 1)]
 
@@ -54,7 +54,7 @@ class Ring:
 
 
 class Series:
-    """One figure over time, in both resolutions. A coarse step has the mean of its fine values."""
+    """One figure over time in both resolutions. The value of a coarse step is the mean of its fine values."""
 
     __slots__ = ("_count", "_minute", "_sum", "coarse", "fine")
 
@@ -81,7 +81,7 @@ class History:
         self._latest: dict[str, dict[str, float]] = {}
 
     def put(self, kind: str, name: str, time_ms: int, figures: Mapping[str, float]) -> None:
-        """Add the figures of a name; the first of them says how busy it is."""
+        """Add the figures of a name. The first figure decides which names are kept at the limit."""
         names = self._kinds.setdefault(kind, {})
         latest = self._latest.setdefault(kind, {})
         busy = next(iter(figures.values()))
@@ -99,7 +99,7 @@ class History:
         return self._kinds.get(kind, {}).get(name, {}).get(figure)
 
     def forget(self, kind: str, name: str) -> None:
-        """Drop the series of a name that does not exist any more."""
+        """Drop the series of a name that no longer exists."""
         self._kinds.get(kind, {}).pop(name, None)
         self._latest.get(kind, {}).pop(name, None)
 

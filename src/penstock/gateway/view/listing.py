@@ -1,7 +1,7 @@
 """Pages of a long list: search, prefix, sort, limit and a cursor that survives changes of the list.
 
-A cursor holds the sort value and the name of the last entry of its page; the next page begins behind it, wherever
-that is by then. Pure.
+A cursor holds the sort value and the name of the last entry of its page. The next page has the entries after that
+place, even if the entry itself has moved or disappeared. Pure.
 """
 
 from __future__ import annotations
@@ -20,22 +20,24 @@ T = TypeVar("T")
 
 NAME = "name"
 Place = tuple[float, str]
-"""Sort value and name of an entry."""
+"""Sort key of an entry: its sort value and its name."""
 
 
 class WrongCursor(Exception):
-    """The cursor was not made by this list and sort order."""
+    """The cursor is malformed, or belongs to another sort order."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListPage(Generic[T]):
     items: list[T]
     cursor: str | None
-    """Cursor of the next page; None where this is the last."""
+    """Cursor of the next page; None if this is the last."""
 
 
 def name_filter(search: str, prefix: str) -> Callable[[str], bool]:
-    """Return the check of names: they begin with the prefix and contain every word of the search, in any case."""
+    """Return a function that checks names: a name must begin with `prefix`, and contain every word of `search`
+    without regard to case.
+    """
     words = search.lower().split()
 
     def is_found(name: str) -> bool:
@@ -50,7 +52,7 @@ def name_filter(search: str, prefix: str) -> Callable[[str], bool]:
 def take_page(
     items: Iterable[T], place: Callable[[T], Place], sort: str, limit: int | None, cursor: str | None
 ) -> ListPage[T]:
-    """Return the page behind a cursor, in the order of places; without a limit, all of the rest."""
+    """Return the page after a cursor, sorted by place; without a limit, all remaining entries."""
     after = None if cursor is None else read_cursor(cursor, sort)
     placed = ((place(item), item) for item in items)
     rest = ((at, item) for at, item in placed if after is None or at > after)
@@ -65,7 +67,7 @@ def take_page(
 def take_named_page(
     items: Sequence[T], name: Callable[[T], str], limit: int | None, cursor: str | None
 ) -> ListPage[T]:
-    """Return the page behind a cursor of entries that are in the order of their names."""
+    """Return the page after a cursor. `items` must be sorted by name."""
     first = 0 if cursor is None else bisect_right(items, read_cursor(cursor, NAME)[1], key=name)
     if limit is None or first + limit >= len(items):
         return ListPage(list(items[first:]), None)

@@ -1,6 +1,6 @@
-"""The cluster at a glance: what is wrong and since when, rates, the worst lag, and space on disks.
+"""Overview of the cluster: problems and the time since which they exist, rates, the greatest lags, and disk space.
 
-Computed from the view in slices, once for each sample, however many clients look.
+It is computed from the view in short steps, once for each sample, independent of the number of clients.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_PROBLEMS = 20
 MAX_TROUBLED = 1_000
 MAX_SHOWN = 5
 MIN_GROWTH_BYTES = 1.0
-"""Growth in bytes per second below which a disk counts as not filling up."""
+"""Rate of writes in bytes per second below which no time until a full disk is computed."""
 
 
 @dataclass(slots=True)
@@ -33,14 +33,14 @@ class _Totals:
     record_rate: float = 0.0
     byte_rate: float = 0.0
     copies: int = 1
-    """Greatest replication factor of the topics that are written to."""
+    """Greatest replication factor of the topics with a rate above zero."""
     troubled: list[TopicFigures] = field(default_factory=list)
-    """Topics with partitions that have no leader or are under-replicated, the first of them."""
+    """Topics with partitions that have no leader or are under-replicated, at most `MAX_TROUBLED`."""
     active: list[TopicFigures] = field(default_factory=list)
 
 
 async def overview(sampler: Sampler) -> dict[str, Any]:
-    """Return the overview of the last sample, computed at its first use. Callers at a time share the computation."""
+    """Return the overview of the last sample, computed at the first call after it. Concurrent callers share it."""
     if sampler.overview is None or sampler.overview_of != sampler.samples:
         sampler.overview_of = sampler.samples
         sampler.overview = asyncio.ensure_future(_computed(sampler))
@@ -105,7 +105,7 @@ def _compute(sampler: Sampler, totals: _Totals) -> dict[str, Any]:
 
 
 def _problems(view: ClusterView, totals: _Totals, sampler: Sampler) -> list[dict[str, Any]]:
-    """Return what is wrong, the worst first, each with the time since which it is."""
+    """Return the problems of the cluster, worst first, each with the time since which it exists."""
     found: list[tuple[str, str, str, int | None]] = []
     for topic in totals.troubled:
         if topic.offline:
@@ -133,9 +133,10 @@ def _problems(view: ClusterView, totals: _Totals, sampler: Sampler) -> list[dict
 
 
 def _seconds_to_full(view: ClusterView, totals: _Totals) -> float | None:
-    """Return the seconds until the disk with the least free space is full; None without figures or with little growth.
+    """Estimate the seconds until the disk with the least free space is full; None without figures or if the rate of
+    writes is below `MIN_GROWTH_BYTES`.
 
-    All brokers are taken to share the present rate of writes equally, and retention to delete nothing.
+    The estimate assumes that writes are spread equally over all brokers, and that retention deletes nothing.
     """
     brokers = [broker for broker in view.brokers.values() if broker.figures]
     if totals.byte_rate < MIN_GROWTH_BYTES or not brokers:

@@ -1,7 +1,7 @@
-"""The sampler: every two seconds it refreshes the view and computes rates, consumer lag and the history.
+"""Sampler: refreshes the view every two seconds, and computes rates, consumer lag and the history.
 
-Work that grows with the number of topics or groups runs in slices. A failed refresh leaves a gap in the history and
-is tried again at the next sample.
+Work that grows with the number of topics or groups runs in short steps, so that it does not block the event loop. A
+failed refresh leaves a gap in the history, and is tried again at the next sample.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class Sampler:
     def __init__(self, view: ClusterView, clock: Clock, log: Logger) -> None:
         self.history = History()
         self.sampled_ms = 0
-        """Time of the last sample."""
+        """Time of the last complete sample in milliseconds since the Unix epoch; 0 before the first."""
         self.samples = 0
-        """Number of samples so far."""
+        """Number of complete samples so far."""
         self.overview: asyncio.Future[dict[str, Any]] | None = None
         self.overview_of = -1
         """Number of samples when the computation of `overview` began."""
@@ -40,9 +40,9 @@ class Sampler:
         self._active: set[str] = set()
         """Topics whose rate is not zero."""
         self._last: float | None = None
-        """Monotonic time of the last sample that saw all topics."""
+        """Monotonic time in seconds of the last sample; None if that sample did not have all topics."""
         self._ends: dict[str, tuple[float, dict[int, int]]] = {}
-        """End offsets of the partitions of active topics at the last sample, with its time."""
+        """End offsets by partition of active topics at the last sample, with the monotonic time of that sample."""
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -77,7 +77,7 @@ class Sampler:
         self.samples += 1
 
     def note_problems(self, keys: Sequence[str]) -> dict[str, int]:
-        """Return the time since which each present problem has been seen."""
+        """Return the time since which each of the present problems `keys` exists, and forget all others."""
         now_ms = self._clock.now_ms()
         self._problems = {key: self._problems.get(key, now_ms) for key in keys}
         return self._problems
@@ -94,7 +94,7 @@ class Sampler:
             if topic is not None:
                 _, written, size = view.log_totals(name)
                 if topic.rate.is_new and self._last is not None:
-                    # The topic was created since the last sample, which saw all topics.
+                    # The last sample had all topics and not this one, so the topic was created after it.
                     topic.rate.add(Sample(self._last, 0, 0))
                 topic.rate.add(Sample(now, written, size))
                 topic.partition_rates = self._partition_rates(name, now)
@@ -104,7 +104,7 @@ class Sampler:
         self._last = now if view.has_topics else None
 
     def _partition_rates(self, name: str, now: float) -> dict[int, float]:
-        """Return the records per second of each partition since the last sample, where there were any."""
+        """Return the records per second of each partition since the last sample."""
         ends = {number: log.end for number, log in self.view.logs.get(name, {}).items()}
         then, before = self._ends.get(name, (now, ends))
         self._ends[name] = now, ends
@@ -163,7 +163,10 @@ def lags(view: ClusterView) -> Generator[None, None, None]:
 
 
 def lag_by_topic(view: ClusterView, group: GroupFigures) -> dict[str, int]:
-    """Return the offsets between the committed offset and the end, or in the whole log without one, by topic."""
+    """Return the lag of a group by topic: the number of offsets between the committed offset and the end.
+
+    A partition without a committed offset counts with all of its log.
+    """
     lag: dict[str, int] = {}
     for topic, committed in group.offsets.items():
         logs = view.logs.get(topic, {})
