@@ -102,7 +102,7 @@ async def list_refusals(call: Call) -> Response:
         try:
             answer = await inspection.refusals(BrokerId(node_id))
         except OSError:
-            continue  # the broker has just left
+            continue  # the broker has just left the cluster
         mode = answer["mode"]
         found += [{**each, "broker": node_id} for each in answer["refusals"]]
     found.sort(key=lambda each: -each["last_ms"])

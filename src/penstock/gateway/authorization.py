@@ -1,9 +1,10 @@
 """Authorization of HTTP requests, with the operations and resource types of Kafka's ACLs.
 
-Every endpoint declares the permissions it needs, and `GatewayApplication` checks them before it calls the
-handler. Inside a broker the broker's authorizer decides. A gateway in a process of its own asks a broker for
+Every endpoint declares the permissions that it needs, and `GatewayApplication` checks them before it calls the
+handler. In a gateway inside a broker, the broker's authorizer decides. A stand-alone gateway asks a broker for
 decisions (`remote_decisions.py`) if its clients log in; otherwise it allows everything, and brokers authorize the
-gateway's own user. Requests on behalf of a client name it, so that brokers authorize it once more (`net/acting.py`).
+gateway's own user. Requests that the gateway sends on behalf of a client name the client, and brokers authorize the
+client again (`net/acting.py`).
 """
 
 from __future__ import annotations
@@ -17,14 +18,16 @@ from penstock.net.acting import acting_for
 from penstock.security.acl import refusal_text
 
 Authorize = Callable[[str, str, str, str], bool]
-"""Decides from the client's host, an operation, a resource type and a resource name whether a request is
-allowed.
+"""Authorizer: returns True if a request is allowed. The arguments are the client's host, the operation, the
+resource type and the resource name; the user is that of the running task.
 """
 
 Check = tuple[str, str, str]
-"""Operation, resource type and resource name of a decision."""
+"""Operation, resource type and resource name that a permission is checked for."""
 Learn = Callable[[str, Iterable[Check]], Awaitable[None]]
-"""Fetches the decisions about a host's client, so that `Authorize` has them; a no-op where it decides itself."""
+"""Fetches decisions for the client at a host before `Authorize` is called for them. It does nothing if the authorizer
+is in this process.
+"""
 
 CLUSTER_NAME = "kafka-cluster"
 _DENIED = {
@@ -40,13 +43,13 @@ class RequiredPermission:
     operation: str
     kind: str
     name: str = ""
-    """Name of the resource, where it is always the same."""
+    """Name of the resource if it is the same for all requests."""
     parameter: str = ""
-    """Parameter that names the resource; nothing is checked where it is absent."""
+    """Parameter with the name of the resource. If a request lacks it, nothing is checked."""
     field: str = ""
-    """Field of the request body that names the resource; nothing is checked where it is absent."""
+    """Field of the request body with the name of the resource. If a request lacks it, nothing is checked."""
     owner: str = ""
-    """Parameter or field with the name of a user who needs no permission: messages of a user are its own."""
+    """Parameter or field with the name of the user who owns the messages. This user needs no permission."""
 
 
 def on_topic(operation: str) -> RequiredPermission:
@@ -66,13 +69,13 @@ def allow_all(host: str, operation: str, kind: str, name: str) -> bool:
 
 
 async def learn_nothing(host: str, checks: Iterable[Check]) -> None:
-    """Do nothing: the authorizer of this process decides."""
+    """Do nothing, because the authorizer is in this process and needs no fetched decisions."""
 
 
 def checks_of(
     needs: Iterable[RequiredPermission], parameters: Mapping[str, Any], body: Any
 ) -> Iterator[Check]:
-    """The decisions that the permissions of a request need."""
+    """Yield the checks for the permissions in `needs`, with the resource names of the request."""
     for need in needs:
         if need.owner and _is_own(need.owner, parameters, body):
             continue
@@ -95,8 +98,9 @@ def require_all(
     body: Any,
     shows: Authorize | None = None,
 ) -> None:
-    """Raise a BrokerError for the first permission that the client lacks. A topic in the path that `shows` hides does
-    not exist for the client.
+    """Raise a BrokerError for the first permission that the client lacks.
+
+    If the permission is for a topic in the path and `shows` denies DESCRIBE, the error is that of an unknown topic.
     """
     for need in needs:
         for check in checks_of((need,), parameters, body):
@@ -106,7 +110,9 @@ def require_all(
 def require(
     authorize: Authorize, host: str, operation: str, kind: str, name: str, shows: Authorize | None = None
 ) -> None:
-    """Raise a BrokerError where the client lacks a permission. A topic that `shows` hides does not exist."""
+    """Raise a BrokerError if the client lacks a permission. If `shows` denies DESCRIBE on a topic, the error is that of
+    an unknown topic.
+    """
     if authorize(host, operation, kind, name):
         return
     if kind == "TOPIC" and shows is not None and not shows(host, "DESCRIBE", kind, name):

@@ -1,12 +1,12 @@
-"""The cluster as the gateway sees it: the one narrow interface between HTTP and Kafka.
+"""The gateway's only access to the cluster: a set of Kafka clients for all calls of the endpoints.
 
-The gateway is a client: inside a broker and in a process of its own it reaches the cluster through a
-`Backend` and nothing else. Failures are BrokerErrors with Kafka's code, OutcomeUnknown, or Unreachable.
-Returned values are frozen.
+Both inside a broker and in a process of its own, the gateway is a client: it reaches the cluster only through
+a `Backend`. Failures are BrokerErrors with Kafka's code, OutcomeUnknown, or Unreachable. Returned values are
+frozen.
 
-It has six sets of connections, because responses on a connection come in the order of the requests: produce
-requests and commits wait for an fsync and administration may take seconds, so reads and the figures of the
-cluster share a connection with neither.
+The backend has six sets of connections. Responses on one connection come in the order of the requests, and
+produce requests and commits wait for an fsync, while administration may take seconds. Reads and the figures of
+the cluster therefore have connections of their own.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Backend:
         clock: Clock,
     ) -> None:
         self.routes = cluster.routes()
-        """Routes for members of groups, which send their heartbeats and commits themselves."""
+        """Connections for the group members of push streams, which send heartbeats and commits over them."""
         self._reads = cluster.routes()
         self._administration = cluster.routes()
         self._writes = cluster.routes()
@@ -86,7 +86,7 @@ class Backend:
         self.delayed = DelayedCalls(self.topics, self.inspection)
 
     async def close(self) -> None:
-        """Close all connections; requests that still wait fail."""
+        """Close all connections. Requests in flight fail."""
         await self._producer.close()
         self._keyed_reads.close()
         self.queue_messages.close()

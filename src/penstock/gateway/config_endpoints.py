@@ -1,4 +1,4 @@
-"""Endpoints for settings of brokers, and the JSON form of settings of any resource."""
+"""Endpoints for the configs of brokers, and the JSON form of the configs of any resource."""
 
 from __future__ import annotations
 

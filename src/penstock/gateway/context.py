@@ -1,4 +1,4 @@
-"""The dependencies that a gateway gets from its process. Cheap to import, since every broker imports it."""
+"""Dependencies that a gateway gets from its process. Every broker imports this module, so it must load quickly."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ CLIENT_ID = "penstock-gateway"
 
 @dataclass(frozen=True, slots=True)
 class ClusterAddress:
-    """The address of a cluster: a network and bootstrap addresses."""
+    """How to connect to a cluster: the network and the bootstrap addresses."""
 
     network: Network
     bootstrap: Sequence[Address]
     shortcuts: Mapping[BrokerId, Address] = field(default_factory=dict)
-    """Addresses that replace the advertised ones: the broker that the gateway runs in is reached directly."""
+    """Addresses that replace advertised ones, so that the broker that the gateway runs in is reached directly."""
 
     client_id: str = CLIENT_ID
 
@@ -38,7 +38,7 @@ class ClusterAddress:
 
 @dataclass(frozen=True, slots=True)
 class GatewayContext:
-    """The dependencies that a gateway gets from its process, a broker or a process of its own."""
+    """Dependencies that a gateway gets from its process, which is a broker or a stand-alone gateway."""
 
     cluster: ClusterAddress
     config: BrokerConfig
@@ -51,12 +51,12 @@ class GatewayContext:
     """Prefix of request ids and member ids, unique among the gateways of the cluster."""
     authorize: Authorize = allow_all
     learn: Learn = learn_nothing
-    """Fetches decisions before `authorize` is asked for them."""
+    """Fetches the decisions that `authorize` will be asked for."""
     shows: Authorize | None = None
-    """Decides what lists include, without a record of what they hide; None where `authorize` does."""
+    """Decides which entries a list includes, without logging a denial; None if `authorize` decides this too."""
     learn_shown: Learn = learn_nothing
-    """Fetches decisions before `shows` is asked for them."""
+    """Fetches the decisions that `shows` will be asked for."""
     users: HttpUsers | None = None
-    """Checks of users; None where clients do not log in."""
+    """Logins of clients; None if clients do not log in."""
     quota: UserQuota | None = None
-    """Quotas of users; None where there are none."""
+    """Quotas of users; None if this gateway enforces none."""

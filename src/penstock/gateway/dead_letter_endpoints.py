@@ -40,7 +40,7 @@ async def redrive(call: Call) -> Response:
     if body.get("dry_run", False):
         chosen = await calls.find(queue, selection)
         return json_response({"redriven": 0, "selected": len(chosen), "to": target})
-    with own_requests():  # the transactional id is the gateway's own
+    with own_requests():  # a redrive uses a transactional id of the gateway, not of the client
         done = await calls.redrive(queue, selection, to=target, rate=body.get("rate"))
     return json_response({"redriven": done, "selected": done, "to": target})
 

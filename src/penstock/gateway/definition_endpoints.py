@@ -1,4 +1,4 @@
-"""Endpoints for the definitions of the cluster as one document: read it, and apply one."""
+"""Endpoints for the definitions of the cluster as one document: read the present one, and apply another one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from penstock.internal_client.definitions.planning import (
 from penstock.internal_client.definitions.reading import DefinitionReading
 
 DOCUMENT_MAX_BYTES = 32 * 1024 * 1024
-"""Limit of a document: about 200,000 topics. A process checks it in a thread pool, beside other requests."""
+"""Maximum size of a document: about 200,000 topics. Documents are checked in a thread pool."""
 _STEPS = an_object(
     {
         "dry_run": BOOLEAN,

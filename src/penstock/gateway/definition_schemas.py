@@ -1,4 +1,4 @@
-"""Form of a document of definitions: what `PUT /v1/definitions` and `penstock apply` accept."""
+"""Schema of a document of definitions, as `PUT /v1/definitions` and `penstock apply` accept it."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ DOCUMENT: Final[Schema] = an_object(
 
 
 def entry_at(document: Any, pointer: str) -> str:
-    """Name of the entry of a document that a JSON pointer leads into; empty if it has none."""
+    """Return the name of the entry that contains the place at a JSON pointer; empty if there is none."""
     parts = pointer.split("/")[1:3]
     try:
         entry = document[parts[0]][int(parts[1])]

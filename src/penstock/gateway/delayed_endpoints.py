@@ -1,4 +1,4 @@
-"""Endpoints of delayed messages: list, show and cancel those that are pending."""
+"""Endpoints for delayed messages that are still pending: list, show and cancel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Delays of messages in request bodies, and the check that their topic has delayed messages."""
+"""Delays of messages in request bodies, and the check that their topic supports delayed messages."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ DELAY_FIELDS: Final[Mapping[str, Schema]] = {
 
 
 def delay_headers(body: Mapping[str, Any], pointer: str) -> Headers:
-    """Headers of the delay in a body; a Problem if it is not valid."""
+    """Return the record headers for the delay in a body; raises Problem if the delay is invalid."""
     delay_ms, deliver_at = body.get("delay_ms"), body.get("deliver_at")
     if delay_ms is None and deliver_at is None:
         return ()
@@ -55,7 +55,7 @@ def has_delay(headers: Iterable[Headers]) -> bool:
 
 
 async def require_delays(backend: Backend, topic: str) -> None:
-    """Refuse delayed messages for a topic that would store them as ordinary ones."""
+    """Raise Problem if the topic does not support delayed messages: it would deliver them at once."""
     entries = await _entries(backend, topic)
     if not any(entry.name == DELIVERY_DELAY.name and entry.value == "true" for entry in entries):
         raise Problem(
@@ -67,7 +67,7 @@ async def require_delays(backend: Backend, topic: str) -> None:
 
 
 async def _entries(backend: Backend, topic: str) -> Sequence[ConfigEntry]:
-    """Settings of a topic; none for the mailbox before its first message, which creates it."""
+    """Return the configs of a topic; none for the mailbox topic if it does not exist yet."""
     try:
         return await backend.configs.get(ConfigResourceType.TOPIC, topic)
     except BrokerError as error:

@@ -1,4 +1,4 @@
-"""The dependencies that all endpoints of a gateway share."""
+"""Dependencies that all endpoints of a gateway share."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ class EndpointContext:
     sampler: Sampler
     authorize: Authorize = allow_all
     learn: Learn = learn_nothing
-    """Fetches decisions before `authorize` is asked for them."""
+    """Fetches the decisions that `authorize` will be asked for."""
     shows: Authorize | None = None
-    """Decides what lists include, without a record of what they hide; None where `authorize` does."""
+    """Decides which entries a list includes, without logging a denial; None if `authorize` decides this too."""
     learn_shown: Learn = learn_nothing
-    """Fetches decisions before `shows` is asked for them."""
+    """Fetches the decisions that `shows` will be asked for."""
     users: HttpUsers | None = None
-    """Checks of users; None where clients do not log in."""
+    """Logins of clients; None if clients do not log in."""
     quota: UserQuota | None = None
-    """Quotas of users; None where there are none."""
+    """Quotas of users; None if this gateway enforces none."""
     searches: SearchSlots = field(default_factory=SearchSlots)
 
     @property

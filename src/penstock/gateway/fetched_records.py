@@ -1,4 +1,4 @@
-"""Decoding of fetched batches for a consumer of committed records: without markers and aborted transactions."""
+"""Decoding of fetched batches as for a read_committed consumer: without control records and aborted transactions."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from penstock.records.iteration import Record, iterate, read_batches
 from penstock.wire.fetch import AbortedTransaction
 
 NEVER_EXPIRED_MS = -1
-"""Time before every expiry."""
+"""Value of `now_ms` at which no record has expired."""
 MAX_BATCH_BYTES = 16 * 1024 * 1024
-"""Limit of one batch after decompression, in bytes."""
+"""Maximum size of one batch after decompression."""
 
 
 def committed_batches(
     records: memoryview, aborted: Sequence[AbortedTransaction] | None
 ) -> Iterator[tuple[BatchHeader, memoryview, bool]]:
-    """Yield each batch in order, and whether its records are visible to a read_committed consumer.
+    """Yield each batch in order: its header, its bytes, and True if a read_committed consumer sees its records.
 
-    CORRUPT_MESSAGE at a batch whose CRC does not match, or whose offsets overlap with the batch before it.
+    Raises CORRUPT_MESSAGE at a batch whose CRC does not match, or whose offsets overlap with the previous batch.
     """
     firsts = sorted(aborted or (), key=lambda each: each.first_offset, reverse=True)
     ongoing: set[int] = set()
@@ -54,11 +54,10 @@ def take_records(
     max_records: int,
     now_ms: int = NEVER_EXPIRED_MS,
 ) -> tuple[tuple[Record, ...], int]:
-    """Return at most `max_records` records from an offset on, without those that have expired at `now_ms`, and the
-    next offset to read.
+    """Return at most `max_records` records from `from_offset` on, without expired ones, and the next offset to read.
 
-    The next offset is that of damaged records where there are some. CORRUPT_MESSAGE where damaged records
-    come first, so that none is skipped in silence.
+    If there are damaged records, the next offset is theirs. The following call then begins with them and raises
+    CORRUPT_MESSAGE, so that no record is skipped silently.
     """
     taken: list[Record] = []
     next_offset = from_offset

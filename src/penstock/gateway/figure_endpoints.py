@@ -1,4 +1,4 @@
-"""Figures over time and figures that move: `/v1/history` and the event stream `/v1/live`."""
+"""Endpoints for figures over time (`/v1/history`) and for an event stream of current figures (`/v1/live`)."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _split(text: str, limit: int) -> list[str]:
 
 
 class LiveFigures:
-    """Figures of chosen topics and groups, once a second; an `EventSource`."""
+    """`EventSource` that sends the figures of chosen topics and groups once a second."""
 
     is_exhausted = False
 

@@ -144,7 +144,7 @@ class Gateway:
         )
 
     def drain(self) -> None:
-        """End long polls and streams, so that a stop does not wait for them."""
+        """End long polls and streams, so that the stop need not wait for them."""
         self.application.stop()
 
     async def settle(self) -> None:

@@ -69,7 +69,9 @@ def show_group(group: GroupFigures) -> dict[str, Any]:
 
 
 async def _list_without_figures(call: Call) -> Response:
-    """List groups by their coordinators alone, where the brokers do not tell the gateway their figures."""
+    """List groups from their coordinators only, without lag, if the brokers do not give their figures to the
+    gateway.
+    """
     wanted = call.parameters.get("state")
     known = [
         each

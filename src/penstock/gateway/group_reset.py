@@ -1,4 +1,4 @@
-"""Endpoints that change committed offsets and members of a group: reset, delete offsets, remove a member."""
+"""Endpoints that change a group: reset its committed offsets, delete them, and remove a member."""
 
 from __future__ import annotations
 

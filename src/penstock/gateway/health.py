@@ -1,4 +1,4 @@
-"""The health of a process, as `/health` shows it: its state, and what is wrong."""
+"""Health of a process, as `/health` shows it: its state and its problems."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ class PartitionDamage:
 class Health:
     state: BrokerState
     failed_logs: tuple[str, ...] = ()
-    """Partitions whose log is offline after an I/O error, until the next start."""
+    """Partitions whose log is offline after an I/O error. They stay offline until the broker is restarted."""
     is_disk_full: bool = False
-    """Whether writes are refused for lack of disk space. Reads go on, so `/health` still responds with 200."""
+    """True if writes are refused because the disk is full. `/health` still returns 200, because reads continue."""
 
     damage: tuple[PartitionDamage, ...] = ()
-    """Stored records that cannot be read. The status stays 200, as for alarms: everything else is served, and
-    a restart repairs nothing.
+    """Stored records that cannot be read. `/health` still returns 200, as for alarms: all other records can be
+    read, and a restart would not repair the damage.
     """
     alarms: tuple[Alarm, ...] = ()
 
     @property
     def is_degraded(self) -> bool:
-        """Whether an operator should look at the process, although it may serve."""
+        """True if an operator should look at the process. It may be serving nevertheless."""
         return bool(self.failed_logs or self.is_disk_full or self.damage or self.alarms)
 
     @property

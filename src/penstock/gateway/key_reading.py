@@ -1,8 +1,8 @@
 """Reading the messages of one key in all partitions of a topic.
 
-Producers partition keys in different ways, and partitions are added, so only a read of every partition finds
-all messages. The position of a reader is a text that it gives back: `partition:offset` for each partition
-with messages.
+Producers may assign keys to partitions in different ways, and partitions may be added, so only a read of every
+partition finds all messages. The position of a reader is a text that the client sends back in its next request:
+`partition:offset` for each partition with messages, separated by commas.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ Positions = Mapping[int, int]
 
 
 class FoundMessages(NamedTuple):
-    """A page of messages of several partitions."""
+    """A page of messages from several partitions."""
 
     found: Sequence[tuple[int, Record]]
-    """Messages with their partition, in the order of their timestamps."""
+    """Messages with their partitions, sorted by timestamp."""
     positions: str
-    """The positions to read on from, in the form of `parse_positions`."""
+    """Positions from which the next read continues, as text for `parse_positions`."""
 
 
 def parse_positions(text: str) -> Positions:
@@ -40,8 +40,8 @@ def parse_positions(text: str) -> Positions:
 async def read_key(
     records: GatewayRecords, topic: str, starts: Positions, key: bytes, limits: Limits, wait_ms: int
 ) -> FoundMessages:
-    """Read the partitions in `starts`, each from its offset on; wait for the first message where there is
-    none.
+    """Read the messages of a key in the partitions of `starts`, each from its offset on. If there are none, wait
+    up to `wait_ms` for the first one.
     """
 
     async def look(partition: int, wait_ms: int) -> tuple[int, KeyPage]:
@@ -69,8 +69,8 @@ async def _first_with_records(waiting: Sequence[asyncio.Future[tuple[int, KeyPag
 def merge(
     pages: Sequence[tuple[int, KeyPage | RecordPage]], starts: Positions, limits: Limits
 ) -> FoundMessages:
-    """Return as many messages as the limits allow, the oldest first, within a partition in the order of their
-    offsets.
+    """Merge the pages of partitions into one page within the limits: oldest timestamp first, but in the order of
+    offsets within a partition.
     """
     queues = {partition: list(reversed(page.records)) for partition, page in pages if page.records}
     ends = {partition: page.next_offset for partition, page in pages}

@@ -1,4 +1,4 @@
-"""Parameters and handling that the lists of topics and of groups share."""
+"""Parameters of the lists of topics and groups, and the search and paging of these lists."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 MAX_LIMIT = 10_000
 ITEMS_PER_STEP = 32
-"""Entries that are looked at between two looks at the clock."""
+"""Number of entries that are checked in one step; between steps other work of the event loop can run."""
 _TEXT = {"type": "string", "minLength": 1, "maxLength": 250}
 
 
@@ -50,7 +50,10 @@ def list_parameters(sorts: Iterable[str]) -> tuple[Parameter, ...]:
 
 
 async def find_all(items: Iterable[T], call: Call, kind: str, name: Callable[[T], str]) -> list[T]:
-    """Return the entries that match the parameters and that the client may describe, found in slices."""
+    """Return the entries that match the search parameters and that the client may describe.
+
+    The search runs in short steps, so that it does not block the event loop.
+    """
     is_found = name_filter(call.parameters.get("search", ""), call.parameters.get("prefix", ""))
     items = tuple(items)
     await call.learn("DESCRIBE", kind, filter(is_found, map(name, items)))
@@ -71,9 +74,9 @@ async def find_all(items: Iterable[T], call: Call, kind: str, name: Callable[[T]
 def page_of(
     items: Sequence[T], call: Call, name: Callable[[T], str], place: Callable[[T], Place]
 ) -> ListPage[T]:
-    """Return the page that the parameters ask for, of entries that are in the order of their names.
+    """Return the page that the parameters ask for. `items` must be sorted by name.
 
-    A Problem for a cursor of another list.
+    Raises Problem for a cursor of another list.
     """
     asked = call.parameters
     try:

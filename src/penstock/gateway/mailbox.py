@@ -1,8 +1,8 @@
 """Mailboxes: messages to users, stored in the topic `mailbox` with the receiving user as key.
 
-A message is acknowledged when it is committed. The messages of one user have one order, that of their ids,
-even when partitions are added or removed: a read goes through the partition counts that were used, oldest first
-(`mailbox_layouts.py`).
+A message is acknowledged when it is committed. The messages of one user are delivered in the order of their ids, even
+if partitions are added or removed: each partition count that was used is a layout, and a read goes through the layouts,
+oldest first (`mailbox_layouts.py`).
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ FROM_USER = "from_user"
 LAYOUT = "penstock-layout"
 IDEMPOTENCY_KEY = "penstock-idempotency-key"
 MAX_WAIT_LEG_MS = 10_000
-"""A long poll looks up the user's partition again after this many milliseconds."""
+"""Time in milliseconds after which a long poll looks up the user's partition again."""
 RETRY_WINDOW_MS = 86_400_000
-"""Look-back window for idempotency keys after the partition count changed, in milliseconds: a retry is matched with
-sends up to this long before the change.
+"""Look-back window for idempotency keys after a change of the partition count, in milliseconds: a retry is compared
+with messages that were sent up to this long before the change.
 """
 _PAGE = Limits(1_000, 1024 * 1024)
 
@@ -70,8 +70,8 @@ class Mailbox:
         idempotency_key: str | None,
         delay: Headers = (),
     ) -> str:
-        """Send a message and return its id, once it is committed; with a key, the id of the first message
-        sent with that key.
+        """Send a message, and return its id when it is committed. If a message was sent with the same
+        `idempotency_key` before, return the id of that message.
         """
         view, layout = await self._begin()
         record = self._record(layout, from_user, to_user, message, idempotency_key)
@@ -88,7 +88,9 @@ class Mailbox:
     def begin_send(
         self, from_user: str, to_user: str, message: str, idempotency_key: str | None, reply: Reply[str]
     ) -> bool:
-        """Send a message as `send` does, without a task; False where the send has to wait for something."""
+        """Send a message as `send` does, but without a task. Return False, without sending, if the send would have
+        to wait for layouts or to look up the key.
+        """
         view = self._layouts.known()
         if view is None or (idempotency_key is not None and len(view.layouts) > 1):
             return False
@@ -117,7 +119,7 @@ class Mailbox:
         self._backend.records.submit(TOPIC, partition, record, sent, is_alone=is_alone)
 
     async def _begin(self) -> tuple[LayoutView, KeyLayout]:
-        """Return the layout to send under; waits for a moment while one layout replaces another."""
+        """Return the layout to send under. While one layout is being replaced by another, wait for the new one."""
         while True:
             view = await self._layouts.view()
             now_ms = self._clock.now_ms()
@@ -130,9 +132,10 @@ class Mailbox:
     async def _find_earlier(
         self, view: LayoutView, current: KeyLayout, message: NewRecord
     ) -> MailboxMessageId | None:
-        """Find a message with the same idempotency key that was sent shortly before the end of an earlier layout.
+        """Find a message with the same idempotency key that was sent under an earlier layout, at most
+        `RETRY_WINDOW_MS` before the end of that layout.
 
-        Raises BrokerError, as a broker does, if the key was used for another message.
+        Raises BrokerError, as a broker does, if the key was used for a different message.
         """
         user = message.key or b""
         sender, _, key = message.headers
@@ -163,8 +166,8 @@ class Mailbox:
     async def receive(
         self, user_id: str, last: str | None, limits: Limits, wait_ms: int
     ) -> list[MailboxMessage]:
-        """Return messages in order, from the oldest or after the last one seen; wait for the first where
-        there is none.
+        """Return messages in order: from the oldest on, or after the message with the id `last`. If there are none,
+        wait up to `wait_ms` for the first one.
         """
         user = user_id.encode()
         deadline = self._clock.monotonic() + wait_ms / 1000
@@ -184,7 +187,7 @@ class Mailbox:
         wait_ms: int,
         reply: Reply[list[MailboxMessage]],
     ) -> AwaitedMessages[list[MailboxMessage]] | None:
-        """Receive messages as `receive` does, without a task; None where a task has to receive them."""
+        """Receive messages as `receive` does, but without a task; None if a task has to receive them."""
         view = self._layouts.known()
         if view is None or len(view.layouts) > 1:
             return None
@@ -222,7 +225,7 @@ class Mailbox:
     async def _walk(
         self, view: LayoutView, user: bytes, after: MailboxMessageId | None, limits: Limits, wait_ms: int
     ) -> list[tuple[MailboxMessageId, Record]]:
-        """Read the layouts, oldest first, and wait at the last one in use."""
+        """Read the user's messages under each layout, oldest layout first; wait under the current layout."""
         now_ms = self._clock.now_ms()
         current = view.current(now_ms)
         positions: dict[int, int] = {}
@@ -264,9 +267,7 @@ class Mailbox:
             return await self._backend.records.read_key(TOPIC, partition, user, offset, limits, wait_ms)
         except BrokerError as error:
             if may_be_gone and error.code is ErrorCode.unknown_topic_or_partition:
-                return KeyPage(
-                    (), offset, True
-                )  # the partition was removed a moment ago, with all its records
+                return KeyPage((), offset, True)  # the partition has just been removed, with all its records
             raise
 
     def _take(
@@ -279,10 +280,11 @@ class Mailbox:
         positions: dict[int, int],
         has_come_here: bool,
     ) -> Sequence[tuple[MailboxMessageId, Record]]:
-        """Return the page's records of this layout.
+        """Return the page's records that were written under this layout, and advance the partition's position.
 
-        Records of later layouts are read in their turn. Records of earlier layouts have been received, unless
-        the reader has come to this offset before them.
+        A record of a later layout ends the page: it is read with its own layout. Records of earlier layouts are
+        skipped, because they have been returned already, except if `has_come_here`: then an earlier layout used
+        this partition, and the position is before them.
         """
         taken: list[tuple[MailboxMessageId, Record]] = []
         for record in page.records:
@@ -309,7 +311,7 @@ class Mailbox:
 
 
 def _readable(view: LayoutView, user: bytes, after: MailboxMessageId | None) -> list[KeyLayout]:
-    """Layouts that may have messages after one, whose partitions exist."""
+    """Return the layouts that may have messages after the id `after`, and whose partition for the user exists."""
     first = -1 if after is None else after.layout
     return [each for each in view.layouts if each.number >= first and view.has_place(each, user)]
 
@@ -324,8 +326,8 @@ def _damaged(damaged_id: str) -> Problem:
 
 
 def _layout_of(view: LayoutView, record: Record, partition: int, user: bytes) -> int:
-    """Return the layout of a record: the one its gateway wrote into it, or for records of other producers the
-    one in use at its timestamp. The layout always maps the user to this partition.
+    """Return the number of the layout that a record was written under: the number in its header, or for records of
+    other producers that of the layout in use at its timestamp. The layout maps the user to this partition.
     """
     possible = [layout for layout in view.layouts if partition_for(user, layout.partitions) == partition]
     said = next((value for name, value in record.headers if name == LAYOUT), None)

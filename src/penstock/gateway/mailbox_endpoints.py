@@ -1,4 +1,4 @@
-"""Endpoints `POST /send` and `GET /receive`: messages from user to user."""
+"""Endpoints `POST /send` and `GET /receive` for messages from user to user."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ DEFAULT_LIMIT = 100
 MAX_LIMIT = 1_000
 MAX_PAGE_BYTES = 1024 * 1024
 _UNDELAYED_FIELDS = 3
-"""Number of fields of a message without a delay."""
+"""Number of fields in the body of a message without a delay."""
 _LAST: Schema = {"type": "string", "minLength": 1, "maxLength": 100}
 _LIMIT: Schema = {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT}
 _WAIT: Schema = {"type": "number", "minimum": 0, "maximum": 3_600, "default": 0}
@@ -81,7 +81,7 @@ def begin_receive(call: Call, reply: Reply[Response]) -> Begun | None:
 
 
 def _asked(call: Call) -> tuple[str, str | None, Limits, int]:
-    """Return the user, the last message seen, the limits of the page, and the milliseconds to wait."""
+    """Return the user id, the id of the last message received, the limits of the page, and the wait in milliseconds."""
     asked = dict(call.parameters)
     for name, value in (call.body or {}).items():
         if name in asked and asked[name] != _DEFAULTS.get(name):

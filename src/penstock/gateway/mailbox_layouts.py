@@ -1,13 +1,13 @@
-"""Layouts of the mailboxes: the partition counts in use over time, which all gateways share through the
-topic's config.
+"""Layouts of the mailboxes: the partition counts in use over time, which all gateways share through a config
+of the topic.
 
-After partitions were added or removed, one gateway records the time from which the new count is used, some seconds
-ahead; the other gateways have read it by then. From that time no message is sent under the old count,
-messages in flight under it are acknowledged for one more second, and sends under the new count begin a second
-after that. While the clocks of the gateways differ by less than a second, all messages of a user under one
-count are older than those under the next.
+After partitions were added or removed, one gateway writes the time from which the new count is used. This time is some
+seconds ahead, so that the other gateways have read it by then. From that time on no message is sent under the old
+count. Messages in flight under the old count are acknowledged for one more second, and sends under the new count begin
+another second later. If the clocks of the gateways differ by less than a second, all messages of a user under one
+count are older than the messages under the next.
 
-Layouts are read again while they are used, and outdated ones are not used for sending. Loop thread only.
+Layouts are read again periodically while they are used; outdated layouts are not used for sending. Loop thread only.
 """
 
 from __future__ import annotations
@@ -31,23 +31,25 @@ FRESH_SECONDS = 2.0
 STALE_SECONDS = 5.0
 SETTLE_MS = 10_000
 ACKNOWLEDGED_MS = 1_000
-"""Milliseconds after the start of a new count in which messages sent under the old one may still be
-acknowledged.
+"""Time in milliseconds after the start of a new layout for which messages that were sent under the old one are
+still acknowledged.
 """
 BEGIN_MS = 2_000
-"""Milliseconds after the start of a new count until sends under it begin."""
+"""Time in milliseconds between the start of a new layout and the first send under it."""
 
 
 @dataclass(frozen=True, slots=True)
 class LayoutView:
     topic_id: TopicId
     layouts: KeyLayouts
-    """The layouts, oldest first; at least one."""
+    """Layouts, oldest first; at least one."""
     present: int = 1 << 16
-    """Number of partitions of the topic, with those that are being removed."""
+    """Number of partitions of the topic, including partitions that are being removed."""
 
     def has_place(self, layout: KeyLayout, user: bytes) -> bool:
-        """Whether the partition of the user under a layout exists: it is removed when all its records have expired."""
+        """True if the partition of the user under a layout exists. It may have been removed, after its last record
+        has expired.
+        """
         return partition_for(user, layout.partitions) < self.present
 
     def current(self, now_ms: int) -> KeyLayout:
@@ -57,7 +59,7 @@ class LayoutView:
         return next(layout for layout in reversed(self.layouts) if layout.since_ms <= now_ms)
 
     def is_over(self, layout: KeyLayout, now_ms: int) -> bool:
-        """Whether no message sent under the layout can be acknowledged any more."""
+        """True if messages that were sent under the layout are no longer acknowledged."""
         if layout.number == self.layouts[-1].number:
             return False
         later = [each.since_ms for each in self.layouts if each.number > layout.number]
@@ -65,7 +67,7 @@ class LayoutView:
 
 
 def begins_in_ms(layout: KeyLayout, now_ms: int) -> int:
-    """Return the milliseconds until messages may be sent under a layout; 0 or less where they may."""
+    """Return the time in milliseconds until messages may be sent under a layout; 0 or less if they may be sent now."""
     return layout.since_ms + BEGIN_MS - now_ms if layout.since_ms else 0
 
 
@@ -79,7 +81,7 @@ class MailboxLayouts:
         self._reading: asyncio.Task[LayoutView] | None = None
 
     async def view(self) -> LayoutView:
-        """Return layouts that are a few seconds old at most; the topic is created where it does not exist."""
+        """Return layouts that are at most a few seconds old. Creates the topic if it does not exist."""
         known = self.known()
         if known is not None:
             return known
@@ -87,7 +89,7 @@ class MailboxLayouts:
         return await asyncio.shield(self._reading)
 
     def known(self) -> LayoutView | None:
-        """Return layouts that are a few seconds old at most; None while they are read."""
+        """Return layouts that are at most a few seconds old; None if they have to be read first."""
         view, age = self._view, self._clock.monotonic() - self._read_at
         if view is not None and age < FRESH_SECONDS:
             return view
@@ -97,7 +99,7 @@ class MailboxLayouts:
         return view if age < STALE_SECONDS else None
 
     def forget(self) -> None:
-        """Drop the layouts: the topic was deleted and created again."""
+        """Drop the layouts, because the topic was deleted and created again."""
         self._view = None
 
     def _on_read(self, reading: asyncio.Task[LayoutView]) -> None:
@@ -144,7 +146,7 @@ class MailboxLayouts:
         try:
             await self._backend.topics.create(NewTopic(TOPIC, self._partitions, configs=configs))
         except BrokerError as error:
-            # Another gateway was first.
+            # TOPIC_ALREADY_EXISTS: another gateway has just created the topic.
             if error.code is not ErrorCode.topic_already_exists:
                 raise
 

@@ -1,7 +1,7 @@
-"""One receive that waits for the messages of a user without a task.
+"""A receive of a user's messages that waits without a task.
 
 It covers the common case: one layout, one lookup, one page. In all other cases, and after every failure, a
-task reads from the beginning within the time that is left. Loop thread only.
+task does the whole receive again in the remaining time. Loop thread only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class AwaitedMessages(Generic[T]):
-    """Receiver of the result of a lookup; its reply gets what `show` makes of the records."""
+    """Receiver of the result of a lookup. It converts the records with `show`, and gives the result to its reply."""
 
     __slots__ = ("_give_up", "_read", "_records", "_reply", "_show", "_wanted")
 
@@ -32,7 +32,7 @@ class AwaitedMessages(Generic[T]):
         read: Callable[[], Awaitable[T]],
         reply: Reply[T],
     ) -> None:
-        """Create a receiver; `read` reads anew in the time that is left."""
+        """Create a receiver. `read` does the whole receive in a task, in the remaining time."""
         self._records = records
         self._wanted = wanted
         self._show = show
@@ -41,7 +41,7 @@ class AwaitedMessages(Generic[T]):
         self._give_up: Callable[[], object] | None = None
 
     def begin(self) -> bool:
-        """Send the lookup; False where a task has to read."""
+        """Send the lookup; return False if a task has to receive instead."""
         self._give_up = self._records.begin_read_key(self._wanted, self)
         return self._give_up is not None
 
@@ -67,7 +67,7 @@ class AwaitedMessages(Generic[T]):
         self._read_in_task()
 
     def _is_enough(self, page: KeyPage) -> bool:
-        """Whether the page ends the receive: no further page belongs to it, and nothing is waited for."""
+        """True if the page is the complete result: no further page is needed, and there is nothing to wait for."""
         if not page.records:
             return page.is_complete and self._wanted.max_wait_ms == 0
         return (

@@ -1,7 +1,7 @@
-"""One message on its way into a mailbox: from its offset to its id.
+"""The acknowledgement of a message sent to a mailbox: receives the message's offset and returns its id.
 
-A message is acknowledged only if readers will find it: it may have been committed too late for its layout
-(`mailbox_layouts.py`). Loop thread only.
+A message is acknowledged only if readers will find it. A message that was committed too late for its layout may be
+missed by them (`mailbox_layouts.py`). Loop thread only.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from penstock.internal_client.errors import OutcomeUnknown
 
 
 class SentMessage:
-    """Receiver of the offset of a message; its reply gets the id of the message."""
+    """Receiver of the offset of a message. It gives the message's id to its reply."""
 
     __slots__ = ("_clock", "_layout", "_layouts", "_offset", "_partition", "_reply", "_topic_id", "_user")
 

@@ -55,7 +55,7 @@ _TOPIC = path("topic", TOPIC_NAME, "The topic.")
 _KEY = {"type": "string", "maxLength": 10_000}
 _POSITIONS = {"type": "string", "minLength": 1, "maxLength": 7_000}
 _turns = count()
-"""Choose the partition of messages without a key: the next one for each request."""
+"""Counter that selects the partition of messages without a key: each request takes the next partition."""
 
 
 async def produce(call: Call) -> Response:
@@ -63,7 +63,7 @@ async def produce(call: Call) -> Response:
     records, chosen = _read(call)
     partitions = (await call.context.backend.topics.get(name)).active_count
     if any(partition is not None and partition >= partitions for partition in chosen):
-        # Partitions may have been added since.
+        # The known metadata may be older than an increase of the partitions.
         partitions = (await call.context.backend.topics.get(name, fresh=True)).active_count
     turn = next(_turns)
     places = [
@@ -97,7 +97,7 @@ def _place(record: NewRecord, partitions: int, *, turn: int) -> int:
 
 
 def _read(call: Call) -> tuple[list[NewRecord], list[int | None]]:
-    """Return the records of a request, and the partitions that it names."""
+    """Return the records of a request, and for each the partition in the request, or None."""
     now_ms = call.context.clock.now_ms()
     asked = call.parameters.get("partition")
     key = call.parameters.get("key")
@@ -135,7 +135,7 @@ async def _with_idempotency_key(
 
 
 def answer_stored(places: Sequence[int], outcomes: Sequence[int | Exception]) -> Response:
-    """Response with the partition and offset of each message; a Problem where some were not stored."""
+    """Return the response with the partition and offset of each message; raises Problem if some were not stored."""
     failures = [each for each in outcomes if isinstance(each, Exception)]
     if not failures:
         stored = [

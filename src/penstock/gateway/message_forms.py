@@ -1,8 +1,8 @@
 """Conversion of messages between request or response bodies and records.
 
-UTF-8 is shown as text, other bytes as base64 in a field of its own (`key_base64`, `value_base64`). Framed
-binary, for bulk: each message is the length of its key in 4 bytes (big-endian, -1 for none), the key, the
-length of its value in 4 bytes (-1 for none), the value.
+UTF-8 is shown as text, other bytes as base64 in a separate field (`key_base64`, `value_base64`). For bulk there is a
+binary form, in which each message has the length of its key in 4 bytes (big-endian, -1 for none), the key, the length
+of its value in 4 bytes (-1 for none), and the value.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ MESSAGE = an_object(
 
 
 def read_message(message: dict[str, Any], place: int, now_ms: int) -> NewRecord:
-    """Return the record of a message; a Problem that names the message where it is invalid."""
+    """Return the record for a message; raises Problem with the message's JSON pointer if it is invalid."""
     pointer = f"/messages/{place}"
     present = [name for name in ("value", "value_base64", "value_json") if name in message]
     values = [name for name in present if message[name] is not None] or present

@@ -1,11 +1,11 @@
-"""The id of a message in a mailbox: opaque to clients, sorted in the order of delivery, and protected by a
+"""Id of a message in a mailbox: opaque to clients, sortable in the order of delivery, and protected by a
 checksum.
 
     layout 2 | offset 8 | partition 2 | checksum 4 over these, the topic's id and the user     in hexadecimal
 
-The layout is the number of the partition count under which the message was written (`KeyLayout.number`). Numbers
-never decrease, so the ids of one user's messages sort in the order of delivery. An id of another user, of another topic
-or with a typing error is refused.
+The layout is the number of the layout (partition count) under which the message was written (`KeyLayout.number`). Later
+layouts have greater numbers, so the ids of one user's messages sort in the order of delivery. Because of the checksum,
+an id of another user or topic, or one with a typing error, is refused.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ def encode(message_id: MailboxMessageId, topic_id: TopicId, user: bytes) -> str:
 
 
 def decode(text: str, topic_id: TopicId, user: bytes) -> MailboxMessageId | None:
-    """Parse an id; None where it is not an id of this user in this topic."""
+    """Parse an id; None if it is not the id of a message to this user in this topic."""
     try:
         data = bytes.fromhex(text)
     except ValueError:
         return None
     place, checksum = data[: _PLACE.size], data[_PLACE.size :]
-    # Hexadecimal can be written in several ways; an id is valid in one of them.
+    # The same bytes have several hexadecimal texts (upper case, spaces). Only one of them is a valid id.
     if data.hex() != text or checksum != _checksum(place, topic_id, user):
         return None
     return MailboxMessageId(*_PLACE.unpack(place))

@@ -1,8 +1,8 @@
-"""The newest messages of a topic, over all of its partitions.
+"""Reading the newest messages of a topic, over all of its partitions.
 
-A log is read forwards only, so a read begins some offsets before the end. Where compaction or aborted transactions
-left too few messages there, the span is widened; where large messages fill the budget before the end is
-reached, it is narrowed.
+A log can only be read forwards, so a read begins some offsets before the end. If this span of offsets has too few
+messages, because of compaction or aborted transactions, it is widened. If the end is not reached within the budget,
+because messages are large, it is narrowed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from penstock.records.iteration import Record
 MAX_NEWEST = 1_000
 _PAGE_BYTES = 1024 * 1024
 _MAX_PAGES = 8
-"""Pages of one partition that one attempt reads."""
+"""Maximum number of pages of a partition that one attempt reads: its budget."""
 _MAX_ATTEMPTS = 6
 _STEP = 8
 """Factor by which the span is widened or narrowed."""
@@ -28,7 +28,7 @@ _STEP = 8
 async def read_newest(
     records: GatewayRecords, topic: str, partitions: Sequence[int], count: int
 ) -> FoundMessages:
-    """Return at most `count` messages, the newest first, and the positions behind them."""
+    """Return at most `count` messages, newest first, and the end positions of the partitions."""
     starts, ends = await asyncio.gather(
         records.offsets(topic, partitions, EARLIEST), records.offsets(topic, partitions, LATEST)
     )
@@ -68,7 +68,7 @@ async def _tail(
 async def _read_to(
     records: GatewayRecords, topic: str, partition: int, offset: int, end: int, count: int
 ) -> tuple[deque[Record], bool]:
-    """Return the last records of a range, and whether its end was reached within the budget."""
+    """Return the last records of a range of offsets, and True if its end was reached within the budget."""
     found: deque[Record] = deque(maxlen=count)
     for _ in range(_MAX_PAGES):
         page = await records.read(topic, partition, offset, Limits(MAX_NEWEST, _PAGE_BYTES))

@@ -1,4 +1,4 @@
-"""Sizes and times of a topic's partitions, from the leaders; unknown where a leader does not tell."""
+"""Sizes and times of a topic's partitions, read from their leaders."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NO_TIMES: Mapping[str, int | None] = {"bytes": None, "first_time_ms": None, "las
 
 
 async def read_times(inspection: InspectionCalls, topic: TopicRoute) -> dict[int, dict[str, Any]]:
-    """Return bytes and times by partition; partitions without an answer are left out."""
+    """Return bytes and times by partition. Partitions whose leader did not respond are missing."""
     leaders = {partition.leader for partition in topic.partitions if partition.leader >= 0}
     found: dict[int, dict[str, Any]] = {}
     for answer in await asyncio.gather(*(_ask(inspection, leader, topic.name) for leader in leaders)):

@@ -115,7 +115,7 @@ async def _set_paused(call: Call, is_paused: bool) -> Response:
 
 
 async def _require_topics(call: Call, document: dict[str, Any]) -> None:
-    """The client needs rights on the topics that the pipeline reads and writes."""
+    """Raise BrokerError unless the client has rights on the topics that the pipeline reads and writes."""
     for topic in topics_in(document["source"]):
         await call.require("READ", "TOPIC", topic)
     for written in (document["target"].get("topic"), document.get("dead_letter")):

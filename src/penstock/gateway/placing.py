@@ -1,4 +1,4 @@
-"""Messages for which the gateway chooses the partition, among the active partitions of their topic."""
+"""Sending of messages whose partition the gateway chooses, among the active partitions of their topic."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from penstock.gateway.backend import Backend
 from penstock.records.building import NewRecord
 
 Choose = Callable[[NewRecord, int], int]
-"""Chooses the partition of a record, by the number of active partitions."""
+"""Function that chooses the partition of a record; the second argument is the number of active partitions."""
 
 
 async def produce_placed(
     backend: Backend, topic: str, records: Sequence[NewRecord], choose: Choose
 ) -> tuple[list[int], list[int | Exception]]:
-    """Store records, and return the partition and the outcome of each.
+    """Store records, and return the partition and the outcome (offset or error) of each.
 
-    A record that a partition refuses because the topic has fewer partitions now goes to another one.
+    If a record is refused because partitions were removed meanwhile, another partition is chosen for it.
     """
     known = (await backend.topics.get(topic)).active_count
     places = [choose(record, known) for record in records]

@@ -83,7 +83,7 @@ async def create_queue(call: Call) -> Response:
 async def describe_queue(call: Call) -> Response:
     backend, name = call.context.backend, call.parameters["queue"]
     details = await backend.queues.describe(name)
-    with own_requests():  # shows the age of a message, and not the message
+    with own_requests():  # the response has the age of the message, not its content
         oldest = await backend.queue_messages.peek(name, details.summary.topic, 1)
     age_ms = max(0, call.context.clock.now_ms() - oldest[0].record.timestamp) if oldest else None
     return json_response({**show_details(details), "oldest_age_ms": age_ms})
@@ -110,7 +110,7 @@ async def delete_queue(call: Call) -> Response:
 
 
 def _retain(body: dict[str, Any]) -> str:
-    """How long the queue's own topic keeps messages; empty for the default."""
+    """Return the retention of the queue's own topic as in the request; empty for the default."""
     retain = str(body.get("retain") or "")
     try:
         retain_configs(retain)

@@ -33,7 +33,7 @@ ACTIONS: Final = {"accept": 1, "release": 2, "reject": 3, "extend": 4}
 _DELAY_CONFIG: Final = "delivery.delay"
 _DELAY = {"type": "integer", "minimum": 0, "maximum": MAX_DELAY_MS}
 _turns = count()
-"""Choose the partition of messages without a key: the next one for each message."""
+"""Counter that selects the partition of messages without a key: each message takes the next partition."""
 
 
 async def send(call: Call) -> Response:
@@ -49,7 +49,7 @@ async def send(call: Call) -> Response:
 
 
 def _with_status(outcome: int | Exception) -> int | Exception:
-    """The outcome of a send, with status 429 if the queue is full."""
+    """Return the outcome of a send; the error of a full queue is replaced by a Problem with status 429."""
     if isinstance(outcome, BrokerError) and outcome.code is ErrorCode.policy_violation:
         error = outcome.code.name.upper()
         return Problem(429, str(outcome), error=error, retriable=True, headers={"retry-after": "1"})
@@ -71,7 +71,7 @@ def choose_partition(record: NewRecord, partitions: int) -> int:
 
 
 def new_record(message: dict[str, Any], pointer: str, now_ms: int) -> NewRecord:
-    """Record of a message in the JSON form; a Problem that names the place by a JSON pointer."""
+    """Return the record for a message in JSON form; raises Problem with a JSON pointer if the message is invalid."""
     try:
         value, content_type = encode_content(message.get("value"))
     except (TypeError, ValueError) as error:
@@ -119,7 +119,7 @@ async def settle(call: Call) -> Response:
 
 
 def read_settlement(asked: dict[str, Any]) -> Settlement:
-    """Read a settlement that matches `SETTLEMENT`; ValueError where its receipt is none."""
+    """Parse a settlement that matches the schema `SETTLEMENT`; raises ValueError if its receipt is malformed."""
     action = ACTIONS[asked["action"]]
     delay_ms = asked.get("delay_ms", GROUP_DELAY)
     if "lock_s" in asked and asked["action"] == "extend":

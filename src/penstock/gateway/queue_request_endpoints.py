@@ -20,7 +20,7 @@ from penstock.net.acting import acting_for
 DEFAULT_TIMEOUT_S = 5
 MAX_TIMEOUT_S = 60
 _REPLY_MS = 20
-"""A request expires this long before its requester gives up."""
+"""Time in milliseconds between the expiry of a request and the end of the requester's wait for the reply."""
 
 
 async def request(call: Call) -> Response:

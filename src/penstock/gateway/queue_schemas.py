@@ -1,4 +1,4 @@
-"""Shapes of queues over HTTP: settings, summaries and descriptions."""
+"""Schemas and JSON forms of queues over HTTP: settings, summaries and descriptions."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Records of topics for HTTP clients: produce, and read committed records by offset, by time and by key.
 
-A read that waits has a connection of its own. Large responses are decoded in a thread pool.
+A long poll uses a connection of its own. Large responses are decoded in a thread pool.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from penstock.wire.fetch_by_key import KeyResult
 T = TypeVar("T")
 
 MAX_WAITING = 500
-"""Reads that wait at a leader at the same time, each on a connection of its own; further reads do not wait."""
+"""Maximum number of concurrent long polls at leaders. Each has a connection of its own; further reads do not wait."""
 BUSY_WAIT_MS = 200
-"""A wait for any of several partitions ends after this long where it cannot wait at the leader."""
+"""Time in milliseconds after which a wait for several partitions ends if it cannot poll at the leader."""
 _POOL_FROM_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class RecordPage:
-    """Committed records of a partition, and the offset to read on from."""
+    """Committed records of a partition, and the offset from which the next read continues."""
 
     records: tuple[Record, ...]
     next_offset: int
@@ -53,11 +53,11 @@ class KeyPage(NamedTuple):
     records: tuple[Record, ...]
     next_offset: int
     is_complete: bool
-    """Whether the key has no further record at or after `next_offset` at present."""
+    """True if the key had no further record at or after `next_offset` when it was read."""
 
 
 class Limits(NamedTuple):
-    """The limits of one page."""
+    """Limits of one page of records."""
 
     max_records: int
     max_bytes: int
@@ -83,12 +83,12 @@ class GatewayRecords:
         self._waiting = 0
         self._scanning = asyncio.Lock()
         self._corrupt: dict[TopicPartition, int] = {}
-        """Offsets at which a batch with a wrong CRC was fetched last."""
+        """Offset of the damaged batch that was fetched last, for each partition with an alarm."""
 
     async def produce(self, topic: str, partition: int, record: NewRecord, *, is_alone: bool = False) -> int:
-        """Produce one record and return its offset, once it is committed.
+        """Produce one record, and return its offset when it is committed.
 
-        `is_alone` sends the record in a batch of its own, which an idempotency key requires.
+        With `is_alone` the record gets a batch of its own, which an idempotency key requires.
         """
         actor = acting_for.get()
         return await self._producer.send(topic, partition, record, is_alone=is_alone, actor=actor)
@@ -96,15 +96,13 @@ class GatewayRecords:
     def submit(
         self, topic: str, partition: int, record: NewRecord, offset: OffsetReceiver, *, is_alone: bool = False
     ) -> None:
-        """Produce one record, as `produce` does but as the gateway itself; the receiver gets its offset or the
-        failure.
-        """
+        """Produce one record as the gateway's own user. The receiver `offset` gets its offset or the failure."""
         self._producer.submit(topic, partition, [record], offset, is_alone=is_alone)
 
     async def produce_many(
         self, topic: str, records: Sequence[tuple[int, NewRecord]]
     ) -> Sequence[int | Exception]:
-        """Produce records, each to its partition; return the offset or the failure of each."""
+        """Produce records, given with their partitions; return the offset or the failure of each."""
         actor = acting_for.get()
         places: dict[int, list[int]] = {}
         for place, (partition, _) in enumerate(records):
@@ -121,7 +119,7 @@ class GatewayRecords:
         for (_, count), outcome in zip(sent, await _outcomes([each for each, _ in sent]), strict=True):
             for nth in range(count):
                 outcomes[next(order)] = outcome + nth if isinstance(outcome, int) else outcome
-        # Records of a batch that was refused for its content are sent again one by one.
+        # If a broker refused a batch because of its content, its records are sent again in separate batches.
         refused = [place for place, outcome in sorted(outcomes.items()) if _is_refused_for_content(outcome)]
         if len(records) > 1 and refused:
             again = [self._producer.send(topic, *records[place], actor=actor) for place in refused]
@@ -131,9 +129,9 @@ class GatewayRecords:
     async def read(
         self, topic: str, partition: int, offset: int, limits: Limits, wait_ms: int = 0
     ) -> RecordPage:
-        """Read committed records from an offset on, and wait for the first where there is none.
+        """Read committed records from `offset` on. If there are none, wait up to `wait_ms` for the first one.
 
-        OFFSET_OUT_OF_RANGE where the log starts later or ends earlier.
+        Raises OFFSET_OUT_OF_RANGE if the log starts later or ends earlier.
         """
         try:
             result = await self._fetch(topic, partition, offset, limits.max_bytes, wait_ms)
@@ -150,26 +148,27 @@ class GatewayRecords:
         return RecordPage(taken, next_offset, result.high_watermark, result.log_start_offset)
 
     async def fetch(self, topic: str, partition: int, offset: int, max_bytes: int) -> FetchResult:
-        """Fetch committed record batches from an offset on, undecoded."""
+        """Fetch committed record batches from `offset` on, without decoding them."""
         return await self._records.fetch(topic, partition, offset, max_bytes)
 
     def now_ms(self) -> int:
-        """The time by which messages expire."""
+        """Present time, by which the expiry of messages is decided."""
         return self._clock.now_ms()
 
     async def in_pool(self, work: Callable[[], T]) -> T:
-        """Run work on fetched batches in the thread pool for reads, one piece at a time.
+        """Run work on fetched batches in the thread pool for reads, one call at a time.
 
-        Several at once would not be faster, since they share the interpreter, and would delay the event loop.
+        Concurrent calls would not be faster, because threads share the interpreter lock, and would delay the
+        event loop.
         """
         async with self._scanning:
             return await self._threads.run("read", work)
 
     async def wait_for_any(self, topic: str, offsets: Mapping[int, int], wait_ms: int) -> None:
-        """Wait until one of the partitions may have a committed record at or after its offset, or for
-        `wait_ms`.
+        """Wait until one of the partitions may have a committed record at or after its offset, but at most
+        `wait_ms`. May return earlier.
 
-        One Fetch waits at each leader, on a connection of its own.
+        One Fetch request waits at each leader, on a connection of its own.
         """
         route = await self._routes.topic(topic)
         by_leader: dict[int, dict[int, int]] = {}
@@ -188,7 +187,7 @@ class GatewayRecords:
             await asyncio.gather(*waits, return_exceptions=True)
 
     async def _wait_at_leader(self, topic: str, offsets: Mapping[int, int], wait_ms: int) -> None:
-        """Wait at one leader; an error ends the wait, and the read that follows reports it."""
+        """Wait at one leader. An error ends the wait early; the read that follows reports the error."""
         if self._waiting >= MAX_WAITING:
             await asyncio.sleep(min(wait_ms, BUSY_WAIT_MS) / 1000)
             return
@@ -208,9 +207,9 @@ class GatewayRecords:
     async def read_key(
         self, topic: str, partition: int, key: bytes, from_offset: int, limits: Limits, wait_ms: int = 0
     ) -> KeyPage:
-        """Read committed records of one key from an offset on, by the key index of the topic.
+        """Read committed records of one key from `from_offset` on, by the key index of the topic.
 
-        Waits for the first record where there is none, with any number of other callers.
+        If there are none, wait up to `wait_ms` for the first one. The number of waiting callers is not limited.
         """
         wanted = KeyedRead(topic, partition, key, from_offset, limits.max_records, limits.max_bytes, wait_ms)
         found = await self._keyed_reads.read(wanted, PATIENCE_SECONDS + wait_ms / 1000)
@@ -219,14 +218,16 @@ class GatewayRecords:
         return KeyPage(taken, found.next_offset, found.is_complete)
 
     def begin_read_key(self, wanted: KeyedRead, receiver: KeyReceiver) -> Callable[[], None] | None:
-        """Read records of one key without a task, once; return the function that gives the read up.
+        """Send one lookup of records by key, without a task; return the function that gives up the read.
 
-        None where the read has to wait for metadata or a connection first: nothing was begun.
+        Returns None, and has sent nothing, if the read has to wait for metadata or a connection first.
         """
         return self._keyed_reads.begin(wanted, receiver)
 
     def take_key(self, wanted: KeyedRead, found: KeyResult) -> KeyPage | None:
-        """Decode the result of `begin_read_key`; None where `read_key` has to read it: large, damaged or failed."""
+        """Decode the result of `begin_read_key`. Returns None if `read_key` has to be used instead: the result is
+        large or an error, or there are damaged records.
+        """
         if found.error_code or self._corrupt or len(found.records) >= _POOL_FROM_BYTES:
             return None
         try:
@@ -236,11 +237,13 @@ class GatewayRecords:
         return KeyPage(taken, found.next_offset, found.is_complete)
 
     async def offsets(self, topic: str, partitions: Sequence[int], time_ms: int) -> Mapping[int, int]:
-        """Return the first offset of each partition at or after a time, or EARLIEST, or LATEST."""
+        """Return by partition the first offset with a timestamp of at least `time_ms`, or for EARLIEST or LATEST."""
         return await self._records.offsets(topic, partitions, time_ms)
 
     async def delete_before(self, topic: str, offsets: Mapping[int, int]) -> Mapping[int, Truncated]:
-        """Delete the records before the offsets (-1: the high watermark); return what was deleted, by partition."""
+        """Delete the records below an offset in each partition (-1: the high watermark). Returns the result by
+        partition.
+        """
         return await self._records.delete_before(topic, offsets)
 
     async def _take(
@@ -252,7 +255,9 @@ class GatewayRecords:
         aborted: Sequence[AbortedTransaction] | None,
         limits: Limits,
     ) -> tuple[tuple[Record, ...], int]:
-        """Decode fetched records. Damage is an error that names its offset, and an alarm until it can be read."""
+        """Decode fetched records. If they are damaged, raise an error with their offset, and an alarm that is cleared
+        when they can be read again.
+        """
         name, now_ms = TopicPartition(topic, partition), self._clock.now_ms()
         try:
             taken = await self._decode(

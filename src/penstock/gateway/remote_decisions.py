@@ -1,7 +1,8 @@
-"""Decisions of a broker's authorizer, for a gateway in a process of its own whose clients log in.
+"""Decisions of a broker's authorizer, for a stand-alone gateway whose clients log in.
 
-A decision is asked for before it is needed and kept for a second, so that a changed rule applies soon. What was
-not asked for is refused. Brokers authorize the requests themselves once more. Loop thread only.
+The gateway fetches decisions from a broker before it needs them, and keeps them for a second, so that a changed ACL
+applies soon. A permission whose decision was not fetched is denied. Brokers authorize the gateway's requests again.
+Loop thread only.
 """
 
 from __future__ import annotations
@@ -28,21 +29,23 @@ class RemoteDecisions:
         self._inspection = inspection
         self._clock = clock
         self._kept: dict[_Key, tuple[bool, float]] = {}
-        """Decisions by whether they are for a filter, user, host, operation, resource type and name, with the time at
-        which each is forgotten.
+        """Decisions, each with the time at which it has to be fetched again. The key is: True for a decision about a
+        list entry, user, host, operation, resource type and resource name.
         """
 
     def authorize(self, host: str, operation: str, kind: str, name: str) -> bool:
-        """Return a decision that was learned; False for any other."""
+        """Return the decision that was fetched for a request; False if there is none."""
         return self._is_allowed(False, host, (operation, kind, name))
 
     def shows(self, host: str, operation: str, kind: str, name: str) -> bool:
-        """Return a decision that was learned for a filter; False for any other."""
+        """Return the decision that was fetched for an entry of a list; False if there is none."""
         return self._is_allowed(True, host, (operation, kind, name))
 
     async def learn(self, host: str, checks: Iterable[Check]) -> None:
-        """Ask a broker for decisions about the client of the running task, and for topics that are refused, whether
-        the client may know them. Raises Unreachable, or a Problem if the brokers do not know this gateway.
+        """Fetch decisions about the client of the running task from a broker. For denied topics, also fetch the
+        decision about DESCRIBE, for `shows`.
+
+        Raises Unreachable, or Problem if the brokers do not let this gateway act for users.
         """
         wanted = tuple(checks)
         await self._learn(False, host, wanted)
@@ -50,7 +53,7 @@ class RemoteDecisions:
         await self._learn(True, host, [("DESCRIBE", "TOPIC", name) for name in refused])
 
     async def learn_shown(self, host: str, checks: Iterable[Check]) -> None:
-        """Ask a broker for decisions of a filter, whose refusals are not recorded."""
+        """Fetch decisions about entries of a list from a broker. Brokers do not log denials of such decisions."""
         await self._learn(True, host, checks)
 
     def _is_allowed(self, is_filter: bool, host: str, check: Check) -> bool:

@@ -1,7 +1,8 @@
-"""Quotas of HTTP users at a gateway in a process of its own: a broker keeps their accounts.
+"""Quotas of HTTP users at a stand-alone gateway: a broker keeps the users' accounts.
 
-Bytes and time of a user are collected here and charged with the next question about the user, at most one in a second
-for each user, so that a quota may be exceeded for a second before its debt delays the user. Loop thread only.
+The gateway adds up the bytes and time of each user, and sends them to the broker when it asks how long the user has to
+wait, at most once a second for each user. So a user may exceed a quota for a second before it is delayed. Loop thread
+only.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ MAX_USERS = 10_000
 
 @dataclass(slots=True)
 class _Usage:
-    """Amounts of one user that were not charged yet."""
+    """Amounts of one user that were not sent to a broker yet."""
 
     received: int = 0
     sent: int = 0
@@ -31,7 +32,7 @@ class _Account:
     usage: _Usage = field(default_factory=_Usage)
     known_until: float = 0.0
     write_time: float = 0.0
-    """Time from which the user is within its quotas for requests that write."""
+    """Monotonic time in seconds from which the user is within its quota for writes."""
     read_time: float = 0.0
 
 
@@ -78,6 +79,6 @@ class RemoteQuotas:
         try:
             waits = await self._inspection.charge_user(user, usage.received, usage.sent, usage.seconds)
         except BrokerError:
-            return  # a broker of an earlier version, which knows no quotas of these users
+            return  # a broker of an earlier version, which has no quotas of HTTP users
         now = self._clock.monotonic()
         account.write_time, account.read_time = (now + wait for wait in waits)

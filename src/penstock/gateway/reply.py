@@ -1,6 +1,6 @@
-"""Results that are passed on by calls instead of tasks, for requests that are served often.
+"""Replies: results that are passed on by calls instead of tasks, which costs less for frequent requests.
 
-A reply is called in the loop turn in which its result is known. Loop thread only.
+A reply is called in the loop turn in which the result becomes known. Loop thread only.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ T_contra = TypeVar("T_contra", contravariant=True)
 
 
 class Reply(Protocol[T_contra]):
-    """The receiver of one result: a future, or an object that handles the result at once and never raises."""
+    """Receiver of one result: a future, or an object that handles the result at once and never raises."""
 
     def done(self) -> bool:
-        """Whether a result has come or is not wanted any more."""
+        """True if the reply has a result, or no longer needs one."""
         ...
 
     def set_result(self, result: T_contra, /) -> None: ...
@@ -25,7 +25,7 @@ class Reply(Protocol[T_contra]):
 
 
 class Converted(Generic[T]):
-    """Reply that converts a result for another reply, which also gets the failures of the conversion."""
+    """Reply that converts its result and gives it to another reply. A failed conversion is passed on as an error."""
 
     __slots__ = ("_convert", "_reply")
 

@@ -1,4 +1,4 @@
-"""Endpoint of the rights of a request's own user, so that programs can leave out what would be refused."""
+"""Endpoint for the rights of the user that asks, so that programs can omit actions that would be denied."""
 
 from __future__ import annotations
 

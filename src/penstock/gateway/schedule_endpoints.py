@@ -1,7 +1,7 @@
-"""Endpoints of schedules: create, list, describe, pause, resume, run and delete.
+"""Endpoints for schedules: create, list, describe, pause, resume, run and delete.
 
-Brokers decide about rights, because the topic of a schedule is part of its stored definition: WRITE on the topic to
-change the schedule, DESCRIBE to see it.
+Brokers check the rights, because the topic of a schedule is part of its stored definition: changing a schedule needs
+WRITE on the topic, and seeing it needs DESCRIBE.
 """
 
 from __future__ import annotations

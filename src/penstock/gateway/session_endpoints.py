@@ -1,4 +1,4 @@
-"""Endpoints of sessions: login of a browser, and one-time tickets for WebSockets and event streams."""
+"""Endpoints for sessions: login of a browser, and one-time tickets for WebSockets and event streams."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ SHARE_PARTITION = an_object(
 
 
 async def is_share_group(backend: Backend, group: str) -> bool:
-    """Whether there is a share group with this id."""
+    """True if there is a share group with this id."""
     try:
         await backend.share_groups.describe(group)
     except BrokerError as error:
@@ -37,7 +37,7 @@ async def is_share_group(backend: Backend, group: str) -> bool:
 
 
 async def describe_share_group(backend: Backend, group: str) -> dict[str, Any]:
-    """Describe a share group in the form of a group; GROUP_ID_NOT_FOUND without it."""
+    """Describe a share group in the JSON form of a group; raises GROUP_ID_NOT_FOUND if it does not exist."""
     described = await backend.share_groups.describe(group)
     served = {(each.topic, each.partition): each for each in await backend.share_groups.status(group)}
     partitions = [_shown(each, served.get((each.topic, each.partition))) for each in described.offsets]
@@ -80,7 +80,7 @@ def _shown_member(member: ShareMemberSummary) -> dict[str, Any]:
 
 
 async def start_offsets(backend: Backend, group: str) -> dict[str, dict[int, int]]:
-    """Return the start offsets of a share group, by topic and partition."""
+    """Return the known start offsets of a share group, by topic and partition."""
     found: dict[str, dict[int, int]] = {}
     for each in await backend.share_groups.offsets(group):
         if each.start_offset is not None:

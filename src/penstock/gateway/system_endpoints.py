@@ -65,7 +65,7 @@ class _Handlers:
         return json_response(self.document)
 
     async def show_root(self, call: Call) -> Response:
-        """Lead browsers to the console, where there is one; show the page to everyone else."""
+        """Redirect browsers to the console if it is enabled; return the page that describes the gateway otherwise."""
         if self._has_console and "text/html" in call.parameters.get("Accept", ""):
             return Response(status_code=302, headers={"location": "/console"})
         return await self.show_page(call)
@@ -81,7 +81,7 @@ def system_endpoints(
     *,
     has_console: bool = False,
 ) -> Sequence[Endpoint]:
-    """Return all endpoints: the given ones, and those that describe them."""
+    """Return all endpoints: `others`, and the system endpoints, some of which describe all endpoints."""
     handlers = _Handlers(health, metrics, has_console)
     every = (*others, *_declarations(handlers))
     handlers.document = make_document(every)

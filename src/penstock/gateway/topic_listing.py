@@ -67,7 +67,7 @@ async def list_topics(call: Call) -> Response:
     if not view.has_topics:
         return await _list_without_figures(call)
     with_internal = call.parameters["internal"]
-    # Complete before the first slice ends, because topics may be deleted in between.
+    # Copied in one step, because topics may be deleted while the following steps run.
     topics = [view.topics[name] for name in view.names]
     chosen = topics if with_internal else [topic for topic in topics if not topic.is_internal]
     found = await find_all(chosen, call, "TOPIC", lambda topic: topic.name)
@@ -107,7 +107,7 @@ def show_topic(view: ClusterView, topic: TopicFigures) -> dict[str, Any]:
 
 
 async def _list_without_figures(call: Call) -> Response:
-    """List topics by their metadata alone, where the brokers do not tell the gateway their figures."""
+    """List topics from their metadata only, without sizes, if the brokers do not give their figures to the gateway."""
     with_internal = call.parameters["internal"]
     known = [
         each for each in await call.context.backend.topics.all() if with_internal or not each.is_internal

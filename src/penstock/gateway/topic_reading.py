@@ -1,9 +1,8 @@
-"""Reading all partitions of a topic at once: pages in the order of timestamps, with positions to read on
-from.
+"""Reading all partitions of a topic together: pages sorted by timestamp, with positions for the next read.
 
-Within a partition messages come in the order of their offsets. The positions of a page name every partition
-that was read beyond its first offset; a partition that they do not name, because it was added later, is read
-from its start.
+Within a partition messages come in the order of their offsets. The positions of a page contain each partition
+that was read beyond its first offset. A partition that they do not contain, such as one that was added later, is
+read from its start.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from penstock.gateway.records import GatewayRecords, Limits, RecordPage
 from penstock.internal_client.records import EARLIEST
 
 MAX_PARTITIONS = 256
-"""The number of partitions whose positions fit into a URL."""
+"""Maximum number of partitions that can be read together: their positions must fit into a URL."""
 _MIN_PARTITION_BYTES = 32 * 1024
 
 
@@ -35,11 +34,11 @@ def check_partition_count(count: int) -> None:
 async def read_all(
     records: GatewayRecords, clock: Clock, topic: str, starts: Positions, limits: Limits, wait_ms: int
 ) -> FoundMessages:
-    """Read the partitions in `starts`, each from its offset on; wait for the first message where there is
-    none.
+    """Read the partitions in `starts`, each from its offset on. If there are no messages, wait up to `wait_ms`
+    for the first one.
 
-    A start below the log start offset is read as the log start offset. OFFSET_OUT_OF_RANGE where a start is
-    beyond the end of its partition.
+    A start below the log start offset is replaced by the log start offset. Raises OFFSET_OUT_OF_RANGE if a start
+    is beyond the end of its partition.
     """
     deadline = clock.monotonic() + wait_ms / 1000
     positions = dict(starts)
@@ -57,7 +56,7 @@ async def read_all(
         left_ms = round((deadline - clock.monotonic()) * 1000)
         if found.found or left_ms <= 0:
             return found
-        # Pages without messages may have passed records of aborted transactions.
+        # A page without messages may still advance the position, past records of aborted transactions.
         positions = {partition: page.next_offset for partition, page in zip(positions, pages, strict=True)}
         await records.wait_for_any(topic, positions, left_ms)
 

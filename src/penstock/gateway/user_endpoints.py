@@ -93,7 +93,7 @@ async def revoke_token(call: Call) -> Response:
 
 
 async def _set_password(call: Call, name: str) -> dict[str, int]:
-    """Set the password of the body, and return the iterations of the new credentials by mechanism."""
+    """Set the password in the body, and return the iterations of the new credentials by SCRAM mechanism."""
     password = call.body["password"]
     credentials = await call.context.threads.run("background", lambda: new_credentials(name, password))
     await call.context.backend.users.put_credentials(credentials)

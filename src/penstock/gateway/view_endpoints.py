@@ -1,4 +1,4 @@
-"""Endpoints for views: topics that show the messages of another topic that match a filter."""
+"""Endpoints for views: a view is a topic that shows only those messages of another topic that match a filter."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FILTER = {
     "description": 'A CEL expression, such as `headers.region == "eu"`.',
 }
 _TRY_SECONDS = 1.0
-"""Time in seconds after which a test of a filter stops and returns what it has."""
+"""Time in seconds after which a test of a filter stops and returns the messages found so far."""
 _VIEW = path("view", TOPIC_NAME, "The view.")
 _DESCRIPTION = an_object({"name": STRING, "of": STRING, "filter": STRING, "shared": BOOLEAN})
 

@@ -1,1 +1,1 @@
-"""The web console: its files (`static`), the server of them, and its settings."""
+"""The web console: its files (`static`), the endpoints that serve them, and its settings."""

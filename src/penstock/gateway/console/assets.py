@@ -1,8 +1,8 @@
-"""The files of the console, read once from the package, with paths that name their content.
+"""The files of the console, read once from the package, and served at paths that contain a digest of their content.
 
-All files are below one digest over all of them, so relative imports between modules work and browsers may keep a
-file for ever: another version has another path. Only names that exist in the package are served, so no path
-leads elsewhere.
+All files share one path prefix: the digest over all of them. So relative imports between modules work, and browsers may
+cache a file forever, because another version has another path. Only names that exist in the package are served, so a
+path cannot lead to any other file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PLACEHOLDER = b"ASSETS"
 class Asset:
     content: bytes
     compressed: bytes
-    """The content in gzip's format."""
+    """The content, compressed with gzip."""
     content_type: str
 
 
@@ -41,11 +41,11 @@ class Assets:
         self.digest = digest.hexdigest()[:16]
         page = contents.pop(_PAGE).replace(_PLACEHOLDER, f"/console/assets/{self.digest}".encode())
         self.page = _make(_PAGE, page)
-        """The page that loads the other files."""
+        """The HTML page, which loads the other files."""
         self._assets = {name: _make(name, content) for name, content in contents.items()}
 
     def get(self, digest: str, name: str) -> Asset | None:
-        """Return a file of this version; None for other versions and names."""
+        """Return the file with this name; None if `digest` is of another version or there is no such file."""
         return self._assets.get(name) if digest == self.digest else None
 
     @property
@@ -54,7 +54,7 @@ class Assets:
 
     @property
     def compressed_bytes(self) -> int:
-        """Bytes over the wire of all files."""
+        """Total size of the page and all files when compressed, as they are sent."""
         return sum(len(asset.compressed) for asset in (self.page, *self._assets.values()))
 
 

@@ -1,7 +1,7 @@
 """Endpoints of the console: its page, its files and its settings.
 
-The page runs nothing but the files of the package and talks to this gateway alone: the content security policy
-and the absence of inline code see to that.
+The page runs only code from the files of the package, and connects only to this gateway. Its content security policy
+enforces both; inline code is not allowed.
 """
 
 from __future__ import annotations
