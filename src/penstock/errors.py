@@ -66,7 +66,7 @@ class InvalidBatch(BrokerError):
 
 
 class ProtocolError(PenstockError):
-    """The peer sent bytes that violate the protocol. Only its connection is closed."""
+    """The peer sent bytes that violate the protocol. Only the connection to this peer is closed."""
 
 
 class CutOff(PenstockError):

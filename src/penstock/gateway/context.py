@@ -53,7 +53,7 @@ class GatewayContext:
     learn: Learn = learn_nothing
     """Fetches the decisions that `authorize` will be asked for."""
     shows: Authorize | None = None
-    """Decides which entries a list includes, without logging a denial; None if `authorize` decides this too."""
+    """Decides which entries a list includes, without recording a denial; None if `authorize` decides this too."""
     learn_shown: Learn = learn_nothing
     """Fetches the decisions that `shows` will be asked for."""
     users: HttpUsers | None = None

@@ -80,7 +80,7 @@ async def produce(call: Call) -> Response:
             )
     backend, key = call.context.backend, call.parameters.get("Idempotency-Key")
     if has_delay(record.headers for record in records):
-        with own_requests():  # a client that may write need not be allowed to read configs
+        with own_requests():  # a client with WRITE may lack the right to read configs
             await require_delays(backend, name)
     if key is not None:
         record = await _with_idempotency_key(backend, name, records, key)
@@ -121,7 +121,7 @@ async def _with_idempotency_key(
         raise Problem(
             400, "an Idempotency-Key needs exactly one message, with a key", error="INVALID_REQUEST"
         )
-    with own_requests():  # a client that may write need not be allowed to read configs
+    with own_requests():  # a client with WRITE may lack the right to read configs
         entries = await backend.configs.get(ConfigResourceType.TOPIC, topic)
     if not any(entry.name == INDEX_BY_KEY.name and entry.value == "true" for entry in entries):
         raise Problem(

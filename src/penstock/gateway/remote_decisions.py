@@ -53,7 +53,7 @@ class RemoteDecisions:
         await self._learn(True, host, [("DESCRIBE", "TOPIC", name) for name in refused])
 
     async def learn_shown(self, host: str, checks: Iterable[Check]) -> None:
-        """Fetch decisions about entries of a list from a broker. Brokers do not log denials of such decisions."""
+        """Fetch decisions about entries of a list from a broker. Brokers do not record denials among them."""
         await self._learn(True, host, checks)
 
     def _is_allowed(self, is_filter: bool, host: str, check: Check) -> bool:

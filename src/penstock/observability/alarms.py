@@ -1,4 +1,4 @@
-"""Alarms: conditions of a partition that need an operator, shown in `/health`, in a metric and in the log.
+"""Alarms: conditions of a partition that need an operator's attention, shown in `/health`, in a metric and in the log.
 
 An alarm is raised when its condition is found, and cleared when the condition is over. Raising it again
 changes its detail and adds no log line. Alarms do not make a process unhealthy, because a restart would not

@@ -32,7 +32,7 @@ class LibraryLogHandler(logging.Handler):
         if record.levelno >= logging.ERROR:
             self._log.error(event, problem, **fields)
         else:
-            self._log.warning_rarely(event, **fields)  # uvicorn warns of every bad request
+            self._log.warning_rarely(event, **fields)  # uvicorn logs every bad request
 
 
 def event_of(logger: str, text: str) -> str:

@@ -2,8 +2,8 @@
 
 An attacker's web page can make its own name resolve to the address of a gateway in the user's network. Its requests
 then count as same-origin, but have the attacker's name in Host. Browsers are recognised by Accept-Language, which a
-page cannot remove. Their Host must be an IP address, a name of the loopback interface, an advertised name, the host of
-an allowed origin, or a name of `gateway.allowed.hosts`. Requests of other programs are not checked.
+page cannot remove. Their Host must be an IP address, a name of the loopback interface, the configured or an advertised
+host, the host of an allowed origin, or a name of `gateway.allowed.hosts`. Requests of other programs are not checked.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ class PartitionFeed:
         self.readers = 0
         self._feeds = feeds
         self.end = -1
-        """Highest offset that a read has reached: messages below it exist. -1 if it is not known."""
+        """Highest offset that a read has reached; -1 before the first read and after an error."""
         self._starts: list[int] = []
         self._pages: dict[int, SharedPage] = {}
         self._reads: dict[int, asyncio.Task[SharedPage]] = {}

@@ -72,6 +72,6 @@ def _follow(stream: PushStream, found: TopicRoute) -> None:
         return
     if stream.reads_all:
         known = len(stream.topic.partitions)
-        stream.leave_out(range(len(found.partitions), known))  # removed, with all their records
+        stream.leave_out(range(len(found.partitions), known))  # partitions that were removed
         stream.read_from(dict.fromkeys(range(known, len(found.partitions)), 0))
     stream.topic = found

@@ -1,6 +1,6 @@
 """A queue over a WebSocket: the gateway sends messages, and the client settles them by receipt on the same socket.
 
-    client   {"credit": 10}                       credit for 10 more messages; each settlement gives back one credit
+    client   {"credit": 10}                       credit for 10 more messages; settling a message returns its credit
              {"settlements": [{"receipt": ..., "action": ...}]}    as in POST /v1/queues/{queue}/settlements
     server   {"receipt": ..., "value": ...}       a message, as POST /v1/queues/{queue}/receive returns it
              {"results": [...]}                   the results of settlements, in order

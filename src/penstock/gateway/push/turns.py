@@ -18,7 +18,7 @@ class Turns:
         self._is_scheduled = False
 
     async def mine(self) -> None:
-        """Wait for the caller's turn."""
+        """Wait until the caller may run in a turn of the event loop."""
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[None] = loop.create_future()
         self._waiting.append(turn)
