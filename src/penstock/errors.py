@@ -90,7 +90,7 @@ class CorruptLog(StorageError):
 
 
 class TornBatch(CorruptLog):
-    """A segment ends within a batch, because a write was not completed."""
+    """The bytes of a log end within a batch, because a write was not completed."""
 
 
 class WouldBlock(PenstockError):

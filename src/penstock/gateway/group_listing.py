@@ -69,8 +69,8 @@ def show_group(group: GroupFigures) -> dict[str, Any]:
 
 
 async def _list_without_figures(call: Call) -> Response:
-    """List groups from their coordinators only, without lag, if the brokers do not give their figures to the
-    gateway.
+    """List groups from their coordinators only, without members and lag, if the brokers do not give their figures
+    to the gateway.
     """
     wanted = call.parameters.get("state")
     known = [

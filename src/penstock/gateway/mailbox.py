@@ -283,8 +283,8 @@ class Mailbox:
         """Return the page's records that were written under this layout, and advance the partition's position.
 
         A record of a later layout ends the page: it is read with its own layout. Records of earlier layouts are
-        skipped, because they have been returned already, except if `has_come_here`: then an earlier layout used
-        this partition, and the position is before them.
+        skipped, because they have been returned before. If `has_come_here`, the reader already had a position in
+        this partition, so the records after it have not been returned and are not skipped.
         """
         taken: list[tuple[MailboxMessageId, Record]] = []
         for record in page.records:

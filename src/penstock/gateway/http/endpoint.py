@@ -123,7 +123,7 @@ class Endpoint:
     assumes_json: bool = False
     """True if a body without a Content-Type is read as JSON."""
     is_plain: bool = False
-    """True if the handler returns only complete responses, such as JSON, so that requests need no ASGI."""
+    """True if the handler returns only complete JSON responses, so that requests need no ASGI."""
     begin: BeginHandler | None = None
     """Handler for plain requests that runs without a task; None if there is none."""
     is_stream: bool = False

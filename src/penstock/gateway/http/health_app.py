@@ -1,7 +1,7 @@
 """The HTTP application of a broker without a gateway: `/metrics` for Prometheus and `/health` for load
 balancers.
 
-Its only access to the broker are the two functions that it is given.
+It accesses the broker only through the two functions that it is given.
 """
 
 from __future__ import annotations
