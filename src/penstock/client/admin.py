@@ -55,4 +55,6 @@ class Admin:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Do nothing: an Admin holds no resources. It can be used with `with` like producers and consumers."""
+        """Do nothing: an Admin holds no resources. The method exists so that an Admin can be used with `with`, like
+        producers and consumers.
+        """

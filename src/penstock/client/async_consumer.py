@@ -1,7 +1,7 @@
-"""The consumer for asyncio: iterate over it with `async for`; one thread of its own does the waiting.
+"""The consumer for asyncio: iterate over it with `async for`. Blocking calls run in a thread of its own.
 
-That thread fetches messages in batches, and the event loop hands them over. A task that is cancelled while it
-waits loses no message, and the threads synchronise once per batch instead of once per message.
+That thread fetches messages in batches, and the event loop returns them to the caller. A task that is cancelled during
+a wait loses no message, and the threads synchronise once per batch instead of once per message.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from penstock.client.option_names import check_names
 
 
 class AsyncConsumer:
-    """A consumer for one task; use it with `async with`. `on_assigned` and `on_revoked` are called in its own
-    thread.
+    """A consumer for one task; use it with `async with`. `on_assigned` and `on_revoked` are called in the consumer's
+    thread, not in the event loop.
     """
 
     def __init__(self, *topics: str, **options: Unpack[ConsumerOptions]) -> None:
@@ -58,8 +58,8 @@ class AsyncConsumer:
         return await asyncio.get_running_loop().run_in_executor(self._thread, partial(call, *args, **kwargs))
 
     def __aiter__(self) -> Self:
-        """Start a new iteration. At least once, messages that the previous loop did not finish are handed
-        over again.
+        """Start a new iteration. With at-least-once or exactly-once delivery, it begins with the messages that the
+        previous loop did not finish.
         """
         self._anew = True
         return self
@@ -71,14 +71,16 @@ class AsyncConsumer:
         return message
 
     async def poll(self, timeout_s: float | None = None) -> Message | None:
-        """Return the next message, or None if none arrived in time. Messages handed over before count as
-        done.
+        """Return the next message, or None if none arrived within `timeout_s`. Messages returned by earlier calls count
+        as finished.
         """
         found = await self.batch(1, timeout_s)
         return found[0] if found else None
 
     async def batch(self, max_messages: int, timeout_s: float | None = None) -> list[Message]:
-        """Return at least one message, plus those already fetched; an empty list if none arrived in time."""
+        """Return at least one message, and up to `max_messages` that are already fetched; an empty list after
+        `timeout_s`. Messages returned by earlier calls count as finished.
+        """
         reader = self.subject.reader
         await self._filled()
         if self._anew:
@@ -103,7 +105,9 @@ class AsyncConsumer:
         self._consumer = await self.run_in_thread(partial(Consumer, *self._topics, **self._options))
 
     async def close(self) -> None:
-        """Leave the group. At least once, the messages handed over last count as done only after `commit`."""
+        """Leave the group. With at-least-once delivery, the messages returned by the last call count as finished only
+        if `commit` was called.
+        """
         if self._consumer is not None:
             await self.run_in_thread(self._consumer.close)
         self._thread.shutdown(wait=False)
@@ -124,8 +128,8 @@ class AsyncConsumer:
         self._thread.shutdown(wait=False)
 
     async def _filled(self) -> None:
-        """Wait for the current fill. A fill outlives the cancelled task that began it; the next caller waits
-        for it.
+        """Wait until the current call of `reader.fill` returns. The call continues in its thread when the task that
+        started it is cancelled; the next task then waits for it.
         """
         filling = self._filling
         if filling is not None:

@@ -30,7 +30,7 @@ FULL_QUEUE_WAIT_S = 0.005
 
 
 class AsyncSendHandle:
-    """The delivery of one message; `await` it for the place where the message was stored."""
+    """The delivery of one message; `await` it for the position of the stored message."""
 
     __slots__ = ("_pending",)
 
@@ -81,11 +81,11 @@ class AsyncProducer:
         delay_s: float | None = None,
         deliver_at: datetime | int | None = None,
     ) -> AsyncSendHandle:
-        """Queue a message; wait only while the queue is full. `await` the result to learn that the message is
+        """Queue a message; wait only while the queue is full. `await` the returned handle to wait until the message is
         stored.
 
-        Raises NotDelivered for earlier messages that failed; this message was not queued then. Consumers see a
-        message with `delay_s` or `deliver_at` (a time, or epoch milliseconds) later; its topic needs `delivery.delay`.
+        Raises NotDelivered if earlier messages failed; this message is not queued then. `delay_s` or `deliver_at` (a
+        time, or epoch milliseconds) delays the delivery to consumers; the topic needs `delivery.delay=true`.
         """
         sender = self._running()
         if delay_s is not None or deliver_at is not None:
@@ -122,10 +122,10 @@ class AsyncProducer:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
-        """Send messages in a transaction: all of them count when the block ends, none of them after an
-        exception.
+        """Send messages in a transaction: the end of the block commits it, an exception in the block aborts it.
 
-        Raises TransactionAborted if the transaction could not be committed; it can be tried again.
+        Raises TransactionAborted if the transaction could not be committed; the caller may send the messages again in a
+        new transaction.
         """
         sender = self._running()
         transactions = sender.begin()
@@ -186,12 +186,12 @@ class AsyncProducer:
     def _serve(self) -> None:
         assert self._sender is not None
         while not self._stopping.is_set():
-            with suppress(ClientError):  # the producer's next call raises fatal errors
+            with suppress(ClientError):  # fatal errors are raised by the next call of the producer
                 self._sender.serve(SERVE_S)
 
     def _on_report(self, pending: PendingSend, error: KafkaError | None, message: Message) -> None:
-        """Queue a delivery report, in any thread; the loop is woken once for all reports that arrive
-        meanwhile.
+        """Queue a delivery report for the event loop. Runs in any thread; the loop is woken once for all reports that
+        arrive before it runs.
         """
         self._reports.append((pending, error, message))
         if not self._settling:
@@ -199,8 +199,8 @@ class AsyncProducer:
             self._loop.call_soon_threadsafe(self._settle)
 
     def _settle(self) -> None:
-        # The flag is cleared before the reports are read, so a report that arrives in between wakes the loop
-        # again.
+        # The flag is cleared before the reports are read, so that a report that arrives during the read wakes the
+        # loop again.
         self._settling = False
         assert self._sender is not None
         while self._reports:

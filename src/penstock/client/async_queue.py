@@ -30,19 +30,19 @@ MAX_PREFETCH = 1_000
 
 
 class QueueEmpty(ClientError):
-    """No message came within the wait."""
+    """No message arrived within `wait_s`."""
 
 
 class MessageFields:
-    """The content of a message that was received."""
+    """The content of a received message."""
 
     def __init__(self, delivered: Delivered) -> None:
         record = delivered.record
         self.value: Any = decode_content(record.value, record.headers)
-        """The value as it was sent: JSON types, text, or bytes."""
+        """The value as the producer sent it: a JSON value, text or bytes."""
         self.key = record.key
         self.attempt = delivered.attempt
-        """Number of deliveries, this one included."""
+        """Number of deliveries of the message, including this one."""
         self.headers = dict(record.headers)
         self.partition = delivered.partition
         self.offset = record.offset
@@ -53,7 +53,7 @@ class MessageFields:
 
     @property
     def receipt(self) -> str:
-        """Names this delivery; valid at any gateway until the lock ends."""
+        """Receipt of this delivery, as text. Any gateway accepts it until the lock of the message expires."""
         return str(self.place)
 
     def __repr__(self) -> str:
@@ -83,7 +83,9 @@ def check_timeout(timeout_s: float) -> None:
 def send_options(
     delay_s: float | None, ttl_s: float | None, priority: int | None, headers: dict[str, Any] | None
 ) -> dict[str, Any]:
-    """Options of a message as `QueueSession.send` takes them; InvalidSetting for impossible ones."""
+    """Return the options of a message in the form of `QueueSession.send`. Raises InvalidSetting for an invalid
+    value.
+    """
     check_seconds("delay_s", delay_s)
     check_seconds("ttl_s", ttl_s)
     if priority is not None and (type(priority) is not int or not 0 <= priority <= 9):
@@ -105,7 +107,9 @@ def queue_settings(
     priorities: bool | None,
     priority_share: float | None,
 ) -> dict[str, Any]:
-    """Settings of a new queue as `QueueSession.create` takes them; InvalidSetting for impossible ones."""
+    """Return the settings of a new queue in the form of `QueueSession.create`. Raises InvalidSetting for an invalid
+    value.
+    """
     try:
         parsed = None if back_off is None else parse_retry_backoff(back_off)
     except ValueError as error:
@@ -126,7 +130,9 @@ def queue_settings(
 
 
 class AsyncQueueMessage(MessageFields):
-    """A received message. As an async context manager it is accepted at the end, and released by an exception."""
+    """A received message. As an async context manager it is accepted at the end of the block, and released after an
+    exception.
+    """
 
     def __init__(self, delivered: Delivered, session: QueueSession) -> None:
         super().__init__(delivered)
@@ -136,21 +142,21 @@ class AsyncQueueMessage(MessageFields):
         await self._settle(ACCEPT)
 
     async def release(self, delay_s: float | None = None) -> None:
-        """Have the message delivered again, after a delay or the queue's back-off."""
+        """Have the message delivered again after `delay_s`, or after the queue's back-off if `delay_s` is None."""
         await self._settle(RELEASE, check_seconds("delay_s", delay_s))
 
     async def reject(self, reason: str = "") -> None:
-        """Settle a message that cannot be processed."""
+        """Settle a message that cannot be processed: it is not delivered again."""
         await self._settle(REJECT, reason=reason)
 
     async def extend(self, seconds: float) -> None:
-        """Lock the message for this long from now on."""
+        """Extend the lock of the message: it expires `seconds` from now."""
         await self._session.settle(self.place, EXTEND, check_seconds("seconds", seconds))
 
     async def reply(self, value: Any) -> bool:
-        """Reply to a message that was sent with `request`; the message has still to be accepted.
+        """Reply to a message that was sent with `request`. The message must still be accepted afterwards.
 
-        The first reply counts: False if another one was stored before, by an earlier delivery.
+        Only the first reply is stored: returns False if an earlier delivery of the message has already stored one.
         """
         return await self._session.reply(self.headers, value)
 
@@ -169,7 +175,9 @@ class AsyncQueueMessage(MessageFields):
 
 
 class Receiving:
-    """A receive that has begun: `await` returns its message, and `async with` processes it."""
+    """A receive that has begun: `await` returns the message; `async with` accepts or releases it at the end of the
+    block.
+    """
 
     __slots__ = ("_message", "_work")
 
@@ -194,9 +202,10 @@ class Receiving:
 class AsyncQueue:
     """A queue. `lock_s` replaces the queue's lock time; locks are extended up to `max_lock_s` during processing.
 
-    `workers` is the number of messages that `run` processes at the same time, `prefetch` the number that it may receive
-    ahead of them: by default as many as there are workers, or none with order by key or priorities. Of a prefetched
-    message the lock is extended too; it is returned if the workers do not come to it within about half a second.
+    `run` processes up to `workers` messages at the same time and receives up to `prefetch` further messages in advance.
+    The default of `prefetch` is `workers`, or 0 for a queue with order by key or priorities. Locks of prefetched
+    messages are extended too. Prefetched messages that the workers do not start within about half a second are returned
+    to the queue.
     """
 
     def __init__(
@@ -240,11 +249,11 @@ class AsyncQueue:
         workers: int = 1,
         config: Mapping[str, Any] | None = None,
     ) -> Self:
-        """Create a queue, with a topic of its own or of an existing topic, and open it.
+        """Create a queue and open it. It gets a topic of its own, or reads the existing topic `of`.
 
-        `filter` and `route` choose messages of the existing topic: an expression as of a view, and a pattern for the
-        header `penstock-route`. `retain` is `acknowledged`, or a time such as `2w` for which the topic keeps messages.
-        `max_length_policy` is `refuse`, or `dead-letter` for the oldest messages.
+        `filter` and `route` select messages of `of`: an expression like the filter of a view, and a pattern for the
+        header `penstock-route`. `retain` is `acknowledged`, or a retention time such as `2w`. Beyond `max_length`,
+        `max_length_policy` decides: `refuse` new messages, or `dead-letter` the oldest ones.
         """
         order_by = order, priorities, priority_share
         settings = queue_settings(lock_s, max_attempts, back_off, dead_letter, *order_by) | {
@@ -280,16 +289,16 @@ class AsyncQueue:
         key: str | bytes | None = None,
         headers: dict[str, Any] | None = None,
     ) -> Any:
-        """Send a message and return the reply of its consumer; NoReply where none comes in time.
+        """Send a message and return the reply of its consumer. Raises NoReply if no reply arrives within `timeout_s`.
 
-        The message expires after `timeout_s`. Replies are stored in the topic `NAME-replies`, which is created
-        unless it exists.
+        The message expires after `timeout_s`. Replies are stored in the topic `NAME-replies`, which is created if it
+        does not exist.
         """
         check_timeout(timeout_s)
         return await self._session.request(value, key, timeout_s, headers)
 
     def receive(self, wait_s: float = 0) -> Receiving:
-        """Receive a message; QueueEmpty where none comes within `wait_s`. Await it, or use it with `async with`."""
+        """Receive a message with `await` or `async with`. Raises QueueEmpty if none arrives within `wait_s`."""
         return Receiving(self._receive(wait_s))
 
     async def _receive(self, wait_s: float) -> AsyncQueueMessage:
@@ -299,19 +308,23 @@ class AsyncQueue:
         return found[0]
 
     async def receive_many(self, max_messages: int = 100, wait_s: float = 0) -> list[AsyncQueueMessage]:
-        """Receive up to `max_messages`; waits up to `wait_s` for the first one."""
+        """Receive up to `max_messages`. Waits up to `wait_s` for the first message."""
         found = await self._session.receive(max_messages, wait_s)
         return [AsyncQueueMessage(each, self._session) for each in found]
 
     async def accept(self, messages: Sequence[AsyncQueueMessage]) -> None:
-        """Accept several messages with one request; ReceiptExpired if one of them is not held any more."""
+        """Accept several messages with one request per leader. Raises ReceiptExpired if the lock of one of them has
+        expired.
+        """
         results = await self._session.settle_many([(each.place, ACCEPT) for each in messages])
         for message, error in zip(messages, results, strict=True):
             message.is_settled = error is None
         raise_first(self.name, results)
 
     async def __aiter__(self) -> AsyncIterator[AsyncQueueMessage]:
-        """Receive until `stop`. A message that the loop body leaves unsettled is accepted; after a break released."""
+        """Receive messages until `stop`. A message that the loop body does not settle is accepted, or released if the
+        loop ends with `break` or an exception.
+        """
         while not self._is_stopping:
             for message in await self.receive_many(1, WAIT_S):
                 try:
@@ -326,10 +339,10 @@ class AsyncQueue:
     # --- workers
 
     async def run(self, work: Callable[[AsyncQueueMessage], Awaitable[object]]) -> None:
-        """Await a coroutine function for each message, `workers` at the same time, until `stop`.
+        """Call a coroutine function for each message, for up to `workers` messages at the same time, until `stop`.
 
-        A message is accepted when the coroutine returns, and released with the back-off when it raises. Messages
-        that were received and not started are returned at the end.
+        A message is accepted when the coroutine returns, and released with the queue's back-off when it raises. At the
+        end, received messages that were not started are returned to the queue.
         """
         ready: asyncio.Queue[Delivered | None] = asyncio.Queue()
         held = QueueWork(
@@ -352,7 +365,7 @@ class AsyncQueue:
         ready: asyncio.Queue[Delivered | None],
         work: Callable[[AsyncQueueMessage], Awaitable[object]],
     ) -> None:
-        """Process messages until there is none any more. A message whose processing is cancelled is released."""
+        """Process messages from `ready` until it yields None. A message whose processing is cancelled is released."""
         while (delivered := await ready.get()) is not None:
             if self._is_stopping:
                 held.give_back(delivered)
@@ -368,11 +381,11 @@ class AsyncQueue:
                 held.finish(delivered, failure, is_settled=message.is_settled)
 
     def stop(self) -> None:
-        """Have `run` and loops over the queue end after the messages that are being processed."""
+        """End `run` and loops over the queue once the messages in work are processed."""
         self._is_stopping = True
 
     async def close(self) -> None:
-        """Stop, return messages that are not settled, and close all connections."""
+        """Stop, return unsettled messages to the queue, and close all connections."""
         self.stop()
         await self._session.close()
 

@@ -1,6 +1,6 @@
-"""Bootstrap addresses, and a check that a broker answers at one of them before a client is created.
+"""Bootstrap addresses, and the check that a broker responds at one of them before a client is created.
 
-librdkafka alone retries for a long time without saying why it does not succeed.
+Without the check, librdkafka retries for a long time and does not report the reason.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def reach(
     if connect_timeout_s > 0:
         plaintext = is_plaintext(given.get("security.protocol"))
         api_keys = _wait_until_reachable(addresses, connect_timeout_s, plaintext)
-    # librdkafka's own log lines would repeat what `error_cb` receives.
+    # librdkafka's own log lines would repeat the errors that `error_cb` receives.
     settings = {
         "bootstrap.servers": chosen,
         "client.id": "penstock",
@@ -71,7 +71,7 @@ def reach(
 
 
 def _security() -> dict[str, Any]:
-    """Return the settings that the environment makes for listeners with TLS or SASL."""
+    """Return the settings for listeners with TLS or SASL, from environment variables."""
     if not any(name in os.environ for name in ("PENSTOCK_CA", "PENSTOCK_USER")):
         return {}
     from penstock.internal_client.client_security import ClientSecurity

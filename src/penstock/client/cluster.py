@@ -1,6 +1,6 @@
-"""The cluster as administration sees it: requests with a time limit, translated errors, offset lookups.
+"""Connection of the admin client to the cluster: requests with a timeout, translated errors, offset lookups.
 
-`Topics` and `Groups` share it; every call of the admin client goes through `ask` or `metadata`.
+Shared by `Topics` and `Groups`; every call of the admin client uses `ask` or `metadata`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Place = tuple[str, int]
 REQUEST_TIMEOUT_S = 30.0
 RETRY_S = 0.05
 NEWS_SPREAD_S = 2.0
-"""Time after which every broker knows a topic that one broker has created."""
+"""Time within which all brokers learn of a new topic, in seconds."""
 _NO_LEADER_YET = ("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE")
 _NOT_HEARD_OF = "UNKNOWN_TOPIC_OR_PART"
 _ERRORS: Mapping[str, type[ClientError]] = {
@@ -44,11 +44,11 @@ class Cluster:
     ) -> None:
         self._timeout_s = request_timeout_s
         self.calls = InternalCalls(InternalConnection(bootstrap, config), request_timeout_s, _ERRORS)
-        """Calls that librdkafka does not have."""
+        """Requests that librdkafka cannot send."""
         self.admin = AdminClient({**client_settings(bootstrap, connect_timeout_s, config), **config})
 
     def ask(self, futures: Mapping[Any, Future[T]], what: str) -> list[T]:
-        """Return all responses; the first error is raised after all requests have ended."""
+        """Wait for all requests and return their responses; raise the first error only after all of them have ended."""
         answers = []
         problem: ClientError | None = None
         for future in futures.values():
@@ -80,7 +80,7 @@ class Cluster:
         ]
 
     def offsets(self, places: Iterable[Place], where: Where) -> dict[Place, int]:
-        """Return an offset for each partition. A time after the last message gives the end offset."""
+        """Return an offset for each partition. A time after the last message is resolved to the end offset."""
         chosen = list(places)
         lookup = lookup_of(where)
         if lookup is None:
@@ -93,8 +93,8 @@ class Cluster:
         return found | (self.offsets(late, END) if late else {})
 
     def _look_up(self, asked: Mapping[TopicPartition, OffsetSpec]) -> dict[Place, int]:
-        """Look up offsets, retrying while new partitions have no leader or their leader does not know them
-        yet.
+        """Look up offsets. Retries while a new partition has no leader, or its leader does not know the
+        partition yet.
         """
         started = time.monotonic()
         while True:

@@ -1,7 +1,8 @@
 """A consumer: iterate over it for messages, with or without a group.
 
-At least once, a message counts as done when the next one is requested or the `with` block ends without an
-exception. At most once, a message is committed before it is handed over. A consumer belongs to one thread.
+With at-least-once delivery, a message counts as finished when the next one is requested or the `with` block ends
+without an exception. With at-most-once delivery, a message is committed before it is returned to the caller. A consumer
+belongs to one thread.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ class Consumer:
         self._closed = False
 
     def __iter__(self) -> Self:
-        """Start a new iteration. At least once, messages that the previous loop did not finish are handed
-        over again.
+        """Start a new iteration. With at-least-once or exactly-once delivery, it begins with the messages that the
+        previous loop did not finish.
         """
         self.reader.start_over()
         return self
@@ -51,14 +52,16 @@ class Consumer:
         return message
 
     def poll(self, timeout_s: float | None = None) -> Message | None:
-        """Return the next message, or None if none arrived in time. Messages handed over before count as
-        done.
+        """Return the next message, or None if none arrived within `timeout_s`. Messages returned by earlier calls count
+        as finished.
         """
         found = self.batch(1, timeout_s)
         return found[0] if found else None
 
     def batch(self, max_messages: int, timeout_s: float | None = None) -> list[Message]:
-        """Return at least one message, plus those already fetched; an empty list if none arrived in time."""
+        """Return at least one message, and up to `max_messages` that are already fetched; an empty list after
+        `timeout_s`. Messages returned by earlier calls count as finished.
+        """
         self._check_open()
         self.reader.finish()
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
@@ -72,21 +75,21 @@ class Consumer:
                     return found
 
     def commit(self) -> None:
-        """Mark all messages handed over as done, commit them, and wait for the commit."""
+        """Finish all messages returned so far, commit their offsets, and wait for the commit."""
         self._check_open()
         self.reader.commit()
 
     def retry(self, message: Message, reason: str = "", *, delay_s: float | None = None) -> None:
-        """Have a message that could not be processed delivered to the group again, after the delay of its policy.
+        """Have a message that could not be processed delivered to the group again, after the delay of its retry policy.
 
-        The message goes to the group's retry topic, after the last attempt to the dead-letter topic, and its offset
-        is committed in the same transaction. Messages of its partition that were handed over before count as done.
+        The message is written to the group's retry topic, or after the last attempt to the dead-letter topic; the same
+        transaction commits its offset. Messages of the partition that were returned before it count as finished.
         """
         self._check_open()
         if not self._group:
             raise InvalidSetting("retry needs a consumer with a group, whose retry topic takes the message")
         if self._retries is None:
-            from penstock.client.retries import Retries  # consumers without retries do not load it
+            from penstock.client.retries import Retries  # consumers that never retry do not import the module
 
             self._retries = Retries(self._group, self._options, self.reader)
         self._retries.retry(message, reason, delay_s)
@@ -108,8 +111,8 @@ class Consumer:
         self._seek(dict.fromkeys(partitions or self.assignment(), kafka.OFFSET_END))
 
     def seek_to_time(self, moment: datetime | int, *partitions: TopicPartition) -> None:
-        """Continue from the first message at or after a time (or milliseconds since 1970); from the end if
-        all are older.
+        """Continue from the first message at or after a time (a datetime, or milliseconds since 1970); from the end if
+        all messages are older.
         """
         self._check_open()
         asked_ms = round(moment.timestamp() * 1000) if isinstance(moment, datetime) else moment
@@ -148,7 +151,9 @@ class Consumer:
         return found.offset if found.offset >= 0 else None
 
     def close(self) -> None:
-        """Leave the group. At least once, the messages handed over last count as done only after `commit`."""
+        """Leave the group. With at-least-once delivery, the messages returned by the last call count as finished only
+        if `commit` was called.
+        """
         if not self._closed:
             self._closed = True
             if self._retries is not None:
@@ -172,7 +177,9 @@ class Consumer:
         )
 
     def _chosen(self, partitions: Sequence[TopicPartition]) -> list[kafka.TopicPartition]:
-        """Return these partitions, which must be assigned, or all assigned ones."""
+        """Return the given partitions, or all assigned ones if none is given. Raises InvalidSetting for a partition
+        that is not assigned.
+        """
         assigned = self.assignment()
         strange = set(partitions) - set(assigned)
         if strange:

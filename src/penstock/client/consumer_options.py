@@ -1,4 +1,4 @@
-"""Options of a consumer, and the librdkafka settings they stand for."""
+"""Options of a consumer, and their translation to librdkafka settings."""
 
 from __future__ import annotations
 
@@ -28,18 +28,19 @@ class ConsumerOptions(TypedDict, total=False):
     """`host:port`, several separated by commas; PENSTOCK_BOOTSTRAP or localhost:9092 by default."""
     filter: str
     """CEL expression over `key`, `headers`, `json` and more (docs/views.md): the broker sends only messages for which
-    it is true. The consumer reads a view, whose name messages and partitions have as their topic.
+    the expression is true. The consumer reads a view; messages and partitions have the view's name as their topic.
     """
     start: Literal["earliest", "latest"]
-    """Start position without a committed offset; earliest by default."""
+    """Start position of a partition without a committed offset; `earliest` by default."""
     key_deserializer: Format | Deserializer
     value_deserializer: Format | Deserializer
     delivery: Literal["at-most-once", "at-least-once", "exactly-once"]
     """Delivery guarantee; at least once by default."""
     profile: Literal["throughput", "latency"]
     ordered: bool
-    """Keep the order of keys while a topic gets fewer partitions: messages of the other partitions wait until the
-    partitions that go were read to their end. Costs a request for each batch of messages. Off by default.
+    """Keep the order of keys while the number of partitions of a topic is reduced: messages of the remaining partitions
+    are held back until the draining partitions were read to their end. Costs a request for each batch of messages. Off
+    by default.
     """
     idle_timeout_s: float
     """Time without messages after which iteration ends; without it, iteration never ends."""
@@ -48,7 +49,7 @@ class ConsumerOptions(TypedDict, total=False):
     cooperative-sticky.
     """
     instance_id: str
-    """Name of this static member: it rejoins under this name after a restart without a rebalance."""
+    """`group.instance.id` of a static member: after a restart it rejoins the group without a rebalance."""
     on_assigned: PartitionsCallback
     on_revoked: PartitionsCallback
     commit_interval_ms: int

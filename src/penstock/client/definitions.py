@@ -30,11 +30,12 @@ class Definitions:
     def apply(
         self, document: Mapping[str, Any], *, dry_run: bool = False, prune: bool = False
     ) -> list[dict[str, Any]]:
-        """Create and change everything that differs from a document of `export`; return the steps.
+        """Create and change all entries that differ from `document`, which has the format of `export`; return the
+        steps.
 
-        With `dry_run` nothing is changed, and a new topic that a broker would refuse has a `problem`. With `prune`,
-        entries that a section of the document does not name are deleted too. Raises InvalidSetting, which names the
-        entry, for a document that cannot be applied.
+        With `dry_run` nothing is changed, and the step of a new topic that a broker would refuse has a `problem`. With
+        `prune`, entries that are missing in their section of the document are deleted. Raises InvalidSetting with the
+        name of the entry for a document that cannot be applied.
         """
         from penstock.internal_client.definitions.planning import (
             InvalidDefinition,

@@ -1,4 +1,4 @@
-"""Delays of sent messages: the header of a delay, and the topics that have delayed messages."""
+"""Delayed delivery of messages: the header with the delay, and the topics that support it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def delay_header(delay_s: float | None, deliver_at: datetime | int | None) -> tuple[str, bytes] | None:
-    """The header of a delay; None without one. InvalidSetting if both are given or one is not valid."""
+    """Return the header for a delay; None if no delay is given. Raises InvalidSetting if both are given or one is not
+    valid.
+    """
     if delay_s is None and deliver_at is None:
         return None
     if delay_s is not None and deliver_at is not None:
@@ -48,14 +50,16 @@ def _is_number(value: object) -> bool:
 
 
 def refuse_second_delay(names: Iterable[str]) -> None:
-    """InvalidSetting if the headers of a message that is sent with a delay have one themselves."""
+    """Raise InvalidSetting if the headers of a message that is sent with a delay already contain a delay."""
     for name in names:
         if name in (DELAY_MS, DELIVER_AT, CANCEL):
             raise InvalidSetting(f"the header {name} excludes delay_s and deliver_at; give one of them")
 
 
 class DelayTopics:
-    """Topics that are known to have delayed messages; others would store a delayed message as an ordinary one."""
+    """Cache of topics that are known to support delayed messages. Other topics would deliver a delayed message
+    at once.
+    """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._config = {
@@ -64,17 +68,17 @@ class DelayTopics:
             if name.split(".")[0] in ("bootstrap", "security", "sasl", "ssl", "client", "log_level")
         }
         self._max_ms: dict[str, int] = {}
-        """Longest delay of the topics that are known."""
+        """Longest allowed delay in milliseconds, by topic, for topics that were looked up."""
 
     def check(self, topic: str, header: tuple[str, bytes]) -> None:
-        """Ask a broker about the topic, the first time; InvalidSetting if it has no delayed messages, or does not
-        allow a delay of this length.
+        """Check that a topic allows the delay in `header`; the first check of a topic asks a broker. Raises
+        InvalidSetting if the topic does not support delayed messages, or not a delay of this length.
         """
         name, value = header
         delay_ms = int(value) if name == DELAY_MS else int(value) - time.time_ns() // 1_000_000
         self.require(topic)
         if delay_ms > self._max_ms[topic]:
-            del self._max_ms[topic]  # the setting may have changed
+            del self._max_ms[topic]  # the setting may have changed since the lookup
             self.require(topic)
         if delay_ms > self._max_ms[topic]:
             raise InvalidSetting(
@@ -82,11 +86,13 @@ class DelayTopics:
             )
 
     def require(self, topic: str) -> None:
-        """Ask a broker about the topic, the first time; InvalidSetting if it has no delayed messages."""
+        """Check that a topic supports delayed messages; the first check of a topic asks a broker. Raises InvalidSetting
+        if it does not.
+        """
         if topic in self._max_ms:
             return
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-        admin = AdminClient(self._config)  # kept until the answer is there
+        admin = AdminClient(self._config)  # referenced until the response has arrived
         asked = admin.describe_configs([resource], request_timeout=_PATIENCE_S)
         try:
             configs = asked[resource].result(_PATIENCE_S)

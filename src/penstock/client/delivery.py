@@ -1,7 +1,4 @@
-"""The delivery setting: what may happen to a message after a failure, and the librdkafka settings for it.
-
-Producers and consumers share it, so one word means the same on both sides.
-"""
+"""The delivery guarantee of producers and consumers, and the librdkafka settings for it."""
 
 from __future__ import annotations
 
@@ -13,10 +10,14 @@ from penstock.client.errors import InvalidSetting
 
 class Delivery(StrEnum):
     AT_MOST_ONCE = "at-most-once"
-    """Messages are never duplicated: the producer does not retry, the consumer commits before it hands over."""
+    """Messages are never duplicated: the producer does not retry, and the consumer commits a message before it returns
+    it to the caller.
+    """
 
     AT_LEAST_ONCE = "at-least-once"
-    """Messages are never lost: the producer retries until stored, the consumer commits after processing."""
+    """Messages are never lost: the producer retries until a message is stored, and the consumer commits after
+    processing.
+    """
 
     EXACTLY_ONCE = "exactly-once"
     """Messages are processed in transactions: input offsets and output are committed together, once."""
@@ -38,8 +39,8 @@ def producer_settings(delivery: Delivery) -> dict[str, Any]:
 
 
 def consumer_settings(delivery: Delivery) -> dict[str, Any]:
-    """Return the consumer settings. At least once, librdkafka commits stored offsets in the background; at
-    most once, the consumer commits; exactly once, the producer's transaction commits.
+    """Return the consumer settings. With at-least-once delivery, librdkafka commits stored offsets in the background;
+    with at-most-once, the consumer commits; with exactly-once, the producer's transaction commits.
     """
     return {
         "enable.auto.commit": delivery is Delivery.AT_LEAST_ONCE,

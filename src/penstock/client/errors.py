@@ -1,6 +1,6 @@
-"""Exceptions of the client: one tree; each message says what to do next.
+"""Exceptions of the client. All derive from ClientError; each message says what to do next.
 
-`from_kafka` is the only place that turns errors of the underlying library into these.
+`from_kafka` is the only place that translates errors of librdkafka into these exceptions.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class NotDeserializable(ClientError, ValueError):
 class CorruptRecords(ClientError):
     """Stored records are damaged: the CRC of a batch does not match, or the broker reports damage.
 
-    `topic`, `partition` and `offset` say where. Records before the damage were handed over. The consumer
-    stays in front of the damage and continues once a broker has repaired it; `seek` skips it.
+    `topic`, `partition` and `offset` are the position of the damage. The consumer has returned the records before it,
+    and continues at this position once a broker has repaired the damage; `seek` skips it.
     """
 
     def __init__(self, topic: str, partition: int, offset: int, reason: str, code: str) -> None:
@@ -83,12 +83,12 @@ class CorruptRecords(ClientError):
 
 
 class TimedOut(ClientError, TimeoutError):
-    """No response in time; the operation may still take effect."""
+    """No response arrived in time; the operation may still take effect."""
 
 
 @dataclass(frozen=True, slots=True)
 class Undelivered:
-    """A message that was not stored, as bytes, so that the caller can keep it or send it again."""
+    """A message that was not stored, with key and value as bytes, so that the caller can keep it or send it again."""
 
     topic: str
     partition: int | None
@@ -99,9 +99,7 @@ class Undelivered:
 
 
 class NotDelivered(ClientError):
-    """Messages were not stored. `failed` holds them, up to a limit; `count` is the number of all failed
-    messages.
-    """
+    """Messages were not stored. `failed` contains the first `FAILURES_KEPT` of them; `count` is the number of all."""
 
     def __init__(self, failed: tuple[Undelivered, ...], count: int) -> None:
         first = failed[0]
@@ -165,7 +163,9 @@ def damage_of(message: Message) -> CorruptRecords | None:
 
 @contextmanager
 def translated(what: str) -> Iterator[None]:
-    """Translate library errors inside this block; `what` says which operation failed."""
+    """Translate librdkafka's errors inside this block; `what` is the start of the error message, such as "cannot list
+    the groups".
+    """
     try:
         yield
     except KafkaException as error:
@@ -173,7 +173,9 @@ def translated(what: str) -> Iterator[None]:
 
 
 def from_kafka(error: KafkaError | KafkaException, what: str) -> ClientError:
-    """Return the client error for a library error, with advice where there is some."""
+    """Return the client error for a librdkafka error, with advice for common errors. `what` is the start of the
+    message.
+    """
     reason: KafkaError = error.args[0] if isinstance(error, KafkaException) else error
     kind, advice = _ADVICE.get(reason.code(), (ClientError, ""))
     text = f"{what}: {reason.str()} ({reason.name()})"

@@ -45,8 +45,8 @@ class GroupPartition:
 
     @property
     def lag(self) -> int:
-        """Offsets between the committed offset and the end; those of the whole partition without a committed
-        offset.
+        """Number of offsets between the committed offset and the end; without a committed offset, between the start and
+        the end.
         """
         return max(0, self.end - (self.start if self.committed is None else self.committed))
 

@@ -1,4 +1,4 @@
-"""Blocking methods of a class as coroutines of its async counterpart, with their types kept."""
+"""Derivation of a coroutine method from a blocking method, with the types of its parameters and its result."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Subject = TypeVar("Subject", covariant=True)
 
 
 class HasSubject(Protocol[Subject]):
-    """An async counterpart: `run_in_thread` calls a method of its synchronous `subject` in a thread."""
+    """Async class with a synchronous `subject`; `run_in_thread` calls a method of the subject in a thread."""
 
     async def run_in_thread(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any: ...
 

@@ -1,4 +1,4 @@
-"""Calls of `Admin` that librdkafka does not have: with the internal client, in an event loop of their own."""
+"""Requests of `Admin` that librdkafka cannot send: they run on the internal client, in a separate event loop."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class InternalCalls:
     def __init__(
         self, connection: InternalConnection, timeout_s: float, errors: Mapping[str, type[ClientError]]
     ) -> None:
-        """`errors` has the exceptions of this client for errors of brokers, by Kafka's names of the errors."""
+        """`errors` maps Kafka's names of broker errors to exceptions of this client."""
         self._connection = connection
         self._timeout_s = timeout_s
         self._errors = errors
 
     def run(self, work: Callable[[InternalClient], Awaitable[T]]) -> T:
-        # Clients that make no such call do not load what only brokers need.
+        # Clients that never send these requests do not import the modules of brokers.
         from penstock.errors import BrokerError
         from penstock.internal_client.client import run
 

@@ -1,6 +1,6 @@
-"""Connections of the internal client, which makes the calls that librdkafka does not have.
+"""Connections of the internal client, which sends the requests that librdkafka cannot send.
 
-The settings of a connection are those that librdkafka gets: `config` by librdkafka's names, else the environment.
+The connection settings are the same as librdkafka's: `config` by librdkafka's names, else the environment.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _SECURITY = ("security.", "sasl.", "ssl.")
 class InternalConnection:
     bootstrap: str | None = None
     config: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of the user by librdkafka's names. Those that are not about connections have no effect here."""
+    """The user's settings by librdkafka's names. Settings that do not concern connections have no effect here."""
 
     def open(self, client_id: str, timeout_s: float) -> InternalClient:
         """Create a client, which connects at its first request. Raises InvalidSetting."""
-        # Clients that make no such call do not load what only brokers need.
+        # Clients that never open such a connection do not import the modules of brokers.
         from penstock.errors import ConfigError
         from penstock.internal_client.client import InternalClient
         from penstock.internal_client.client_security import ClientSecurity

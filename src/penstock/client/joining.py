@@ -1,4 +1,4 @@
-"""Joining a group: whether this member has joined, and the wait for it before it leaves."""
+"""The check that a member has joined its group, and the wait for it before the member leaves."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""Order of keys while a topic gets fewer partitions: messages of a partition are held back until the partitions that
-it may replace have been read to their end.
+"""Order of keys while the number of partitions of a topic is reduced: messages of active partitions are held back until
+the draining partitions have been read to their end.
 
-A key moves to another partition with a new number of partitions. When a message of an active partition has been
-fetched, every earlier message of its key is below the present end of the draining partitions: their ends are looked up
-after the fetch, and the message is handed over when this consumer, or the group, has passed them.
+If the new number of partitions divides the old one, all keys of a draining partition move to one active partition. When
+a message of an active partition has been fetched, all earlier messages of its key are below the current end offsets of
+the draining partitions. These end offsets are looked up after the fetch; the message is returned to the caller once
+this consumer, or its group, has passed them.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from penstock.client.topic_watch import TopicWatch
 
 REQUEST_S = 10.0
 LOOK_AT_HELD_S = 0.2
-"""Interval at which an ordered consumer checks whether messages may be handed over that it holds back."""
+"""Interval at which an ordered consumer checks whether it may return messages that it holds back, in seconds."""
 Place = tuple[str, int]
 
 
 class KeyOrder:
     def __init__(self, consumer: Consumer, watch: TopicWatch, *, has_group: bool, is_latest: bool) -> None:
-        """`is_latest`: partitions without a position are read from their end."""
+        """`is_latest` is True if partitions without a position are read from their end."""
         self.held: list[Message] = []
         self._consumer = consumer
         self._watch = watch
@@ -37,8 +38,8 @@ class KeyOrder:
         self._watch.close()
 
     def admit(self, fresh: Sequence[Message], in_work: Sequence[Message]) -> list[Message]:
-        """Messages that may be handed over, of held and newly fetched ones. `in_work` has messages that
-        are not finished.
+        """Return the messages that may be returned to the caller, of those held back and of `fresh`, which are newly
+        fetched. `in_work` contains messages that the caller has not finished.
         """
         candidates = [*self.held, *fresh]
         going = self._going({message.topic() for message in candidates})
@@ -53,14 +54,14 @@ class KeyOrder:
         return [message for message in candidates if _place(message) not in blocked]
 
     def drop(self, places: Collection[Place]) -> list[Message]:
-        """Forget held messages of partitions; they are returned."""
+        """Remove the held messages of these partitions, and return them."""
         dropped = [message for message in self.held if _place(message) in places]
         self.held = [message for message in self.held if _place(message) not in places]
         self._paused -= set(places)
         return dropped
 
     def _going(self, topics: Iterable[str]) -> Mapping[str, range]:
-        """Partitions that go, by topic; topics without any are left out."""
+        """Return the draining partitions by topic; topics without draining partitions are left out."""
         found = {}
         for topic in topics:
             route = self._watch.look(topic)
@@ -69,7 +70,9 @@ class KeyOrder:
         return found
 
     def _behind(self, places: Collection[Place], pending: Sequence[Message]) -> set[Place]:
-        """Partitions that were not finished up to their present end. `pending` has unfinished messages."""
+        """Return the partitions that were not finished up to their current end. `pending` contains unfinished
+        messages.
+        """
         unfinished = {_place(message) for message in pending}
         assigned = {(each.topic, each.partition) for each in self._consumer.assignment()}
         behind = {place for place in places if place in unfinished and place in assigned}
@@ -79,7 +82,7 @@ class KeyOrder:
                 if end > start and self._position(place, assigned, end) < end:
                     behind.add(place)
             except KafkaException:
-                behind.add(place)  # not known: look again
+                behind.add(place)  # unknown: counts as behind until the next look
         return behind
 
     def _position(self, place: Place, assigned: Collection[Place], end: int) -> int:
@@ -94,7 +97,7 @@ class KeyOrder:
         return self._first_ends.setdefault(place, end) if self._is_latest else -1
 
     def _pause(self, blocked: set[Place]) -> None:
-        """Fetch nothing more of partitions whose messages are held."""
+        """Pause the `blocked` partitions, whose messages are held back, and resume those that were blocked before."""
         resumed, paused = self._paused - blocked, blocked - self._paused
         assigned = {(each.topic, each.partition) for each in self._consumer.assignment()}
         if resumed & assigned:
@@ -105,7 +108,7 @@ class KeyOrder:
 
 
 def key_order(consumer: Consumer, options: ConsumerOptions) -> KeyOrder | None:
-    """Order of a consumer with the option `ordered`; None for others."""
+    """Return the KeyOrder of a consumer with the option `ordered`; None for other consumers."""
     if not options.get("ordered"):
         return None
     return KeyOrder(

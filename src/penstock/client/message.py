@@ -1,7 +1,7 @@
 """A message as a consumer receives it.
 
-Key and value are decoded when they are read: bytes that cannot be decoded raise inside the caller's loop,
-where `raw` is available, and not between two messages.
+Key and value are decoded when the properties are read, so the error for bytes that cannot be decoded is raised inside
+the caller's loop, where `raw` is available, and not between two messages.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class Message:
     partition: int
     offset: int
     timestamp_ms: int
-    """Time given by the producer or the broker, as the topic is configured; milliseconds since 1970, -1 if
-    unknown.
+    """Timestamp set by the producer or the broker, depending on `message.timestamp.type`; milliseconds since 1970, -1
+    if unknown.
     """
     raw_key: bytes | None
     raw: bytes | None
-    """The value as stored."""
+    """The value as stored, not decoded."""
     headers: tuple[tuple[str, bytes | None], ...] = ()
     _decode_key: Deserializer = field(default=bytes, repr=False, compare=False)
     _decode_value: Deserializer = field(default=bytes, repr=False, compare=False)
@@ -53,7 +53,7 @@ class Message:
 
     @property
     def size(self) -> int:
-        """Bytes of key, value, header names and header values."""
+        """Size of key, value, header names and header values in bytes."""
         return content_size(self.raw_key, self.raw, self.headers)
 
     @property
@@ -67,7 +67,7 @@ class Message:
 
     @property
     def attempt(self) -> int:
-        """Number of this delivery: 1, and one more for each retry (`Consumer.retry`)."""
+        """Number of this delivery: 1 for the first, increased by each retry (`Consumer.retry`)."""
         failed = read_number(self.header("penstock-retry-attempts"))
         return 1 if failed is None else failed + 1
 
@@ -90,7 +90,7 @@ class Message:
 def take_live(
     ready: deque[Source], taken: list[Source], count: int, make: Callable[[Source], Message]
 ) -> list[Message]:
-    """Move sources from `ready` to `taken`; return the messages of those that have not expired, at most `count`."""
+    """Move sources from `ready` to `taken` and return their messages, without expired ones, until `count` are found."""
     found: list[Message] = []
     now_ms = time.time_ns() // 1_000_000
     while ready and len(found) < count:

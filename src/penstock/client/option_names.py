@@ -17,11 +17,11 @@ _OTHER_NAMES = {
     "batch_size": "batch_bytes",
     "compression_type": "compression",
 }
-"""Names of Kafka clients for options that have another name here."""
+"""Option names of other Kafka clients, and our name for the same option."""
 
 
 def check_names(options: Mapping[str, Any], known: Iterable[str]) -> None:
-    """Raise UnknownOption for the first unknown name; the message suggests the likely one."""
+    """Raise UnknownOption for the first unknown name; the error suggests the most similar option."""
     names = list(known)
     for name in options:
         if name not in names:

@@ -1,4 +1,4 @@
-"""Partitions: conversion between our type and confluent-kafka's, and the wait for a first fetch."""
+"""Partitions: conversion between `TopicPartition` and confluent-kafka's type, and the wait for the first fetch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def unnamed(partitions: Iterable[TopicPartition]) -> list[kafka.TopicPartition]:
 
 
 def wait_for_fetch(consumer: kafka.Consumer, partition: kafka.TopicPartition) -> None:
-    """Wait until librdkafka has fetched from a partition. A paused partition never does, so the wait has a limit."""
+    """Wait until librdkafka has fetched from a partition, up to a limit: a paused partition is never fetched."""
     deadline = time.monotonic() + SETTLE_PATIENCE_S
     while time.monotonic() < deadline:
         _, end = consumer.get_watermark_offsets(partition, cached=True)

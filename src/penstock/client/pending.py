@@ -21,8 +21,8 @@ class Stored:
 
 
 class PendingSend:
-    """The outcome of one send, set once by `MessageSender`. An error that was read here is not raised again
-    elsewhere.
+    """The outcome of one send, set once by `MessageSender`. An error that was read here is not raised again by other
+    calls of the producer.
     """
 
     __slots__ = ("_on_done", "_on_seen", "_outcome", "headers")
@@ -46,7 +46,7 @@ class PendingSend:
 
     @property
     def stored(self) -> Stored:
-        """Position of the message; raises the delivery error if there is one. Valid only when `done`."""
+        """Position of the message; raises the delivery error if there is one. May be read only when `done` is True."""
         error = self.error
         if error is not None:
             raise error

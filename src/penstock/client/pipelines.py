@@ -28,7 +28,9 @@ class Pipeline:
     revision: int
     definition: Mapping[str, Any]
     status: Mapping[str, Any]
-    """Figures that its owner reports: `rows`, `bytes`, `lag_records`, `last_success_ms`, `failures`, `error`, ..."""
+    """Statistics reported by the supervisor that runs the pipeline: `rows`, `bytes`, `lag_records`, `last_success_ms`,
+    `failures`, `error`, ...
+    """
 
 
 class Pipelines:
@@ -36,9 +38,10 @@ class Pipelines:
         self._calls = InternalCalls(connection, timeout_s, {})
 
     def apply(self, definition: Mapping[str, Any]) -> Pipeline:
-        """Declare a pipeline, or change its definition: a mapping as in the file of `penstock pipeline apply`.
+        """Declare a pipeline, or change its definition. `definition` has the format of the file of `penstock pipeline
+        apply`.
 
-        Raises InvalidSetting with all problems.
+        Raises InvalidSetting, which lists all problems.
         """
         from penstock.declared.checking import check_pipeline
 
@@ -60,24 +63,24 @@ class Pipelines:
         return found[0]
 
     def pause(self, name: str) -> Pipeline:
-        """Pause a pipeline: it stops after the batch that is being written."""
+        """Pause a pipeline: it stops after the batch in progress."""
         return self._change(name, lambda calls, stored: calls.set_paused(stored, True))
 
     def resume(self, name: str) -> Pipeline:
-        """Resume a paused pipeline where it stopped."""
+        """Resume a paused pipeline at its last position."""
         return self._change(name, lambda calls, stored: calls.set_paused(stored, False))
 
     def run(self, name: str) -> Pipeline:
-        """Have the supervisor run a scheduled pipeline now, without waiting for the run."""
+        """Ask the supervisor to run a scheduled pipeline now. Returns without waiting for the run."""
         return self._change(name, lambda calls, stored: calls.request_run(stored))
 
     def logs(self, name: str, most: int = 100) -> Sequence[dict[str, Any]]:
-        """Return the last events of a pipeline, oldest first."""
+        """Return the last `most` events of a pipeline, oldest first."""
         self.describe(name)
         return self._run(lambda calls: calls.events(name, most))
 
     def delete(self, name: str) -> None:
-        """Delete a pipeline. Its targets stay."""
+        """Delete a pipeline. The data that it has written stays."""
         self.describe(name)
         self._run(lambda calls: calls.delete(name))
 

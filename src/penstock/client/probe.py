@@ -1,8 +1,8 @@
-"""A check that a TCP port belongs to a Kafka broker, by the first bytes of its answer to an ApiVersions request.
+"""The check that a TCP port belongs to a Kafka broker, by the first bytes of its response to an ApiVersions request.
 
-An HTTP server answers the request with its own protocol. Many TLS listeners close the connection without an answer; a
-TLS ClientHello on a second connection tells them from a broker that is stopping. Kafka client libraries take such
-answers for huge frames and go on trying until a timeout that does not name the cause.
+An HTTP server answers the request in its own protocol. Many TLS listeners close the connection without a response; a
+TLS ClientHello on a second connection distinguishes them from a broker that is stopping. Kafka client libraries
+interpret such responses as huge frames and retry until a timeout that does not name the cause.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from penstock.wire.apis import API_VERSIONS
 from penstock.wire.foreign_protocol import OTHER, TLS, foreign_protocol, tls_client_hello
 
 ANSWER_TIMEOUT_S = 1.0
-"""A port that is silent for this long may belong to a busy broker, and is not refused."""
+"""Longest wait for the response. A port that is silent for this long may belong to a busy broker and is not
+rejected.
+"""
 _CLIENT_ID = b"penstock"
 _VERSION, _CORRELATION_ID = 0, 1
 _REQUEST = struct.pack(
@@ -29,18 +31,18 @@ _REQUEST = struct.pack(
     _CLIENT_ID,
 )
 _ANSWER = struct.Struct(">ii")
-"""Size and correlation id, which every answer begins with."""
+"""Start of every response: size and correlation id."""
 _API_KEYS = struct.Struct(">hi")
-"""Error code and number of APIs."""
+"""Start of the body of an ApiVersions response: error code and number of APIs."""
 _API_KEY = struct.Struct(">hhh")
-"""API key, lowest and highest version."""
+"""Entry of an ApiVersions response: API key, lowest and highest version."""
 MAX_ANSWER_BYTES = 65_536
 
 
 def probe(host: str, port: int, timeout_s: float) -> frozenset[int]:
-    """Return the API keys of the broker at the address; none where a port says nothing for a second.
+    """Return the API keys of the broker at the address; an empty set if the port sends nothing for `ANSWER_TIMEOUT_S`.
 
-    Raises NotKafka for another protocol and another OSError where no connection can be made or it ends at once.
+    Raises NotKafka for another protocol, and another OSError if the connection fails or is closed at once.
     """
     received = _exchange(host, port, timeout_s, _REQUEST)
     if received is None:
@@ -58,15 +60,15 @@ def probe(host: str, port: int, timeout_s: float) -> frozenset[int]:
 
 
 def is_plaintext(security_protocol: object) -> bool:
-    """Whether a client with this `security.protocol` speaks the Kafka protocol without TLS."""
+    """Return True if a client with this `security.protocol` speaks the Kafka protocol without TLS."""
     return str(security_protocol or "plaintext").lower() in ("plaintext", "sasl_plaintext")
 
 
 def _exchange(host: str, port: int, timeout_s: float, request: bytes) -> bytes | None:
-    """The first bytes of the answer to a request, the whole of it for a Kafka broker's.
+    """Send a request and return the start of the response; the complete response if it comes from a Kafka broker.
 
-    Fewer than eight bytes where the peer closes the connection, None where it is silent. OSError where no connection
-    can be made.
+    Returns fewer than eight bytes if the peer closes the connection, None if it sends nothing. Raises OSError if no
+    connection can be made.
     """
     with socket.create_connection((host, port), timeout_s) as connection:
         deadline = time.monotonic() + ANSWER_TIMEOUT_S
@@ -87,7 +89,7 @@ def _exchange(host: str, port: int, timeout_s: float, request: bytes) -> bytes |
 
 
 def _expected_bytes(received: bytes) -> int:
-    """How many bytes to read: all of a frame that answers the request, else enough to know the protocol."""
+    """Number of bytes to read: the complete frame if it answers our request, else enough to recognise the protocol."""
     if len(received) < _ANSWER.size:
         return _ANSWER.size
     size, correlation_id = _ANSWER.unpack_from(received)
@@ -96,7 +98,7 @@ def _expected_bytes(received: bytes) -> int:
 
 
 def _api_keys(received: bytes) -> frozenset[int]:
-    """The keys of an ApiVersions answer; none where it is cut short."""
+    """Return the API keys of an ApiVersions response; the response may be truncated."""
     body = received[_ANSWER.size :]
     if len(body) < _API_KEYS.size:
         return frozenset()

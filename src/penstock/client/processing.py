@@ -32,7 +32,7 @@ from penstock.client.sender import Headers
 from penstock.client.serializers import Deserializer, Format, Serializer
 
 MAX_MESSAGES = 500
-"""Most messages in one transaction."""
+"""Largest number of messages in one transaction."""
 MAX_TRIES = 20
 RETRY_S = 0.2
 
@@ -41,12 +41,12 @@ logger = logging.getLogger("penstock.client")
 
 @dataclass(frozen=True, slots=True)
 class Out:
-    """A message to write, for outputs that need more than a value."""
+    """An output message of `transform` with more than a value: key, topic, partition or headers."""
 
     value: Any
     key: Any = None
     topic: str | None = None
-    """Target topic; the sink by default."""
+    """Target topic; `sink` if None."""
     partition: int | None = None
     headers: Headers | None = None
 
@@ -66,7 +66,7 @@ class ProcessOptions(TypedDict, total=False):
     idle_timeout_s: float
     """Time without messages after which processing ends; without it, processing never ends."""
     max_messages: int
-    """Most messages in one transaction."""
+    """Largest number of messages in one transaction."""
     consumer_config: Mapping[str, Any]
     producer_config: Mapping[str, Any]
     """Settings by librdkafka's names; they override all other options."""
@@ -82,8 +82,8 @@ def process(
 ) -> int:
     """Call `transform` with each message of `source` and write the results to `sink`, exactly once.
 
-    `transform` returns a value (which keeps the key of the message), an `Out`, a list of these, or None for
-    no output. Returns the number of processed messages once nothing has arrived for `idle_timeout_s`.
+    `transform` returns a value (the output has the key of the message), an `Out`, a list or iterator of these, or None
+    for no output. Returns the number of processed messages when no message has arrived for `idle_timeout_s`.
     """
     if not group:
         raise InvalidSetting("processing needs a consumer group, which stores its progress; give group=...")
@@ -101,14 +101,16 @@ def process(
 
 
 class _Worker:
-    """Transactions of a consumer, with a producer that is replaced when its state is unknown."""
+    """Processes batches of a consumer in transactions; replaces the producer when the outcome of a transaction is
+    unknown.
+    """
 
     def __init__(self, consumer: Consumer, transform: Transform, sink: str, options: ProcessOptions) -> None:
         self._consumer = consumer
         self._transform = transform
         self._sink = sink
         self._options = options
-        # A replacement producer uses the same id, so that it first ends the transaction of its predecessor.
+        # A replacement producer uses the same id: its registration ends the open transaction of its predecessor.
         self._transactional_id = options.get("transactional_id") or f"penstock-{uuid.uuid4()}"
         self._producer = _producer(self._transactional_id, options)
         self._failures = 0
@@ -152,7 +154,7 @@ class _Worker:
 
 
 def _give_up(producer: Producer) -> None:
-    """Close a producer whose transaction has ended or will be ended by its successor."""
+    """Close a producer whose transaction has ended, or will be ended by the producer that replaces it."""
     with suppress(ClientError):
         producer.close()
 

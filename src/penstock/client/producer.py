@@ -54,16 +54,13 @@ class SendHandle:
 
 
 class Transaction:
-    """An open transaction, as returned by `with producer.transaction() as transaction`; adds offsets to it.
-
-    The end of the `with` block commits the transaction, and an exception in the block aborts it.
-    """
+    """An open transaction: `with producer.transaction() as transaction`. Its methods add consumer offsets to it."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
     def commit_progress(self, consumer: Consumer) -> None:
-        """Commit the offsets of the messages that `consumer` has handed over as part of the transaction.
+        """Commit the offsets of the messages that `consumer` has returned, as part of the transaction.
 
         The consumer must have delivery="exactly-once".
         """
@@ -72,7 +69,7 @@ class Transaction:
             self.commit_offsets(offsets, consumer.reader.consumer.consumer_group_metadata())
 
     def commit_offsets(self, offsets: list[TopicPartition], group_metadata: Any) -> None:
-        """Commit these offsets of a consumer, given with its group metadata, as part of the transaction."""
+        """Commit `offsets` as part of the transaction; `group_metadata` is that of the consumer that read them."""
         self._transactions.add_offsets(offsets, group_metadata)
 
 
@@ -99,8 +96,8 @@ class Producer:
     ) -> SendHandle:
         """Queue a message; wait only while the queue is full.
 
-        Raises NotDelivered for earlier messages that failed; this message was not queued then. Consumers see a
-        message with `delay_s` or `deliver_at` (a time, or epoch milliseconds) later; its topic needs `delivery.delay`.
+        Raises NotDelivered if earlier messages failed; this message is not queued then. `delay_s` or `deliver_at` (a
+        time, or epoch milliseconds) delays the delivery to consumers; the topic needs `delivery.delay=true`.
         """
         if self._closed:
             raise ClientError("the producer is closed")
@@ -136,10 +133,10 @@ class Producer:
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
-        """Send messages in a transaction: all of them count when the block ends, none of them after an
-        exception.
+        """Send messages in a transaction: the end of the block commits it, an exception in the block aborts it.
 
-        Raises TransactionAborted if the transaction could not be committed; it can be tried again.
+        Raises TransactionAborted if the transaction could not be committed; the caller may send the messages again in a
+        new transaction.
         """
         if self._closed:
             raise ClientError("the producer is closed")

@@ -1,4 +1,4 @@
-"""Options of a producer, and the librdkafka settings they stand for."""
+"""Options of a producer, and their translation to librdkafka settings."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ class ProducerOptions(TypedDict, total=False):
     """Delivery guarantee; at least once by default."""
     profile: Literal["throughput", "latency"]
     linger_ms: float
-    """How long a batch waits for more messages."""
+    """How long a batch waits for more messages, in milliseconds."""
     batch_bytes: int
-    """Largest size of a batch."""
+    """Upper bound of the size of a batch."""
     compression: Literal["none", "gzip", "snappy", "lz4", "zstd"]
     transactional_id: str
-    """Exactly once: the name of this producer. A producer that starts with the same id fences its
-    predecessor. A random id by default.
+    """Transactional id, for exactly-once delivery; a random one by default. A producer that starts with the same id
+    fences its predecessor.
     """
     transaction_timeout_s: float
-    """Exactly once: time after which the broker aborts an open transaction."""
+    """Time after which the broker aborts an open transaction, for exactly-once delivery."""
     delivery_timeout_s: float
-    """Time after which a message counts as not delivered."""
+    """Time after `send` when a message counts as not delivered."""
     connect_timeout_s: float
     """How long to wait for a broker when the client is created; 0 skips the check."""
     config: Mapping[str, Any]
@@ -67,7 +67,7 @@ def producer_config(bootstrap: str | None, options: ProducerOptions) -> dict[str
         **producer_settings(delivery),
         **_transaction_settings(delivery, options),
         **producer_profile(options.get("profile")),
-        # The partitioner of the Java client: a key maps to the same partition for all clients.
+        # The partitioner of the Java client: all clients map a key to the same partition.
         "partitioner": "murmur2_random",
         "delivery.timeout.ms": round(timeout_s * 1000),
         **{name: value for option, name in _NAMES.items() if (value := options.get(option)) is not None},

@@ -1,7 +1,7 @@
 """The profile setting: high throughput or low latency.
 
-A profile is a set of librdkafka settings. Without a profile librdkafka's defaults apply, which lie in
-between. A setting that is given on its own overrides the profile.
+A profile is a set of librdkafka settings. Without a profile librdkafka's defaults apply, which are a compromise between
+the two. A setting that the caller gives explicitly overrides the profile.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CONSUMER: dict[Profile, dict[str, Any]] = {
         "fetch.wait.max.ms": 100,
         "max.partition.fetch.bytes": 4_194_304,
         "queued.min.messages": 200_000,
-        "fetch.queue.backoff.ms": 10,  # the default waits a second before it refills a full queue
+        "fetch.queue.backoff.ms": 10,  # librdkafka waits a second by default before it refills a full queue
     },
     Profile.LATENCY: {
         "fetch.min.bytes": 1,

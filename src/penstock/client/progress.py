@@ -1,7 +1,7 @@
-"""Commit strategies of a consumer, one for each delivery setting.
+"""Commit strategies of a consumer, one for each delivery guarantee.
 
-`arrived` is called before any of the messages is handed over, `finished` when the caller is done with them,
-`released` when partitions are revoked while fetched messages were not handed over.
+`arrived` is called before any of the messages is returned to the caller, `finished` when the caller has finished them,
+`released` when partitions are revoked whose fetched messages were not all returned.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ logger = logging.getLogger("penstock.client")
 
 class Progress(Protocol):
     hands_over_again: bool
-    """Whether messages that the caller did not finish are handed over again in the next iteration."""
+    """True if the next iteration begins with the messages that the caller did not finish."""
 
     def arrived(self, messages: Sequence[Message]) -> None: ...
 
@@ -31,10 +31,10 @@ class Progress(Protocol):
     def commit(self) -> None: ...
 
     def settle_commits(self) -> bool:
-        """Wait for commits that are under way; returns whether the messages in work are committed already."""
+        """Wait for commits in progress. Return True if the offsets of the messages in work are committed already."""
 
     def committed(self, offsets: list[TopicPartition]) -> None:
-        """Note offsets that a transaction has committed, so that a later commit does not move the group back."""
+        """Record offsets that a transaction has committed, so that a later commit does not move the group back."""
 
 
 class AtLeastOnce:
@@ -58,7 +58,7 @@ class AtLeastOnce:
         try:
             self._consumer.store_offsets(**what)
         except KafkaException as error:
-            # Another member owns the partition by now and will process the message again.
+            # The partition belongs to another member now, which will process the message again.
             if error.args[0].code() != KafkaError._STATE:
                 raise from_kafka(error, "cannot mark a message as done") from None
 
@@ -86,7 +86,9 @@ class AtLeastOnce:
 
 
 class AtMostOnce:
-    """Commit a batch before its first message is handed over; on revocation, commit back the unread messages."""
+    """Commit a batch before its first message is returned. On revocation, commit the first offset that was not
+    returned.
+    """
 
     hands_over_again = False
 
@@ -107,7 +109,7 @@ class AtMostOnce:
             logger.warning("%s", from_kafka(error, "unread messages were not committed back and are skipped"))
 
     def commit(self) -> None:
-        """Do nothing: all messages handed over are already committed."""
+        """Do nothing: the offsets of all returned messages are committed already."""
 
     def settle_commits(self) -> bool:
         return True
@@ -123,7 +125,7 @@ class AtMostOnce:
 
 
 class CommitInTransactions:
-    """Leave commits to the producer's transaction; messages of an aborted transaction are handed over again."""
+    """Leave commits to the producer's transaction. Messages of an aborted transaction are returned again."""
 
     hands_over_again = True
 

@@ -1,6 +1,6 @@
 """A queue: send messages, receive them one by one or with workers, and settle them.
 
-The connections belong to an event loop in a thread of the queue's own; every method may be called from any thread.
+The connections run in an event loop in a thread of this queue; every method may be called from any thread.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ T = TypeVar("T")
 
 
 class QueueMessage(MessageFields):
-    """A received message. As a context manager it is accepted at the end, and released by an exception."""
+    """A received message. As a context manager it is accepted at the end of the block, and released after an
+    exception.
+    """
 
     def __init__(self, delivered: Delivered, queue: Queue) -> None:
         super().__init__(delivered)
@@ -53,21 +55,21 @@ class QueueMessage(MessageFields):
         self._settle(ACCEPT)
 
     def release(self, delay_s: float | None = None) -> None:
-        """Have the message delivered again, after a delay or the queue's back-off."""
+        """Have the message delivered again after `delay_s`, or after the queue's back-off if `delay_s` is None."""
         self._settle(RELEASE, check_seconds("delay_s", delay_s))
 
     def reject(self, reason: str = "") -> None:
-        """Settle a message that cannot be processed."""
+        """Settle a message that cannot be processed: it is not delivered again."""
         self._settle(REJECT, reason=reason)
 
     def extend(self, seconds: float) -> None:
-        """Lock the message for this long from now on."""
+        """Extend the lock of the message: it expires `seconds` from now."""
         self._queue.call(self._queue.session.settle(self.place, EXTEND, check_seconds("seconds", seconds)))
 
     def reply(self, value: Any) -> bool:
-        """Reply to a message that was sent with `request`; the message has still to be accepted.
+        """Reply to a message that was sent with `request`. The message must still be accepted afterwards.
 
-        The first reply counts: False if another one was stored before, by an earlier delivery.
+        Only the first reply is stored: returns False if an earlier delivery of the message has already stored one.
         """
         return self._queue.call(self._queue.session.reply(self.headers, value))
 
@@ -88,9 +90,10 @@ class QueueMessage(MessageFields):
 class Queue:
     """A queue. `lock_s` replaces the queue's lock time; locks are extended up to `max_lock_s` during processing.
 
-    `workers` is the number of threads of `run`, `prefetch` the number of messages that it may receive ahead of them: by
-    default as many as there are workers, or none with order by key or priorities. Of a prefetched message the lock is
-    extended too; it is returned if the workers do not come to it within about half a second.
+    `run` processes messages in `workers` threads and receives up to `prefetch` further messages in advance. The default
+    of `prefetch` is `workers`, or 0 for a queue with order by key or priorities. Locks of prefetched messages are
+    extended too. Prefetched messages that the workers do not start within about half a second are returned to the
+    queue.
     """
 
     def __init__(
@@ -139,11 +142,11 @@ class Queue:
         workers: int = 1,
         config: Mapping[str, Any] | None = None,
     ) -> Self:
-        """Create a queue, with a topic of its own or of an existing topic, and open it.
+        """Create a queue and open it. It gets a topic of its own, or reads the existing topic `of`.
 
-        `filter` and `route` choose messages of the existing topic: an expression as of a view, and a pattern for the
-        header `penstock-route`. `retain` is `acknowledged`, or a time such as `2w` for which the topic keeps messages.
-        `max_length_policy` is `refuse`, or `dead-letter` for the oldest messages.
+        `filter` and `route` select messages of `of`: an expression like the filter of a view, and a pattern for the
+        header `penstock-route`. `retain` is `acknowledged`, or a retention time such as `2w`. Beyond `max_length`,
+        `max_length_policy` decides: `refuse` new messages, or `dead-letter` the oldest ones.
         """
         order_by = order, priorities, priority_share
         settings = queue_settings(lock_s, max_attempts, back_off, dead_letter, *order_by) | {
@@ -194,34 +197,38 @@ class Queue:
         key: str | bytes | None = None,
         headers: dict[str, Any] | None = None,
     ) -> Any:
-        """Send a message and return the reply of its consumer; NoReply where none comes in time.
+        """Send a message and return the reply of its consumer. Raises NoReply if no reply arrives within `timeout_s`.
 
-        The message expires after `timeout_s`. Replies are stored in the topic `NAME-replies`, which is created
-        unless it exists.
+        The message expires after `timeout_s`. Replies are stored in the topic `NAME-replies`, which is created if it
+        does not exist.
         """
         check_timeout(timeout_s)
         return self.call(self.session.request(value, key, timeout_s, headers))
 
     def receive(self, wait_s: float = 0) -> QueueMessage:
-        """Receive a message; QueueEmpty where none comes within `wait_s`."""
+        """Receive a message. Raises QueueEmpty if none arrives within `wait_s`."""
         found = self.receive_many(1, wait_s)
         if not found:
             raise QueueEmpty(f"no message of {self.name} within {wait_s:g} s")
         return found[0]
 
     def receive_many(self, max_messages: int = 100, wait_s: float = 0) -> list[QueueMessage]:
-        """Receive up to `max_messages`; waits up to `wait_s` for the first one."""
+        """Receive up to `max_messages`. Waits up to `wait_s` for the first message."""
         return [QueueMessage(each, self) for each in self.call(self.session.receive(max_messages, wait_s))]
 
     def accept(self, messages: list[QueueMessage]) -> None:
-        """Accept several messages with one request; ReceiptExpired if one of them is not held any more."""
+        """Accept several messages with one request per leader. Raises ReceiptExpired if the lock of one of them has
+        expired.
+        """
         results = self.call(self.session.settle_many([(each.place, ACCEPT) for each in messages]))
         for message, error in zip(messages, results, strict=True):
             message.is_settled = error is None
         raise_first(self.name, results)
 
     def __iter__(self) -> Iterator[QueueMessage]:
-        """Receive until `stop`. A message that the loop body leaves unsettled is accepted; after a break released."""
+        """Receive messages until `stop`. A message that the loop body does not settle is accepted, or released if the
+        loop ends with `break` or an exception.
+        """
         while not self._stopping.is_set():
             for message in self.receive_many(1, WAIT_S):
                 try:
@@ -238,8 +245,8 @@ class Queue:
     def run(self, work: Callable[[QueueMessage], object]) -> None:
         """Call a function for each message in the queue's worker threads until `stop`.
 
-        A message is accepted when the function returns, and released with the back-off when it raises. Messages
-        that were received and not started are returned at the end.
+        A message is accepted when the function returns, and released with the queue's back-off when it raises. At the
+        end, received messages that were not started are returned to the queue.
         """
         ready: SimpleQueue[Delivered | None] = SimpleQueue()
         held = QueueWork(self.session, self._workers, ready, self._post)
@@ -258,7 +265,7 @@ class Queue:
         ready: SimpleQueue[Delivered | None],
         work: Callable[[QueueMessage], object],
     ) -> None:
-        """Process messages until there is none any more."""
+        """Process messages from `ready` until it yields None."""
         while (delivered := ready.get()) is not None:
             if held.is_ended or self._stopping.is_set():
                 held.give_back(delivered)
@@ -271,18 +278,20 @@ class Queue:
             held.finish(delivered, failure, is_settled=message.is_settled)
 
     def _post(self, call: Callable[[], None]) -> None:
-        """Call a function on the queue's loop; without effect once the queue is closed, which returns all messages."""
+        """Call a function on the queue's event loop. Does nothing once the queue is closed: `close` returns all
+        messages itself.
+        """
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(call)
 
     def stop(self) -> None:
-        """Have `run` and loops over the queue end after the messages that are being processed."""
+        """End `run` and loops over the queue once the messages in work are processed."""
         self._stopping.set()
 
     def close(self) -> None:
-        """Stop, return messages that are not settled, and close all connections.
+        """Stop, return unsettled messages to the queue, and close all connections.
 
-        Calls of other threads that wait raise ClientError.
+        Calls that wait in other threads raise ClientError.
         """
         self._close(has_failed=False)
 

@@ -1,7 +1,7 @@
-"""The part of `Queue` and `AsyncQueue` that talks to brokers: sending, receiving, settling and extending locks.
+"""Requests of `Queue` and `AsyncQueue` to brokers: sending, receiving, settling, and extending locks.
 
-Settlements of one loop turn share a request. Locks of messages that are being processed are extended after a third of
-their time, until the message has been locked for `max_lock_s`. Runs on one event loop.
+Messages settled in the same turn of the event loop share a request. The locks of messages in work are extended after a
+third of their time, until `max_lock_s` has passed since the message was received. All methods run on one event loop.
 """
 
 from __future__ import annotations
@@ -45,20 +45,24 @@ _PATIENCE_S: Final = 30.0
 _CLOCK: Final = SystemClock()
 _CLOSE_SECONDS: Final = 5.0
 _REPLY_MS: Final = 20
-"""A request expires this long before its requester gives up: a later reply would not arrive in time."""
+"""A request message expires this many milliseconds before the requester's timeout: a later reply would not arrive in
+time.
+"""
 _DELAY_CONFIG: Final = "delivery.delay"
 
 
 class ReceiptExpired(ClientError):
-    """The message does not belong to this receiver any more: its lock has expired, or it was settled before."""
+    """The lock of the message has expired, or the message was settled before. It may have been delivered to another
+    receiver.
+    """
 
 
 class NoReply(ClientError, TimeoutError):
-    """No reply came in time. The request expires, unless a consumer has received it already."""
+    """No reply arrived in time. The request message expires, unless a consumer has received it already."""
 
 
 class HeldLock:
-    """A message that is being processed, and the time until which its lock may be extended."""
+    """The lock of a message in work, which is extended until `deadline`."""
 
     __slots__ = ("deadline", "lock_s", "next_at", "receipt")
 
@@ -88,16 +92,17 @@ class QueueSession:
         self._delayed_topics: set[str] = set()
 
     async def close(self, *, has_failed: bool = False) -> None:
-        """Return messages that are not settled, after the back-off if their work has failed; close all connections."""
+        """Release the messages that are not settled, with the queue's back-off if `has_failed`; then close all
+        connections.
+        """
         if self._extending is not None:
             self._extending.cancel()
         held, self._held = list(self._held), {}
         delay_ms = GROUP_DELAY if has_failed else 0
         settlements = [Settlement(each, RELEASE, delay_ms) for each in held]
         if settlements:
-            with suppress(
-                PenstockError, OSError, TimeoutError
-            ):  # otherwise they return when their locks expire
+            # On failure brokers deliver the messages again when their locks expire.
+            with suppress(PenstockError, OSError, TimeoutError):
                 await asyncio.wait_for(self._settle_all(settlements), _CLOSE_SECONDS)
         self._keyed_reads.close()
         await self._producer.close()
@@ -114,7 +119,7 @@ class QueueSession:
         filter_text: str = "",
         retain: str = "",
     ) -> None:
-        """Create the queue; ClientError where it exists."""
+        """Create the queue. Raises ClientError if it exists."""
         if filter_text and of is None:
             raise InvalidSetting("a queue with a filter or a route reads an existing topic: name it with of=")
         values = {name: str(value) for name, value in settings.items() if value is not None}
@@ -164,13 +169,15 @@ class QueueSession:
     # --- receiving
 
     async def default_prefetch(self, workers: int) -> int:
-        """Messages that are received ahead of the workers: none where the order of messages matters."""
+        """Default number of messages received in advance for the workers: 0 if the order of messages matters, else
+        `workers`.
+        """
         with translated(self.name):
             queue = await self._client.queues.get_known(self.name)
         return 0 if queue.priorities or queue.order == "key" else workers
 
     async def receive(self, max_messages: int, wait_s: float) -> list[ReceivedMessage]:
-        """Take messages and keep their locks until they are settled."""
+        """Receive messages, and extend their locks until they are settled."""
         with translated(self.name):
             topic = await self._topic()
             found = await self._client.queue_messages.receive(
@@ -200,7 +207,7 @@ class QueueSession:
             try:
                 await self._extend([each.receipt for each in asked], [each.lock_s for each in asked])
             except (ClientError, BrokerError, OSError):
-                continue  # tried again after another third of the lock time
+                continue  # the next attempt follows after another third of the lock time
 
     async def _extend(self, receipts: Sequence[Receipt], seconds: Sequence[float]) -> None:
         if not receipts:
@@ -219,7 +226,7 @@ class QueueSession:
     async def settle(
         self, receipt: Receipt, action: int, delay_s: float | None = None, reason: str = ""
     ) -> None:
-        """Settle a message; ReceiptExpired where it does not belong to this receiver any more."""
+        """Settle a message. Raises ReceiptExpired if its lock has expired, or if it was settled before."""
         delay_ms = GROUP_DELAY if delay_s is None else max(0, round(delay_s * 1000))
         if action == EXTEND:
             delay_ms = max(1, delay_ms)
@@ -229,7 +236,9 @@ class QueueSession:
             await self._settler.settle(Settlement(receipt, action, delay_ms, reason))
 
     async def settle_many(self, asked: Sequence[tuple[Receipt, int]]) -> Sequence[BrokerError | None]:
-        """Settle messages, each by its action, with one request to each leader; returns their refusals, or None."""
+        """Settle messages, each with its own action, with one request per leader. Returns an error or None for each
+        message.
+        """
         for receipt, _ in asked:
             self._held.pop(receipt, None)
         with translated(self.name):
@@ -248,7 +257,7 @@ class QueueSession:
     async def request(
         self, value: Any, key: str | bytes | None, timeout_s: float, headers: Mapping[str, Any] | None
     ) -> Any:
-        """Send a request and wait for its reply; NoReply where none comes in time."""
+        """Send a request and return its reply. Raises NoReply if no reply arrives within `timeout_s`."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         with translated(self.name):
@@ -266,7 +275,9 @@ class QueueSession:
         return decode_content(found.value, found.headers)
 
     async def reply(self, headers: Mapping[str, bytes | None], value: Any) -> bool:
-        """Reply to a message; False if there was a reply before. ClientError for a message that wants none."""
+        """Store the reply to a request. Return False if it has a reply already. Raises ClientError for a message that
+        is not a request.
+        """
         asked = headers.get(REPLY_TO)
         if asked is None:
             raise ClientError(f"the message has no header {REPLY_TO}: it was not sent with request()")
@@ -280,7 +291,7 @@ class QueueSession:
 
 
 def raise_first(queue: str, errors: Sequence[BrokerError | None]) -> None:
-    """Raise the first refusal, as an error of the client."""
+    """Raise the first error in `errors`, as an exception of the client."""
     for error in errors:
         if error is not None:
             with translated(queue):
@@ -301,7 +312,7 @@ def _encode(value: object) -> tuple[bytes | None, Headers]:
 
 
 class translated:
-    """Turn errors of brokers into those of the client."""
+    """Translate errors of brokers inside this block into exceptions of the client."""
 
     def __init__(self, queue: str) -> None:
         self._queue = queue

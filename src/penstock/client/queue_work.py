@@ -1,8 +1,9 @@
-"""Messages that `run` has received for its workers: handed out, counted until they are settled, settled in groups.
+"""Messages received by `Queue.run`: distribution to the workers, and settlement of finished messages in batches.
 
-Up to `prefetch` messages wait in memory for the next free worker, and at most as many as the workers have finished
-within half a second: long work has none. Others are returned, without an attempt. Workers are threads or tasks; methods
-run on the loop of the session unless they say otherwise.
+Up to `prefetch` messages wait in memory for the next free worker, but not more than the workers have finished in half a
+second, so long-running work prefetches nothing. Messages above this limit are returned to the queue, which does not
+count as an attempt. Workers are threads or tasks. Methods run on the event loop of the session unless their
+documentation says otherwise.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from penstock.internal_client.receipts import Receipt
 from penstock.wire.queue_settle import RETURN
 
 WAIT_S: Final = 1.0
-"""Time of one wait for messages in loops, which look for a stop in between."""
+"""Longest single wait for messages, in seconds; loops check for a stop after each wait."""
 _WINDOW_S: Final = 0.5
 logger = logging.getLogger("penstock.client")
 
@@ -34,33 +35,35 @@ Ready = SimpleQueue[ReceivedMessage | None] | asyncio.Queue[ReceivedMessage | No
 class _Finished(NamedTuple):
     receipt: Receipt | None
     action: int | None
-    """Settlement that is left to do; None if the message is settled."""
+    """Settlement to send; None if the worker has settled the message already."""
 
 
 class QueueWork:
     def __init__(
         self, session: QueueSession, workers: int, ready: Ready, post: Callable[[Callable[[], None]], object]
     ) -> None:
-        """`post` calls a function on the loop of the session, from any thread."""
+        """`post` calls a function on the event loop of the session; it may be called from any thread."""
         self._session = session
         self._workers = workers
         self._ready = ready
         self._post = post
         self._finished: deque[_Finished] = deque()
         self._is_posted = False
-        """Whether `_settle_finished` is going to be called."""
+        """True if a call of `_settle_finished` is scheduled."""
         self._unfinished = 0
         self._unsettled = 0
         self._prefetch = 0
         self._paces = [0, 0]
-        """Number of messages that workers have finished in this time window, and in the one before."""
+        """Number of messages that workers have finished in the current time window, and in the one before it."""
         self._changed = asyncio.Event()
         self._settling: set[asyncio.Task[None]] = set()
         self.is_ended = False
-        """Whether messages are returned that are not started."""
+        """True after `end`: workers return the remaining messages to the queue."""
 
     async def receive(self, prefetch: int | None, is_stopping: Callable[[], bool]) -> None:
-        """Receive messages for the workers until the queue stops. `prefetch` None stands for the default."""
+        """Receive messages for the workers until `is_stopping()` is True. A `prefetch` of None stands for the session's
+        default.
+        """
         self._prefetch = await self._session.default_prefetch(self._workers) if prefetch is None else prefetch
         pace = asyncio.get_running_loop().create_task(self._keep_pace())
         try:
@@ -79,20 +82,22 @@ class QueueWork:
             pace.cancel()
 
     async def settled(self) -> None:
-        """Wait until the messages of all workers are settled; the workers have ended."""
+        """Wait until all finished messages are settled. Called after the workers have ended."""
         self._settle_finished()
         while self._settling:
             await asyncio.wait(self._settling)
 
     def end(self) -> None:
-        """Return the messages that are not started, and end the workers when they are free. Any thread."""
+        """Return the messages that no worker has started, and end each worker after its current message. Any thread."""
         self.is_ended = True
         self._return(self._ready.qsize())
         for _ in range(self._workers):
             self._ready.put_nowait(None)
 
     def finish(self, message: ReceivedMessage, error: BaseException | None, *, is_settled: bool) -> None:
-        """Take a message back from a worker, with the error of its work. Any thread."""
+        """Schedule the settlement of a finished message: accept it, or release it if the work raised `error`. Any
+        thread.
+        """
         if isinstance(error, ReceiptExpired):
             self._warn_expired()
         elif error is not None and not isinstance(error, asyncio.CancelledError):
@@ -116,7 +121,9 @@ class QueueWork:
     # --- receiving
 
     def _wanted(self) -> int:
-        """Number of messages to ask for; messages that are being settled are limited too."""
+        """Number of messages to request. Bounded by the unfinished messages, and also by those whose settlement is in
+        progress.
+        """
         ahead = self._ahead()
         wanted = min(self._workers + ahead - self._unfinished, 2 * (self._workers + ahead) - self._unsettled)
         return wanted if wanted > ahead // 2 else 0
@@ -155,9 +162,8 @@ class QueueWork:
         self._changed.set()
 
     async def _settle(self, left: list[tuple[Receipt, int]]) -> None:
-        left.sort(
-            key=lambda each: (each[0].partition, each[0].token, each[0].offset)
-        )  # neighbours in one range
+        # Messages of one range become neighbours.
+        left.sort(key=lambda each: (each[0].partition, each[0].token, each[0].offset))
         try:
             results = await self._session.settle_many(left)
         except (ClientError, OSError) as error:

@@ -1,8 +1,8 @@
-"""The shared part of the synchronous and the async consumer: fetch, hand over and finish messages, follow
-rebalances.
+"""The part that the synchronous and the async consumer share: fetch messages, return them to the caller, finish them,
+and follow rebalances.
 
-Messages pass from `_fresh` (fetched) to `_ready` (may be handed over) to `_handed` (in work). Only `fill`
-waits. Rebalances happen inside `fill`, so never while the caller works on a message.
+Messages move from `_fresh` (fetched) to `_ready` (may be returned) to `_handed` (in work: returned, not finished). Only
+`fill` waits. Rebalances happen inside `fill`, so never while the caller processes a message.
 """
 
 from __future__ import annotations
@@ -42,9 +42,7 @@ from penstock.client.shared_views import topics_to_read
 FILL_MESSAGES = 500
 REQUEST_S = 30.0
 SERVE_EVERY_S = 1.0
-"""Longest time between two polls while messages are handed over from memory, so that rebalances make
-progress.
-"""
+"""Longest time between two polls while messages are returned from memory, so that rebalances make progress."""
 LOOK_FOR_TOPIC_EVERY_S = 1.0
 """Interval at which a consumer without a group looks for topics that do not exist yet."""
 
@@ -75,16 +73,14 @@ class MessageReader:
         self._ready: deque[KafkaMessage] = deque()
         self._handed: list[KafkaMessage] = []
         self._damage: dict[Place, CorruptRecords] = {}
-        """Damage reported by librdkafka, by partition; raised after the messages before it were handed over."""
+        """Damage reported by librdkafka, by partition; raised after the messages before the damage were returned."""
         self._served_at = time.monotonic()
         self._start = OFFSET_BEGINNING if config["auto.offset.reset"] == "earliest" else OFFSET_END
         self._missing: list[str] = []
-        """Topics that do not exist yet, for a consumer without a group; for a group librdkafka looks for
-        them.
-        """
+        """Topics that do not exist yet, for a consumer without a group; librdkafka waits for those of a group."""
         self._looked_at = 0.0
         self._awaited: set[str] = set()
-        """Missing topics that were already logged."""
+        """Missing topics that have been logged."""
         self._key_deserializer = deserializer(options.get("key_deserializer"))
         self._value_deserializer = deserializer(options.get("value_deserializer"))
         self._on_assigned = options.get("on_assigned")
@@ -97,7 +93,7 @@ class MessageReader:
         self._group = options.get("group")
         self._order = key_order(self.consumer, options)
         self.retry_topic = find_retry_topic(self.consumer, self._group, config)
-        """Retry topic of the group, which the consumer reads too; None if there is none."""
+        """Retry topic of the group, which the consumer also reads; None if it does not exist."""
         self._begin(topics)
 
     def _begin(self, topics: Sequence[str]) -> None:
@@ -126,7 +122,7 @@ class MessageReader:
 
     @property
     def ready(self) -> bool:
-        """Whether a message can be handed over without waiting."""
+        """True if a message can be returned without waiting, and no poll is due."""
         return bool(self._ready) and time.monotonic() < self._served_at + SERVE_EVERY_S
 
     def fill(self, timeout_s: float) -> None:
@@ -151,8 +147,8 @@ class MessageReader:
             raise self._damage.pop(next(iter(self._damage)))
 
     def hand_over(self, count: int) -> list[Message]:
-        """Return buffered messages for the caller to work on, without expired ones, which are finished with them.
-        The previous messages must be finished.
+        """Return up to `count` buffered messages. The previous messages must be finished. Expired messages are skipped;
+        they are finished together with the returned ones.
         """
         return take_live(self._ready, self._handed, count, self._message)
 
@@ -163,7 +159,7 @@ class MessageReader:
         self._progress.finished(list(last.values()))
 
     def handed_offsets(self) -> list[TopicPartition]:
-        """Return the offset after the messages in work, for each partition."""
+        """Return the offset to commit after the messages in work, for each partition."""
         ends = {(message.topic(), message.partition()): message.offset() + 1 for message in self._handed}
         return [TopicPartition(*place, offset) for place, offset in ends.items()]
 
@@ -173,12 +169,12 @@ class MessageReader:
         )
 
     def settle_commits(self) -> bool:
-        """Wait for commits that are under way; return whether the messages in work are committed already."""
+        """Wait for commits in progress. Return True if the offsets of the messages in work are committed already."""
         with translated("offsets were not committed"):
             return self._progress.settle_commits()
 
     def committed(self, offsets: list[TopicPartition]) -> None:
-        """Note offsets that a transaction has committed."""
+        """Record offsets that a transaction has committed."""
         self._progress.committed(offsets)
 
     def rewind(self) -> None:
@@ -189,8 +185,8 @@ class MessageReader:
         self._handed = []
 
     def resume_committed(self) -> None:
-        """Continue from the group's committed offsets. A partition without one continues from its first
-        message in work, which was the first of all.
+        """Continue from the group's committed offsets. A partition without a committed offset continues from its first
+        message in work, which is the first that the group has read.
         """
         assigned = self.consumer.assignment()
         with translated("cannot look up what was committed"):
@@ -209,8 +205,8 @@ class MessageReader:
         }
 
     def start_over(self) -> None:
-        """Start a new iteration: unfinished messages are handed over again if the delivery setting asks for
-        it.
+        """Start a new iteration: with at-least-once or exactly-once delivery, unfinished messages are returned
+        again.
         """
         if self._progress.hands_over_again:
             self._ready.extendleft(reversed(self._handed))
@@ -223,8 +219,8 @@ class MessageReader:
             self._progress.commit()
 
     def seek(self, targets: Iterable[TopicPartition]) -> None:
-        """Continue from these positions; buffered messages of these partitions are dropped and do not count
-        as finished.
+        """Continue from these positions. Buffered messages of the partitions are dropped, and those in work do not
+        count as finished.
         """
         for target in targets:
             place = {(target.topic, target.partition)}
@@ -233,14 +229,14 @@ class MessageReader:
             self._move(target)
 
     def unread(self, places: Collection[Place]) -> None:
-        """Drop buffered messages of these partitions; their owner at that time fetches them again."""
+        """Drop the buffered messages of these partitions; fetch them again where still assigned."""
         assigned = {_place(each) for each in self.consumer.assignment()}
         for target in self._drop(places):
             if _place(target) in assigned:
                 self._move(target)
 
     def next_offset(self, place: Place) -> int | None:
-        """Return the offset of the next message to hand over, if it is known."""
+        """Return the offset of the next message of a partition; None if it is not known."""
         held = () if self._order is None else self._order.held
         for message in (*self._ready, *held, *self._fresh):
             if (message.topic(), message.partition()) == place:
@@ -249,7 +245,7 @@ class MessageReader:
         return int(position.offset) if position.offset >= 0 else None
 
     def close(self) -> None:
-        """Leave the group; finished messages are committed first. Messages in work do not count as finished."""
+        """Leave the group after committing finished messages. Messages in work do not count as finished."""
         self._handed = []
         if self._group:
             finish_joining(self.consumer, self._has_joined)
@@ -261,7 +257,7 @@ class MessageReader:
         return self._was_assigned or (self._is_new_protocol and has_member_epoch(self.consumer))
 
     def _assign_found(self) -> None:
-        """Assign all partitions of the topics that exist by now; keep waiting for the others."""
+        """Assign all partitions of the topics that exist now; keep the others in `_missing`."""
         self._looked_at = time.monotonic()
         missing, self._missing = self._missing, []
         for topic in missing:
@@ -272,8 +268,8 @@ class MessageReader:
                 self._missing.append(topic)
 
     def _partitions_of(self, topic: str) -> list[TopicPartition]:
-        """Return the partitions of a topic at the start position; an empty list, and a log line, if it does
-        not exist.
+        """Return the partitions of a topic at the start position; if the topic does not exist, log it and return
+        none.
         """
         with translated(f"cannot look up {topic}"):
             found = self.consumer.list_topics(topic, timeout=REQUEST_S).topics[topic]
@@ -336,9 +332,9 @@ class MessageReader:
     def _move(self, target: TopicPartition) -> None:
         """Seek one partition, after librdkafka has a fetch position for it.
 
-        librdkafka refuses a seek until it knows the position of a partition, and undoes a seek that happens
-        during its own offset lookup: the lookup is repeated after half a second and overrides the seek. So
-        this waits for the first fetch response, and looks up the end offset itself.
+        librdkafka refuses a seek until it knows the position of a partition, and overrides a seek made during its own
+        offset lookup, which it repeats after half a second. Therefore this method waits for the first fetch response,
+        and looks up the end offset itself.
         """
         if not any(_place(each) == _place(target) for each in self.consumer.assignment()):
             raise InvalidSetting(f"{target.topic}-{target.partition} is not assigned to this consumer")
@@ -367,13 +363,13 @@ class MessageReader:
         self._progress.released(unread)
 
     def _lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """Drop partitions that other members may own already; there is nothing to commit."""
+        """Drop partitions that other members may already own; their offsets can no longer be committed."""
         self._drop({_place(each) for each in partitions})
         if self._on_revoked is not None:
             self._on_revoked(named(partitions))
 
     def _drop(self, places: Collection[Place]) -> list[TopicPartition]:
-        """Drop buffered messages of these partitions; return the offset of the first dropped one of each."""
+        """Drop the buffered messages of these partitions; return the first dropped offset of each partition."""
         for place in places:
             self._damage.pop(place, None)
         first: dict[Place, int] = {}

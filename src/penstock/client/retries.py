@@ -1,8 +1,8 @@
-"""Retries of a consumer group: failed messages go to the group's retry topic, or after the last attempt to the dead
-letters.
+"""Retries of a consumer group: failed messages are written to the group's retry topic, and after the last attempt to
+the dead-letter topic.
 
-The record and the offset of the message are committed in one transaction, so a message is in the retry topic or not yet
-done, never both. The leader of the retry topic counts the attempts and picks the delay. One thread only.
+One transaction writes the record and commits the offset of the message, so a message is never both in the retry topic
+and unfinished. The leader of the retry topic counts the attempts and chooses the delay. Used by one thread.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ if TYPE_CHECKING:
     from penstock.client.reader import MessageReader
 
 POLICY_SECONDS = 10.0
-"""Time after which the policy is read again."""
+"""Time in seconds after which the retry policy is read again."""
 MAX_REASON = 1_000
-"""Maximum length of a reason; the rest is left out."""
+"""Maximum length of a reason in characters; longer reasons are truncated."""
 _EXISTS = "TOPIC_ALREADY_EXISTS"
 _EXHAUSTED = "POLICY_VIOLATION"
 
 
 class RetriesExhausted(ClientError):
-    """The message has failed as often as the policy allows, and the policy has no dead-letter topic."""
+    """The message has used all attempts of its retry policy, and the policy has no dead-letter topic."""
 
 
 class Retries:
@@ -64,10 +64,12 @@ class Retries:
         self._policy: RetryPolicy | None = None
         self._read_at = 0.0
         self._ends: dict[tuple[str, int], int] = {}
-        """Offsets that were committed last, by partition: the retries of a batch may be in any order."""
+        """Offsets of the last commit, by partition. The messages of a batch may be retried in any order, and a commit
+        must not move the group back.
+        """
 
     def retry(self, message: Message, reason: str, delay_s: float | None) -> None:
-        """Send a message in work to the retry topic, or to the dead letters if no attempt is left."""
+        """Send a message in work to the retry topic, or to the dead-letter topic if no attempt is left."""
         delay = delay_header(delay_s, None)
         offsets = self._offsets_after(message)
         try:
@@ -75,21 +77,23 @@ class Retries:
         except ClientError as error:
             if error.code != _EXHAUSTED:
                 raise
-            self._policy = None  # changed since it was read
+            self._policy = None  # the policy has changed since it was read
             self._send(message, reason, delay, offsets)
         self._reader.committed(offsets)
         self._ends.update({(each.topic, each.partition): each.offset for each in offsets})
         self._reader.read_retries(retry_topic(self._group))
 
     def _offsets_after(self, message: Message) -> list[TopicPartition]:
-        """Offset to commit with a message; none if it was committed before."""
+        """Return the offset to commit together with the retry of a message; an empty list if it is committed
+        already.
+        """
         place = message.topic, message.partition
         if not self._reader.is_in_work(place, message.offset):
             raise ClientError(
                 f"message {message.offset} of {message.topic_partition} cannot be retried: the consumer has returned "
                 "later messages since, or its partition was revoked"
             )
-        # A commit that is under way must not arrive after that of the transaction, and move the group back.
+        # A commit in progress must not arrive after the commit of the transaction, and move the group back.
         if self._reader.settle_commits():
             return []
         end = self._ends.get(place, 0)
@@ -127,7 +131,7 @@ class Retries:
                     metadata = self._reader.consumer.consumer_group_metadata()
                     transaction.commit_offsets(offsets, metadata)
         except (ProducerFenced, TimedOut):
-            self.close()  # the next producer has the same id, and ends the transaction of this one
+            self.close()  # the next producer has the same id; its registration ends the open transaction
             raise
 
     def _open_producer(self) -> Producer:
@@ -155,7 +159,7 @@ class Retries:
         return self._policy
 
     def _find_policy(self) -> RetryPolicy:
-        """The policy of the group; a group without a retry topic gets one with the default policy."""
+        """Read the policy of the group. If the group has no retry topic, create it with the default policy."""
         cluster = Cluster(
             self._options.get("bootstrap"),
             self._options.get("connect_timeout_s", CONNECT_TIMEOUT_S),
@@ -197,7 +201,7 @@ def _create(topics: Topics, name: str, config: dict[str, str]) -> None:
 
 
 def _retry_headers(message: Message, reason: str) -> list[tuple[str, bytes | None]]:
-    """Headers of the record in the retry topic: those of the message, where it was first, and the reason."""
+    """Headers of the record in the retry topic: the headers of the message, its original position, and the reason."""
     topic, partition, offset = _origin(message)
     own = {RETRY_TOPIC: topic, RETRY_PARTITION: str(partition), RETRY_OFFSET: str(offset)}
     if reason:
@@ -208,7 +212,9 @@ def _retry_headers(message: Message, reason: str) -> list[tuple[str, bytes | Non
 
 
 def _with_fixed_expiry(message: Message) -> list[tuple[str, bytes | None]]:
-    """Headers without a delay, and with the time of expiry in place of a lifetime, which would begin anew."""
+    """Headers without a delay. A lifetime is replaced by the time of expiry, because a lifetime would start again with
+    the retry.
+    """
     found: list[tuple[str, bytes | None]] = []
     for name, value in without_delay(message.headers):
         ttl_ms = read_number(value) if name == TTL_MS else None

@@ -1,4 +1,4 @@
-"""The retry topic of a consumer group, as a consumer reads it beside its other topics."""
+"""The retry topic of a consumer group, which the consumer reads in addition to its own topics."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ REQUEST_S = 30.0
 
 
 def find_retry_topic(consumer: Consumer, group: str | None, config: Mapping[str, Any]) -> str | None:
-    """The retry topic of a group, if it exists. A topic of that name without delayed messages is another one."""
+    """Return the retry topic of a group; None if it does not exist. A topic of this name that does not support delayed
+    messages is not a retry topic.
+    """
     if not group:
         return None
-    from penstock.delay.retry_names import retry_topic  # the import of a client loads no part of the broker
+    # Importing a client must not import parts of the broker.
+    from penstock.delay.retry_names import retry_topic
 
     name = retry_topic(group)
     with translated(f"cannot look up {name}"):
@@ -35,7 +38,9 @@ def find_retry_topic(consumer: Consumer, group: str | None, config: Mapping[str,
 
 
 def from_start(consumer: Consumer, topic: str, partitions: list[TopicPartition]) -> None:
-    """Let partitions of the retry topic without a committed offset begin at their start, whatever `start` says."""
+    """Make partitions of the retry topic without a committed offset start at their first offset, regardless of
+    `start`.
+    """
     own = [TopicPartition(each.topic, each.partition) for each in partitions if each.topic == topic]
     if not own:
         return

@@ -49,21 +49,21 @@ class ScheduleListing:
     catch_up: str
     paused: bool
     next: datetime | None
-    """Next time at which the schedule fires; None while it is paused."""
+    """Next time at which the schedule fires; None while the schedule is paused."""
     last: datetime | None
-    """Last time for which the schedule has fired."""
+    """Last scheduled time for which a message was sent."""
     fired: int
     missed: int
-    """Number of times that passed without a message."""
+    """Number of scheduled times for which no message was sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule(ScheduleListing):
     created: datetime
     next_times: tuple[datetime, ...]
-    """The next five times."""
+    """The next five times at which the schedule fires."""
     in_flight: datetime | None
-    """Time of the firing that is being written."""
+    """Scheduled time of the message that is being written; None if there is none."""
     problem: str
     """Reason why the schedule cannot fire; empty if it can."""
     key: bytes | None
@@ -87,10 +87,10 @@ class Schedules:
         headers: Headers = (),
         catch_up: str = "one",
     ) -> Schedule:
-        """Create a schedule that sends a message to a topic again and again.
+        """Create a schedule that sends a message to a topic at recurring times.
 
-        `cron` has five fields, or six with seconds first, or is `@daily` or a relative, or `@every 90s`. `catch_up`
-        says which missed times are made up for: `none`, `one` (the last) or `all`.
+        `cron` has five fields, or six with seconds first, or is `@daily` or a similar name, or `@every 90s`. `catch_up`
+        says for which missed times a message is sent late: `none`, `one` (the last) or `all`.
         """
         from penstock.internal_client.schedules import NewSchedule
 
@@ -112,15 +112,15 @@ class Schedules:
         return _shown(self._run(lambda calls: calls.pause(name)))
 
     def resume(self, name: str) -> Schedule:
-        """Let a paused schedule fire again. Times of the pause are not made up for."""
+        """Resume a paused schedule. For times during the pause no message is sent."""
         return _shown(self._run(lambda calls: calls.resume(name)))
 
     def run(self, name: str) -> datetime:
-        """Send the message now, besides the regular times; returns the time in the header of the message."""
+        """Send the message now, in addition to the scheduled times. Returns the time in the header of the message."""
         return _time(self._run(lambda calls: calls.run(name)))
 
     def delete(self, name: str) -> None:
-        """Delete a schedule. Its messages stay in the topic."""
+        """Delete a schedule. The messages that it has sent stay in the topic."""
         self._run(lambda calls: calls.delete(name))
 
     def _run(self, work: Callable[[ScheduleCalls], Awaitable[T]]) -> T:

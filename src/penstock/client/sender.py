@@ -1,8 +1,7 @@
-"""The shared part of the synchronous and the async producer: queue messages, take delivery reports, keep
-failures.
+"""The part that the synchronous and the async producer share: queue messages, receive delivery reports, keep failures.
 
-A failure is kept until the caller has seen it, through the handle of its message or as `NotDelivered` from
-the next call. Only `flush` waits.
+A failure is kept until the caller has seen it, through the handle of its message or as `NotDelivered` from the next
+call. Only `flush` waits.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ Report = Callable[[PendingSend, KafkaError | None, Message], None]
 ANY_PARTITION = -1
 BY_CLOCK = 0
 FAILURES_KEPT = 1000
-"""Failures kept with their messages; further failures are only counted."""
+"""Number of failures kept with their messages; further failures are only counted."""
 
 
 class MessageSender:
@@ -68,7 +67,7 @@ class MessageSender:
         headers: Headers | None,
         timestamp: datetime | int | None,
     ) -> PendingSend | None:
-        """Queue a message; None if the queue is full."""
+        """Queue a message. Returns None if the queue is full."""
         self.raise_failures()
         if self.transactions is not None and not self.transactions.is_open:
             raise ClientError(
@@ -97,7 +96,7 @@ class MessageSender:
     def with_delay(
         self, topic: str, headers: Headers | None, delay_s: float | None, deliver_at: datetime | int | None
     ) -> Headers | None:
-        """The headers with the one of a delay. Waits for a broker at the first delay of a topic."""
+        """Return the headers with a header for the delay. The first delay of a topic waits for a broker."""
         header = delay_header(delay_s, deliver_at)
         if header is None:
             return headers
@@ -107,7 +106,7 @@ class MessageSender:
         return [*own, header]
 
     def serve(self, timeout_s: float) -> None:
-        """Take delivery reports, waiting this long for the first one."""
+        """Process delivery reports; wait up to `timeout_s` for the first one."""
         with self._fatal_told():
             self._producer.poll(timeout_s)
 
@@ -115,10 +114,10 @@ class MessageSender:
         """Wait until all messages are delivered or have failed; return the number of messages still queued."""
         with self._fatal_told():
             return int(self._producer.flush(timeout_s))
-        return 0  # the messages were dropped with their transaction
+        return 0  # the abort of a transaction drops its queued messages
 
     def close(self) -> None:
-        """Drop the queued messages; their failures are then known."""
+        """Drop the queued messages; each of them gets a delivery report with an error."""
         self._watch.close()
         self._producer.purge()
         with suppress(KafkaException):
@@ -159,14 +158,14 @@ class MessageSender:
         return self.transactions
 
     def forget_failures(self) -> None:
-        """Drop the failures of an aborted transaction: the abort reports them all."""
+        """Drop the failures of an aborted transaction: the error of the abort covers them all."""
         with self._failures:
             self._failed.clear()
             self._failed_besides = 0
 
     @contextmanager
     def _fatal_told(self) -> Iterator[None]:
-        """Raise a fatal error of the producer once; librdkafka repeats it from every later call."""
+        """Raise a fatal error of the producer only once; librdkafka raises it again in every later call."""
         try:
             yield
         except KafkaException as error:

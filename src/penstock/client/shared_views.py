@@ -1,6 +1,6 @@
-"""Views of consumers with a filter: created when they are missing, shared by all consumers with the same filter.
+"""Views of consumers with a filter. Created if missing; consumers of a topic with the same filter share one.
 
-The cluster removes such a view when it has no readers and no committed offsets.
+The cluster removes a shared view when it has no readers and no committed offsets.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _EXISTS = "TOPIC_ALREADY_EXISTS"
 
 
 def topics_to_read(topics: Sequence[str], options: ConsumerOptions) -> Sequence[str]:
-    """The topics that a consumer subscribes to: shared views of its topics if it has a filter."""
+    """Return the topics to subscribe to: for a consumer with a filter, the shared views of `topics`."""
     text = options.get("filter")
     if text is None:
         return topics
@@ -33,8 +33,8 @@ def topics_to_read(topics: Sequence[str], options: ConsumerOptions) -> Sequence[
 
 
 def _share(topics: Topics, topic: str, text: str) -> str:
-    """Create the view of a topic, or mark the present one as wanted."""
-    from penstock.filters.shared_names import shared_view_name  # consumers without a filter do not load it
+    """Create the view of a topic. If it exists, restart the time until its removal."""
+    from penstock.filters.shared_names import shared_view_name  # consumers without a filter do not import it
 
     name = shared_view_name(topic, text)
     try:
@@ -42,11 +42,13 @@ def _share(topics: Topics, topic: str, text: str) -> str:
     except ClientError as error:
         if error.code != _EXISTS:
             raise
-        topics.alter(name, set={"view.filter": text})  # a removal that is due begins to count again
+        topics.alter(name, set={"view.filter": text})  # restarts the time until an unused view is removed
     return name
 
 
 def own_connection(options: ConsumerOptions) -> dict[str, object]:
-    """Settings of the connection; an admin client refuses those of consumers."""
+    """Return the connection settings in the consumer's `config`; an admin client rejects the other settings of
+    consumers.
+    """
     prefixes = ("security.", "sasl.", "ssl.", "enable.ssl", "socket.", "client.id", "https.")
     return {name: value for name, value in options.get("config", {}).items() if name.startswith(prefixes)}

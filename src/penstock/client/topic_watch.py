@@ -1,7 +1,8 @@
-"""Partitions of topics as brokers show them to clients of this project: with those that a smaller count removes.
+"""Partitions of topics as the internal client sees them, including draining partitions and the number of active ones.
 
-librdkafka never accepts a smaller number of partitions while it runs, so producers and ordered consumers ask with a
-connection of their own, in an event loop in a thread. The thread starts with the first question. Any thread may call.
+librdkafka does not accept a smaller number of partitions while it runs. Producers and ordered consumers therefore ask
+brokers over a separate connection, in an event loop in a thread that starts with the first request. Methods may be
+called from any thread.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ if TYPE_CHECKING:
     from penstock.internal_client.topic_routes import TopicRoute
 
 LOOK_S = 1.0
-"""Interval at which the topics of a producer are read."""
+"""Interval at which the partitions of a producer's topics are looked up, in seconds."""
 QUIET_START_S = 1.0
-"""A producer that lives for less than this time asks nothing: its metadata is new."""
+"""Time after its start in which a producer looks up nothing, because librdkafka's metadata is still new, in seconds."""
 FORGET_S = 60.0
-"""Time without a message after which the topic of a producer is not read any more."""
+"""Time since the last message to a topic after which a producer stops looking up its partitions, in seconds."""
 REQUEST_S = 5.0
 
 
@@ -34,7 +35,7 @@ class TopicWatch:
         self._started_at = time.monotonic()
         self._used_at: dict[str, float] = {}
         self._active: dict[str, int] = {}
-        """Number of active partitions of topics with partitions that go."""
+        """Number of active partitions, for topics that have draining partitions."""
         self._starting = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._client: InternalClient | None = None
@@ -42,7 +43,7 @@ class TopicWatch:
         self._is_usable = True
 
     def partition_for(self, topic: str, key: bytes | None) -> int | None:
-        """Partition for a message; None to let librdkafka choose, as long as no partition of the topic goes."""
+        """Return the partition for a message; None (librdkafka chooses) if no draining partition is known."""
         now = time.monotonic()
         if now - self._started_at < QUIET_START_S:
             return None
@@ -59,7 +60,7 @@ class TopicWatch:
         return partition_for(key, active)
 
     def look(self, topic: str) -> TopicRoute | None:
-        """Ask a broker for the partitions of a topic now; None if no broker answers in time."""
+        """Look up the partitions of a topic now; None if no broker responds in time."""
         if self._loop is None and self._is_usable:
             self._start(looks=False)
         if self._loop is None or self._client is None:
@@ -112,7 +113,7 @@ class TopicWatch:
             async with asyncio.timeout(REQUEST_S):
                 route = await self._client.topics.get(topic, fresh=True)
         except (PenstockError, OSError, TimeoutError):
-            return  # librdkafka reports what is wrong
+            return  # librdkafka reports the failure
         if route.active_count < len(route.partitions):
             self._active[topic] = route.active_count
         else:
@@ -121,7 +122,7 @@ class TopicWatch:
     async def _end(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._client is not None:
             await self._client.__aexit__()
-        # A connection that is being opened is a task of its own, beside the one that looks.
+        # A connection in the process of being opened is a separate task, which has to be cancelled too.
         waiting = asyncio.all_tasks() - {asyncio.current_task()}
         for task in waiting:
             task.cancel()

@@ -23,7 +23,7 @@ INTERNAL = "__"
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """One partition of a topic; it holds the offsets from `start` up to but not including `end`."""
+    """One partition of a topic, with its first offset `start` and its end offset `end` (exclusive)."""
 
     number: int
     leader: int
@@ -38,13 +38,13 @@ class Topic:
     name: str
     partitions: tuple[PartitionInfo, ...]
     config: Mapping[str, str]
-    """Effective settings of the topic."""
+    """Effective value of each setting of the topic."""
     changed: frozenset[str]
-    """Names of the settings that are set for this topic."""
+    """Names of the settings that override the broker's default for this topic."""
 
     @property
     def messages(self) -> int:
-        """Number of offsets held; the number of messages is smaller in a compacted topic."""
+        """Number of offsets between start and end of all partitions. A compacted topic has fewer messages."""
         return sum(each.end - each.start for each in self.partitions)
 
 
@@ -65,7 +65,7 @@ class Topics:
         self._cluster.ask(self._cluster.admin.create_topics([topic]), f"cannot create {name}")
 
     def list(self, *, internal: bool = False) -> list[str]:
-        """Return the topic names; internal topics only on request."""
+        """Return the topic names; internal topics only with `internal`."""
         return sorted(
             name for name in self._cluster.metadata().topics if internal or not name.startswith(INTERNAL)
         )
@@ -129,11 +129,12 @@ class Topics:
         drop_sealed: bool = False,
         dry_run: bool = False,
     ) -> tuple[str, ...]:
-        """Let the partitions from `total` on drain, and keep those below it again; return the phase of each.
+        """Reduce the number of partitions: partitions from `total` on drain, partitions below `total` become active
+        again. Returns the phase of each partition.
 
-        A draining partition is sealed when nobody writes to it and, with `wait_for_groups`, its groups have read it.
-        `seal_now` refuses new messages at once, which fails those that clients have batched; `drop_sealed` deletes
-        sealed partitions before their retention has passed.
+        A draining partition is sealed when producers no longer write to it and, with `wait_for_groups`, its groups have
+        read it. `seal_now` refuses new messages at once, so messages that producers have batched fail; `drop_sealed`
+        deletes sealed partitions before their retention time has passed.
         """
         if seal_now and drop_sealed:
             raise InvalidSetting("seal_now and drop_sealed exclude each other")
@@ -150,9 +151,9 @@ class Topics:
         return tuple(self._cluster.calls.run(lambda client: client.topics.phases(name))["phases"])
 
     def truncate(self, name: str, before: Where = END, *, partitions: Iterable[int] | None = None) -> int:
-        """Delete the records before an offset or a time; by default all records.
+        """Delete the records before an offset or a time; all records by default.
 
-        Return the number of delayed messages that were deleted before they were delivered.
+        Returns the number of deleted messages whose delay had not yet passed.
         """
         places = self._cluster.places(name, partitions)
         found = self._cluster.offsets(places, before)

@@ -1,7 +1,7 @@
 """Transactions of a producer, on top of librdkafka's.
 
-The outcome is known when a call returns or raises: a transaction that could not be committed was aborted, or
-its producer cannot be used any more.
+When a call returns or raises, the outcome is known: a transaction that could not be committed is aborted, or its
+producer cannot be used again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Transactions:
         self._timeout_s = timeout_s
         self.is_open = False
         self.is_over = False
-        """Whether the producer failed for good, and the caller got the exception."""
+        """True if the producer has failed permanently, and the caller got the exception."""
         self._insist(producer.init_transactions, INIT_TIMEOUT_S, "the producer could not be registered")
 
     def begin(self) -> None:
@@ -50,7 +50,7 @@ class Transactions:
         )
 
     def commit(self) -> None:
-        """Commit the transaction; TransactionAborted if it was aborted instead."""
+        """Commit the transaction. Raises TransactionAborted if it was aborted instead."""
         self._insist(self._producer.commit_transaction, self._timeout_s, "the transaction was not committed")
         self.is_open = False
 
@@ -86,7 +86,7 @@ class Transactions:
 
 
 def abort_after(error: BaseException, transactions: Transactions) -> None:
-    """Abort the transaction after `error`; a failure to abort becomes a note on that error."""
+    """Abort the transaction after `error`; if the abort fails, its error is added to `error` as a note."""
     try:
         transactions.abort()
     except ClientError as failure:
@@ -94,8 +94,8 @@ def abort_after(error: BaseException, transactions: Transactions) -> None:
 
 
 def _watched(call: Callable[[], None], timeout_s: float) -> None:
-    """Run a call in a thread and give up on it after a limit: librdkafka may wait forever for a lost group
-    coordinator.
+    """Run a call in a thread and stop waiting for it after `timeout_s` and a margin: librdkafka may wait forever for a
+    lost group coordinator.
     """
     problems: list[KafkaException] = []
 
