@@ -1,5 +1,5 @@
-"""Topics on Apache Spark. `open_session` returns a Spark session and finds a Java runtime; `offsets_behind_latest`
-reads progress reports of streaming queries.
+"""Topics on Apache Spark. `open_session` finds a Java runtime and returns a Spark session; `offsets_behind_latest`
+reads the progress reports of streaming queries.
 """
 
 from __future__ import annotations

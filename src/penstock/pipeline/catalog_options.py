@@ -1,8 +1,8 @@
 """Options of `create table ... using penstock`, which is a table of Spark's catalog.
 
-Spark gives the options of the statement to `schema()` only, and none to readers and writers of the table. `schema()`
-therefore stores them in the metadata of the columns, which Spark keeps and gives back. One set of options serves both
-reading and writing.
+Spark passes the options of the statement to `schema()` only, not to the readers and writers of the table. `schema()`
+therefore stores them in the metadata of the columns, which Spark keeps and passes to readers and writers. The same
+options are used for reading and for writing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pyspark.sql.types import StructType
 
 _STORED = "penstock.options"
-"""Metadata of the columns of a table: its options as JSON."""
+"""Metadata key of the columns of a table, whose value is the table's options as JSON."""
 
 _OF_CATALOG = frozenset(
     (
@@ -28,17 +28,17 @@ _OF_CATALOG = frozenset(
     )
 )
 _CATALOG_PREFIX = "option."
-"""Properties that Spark's catalog adds to the options of a table."""
+"""Prefix of the table's options among the properties that Spark's catalog passes."""
 
 
 def is_of_catalog(given: Mapping[str, str]) -> bool:
-    """Whether the options are those of a table in Spark's catalog."""
+    """Return True if the options are those of a table in Spark's catalog."""
     return "provider" in {name.lower() for name in given}
 
 
 def without_catalog(given: Mapping[str, str]) -> dict[str, str]:
-    """Options by lower-case name, without those that Spark's catalog adds. The catalog has the options of the table
-    with a prefix.
+    """Options by lower-case name, without the properties that Spark's catalog adds, and without the prefix under which
+    the catalog repeats the options of the table.
     """
     options = {name.lower(): value for name, value in given.items()}
     stored = {
@@ -51,7 +51,7 @@ def without_catalog(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def with_options(schema: StructType, given: Mapping[str, str]) -> StructType:
-    """Schema of a table of the catalog, whose columns have its options."""
+    """Store the options of a table of the catalog in the metadata of its columns."""
     text = json.dumps({**without_catalog(given), "provider": "penstock"})
     for field in schema.fields:
         field.metadata = {_STORED: text}
@@ -59,7 +59,9 @@ def with_options(schema: StructType, given: Mapping[str, str]) -> StructType:
 
 
 def all_options(schema: StructType, given: Mapping[str, str]) -> dict[str, str]:
-    """Options of a read or write, which override those of a table of the catalog."""
+    """Options of a read or write, completed by the stored options of a table of the catalog; those of the read or write
+    take precedence.
+    """
     for field in schema.fields:
         if (text := field.metadata.get(_STORED)) is not None:
             return {**json.loads(text), **{name.lower(): value for name, value in given.items()}}

@@ -1,4 +1,4 @@
-"""Reasons of errors without stack traces: errors of Spark contain those of Java and of Python tasks."""
+"""Short reasons of errors. Errors of Spark contain stack traces of Java and of Python tasks, which are removed."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _ARROW = "\u21b3"
 
 
 def cause_of(error: BaseException) -> str:
-    """Return the reason of an error without stack traces: of a failed task the last line of its traceback, of a
-    request to an object store its answer.
+    """Return the reason of an error without stack traces: the last line of the traceback of a failed task, or the
+    response of an object store that refused a request.
     """
     text = str(error)
     if (answer := _store_answer(text)) is not None:
@@ -39,7 +39,7 @@ def storage_reason(error: Exception) -> str:
 
 
 def _store_answer(text: str) -> str | None:
-    """Answer of an S3 server that refused a request; None if there is none in the text."""
+    """Response of an S3 server that refused a request; None if the text contains none."""
     found = _ANSWER.search(text)
     if found is None:
         return None

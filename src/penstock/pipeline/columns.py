@@ -8,12 +8,12 @@ HEADERS = "headers"
 BASIC = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 ALL = (*BASIC, HEADERS)
 CREATE_TIMESTAMP = "createTimestamp"
-"""Time at which the producer created the record. Differs from `timestamp` for topics with LogAppendTime.
-Optional.
+"""Optional column with the time at which the producer created the record. Differs from `timestamp` for topics with
+`message.timestamp.type=LogAppendTime`.
 """
 
 SIZE, CRC = "size", "crc"
-"""Size in bytes and CRC-32C of the content of a record (see `content_columns`). Optional."""
+"""Optional columns with the size in bytes and the CRC-32C of the content of a record (see `content_columns`)."""
 
 _HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 

@@ -1,5 +1,5 @@
-"""Compaction of topics to a table with one row for each key: the last row, as in log compaction, or the first
-row, which removes duplicates.
+"""Compaction of topics to a table with one row for each key: the last row, as in log compaction, or the first row,
+which removes duplicates.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class CompactJob:
     options: SourceOptions
     to: str
     by: str = "key"
-    """SQL expression for the key: of the rows of a topic with equal values one is kept. Rows with a null key
-    are dropped.
+    """SQL expression for the key: one row is kept of the rows of a topic with equal values. Rows with a null key are
+    dropped.
     """
     keep: Keep = Keep.LAST
 
@@ -39,8 +39,8 @@ def compact(spark: SparkSession, job: CompactJob) -> int:
 
 
 def compacted(rows: DataFrame, by: str, keep: Keep) -> DataFrame:
-    """Keep one row for each topic and key. Offsets order the rows of a partition, timestamps order rows of
-    different partitions. With Keep.LAST, a key whose last row has no value is deleted (tombstone).
+    """Keep one row for each topic and key. Rows of a partition are ordered by offset, rows of different partitions by
+    timestamp. With Keep.LAST, a key whose last row has a null value (tombstone) has no row.
     """
     choose = f.max_by if keep is Keep.LAST else f.min_by
     whole = f.struct(*rows.columns)

@@ -1,6 +1,6 @@
 """Columns that are computed from the content of records: `size` and `crc`, defined in `records.content`.
 
-These columns are not stored, so rows of the log and of the archive get them in the same way.
+These columns are not stored; they are computed in the same way for rows of the log and of the archive.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Decoder from record batches to Arrow, with the visibility rules of a consumer.
 
-The CRC of every batch is verified before the batch is used. Control records are skipped, and records of
-aborted transactions if the broker lists these transactions. A builder parses the records: the compiled one if
-it is available, else the one in Python.
+The CRC of every batch is verified before the batch is used. Control records are skipped, and also records of the
+aborted transactions that the broker lists. The compiled builder parses the records if it is available, else the Python
+builder.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ BYTES_AT_ONCE = 1 << 20
 
 
 class DamagedRecords(PenstockError):
-    """Fetched records differ from what was written."""
+    """Fetched records differ from the records that were written."""
 
     def __init__(self, topic: str, partition: int, offset: int, reason: str) -> None:
         super().__init__(
@@ -97,10 +97,10 @@ def decode(
     columns: tuple[str, ...],
     builder_type: BuilderType | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of the wanted range with these columns. `chunks` are the fetched bytes in offset order, each with
-    the broker's list of aborted transactions.
+    """Rows of the range `wanted`. `chunks` are the fetched bytes in offset order, each with the broker's list of
+    aborted transactions.
 
-    Raises DamagedRecords at a batch whose CRC does not match. Rows of earlier batches may be lost then.
+    Raises DamagedRecords at a batch whose CRC does not match. Rows of earlier batches may then not have been yielded.
     """
     rows = _Rows(wanted, columns, builder_type or fastest_builder())
     visibility = _Visibility()
@@ -136,7 +136,7 @@ class _Rows:
         return self._builder.rows
 
     def must_be_taken_before(self, header: BatchHeader) -> bool:
-        """Check that the rows are many enough, or that the next batch has another timestamp type."""
+        """Return True if there are enough rows for a batch, or if the next record batch has another timestamp type."""
         return bool(self.count) and (
             _has_append_time(header) != self._is_append_time
             or self.count >= ROWS_AT_ONCE
@@ -163,7 +163,7 @@ class _Rows:
             self._append_times.add(append_ms, self.count - rows_before)
 
     def take(self) -> pa.RecordBatch:
-        """Return the rows with the requested columns, and forget them."""
+        """Return the rows with the requested columns, and remove them from this buffer."""
         rows = self.count
         made = self._builder.take()
         if self._append_times is not None:
@@ -191,8 +191,8 @@ def _has_append_time(header: BatchHeader) -> bool:
 def _verified(
     records: memoryview, wanted: OffsetRange, next_offset: int
 ) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Batches with matching CRC and increasing offsets, from `next_offset` on. Raises DamagedRecords for
-    others.
+    """Batches with matching CRC and increasing offsets, from `next_offset` on. Raises DamagedRecords for any other
+    batch.
     """
 
     def damaged(reason: str) -> DamagedRecords:
@@ -211,7 +211,7 @@ def _verified(
 
 
 class _AppendTimes:
-    """Append times of rows, for reads that also ask for the create time: a builder holds only one of the two."""
+    """Append times of rows, for reads that also request the create time: a builder stores only one of the two."""
 
     def __init__(self) -> None:
         self._times: list[int] = []
@@ -231,11 +231,11 @@ class _AppendTimes:
 
 
 class _Visibility:
-    """Visibility of batches for a consumer with read_committed."""
+    """Filter of batches as for a consumer with `isolation.level=read_committed`."""
 
     def __init__(self) -> None:
         self._aborted: dict[int, list[int]] = {}
-        """First offsets of aborted transactions that are still ahead, by producer id."""
+        """First offsets of aborted transactions that begin after the current offset, by producer id."""
         self._ongoing: set[int] = set()
         """Producer ids with an aborted transaction at the current offset."""
 

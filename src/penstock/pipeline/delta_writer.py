@@ -1,8 +1,8 @@
 """Writer of Spark rows to a Delta table without Delta's jars: tasks write Parquet files, the driver commits
 them.
 
-A write replaces all rows of the table in one commit, or none. Files of older versions and of killed runs are
-vacuumed later. A table with other columns is not changed.
+A write replaces all rows of the table in one commit, or fails without any change. Files of older versions and of killed
+runs are vacuumed later. A table with other columns is refused.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RESULT = "name string, size_bytes long, rows long"
 
 
 class TableRefused(PenstockError):
-    """The location holds something else, or cannot be written."""
+    """The location contains something other than a suitable table, or cannot be written."""
 
 
 def overwrite(frame: DataFrame, store: Store) -> int:
@@ -86,8 +86,8 @@ def _make_or_check(store: Store, schema: pa.Schema) -> None:
 def write_file(
     store: Store, schema: pa.Schema, rows: Iterator[pa.RecordBatch], required: Collection[str] = ()
 ) -> Iterator[pa.RecordBatch]:
-    """Write one file in a task. No file is written if there are no rows. Raises TableRefused for a null in a column
-    that is required.
+    """Write one file in a task; no file if there are no rows. Raises TableRefused for a null in one of the `required`
+    columns.
     """
     name, count, size = f"{uuid.uuid4().hex}.parquet", 0, 0
     gathered: list[pa.RecordBatch] = []

@@ -1,7 +1,7 @@
-"""Fetcher of an offset range in a task: a thread reads ahead by a few responses.
+"""Fetcher of an offset range in a task: a thread fetches a few responses ahead of the decoding.
 
-`read_range` is a generator. It raises OffsetsLost if offsets of the range do not exist any more, and
-DamagedRecords if records are damaged.
+`read_range` is a generator. It raises OffsetsLost if offsets of the range no longer exist, and DamagedRecords if
+records are damaged.
 """
 
 from __future__ import annotations
@@ -118,8 +118,8 @@ class _ReadAhead:
             routes.close()
 
     async def _check_end(self, routes: Routes) -> None:
-        """Raise OffsetsLost if the log really ends before the range. A new leader may not know its high
-        watermark yet, and then fetch responses are too short.
+        """Raise OffsetsLost if the log ends before the end of the range. An empty fetch response alone does not prove
+        this: a new leader may not know its high watermark yet.
         """
         wanted = self._wanted
         name = wanted.topic, wanted.partition

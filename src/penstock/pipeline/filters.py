@@ -47,8 +47,8 @@ class FilteringReader(BatchReader):
 
 
 def _since(given: Filter, plan: Plan, ranges: list[OffsetRange]) -> list[OffsetRange]:
-    """Parts of the ranges from the first record at or after a time on. All records before it are older. Records
-    behind it may be older too, so a filter for an end of the time does not limit what is read.
+    """Parts of the ranges that start at the first record at or after a time. All records before that record are older.
+    Records after it may be older too, so a filter for an end time does not limit what is read.
     """
     assert isinstance(given, _LOWER)
     time_ms = math.floor(given.value.timestamp() * 1000)

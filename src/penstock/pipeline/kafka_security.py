@@ -1,7 +1,7 @@
-"""Security options of Spark's Kafka source and sink (`kafka.security.protocol` and its relatives).
+"""Security options of Spark's Kafka source and sink: `kafka.security.protocol`, `kafka.ssl.*` and `kafka.sasl.*`.
 
-They become a bootstrap address that carries the security of its connections, so that it reaches every task. Without
-them the environment of the process applies.
+The options are stored in the bootstrap address, so that they reach every task. Without these options, the environment
+of the process defines the security.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class SecurityOptionError(PenstockError):
 
 
 class SecureBootstrap(str):
-    """Bootstrap addresses with the security of connections to them. Pickled with it, for tasks."""
+    """Bootstrap addresses with the security settings for connections to them. Spark pickles both together for tasks."""
 
     security: ClientSecurity
 
 
 def with_security(bootstrap: str, values: Mapping[str, str]) -> str:
-    """Bootstrap addresses with the security that the options name. Raises SecurityOptionError."""
+    """Add the security settings of the options to the bootstrap addresses. Raises SecurityOptionError."""
     if not any(name in values for name in NAMES):
         return bootstrap
     protocol = values.get("kafka.security.protocol", "PLAINTEXT").upper()

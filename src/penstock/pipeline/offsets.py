@@ -1,5 +1,5 @@
-"""Topic and offset lookups of the driver. Each call is synchronous and opens its own connections, as lookups
-are rare.
+"""Topic and offset lookups of the driver. Each call is synchronous and opens its own connections, because lookups are
+rare.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def topic_names(bootstrap: str) -> list[str]:
 
 
 def offsets_at(read_settings: ReadSettings, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """First offset at or after each time, or the end offset for -1 (latest) and -2 (earliest). The result is
+    """For each partition the first offset at or after its time, or an end of the log for the times LATEST and EARLIEST;
     -1 if all records are older.
     """
 
@@ -127,7 +127,7 @@ async def find_offset(routes: Routes, partition: TopicPartition, time_ms: int, r
 
 
 def run(bootstrap: str, ask: Callable[[Routes], Awaitable[T]], patience_seconds: float = RETRY_SECONDS) -> T:
-    """Run requests to a cluster in an event loop of their own, each with retries for `patience_seconds`."""
+    """Run requests to a cluster in a separate event loop. Each request is retried for `patience_seconds`."""
 
     async def body() -> T:
         routes = open_routes(bootstrap, patience_seconds)

@@ -1,4 +1,4 @@
-"""Options of the source: names and meaning as in Spark's own Kafka source, checked before anything is read."""
+"""Options of the source, checked before anything is read. Names and meaning are those of Spark's own Kafka source."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class SubscriptionKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Start or end of a read: an end of each partition, offsets, or timestamps."""
+    """Start or end position of a read: one end of the log for all partitions, offsets, or timestamps."""
 
     at: int = EARLIEST
-    """Offset of partitions for which neither offset nor timestamp is given: EARLIEST or LATEST."""
+    """Position of partitions for which neither offset nor timestamp is given: EARLIEST or LATEST."""
     offsets: Partitions | None = None
     time_ms: int | None = None
     times: Partitions | None = None
@@ -54,7 +54,7 @@ class SourceOptions:
     bootstrap: str
     subscription: SubscriptionKind
     topics: tuple[str, ...]
-    """Topic names, or the pattern as the only element."""
+    """Topic names; for a pattern, the pattern as the only element."""
     assigned: Mapping[str, tuple[int, ...]]
     start: Bound | None
     end: Bound | None
@@ -67,18 +67,20 @@ class SourceOptions:
     pushes_filters: bool
     archive: str | None
     in_order: bool
-    """Read each partition in one task, with rows in offset order."""
+    """True if each partition is read by one task, with rows in offset order."""
     value_schema: ValueSchema | None = None
     hides_value: bool = False
-    """The column `value` is read for the typed columns only, and not shown."""
+    """True if the column `value` is read only to compute the typed columns, and is not part of the result."""
     min_offsets_per_trigger: int | None = None
     max_trigger_delay_ms: int = 900_000
-    """A batch with fewer offsets than `min_offsets_per_trigger` starts this long after the last one."""
+    """Time since the last batch after which a batch starts although it has fewer offsets than
+    `min_offsets_per_trigger`.
+    """
     max_records_per_partition: int | None = None
-    """Most offsets of one task."""
+    """Largest number of offsets in one task; None for no limit."""
 
     def split(self, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
-        """Parts of ranges for tasks."""
+        """Split ranges into one or more parts for tasks."""
         return split(ranges, self.min_partitions, self.max_records_per_partition)
 
 
@@ -133,10 +135,12 @@ _WITHOUT_MEANING = frozenset(
         "path",
     )
 )
-"""Accepted options of Spark's source without effect: this source is no consumer, and chooses its fetch sizes."""
+"""Options of Spark's source that are accepted and ignored: this source has no consumer, and chooses its own fetch
+sizes.
+"""
 
 _OF_TABLES = ("topic", "kafka.compression.type")
-"""Options for writing that a table of Spark's catalog has, too."""
+"""Options for writing that a table of Spark's catalog may also have; ignored by reads."""
 
 _REFUSED = {
     "kafka.auto.offset.reset": "set startingOffsets",
@@ -145,7 +149,9 @@ _REFUSED = {
     "kafka.value.deserializer": "values are bytes: cast them, or set valueSchema",
     "kafka.interceptor.classes": "there is no Java consumer that could call them",
 }
-"""Options that Spark's source refuses, too, or that mean nothing here, with what to do instead."""
+"""Options that are refused, because Spark's source refuses them too or because they have no meaning here, with advice
+for the user.
+"""
 
 
 def parse(given: Mapping[str, str]) -> SourceOptions:
@@ -185,7 +191,7 @@ def parse(given: Mapping[str, str]) -> SourceOptions:
 
 
 def is_for_reading(name: str) -> bool:
-    """Whether a lower-case name is an option of the source."""
+    """Return True if the source has an option of this name, which is in lower case."""
     return name in _KNOWN or name in _WITHOUT_MEANING
 
 
@@ -308,7 +314,7 @@ def _columns(values: Mapping[str, str], headers: bool) -> tuple[str, ...]:
     if CREATE_TIMESTAMP in names and "archive" in values:
         raise OptionError(f"columns: {CREATE_TIMESTAMP} is not archived")
     if VALUE_SCHEMA in values and "value" not in names:
-        return (*names, "value")  # read, but not shown
+        return (*names, "value")  # read, but not part of the result
     return names
 
 

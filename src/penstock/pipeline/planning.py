@@ -1,6 +1,4 @@
-"""Plan of a read: converts options to the offset range of each partition, and handles offsets that do not
-exist.
-"""
+"""Plan of a read: converts options to the offset range of each partition, and handles offsets that do not exist."""
 
 from __future__ import annotations
 
@@ -57,7 +55,9 @@ class Plan:
         return resolved | found
 
     def find(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """First offset at or after each timestamp, or at an end; -1 if all records are older."""
+        """First offset at or after each timestamp, or the end of the log that EARLIEST or LATEST stands for; -1 if all
+        records are older.
+        """
         return offsets_at(self.read_settings, times)
 
     def _given(self, given: Mapping[str, Mapping[int, int]] | None, name: str, number: int) -> int | None:
@@ -66,8 +66,8 @@ class Plan:
     def ranges(
         self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], warn: Warn
     ) -> list[OffsetRange]:
-        """Offset ranges that exist. Missing offsets raise OffsetsLost, or are left out with a warning
-        (failOnDataLoss=false).
+        """The parts of the ranges from `starts` to `ends` that exist. Missing offsets raise OffsetsLost, or are left
+        out with a warning (failOnDataLoss=false).
         """
         earliest = self.find(dict.fromkeys(ends, EARLIEST))
         latest = self.find(dict.fromkeys(ends, LATEST))
@@ -93,11 +93,10 @@ class Plan:
 def limited(
     starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], most: int
 ) -> dict[TopicPartition, int]:
-    """End offsets at most `most` offsets after `starts` in total, divided in proportion to the remaining
+    """End offsets for a read of at most `most` offsets from `starts` on, divided in proportion to the remaining
     offsets.
 
-    Every partition in `ends` needs a start. While offsets last, each partition with remaining offsets gets
-    at least one.
+    Every partition in `ends` needs a start. Offsets that rounding leaves over go first to partitions without a share.
     """
     lengths = {partition: max(0, end - starts[partition]) for partition, end in ends.items()}
     total = sum(lengths.values())

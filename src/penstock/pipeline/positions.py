@@ -1,8 +1,8 @@
 """Position of a streaming query: the next offset of each partition, as Spark stores it in the checkpoint of
 the query.
 
-A position also holds partitions that are not subscribed at present, so that a topic which is subscribed again
-continues where the query left it. Topics are identified by name and topic id.
+A position also contains partitions that are currently not subscribed, so that a topic which is subscribed again
+continues where the query stopped reading it. Topics are identified by name and topic id.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Position:
         return Position(merged, {name: ids[name] for name, _ in merged if name in ids}, deleted)
 
     def encode(self) -> dict[str, Any]:
-        """JSON for Spark. Equal positions have equal text, which tells Spark that there is no new data."""
+        """JSON for Spark. Equal positions have equal text, from which Spark concludes that there is no new data."""
         by_topic: dict[str, dict[str, int]] = {}
         for (topic, number), offset in sorted(self.offsets.items()):
             by_topic.setdefault(topic, {})[str(number)] = offset

@@ -1,7 +1,7 @@
-"""Offsets behind the end of the log, from progress reports of a streaming query.
+"""Number of offsets behind the end of the log, from progress reports of a streaming query.
 
-Spark does not ask Python sources for metrics, so they are not in `sources[].metrics` of a report. The names are those
-of Spark's Kafka source.
+Spark does not ask Python sources for metrics, so these metrics are missing in `sources[].metrics` of a report. The
+names are those of Spark's Kafka source.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def offsets_behind_latest(progress: Mapping[str, Any]) -> dict[str, str]:
 
 
 def total_behind_latest(source: Mapping[str, Any]) -> int | None:
-    """Offsets of all partitions between the position of a source and the ends of the log; None if that is unknown."""
+    """Total number of offsets between the position of a source and the ends of the logs; None if it is unknown."""
     try:
         end, latest = _position(source["endOffset"]), _position(source["latestOffset"])
     except (KeyError, TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""Builder in Python, for installations without a compiler. Same results as the native builder."""
+"""Builder in Python, for installations without a compiler. Its results equal those of the native builder."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class PureBuilder:
         body = bytes(body)
         for delta, offset_delta, key, key_length, value, value_length, headers in walk(body, record_count):
             for name, _ in headers:
-                name.encode()  # raises ValueError for names that are not UTF-8: Arrow's strings cannot hold them
+                name.encode()  # raises ValueError for names that are not UTF-8: an Arrow string cannot contain them
             offset = base_offset + offset_delta
             if not first_offset <= offset < end_offset:
                 continue

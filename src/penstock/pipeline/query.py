@@ -15,7 +15,7 @@ from penstock.pipeline.options import OptionError
 from penstock.pipeline.table_store import store_at
 
 RAW_VALUE = "raw_value"
-"""Column with the bytes of a value, in a query that uses the fields of `value`."""
+"""Column with the undecoded bytes of a value, in a query that uses the fields of `value`."""
 _SAMPLE = 1_000
 _FIELD = re.compile(r"(?<![\w.`])(?:(?:\w+|`[^`]+`)\.)?value\.[\w`]", re.IGNORECASE)
 
@@ -42,8 +42,8 @@ def query(
     archive: str | None,
     schema: str | None = None,
 ) -> DataFrame:
-    """Result of an SQL statement. Tables are the given topics, or else all topics that the statement
-    mentions. A statement with `value.field` finds the fields of JSON values; a schema gives them as columns.
+    """Result of an SQL statement. Its tables are `topics`, or else all topics that the statement mentions. If the
+    statement contains `value.field`, the fields of JSON values are inferred; with `schema`, they are columns.
     """
     known = topic_names(bootstrap)
     if archive is not None:
@@ -60,7 +60,7 @@ def query(
 
 
 def _with_fields(frame: DataFrame, topic: str) -> DataFrame:
-    """Rows with the value as a struct, whose fields are those of the first JSON objects of the topic."""
+    """Rows with the value as a struct, whose fields are inferred from the first JSON objects of the topic."""
     texts = frame.select(f.col("value").cast("string").alias("text"))
     sample = texts.where("text is not null").limit(_SAMPLE)
     found = frame.sparkSession.read.json(sample.rdd.map(lambda row: row.text)).schema
@@ -72,5 +72,5 @@ def _with_fields(frame: DataFrame, topic: str) -> DataFrame:
 
 
 def _mentions(sql: str, topic: str) -> bool:
-    """Whether the statement contains the topic as a word. Names with dots or dashes are written in backticks."""
+    """Return True if the statement contains the topic as a word. Names with dots or dashes are written in backticks."""
     return re.search(rf"(?<![\w.`-]){re.escape(topic)}(?![\w.`-])|`{re.escape(topic)}`", sql) is not None

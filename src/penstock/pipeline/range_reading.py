@@ -1,4 +1,4 @@
-"""Rows of an offset range, read in a task, and the rule for offsets that are deleted during the read."""
+"""Rows of an offset range, read in a task, and the handling of offsets that are deleted during the read."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def read_rows(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.Record
             warn(str(error))
             earliest = _log_start(read_settings, wanted)
             if earliest is None or earliest <= following:
-                return  # the topic was deleted, or its end moved back: no offset of the range is left
+                return  # the topic was deleted, or its end moved back: the range has no offsets left
             wanted = replace(wanted, start=earliest)
             if not len(wanted):
                 return
@@ -41,7 +41,7 @@ def read_rows(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.Record
 
 
 def _log_start(read_settings: ReadSettings, wanted: OffsetRange) -> int | None:
-    """Log start offset of the partition; None if the topic does not exist any more."""
+    """Log start offset of the partition; None if the topic no longer exists."""
     try:
         [earliest] = end_offsets_of(read_settings, [(wanted.topic, wanted.partition)], EARLIEST).values()
     except NoSuchTopic:

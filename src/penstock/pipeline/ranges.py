@@ -9,8 +9,8 @@ from itertools import pairwise
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """Offsets `start` (inclusive) to `end` (exclusive) of a partition. The topic id tells topics of the same
-    name apart.
+    """Offsets `start` (inclusive) to `end` (exclusive) of a partition. The topic id distinguishes topics that had the
+    same name.
     """
 
     topic: str
@@ -25,8 +25,8 @@ class OffsetRange:
 
 
 def split(ranges: Iterable[OffsetRange], at_least: int, longest: int | None = None) -> list[OffsetRange]:
-    """Split ranges into at least `at_least` ranges if there are enough offsets. Longer ranges get more parts. No range
-    is longer than `longest`.
+    """Split ranges into at least `at_least` ranges if there are enough offsets; longer ranges are split into more
+    parts. Each part has at most `longest` offsets.
     """
     found = [each for each in ranges if len(each)]
     if longest is not None:

@@ -18,19 +18,21 @@ RETRY_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class ReadSettings:
-    """Bootstrap addresses, and whether open and aborted transactions are hidden (read_committed)."""
+    """Bootstrap addresses and isolation level of a read: with `read_committed`, records of open and aborted
+    transactions are hidden.
+    """
 
     bootstrap: str
     read_committed: bool = True
 
 
 def librdkafka_settings(bootstrap: str) -> dict[str, Any]:
-    """Settings of confluent-kafka for a cluster, with the security of the environment. Raises ConfigError."""
+    """confluent-kafka settings for a cluster, with the security settings from the environment. Raises ConfigError."""
     return {"bootstrap.servers": str(bootstrap), **_security_of(bootstrap).librdkafka()}
 
 
 def _security_of(bootstrap: str) -> ClientSecurity:
-    """Security of the options, if the addresses carry it, else of the environment."""
+    """Security settings stored in the bootstrap addresses by the options, else those of the environment."""
     if isinstance(bootstrap, SecureBootstrap):
         return bootstrap.security
     return ClientSecurity.from_environment(os.environ)
@@ -39,8 +41,9 @@ def _security_of(bootstrap: str) -> ClientSecurity:
 def open_routes(bootstrap: str, patience_seconds: float = RETRY_SECONDS) -> Routes:
     """Open connections to a cluster. The caller closes them.
 
-    TLS and the user come from the options of the source or sink, or from the environment of this process, which Spark
-    passes to executors with `spark.executorEnv.`. Raises ConfigError if a file they name cannot be used.
+    TLS and SASL settings come from the options of the source or sink, else from the environment of this process, which
+    Spark passes to executors with `spark.executorEnv.`. Raises ConfigError if a file named in these settings cannot be
+    used.
     """
     addresses = [parse_address(text.strip()) for text in bootstrap.split(",")]
     network = _security_of(bootstrap).network(TcpNetwork())

@@ -1,8 +1,8 @@
 """Replay of topics, from archive and log, into another topic. Each record is written once, also if the replay
 is restarted.
 
-Spark reads and filters, and each task writes the records of one source partition. The target cluster stores
-the progress of each source partition under the name of the replay.
+Spark reads and filters the records, and each task writes the records of one source partition. The target cluster stores
+the progress of each source partition in a consumer group, named after the replay.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from penstock.pipeline.table_store import store_at
 
 OFFSETS_A_ROUND = 5_000_000
 _KEPT_MARGIN_MS = 3_600_000
-"""A record that retention would delete within this time gets a new timestamp."""
+"""A record that retention would delete within this many milliseconds gets a new timestamp."""
 _RETENTION, _BEFORE_MAX, _TYPE = "retention.ms", "message.timestamp.before.max.ms", "message.timestamp.type"
 
 
@@ -98,7 +98,7 @@ def _oldest_ms(settings: Mapping[str, str]) -> int | None:
 
 
 def _left(target: ReplayTarget, ranges: list[OffsetRange]) -> list[OffsetRange]:
-    """Ranges without the offsets that an earlier run has written."""
+    """The ranges without the offsets that an earlier run has written."""
     reached = {each: replayed_up_to(target, each.topic, each.partition) or 0 for each in ranges}
     return [
         replace(each, start=max(each.start, reached[each])) for each in ranges if reached[each] < each.end
@@ -127,7 +127,7 @@ def _write(spark: SparkSession, job: ReplayJob, target: ReplayTarget, ranges: li
 
 
 def _rows(spark: SparkSession, options: SourceOptions, ranges: list[OffsetRange]) -> DataFrame:
-    """Rows of the ranges, with one task for each range and rows in offset order."""
+    """Rows of the ranges in offset order, with one task for each range."""
 
     def by_topic(value_of: Callable[[OffsetRange], int]) -> dict[str, dict[str, int]]:
         found: dict[str, dict[str, int]] = {}

@@ -1,7 +1,7 @@
 """Writer of replayed records in a task: writes the records of one source partition in order, in transactions.
 
-Each transaction also commits the next source offset, for a consumer group of that partition alone. Another
-attempt of the task takes over the transactional id, which aborts the open transaction, and continues at the
+Each transaction also commits the next source offset, for a consumer group that belongs to this source partition.
+Another attempt of the task takes over the transactional id, which aborts the open transaction, and continues at the
 committed offset. No record is written twice or skipped.
 """
 
@@ -43,15 +43,15 @@ class ReplayTarget:
     topic: str
     partitions: int
     name: str
-    """Name of the replay. A replay with the same name continues the earlier one."""
+    """Name of the replay. A replay with the name of an earlier one continues it."""
     topic_ids: Mapping[str, str]
     """Topic ids of the source topics, by name."""
     oldest_ms: int | None
-    """Oldest timestamp in milliseconds that a record keeps: retention would delete older records. None if no
-    record keeps it.
+    """Oldest timestamp in milliseconds that a record keeps: retention would soon delete older records, so they get a
+    new timestamp. None if all records get a new timestamp.
     """
     rows_per_second: float | None
-    """Rate limit of one task."""
+    """Rate limit of one task; None for no limit."""
 
     def group(self, topic: str, partition: int) -> str:
         return f"penstock-replay-{self.name}-{self.topic_ids[topic]}-{partition}"
@@ -76,12 +76,12 @@ def write_rows(target: ReplayTarget, rows: Iterable[pa.RecordBatch]) -> Iterator
 
 
 def replayed_up_to(target: ReplayTarget, topic: str, partition: int) -> int | None:
-    """Next source offset to replay; None if nothing was replayed."""
+    """Next source offset to replay; None if no transaction of the replay has been committed."""
     return committed_offset(target.bootstrap, target.group(topic, partition), target.topic)
 
 
 def active_partitions(bootstrap: str, topic: str) -> int:
-    """Number of partitions of a topic that records are written to."""
+    """Number of active partitions of a topic, which are those that accept new records."""
 
     async def look_up(routes: Routes) -> int:
         return (await routes.topic(topic)).active_count
@@ -90,9 +90,7 @@ def active_partitions(bootstrap: str, topic: str) -> int:
 
 
 def committed_offset(bootstrap: str, group: str, topic: str) -> int | None:
-    """Committed offset of a group for the first partition of a topic, after pending transactional commits
-    have ended.
-    """
+    """Committed offset of a group for partition 0 of a topic, after pending transactional commits have ended."""
 
     async def fetch(routes: Routes) -> int | None:
         groups = GroupCalls(routes, RecordCalls(routes))
@@ -116,8 +114,8 @@ class _ReplayWriter:
                 "queue.buffering.max.messages": 2 * _TRANSACTION_ROWS,
             }
         )
-        # Must be first: aborts the open transaction of another attempt, after which the committed offset is
-        # final.
+        # This call comes first: it aborts the open transaction of an earlier attempt, after which the committed
+        # offset cannot change.
         self._producer.init_transactions(_RETRY_SECONDS)
         self._next_offset = replayed_up_to(target, topic, partition) or 0
         consumer = Consumer({**librdkafka_settings(target.bootstrap), "group.id": group})

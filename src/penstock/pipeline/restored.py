@@ -1,7 +1,8 @@
-"""Detection of tables that others restored to an older version, in which committed rows are missing.
+"""Detection of tables that another tool restored to an older version, so that committed rows are missing.
 
-A restored table keeps the numbers of committed batches, so a writer would continue as if nothing was missing. Commits
-of a writer therefore have its name, and the history of the table tells which of them its newest state contains.
+A restored table keeps the numbers of committed batches, so a writer would continue as if nothing were missing.
+Therefore each commit contains the name of its writer, and the history of the table shows which of these commits the
+newest version contains.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from deltalake import DeltaTable
 from penstock.pipeline.table_store import Store, storage_options
 
 WRITER = "penstock.writer"
-"""Name of the writer, in the metadata of a commit."""
+"""Metadata key of a commit whose value is the name of the writer."""
 _LOOK_BACK = 100
-"""Versions since the last commit of the writer that are looked at."""
+"""Number of newest versions to search for the last commit of the writer."""
 
 
 def restored_reason(table: DeltaTable, store: Store, writer: str) -> str | None:
@@ -43,14 +44,14 @@ def lost_version(table: DeltaTable, store: Store, writer: str) -> int | None:
 
 
 def _history(table: DeltaTable, writer: str) -> dict[int, dict[str, Any]]:
-    """Newest commits by version: usually the last one is of the writer, and no other is read."""
+    """Newest commits by version. If the newest commit is of the writer, as usual, only this one is read."""
     newest = table.history(1)
     found = newest if newest and newest[0].get(WRITER) == writer else table.history(_LOOK_BACK)
     return {each["version"]: each for each in found}
 
 
 def _restored_to(store: Store, entry: Mapping[str, Any]) -> int:
-    """Version whose state a commit of the operation RESTORE brought back."""
+    """Version that a commit of the operation RESTORE restored."""
     given = entry.get("operationParameters", {})
     if given.get("version") is not None:
         return int(given["version"])

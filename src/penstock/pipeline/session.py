@@ -22,7 +22,7 @@ _ON_THIS_MACHINE = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
-"""Settings of local mode. A cluster has its own."""
+"""Settings of local mode. With a cluster, the cluster's own settings apply."""
 
 
 def open_session(
@@ -30,8 +30,7 @@ def open_session(
 ) -> SparkSession:
     """Return the Spark session of this process, and create it if there is none.
 
-    Spark uses the Java of `JAVA_HOME` or of the path, or else the one that is installed with
-    `penstock[pipeline]`.
+    Spark uses the Java of `JAVA_HOME` or of `PATH`, else the one that `penstock[pipeline]` installs.
     """
     os.environ["JAVA_HOME"] = java_home()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -1,6 +1,6 @@
 """Data source of `.format("penstock")`: topics as tables, for batches and streams.
 
-Spark pickles readers and partitions between processes, so both hold plain values only.
+Spark pickles readers and partitions to send them to other processes, so both contain plain values only.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class RangePartition(InputPartition):
 
 
 class BatchReader(DataSourceReader):
-    """Batch reader. If there are no partitions, Spark calls `read` once with an empty partition of its own."""
+    """Batch reader. If there are no partitions, Spark calls `read` once, with an empty partition that Spark creates."""
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options

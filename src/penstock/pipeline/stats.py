@@ -1,8 +1,7 @@
 """Statistics of topics by time window, as a stream: records, bytes, distinct keys and latency.
 
-A window is written once, after it has ended and `delay_ms` for late records has passed. Spark's checkpoint
-holds the progress. Table and topic each store the number of the last batch, so that no batch is written
-twice.
+A window is written once, `delay_ms` after its end; the delay is for late records. Spark's checkpoint contains the
+progress. Table and topic each store the number of the last batch, so that no batch is written twice.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class StatsJob:
 
 
 def start(spark: SparkSession, job: StatsJob, *, once: bool) -> StreamingQuery:
-    """Start the query: up to the current end of the topics (`once`), or without end."""
+    """Start the query. It ends at the current end of the topics with `once`, else it runs until stopped."""
     rows = (
         spark.readStream.format("penstock")
         .options(bootstrap=job.bootstrap, subscribe=",".join(job.topics), columns=_COLUMNS)

@@ -1,4 +1,4 @@
-"""Outputs of statistics: a Delta table and a topic. Each output writes a batch number once."""
+"""Outputs of statistics: a Delta table and a topic. Each output writes a batch only once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ _RETRY_SECONDS = 60.0
 
 
 def write_to_table(store: Store, query: str, rows: pa.Table, number: int) -> None:
-    """Append a batch. `query` is the checkpoint location and identifies the query that numbers the batches."""
+    """Append a batch. `query` is the checkpoint location; it identifies the query, within which `number` identifies the
+    batch.
+    """
     application = f"penstock-stats/{_identity(query)}"
     options = storage_options(store)
     try:

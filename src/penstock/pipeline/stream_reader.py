@@ -30,7 +30,7 @@ from penstock.pipeline.typed.typed_rows import typed_rows
 T = TypeVar("T")
 
 _ATTEMPTS = 5
-"""Number of plans that deletions of topics may invalidate before the error is raised."""
+"""Number of plans that may become invalid, because topics are deleted, before the error is raised."""
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -43,7 +43,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._batch_at: float | None = None
         """Monotonic time of the last batch, in seconds."""
         self._target: Position | None = None
-        """End position of a query with the trigger availableNow."""
+        """End position of a query with the trigger availableNow; None with other triggers."""
 
     def initialOffset(self) -> dict[str, Any]:
         plan = self.plan()
@@ -69,7 +69,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._planned(before.topic_ids, find)
 
     def _waits_for_more(self, offsets: int) -> bool:
-        """Whether the offsets are too few for a batch (minOffsetsPerTrigger), and the last batch is not long ago."""
+        """Return True if there are fewer offsets than `minOffsetsPerTrigger` and the last batch was less than
+        `maxTriggerDelay` ago.
+        """
         least, now = self.options.min_offsets_per_trigger, SystemClock().monotonic()
         if least is None or self._target is not None or offsets == 0:
             return False
@@ -108,7 +110,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._planned(after.topic_ids, cut)
 
     def pieces(self, plan: Plan, ranges: list[OffsetRange]) -> Sequence[InputPartition]:
-        """Partitions that the tasks of a batch read."""
+        """Partitions for the tasks of a batch."""
         return [RangePartition(each) for each in self.options.split(ranges)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -116,13 +118,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return typed_rows(self.options, read_rows(self.options, partition.range))
 
     def plan(self, read_before: Mapping[str, str] | None = None) -> Plan:
-        """Plan for the topics of the subscription. Raises NoSuchTopic if a topic does not exist; with
-        `read_before`, the ids of topics that the stream has read, that topic is left out.
+        """Plan for the topics of the subscription. Raises NoSuchTopic if a topic does not exist. With `read_before`,
+        the ids of topics that the stream has read, such a topic is left out instead.
         """
         return Plan(self.options, topics_of(self.options, skips_missing=read_before is not None))
 
     def _planned(self, read_before: Mapping[str, str], work: Callable[[Plan], T]) -> T:
-        """Run `work` on a plan, and again on a new plan if a topic is deleted in between."""
+        """Run `work` on a plan. Repeat it on a new plan if a topic was deleted in between."""
         for _ in range(_ATTEMPTS - 1):
             try:
                 return work(self.plan(read_before))
@@ -147,7 +149,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
 
     def _deleted(self, plan: Plan, before: Position) -> frozenset[str]:
-        """Deleted topics of the subscription. A topic that is found deleted for the first time is data loss."""
+        """Deleted topics of the subscription. The first time that a topic is found to be deleted counts as data
+        loss.
+        """
         if self.options.subscription is SubscriptionKind.PATTERN:
             pattern = re.compile(self.options.topics[0])
             subscribed = [name for name in before.topic_ids if pattern.fullmatch(name)]

@@ -1,8 +1,8 @@
 """Append of a micro-batch to a Delta table, exactly once: tasks write Parquet files, one commit adds them.
 
 The commit contains the number of the batch as an application transaction of the query. A batch that was committed
-before is not written again, and of two drivers with the same batch only one can commit. Columns that the table does
-not have are added; rows that lack a column of the table have null in it.
+before is not written again, and if two drivers write the same batch, only one can commit. Columns that the table does
+not have are added; a column of the table that is missing in the rows is null.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _CONSTRAINT = "delta.constraints."
 def append(
     frame: DataFrame, store: Store, application: str, number: int, *, last_batch: int | None = None
 ) -> int:
-    """Append a batch, and return the number of its rows; 0 if it was committed before. `last_batch` is the last batch
-    of the query that was committed: raises TableRefused if the table does not contain it any more.
+    """Append a batch and return its number of rows; 0 if it was committed before. `last_batch` is the last committed
+    batch of the query: raises TableRefused if the table no longer contains it.
     """
     schema = to_arrow_schema(frame.schema, timezone="UTC")
     if last_batch is not None:
@@ -82,7 +82,7 @@ def _open(store: Store) -> DeltaTable:
 
 
 def _check_same(store: Store, application: str, last_batch: int) -> None:
-    """Raise TableRefused for a table that others deleted, or replaced by another one or by an older copy."""
+    """Raise TableRefused if the table was deleted, or replaced by another table or by an older copy."""
     try:
         found = _last(_open(store), application)
     except TableNotFoundError:
@@ -102,7 +102,7 @@ def _check_same(store: Store, application: str, last_batch: int) -> None:
 
 
 def _required(store: Store, table: DeltaTable, schema: pa.Schema) -> list[str]:
-    """Columns that must not be null. Raises TableRefused for rules of others that this writer cannot keep."""
+    """Columns that must not be null. Raises TableRefused for a table whose constraints this writer cannot check."""
     constraints = [
         name.removeprefix(_CONSTRAINT)
         for name in table.metadata().configuration
@@ -129,7 +129,7 @@ def _last(table: DeltaTable, application: str) -> int:
 
 
 def _with_columns(store: Store, schema: pa.Schema) -> DeltaTable:
-    """Table with all of these columns: created, or extended by those that are new. Raises TableRefused."""
+    """Table with all columns of `schema`; created or extended if necessary. Raises TableRefused."""
     for _ in range(_ATTEMPTS):
         try:
             table = _open(store)

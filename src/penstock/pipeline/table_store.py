@@ -1,7 +1,7 @@
-"""Location of a table: a directory, or an object store that deltalake supports, with files by relative path.
+"""Location of a table: a directory, or an object store supported by deltalake. Files are named by relative paths.
 
-A store is a plain value that Spark sends to tasks, with the driver's environment variables for the object
-store. Files are durable after `make_durable` has returned.
+A store is a plain value that Spark sends to tasks, with the driver's environment variables for the object store. A file
+is on stable storage when `make_durable` has returned.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Store:
 
     @property
     def is_file_system(self) -> bool:
-        """Whether Spark can keep checkpoints there without further packages."""
+        """True if Spark can store checkpoints in this location without additional packages."""
         return self.is_local or self.uri.startswith("hdfs://")
 
     def path_of(self, name: str) -> str:
@@ -90,12 +90,12 @@ class Store:
         self.make_durable(name for name in names if self.has(name))
 
     def has(self, name: str) -> bool:
-        """Whether this file exists in a local store."""
+        """Return True if this file exists in a local store."""
         return self.is_local and os.path.exists(self.path_of(name))
 
     def problem_with(self, sizes: Mapping[str, int]) -> str | None:
-        """Description of the first file that is missing or has another size, as this process sees it; None if
-        all are right. The driver checks files of tasks this way, because a worker may have written to a
+        """Description of the first file that is missing or has the wrong size, as seen by this process; None if all
+        files are correct. The driver uses it to check files written by tasks, because a worker may have written to a
         directory of the same name that the driver does not share.
         """
         found = self._sizes_of(sizes)
@@ -127,7 +127,7 @@ class Store:
         return found
 
     def modified(self, name: str, before: float) -> bool:
-        """Whether a file was last written before a time in seconds since 1970."""
+        """Return True if a file was last written before a time in seconds since 1970."""
         if self.is_local:
             with suppress(FileNotFoundError):
                 return os.stat(self.path_of(name)).st_mtime < before
@@ -136,7 +136,7 @@ class Store:
         return found.is_file and (found.mtime is None or found.mtime.timestamp() < before)
 
     def delete(self, name: str) -> None:
-        """Delete a file. A file that does not exist is no error."""
+        """Delete a file if it exists."""
         with suppress(FileNotFoundError):
             if self.is_local:
                 os.unlink(self.path_of(name))
@@ -144,8 +144,8 @@ class Store:
                 self._file_system().delete_file(name)
 
     def is_occupied(self) -> bool:
-        """Whether the location holds files. A table log without a version does not count: a creation that was
-        killed leaves it.
+        """True if the location contains files. A table log without a version does not count: a killed creation of a
+        table leaves one behind.
         """
         return self._holds("", _is_foreign) or self._holds(_LOG, _is_version)
 
@@ -162,7 +162,7 @@ class Store:
 
 
 def store_at(place: str, environment: Mapping[str, str] = os.environ) -> Store:
-    """Store for a path or URI. A path or `file:` URI is a local directory; deltalake interprets all others."""
+    """Store for a path or URI. A path or `file:` URI is a local directory; deltalake interprets all other URIs."""
     parts = urlsplit(place)
     if parts.scheme in ("", "file"):
         return Store(os.path.abspath(unquote(parts.path) if parts.scheme else place))

@@ -40,10 +40,10 @@ OFFSETS_A_ROUND = 20_000_000
 LEAST_OFFSETS_A_TASK = 100_000
 _TASKS_A_CORE = 4
 _ATTEMPTS = 20
-"""Rounds in a row that may fail to commit before the archiver gives up."""
+"""Number of consecutive rounds whose commit may be refused before the archiver gives up."""
 
 OpenSession = Callable[[], SparkSession]
-"""Opens the Spark session. Called only when there is work, because starting Spark takes seconds."""
+"""Function that opens the Spark session. Called only when there is work, because starting Spark takes seconds."""
 
 
 class ArchivingFailed(PenstockError):
@@ -56,12 +56,14 @@ class ArchiveJob:
     table: ArchiveTable
     truncates: bool = False
     grace_ms: int = 600_000
-    """Truncation keeps records that were archived less than this many milliseconds ago, so that reads which
-    were planned before they were archived can still fetch them from the log.
+    """Time in milliseconds for which truncation keeps archived records in the log. Reads that were planned before the
+    records were archived still fetch them from the log.
     """
     offsets_a_round: int = OFFSETS_A_ROUND
     schema: ValueSchema | None = None
-    """Values are also parsed into columns of the archive. A value that does not fit has a reason in `value_error`."""
+    """Schema by which values are also parsed into typed columns of the archive; None for no typed columns. For a value
+    that does not match the schema, the column `value_error` contains the reason.
+    """
 
     @property
     def read_settings(self) -> ReadSettings:
@@ -77,7 +79,7 @@ class ArchiveProgress:
     offsets: int = 0
     offsets_left: int = 0
     bytes: int = 0
-    """Bytes of the new files."""
+    """Size of the files written, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,16 +126,15 @@ class Archiver:
             topics, targets = self._without_deleted(topics, targets)
             view = self._job.table.view()
         if not done.offsets:
-            self._release(
-                topics, view
-            )  # an earlier archiver may have stopped between its commit and the release
+            # An earlier archiver may have stopped after its commit and before its release.
+            self._release(topics, view)
             yield done
 
     def _without_deleted(
         self, topics: Mapping[str, SourceTopic], targets: Mapping[TopicPartition, int]
     ) -> tuple[dict[str, SourceTopic], dict[TopicPartition, int]]:
-        """Drop topics that were deleted since the plan, including topics created again under the same name.
-        The next run archives the new topic.
+        """Drop topics that were deleted after the plan was made, including topics that were created again under the
+        same name. The next run archives the new topic.
         """
         now = topics_of(self._job.options, skips_missing=True)
         same = {name: topic for name, topic in topics.items() if name in now and now[name].id == topic.id}
@@ -142,7 +143,7 @@ class Archiver:
     def _ranges(
         self, topics: Mapping[str, SourceTopic], view: ArchiveView, targets: Mapping[TopicPartition, int]
     ) -> list[OffsetRange]:
-        """Offset ranges that are not archived yet."""
+        """Offset ranges below `targets` that are not archived yet."""
         earliest = end_offsets_of(self._job.read_settings, targets, EARLIEST)
         found = []
         for (name, number), end in targets.items():
@@ -197,11 +198,10 @@ class Archiver:
         return True
 
     def _release(self, topics: Mapping[str, SourceTopic], view: ArchiveView) -> None:
-        """Allow the cluster to delete archived records, after the archive is on stable storage and its files
-        are verified.
+        """Allow the cluster to delete archived records, once the archive is on stable storage and its files are
+        verified.
 
-        Raises FilesMissing, and releases nothing, if a file with records that are still in the logs is
-        missing.
+        Raises FilesMissing, and releases nothing, if the archive lacks a file whose records are still in the logs.
         """
         bootstrap = self._job.options.bootstrap
         topics, _ = self._without_deleted(
@@ -271,8 +271,8 @@ def _files_since(
 def _write_range(
     read_settings: ReadSettings, store: Store, wanted: OffsetRange, schema: ValueSchema | None
 ) -> _RangeResult:
-    """Write one range in a task. Deleted offsets are returned as a problem and do not fail the task: the
-    driver plans again.
+    """Write one range in a task. If offsets were deleted, the result has a `problem` and the task does not fail: the
+    driver plans the round again.
     """
     origin = SourcePartition(wanted.topic, wanted.topic_id, wanted.partition)
     try:

@@ -32,8 +32,8 @@ def read_archived(
     columns: tuple[str, ...],
     extra: Sequence[pa.Field] = (),
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of a range, with `extra` columns of the table behind the others. Files with overlapping offsets are merged
-    by offset.
+    """Rows of a range ordered by offset. The table's `extra` columns follow the requested ones. Files whose offsets
+    overlap are merged.
     """
     chosen = [
         file for file in files if file.may_hold(wanted.topic_id, wanted.partition, wanted.start, wanted.end)

@@ -20,7 +20,7 @@ from penstock.pipeline.archive.table import DATE, FILE_SCHEMA, LAST_DATE, TOPIC_
 from penstock.pipeline.table_store import Store
 
 GROUP_BYTES = 32 << 20
-"""Row group size in bytes, and so the rows that a task buffers in memory."""
+"""Row group size in bytes; bounds the rows that a task buffers in memory."""
 FILE_BYTES = 512 << 20
 MAX_OPEN_FILES = 16
 _DAY_MS = 86_400_000
@@ -43,8 +43,8 @@ class SourcePartition:
 def write_files(
     store: Store, origin: SourcePartition, rows: Iterable[pa.RecordBatch], extra: Sequence[pa.Field] = ()
 ) -> list[ArchivedFile]:
-    """Write rows that arrive in offset order, with `extra` columns behind those of the record. The returned files are
-    on stable storage.
+    """Write rows that arrive in offset order; the `extra` columns follow those of the record. The returned files are on
+    stable storage.
     """
     with ExitStack() as stack:
         writer = _DailyFiles(store, origin, stack, pa.schema([*FILE_SCHEMA, *extra]))

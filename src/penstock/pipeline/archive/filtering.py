@@ -1,4 +1,4 @@
-"""Filter pushdown into archive and log."""
+"""Filter pushdown for reads of archive and log."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ from penstock.pipeline.filters import FilteringReader
 
 
 class FilteringTableReader(FilteringReader, TableReader):
-    """Reader of archive and log that reads the offsets that filters select."""
+    """Reader of archive and log that reads only the offsets selected by the pushed filters."""

@@ -1,7 +1,7 @@
 """Erasure: remove the records of a key from an archive, and delete the key in compacted topics.
 
-Files that contain the key are written again without it, and one commit replaces them. The old files, and files of older
-versions with the key, are deleted at once: queries that were planned on an older version fail.
+Files that contain the key are rewritten without it, and one commit replaces them. The replaced files, and files of
+older table versions that contain the key, are deleted at once: queries that were planned on an older version fail.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ CLEANUP_POLICY = "cleanup.policy"
 _ATTEMPTS = 10
 _WRITE_SECONDS = 30.0
 _SETTLED_SECONDS = 600
-"""Age from which a file that no version refers to does not belong to a task that still runs."""
+"""Age in seconds from which a file that no table version refers to is taken as left over: it belongs to no running
+task.
+"""
 
 
 class ForgettingFailed(PenstockError):
@@ -45,14 +47,14 @@ class ForgettingFailed(PenstockError):
 
 @dataclass(slots=True)
 class TopicReport:
-    """Removed records of one topic."""
+    """Result of the erasure for one topic."""
 
     topic: str
     records: int = 0
     files: int = 0
-    """Files that were written again."""
+    """Number of rewritten files."""
     tombstone: bool = False
-    """A tombstone was written to the compacted topic."""
+    """True if a tombstone for the key was written to the topic, which is compacted."""
     note: str = ""
 
 
@@ -84,8 +86,8 @@ def forget(
     missing = [topic for topic in topics if topic not in view.topics and topic not in topic_names(bootstrap)]
     if missing:
         raise ForgettingFailed(f"neither the archive nor the cluster has a topic {missing[0]!r}")
-    # The tombstone comes first: a run that dies later is repeated, and records that are archived meanwhile are
-    # found by the next run.
+    # The tombstone is written first. If a run dies after it, the next run finds the records that were archived in
+    # between.
     for name in _compacted(bootstrap, topics):
         run(bootstrap, partial(_write_tombstone, topic=name, key=key))
         by_name[name].tombstone = True
@@ -102,7 +104,9 @@ def forget(
 
 
 def _old_versions(table: ArchiveTable, key: bytes, topics: Sequence[str]) -> list[str]:
-    """Files with the key that only older versions of the table refer to. Files of tasks that still run are left out."""
+    """Files with the key that the newest version of the table does not refer to. Recent files are left out: running
+    tasks may have written them.
+    """
     found = []
     for name in table.unreferenced(_SETTLED_SECONDS):
         if any(name.startswith(f"topic={topic}/") for topic in topics):
@@ -153,7 +157,7 @@ def _remove(
 def _without_key(
     store: Store, key: bytes, extra: Sequence[pa.Field], place: tuple[str, FileBounds]
 ) -> list[_Rewritten]:
-    """Write a file again without the key, in a task. Nothing is written if the file does not have the key."""
+    """Rewrite a file without the key, in a task. Nothing is written if the file does not contain the key."""
     topic, file = place
     with store.open(file.name) as source, pq.ParquetFile(source) as opened:
         keys = opened.read(columns=["key", "topic_id", "partition", "offset"])

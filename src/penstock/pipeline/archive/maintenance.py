@@ -1,7 +1,7 @@
 """Archive maintenance: merges small files of a day, deletes expired days, and vacuums unreferenced files.
 
-A merge keeps every row and the order of rows. The table refuses a change that conflicts with another commit;
-the next maintenance run tries again.
+A merge keeps all rows and their order. The table refuses a change that conflicts with another commit; the next
+maintenance run tries again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WORTHWHILE_FILES = 16
 """Minimum number of small files of one partition and day for a merge."""
 MERGED_BYTES = 256 << 20
 KEEP_HOURS = 168
-"""Hours for which old versions of the table stay readable. Reads that were planned on such a version find its
+"""Hours for which old versions of the table stay readable: reads that were planned on an old version still find its
 files.
 """
 
@@ -82,7 +82,7 @@ def _merge_small(table: ArchiveTable, open_session: OpenSession, worthwhile: int
     )
     old = [file for merge in merges for file in merge.files]
     if sum(file.rows for file in written) != sum(file.rows or 0 for file in old):
-        return 0  # a file also holds rows of other partitions, so another tool wrote it
+        return 0  # another tool wrote this file, as it also holds rows of other partitions
     return len(old) if _replace(table, view, old, written, changes_data=False) else 0
 
 
@@ -94,8 +94,8 @@ def _replace(
     *,
     changes_data: bool,
 ) -> bool:
-    """Replace files in one commit and retry after conflicts. False if one of the old files has been removed
-    by another commit.
+    """Replace files in one commit; retry after conflicts. Returns False if another commit has removed one of the old
+    files.
     """
     while True:
         try:

@@ -1,6 +1,6 @@
 """Offset lookup in an archive: the first offset of a partition, and the first offset at or after a time.
 
-Uses the file statistics in the table's log, and reads rows only of files without statistics that decide.
+Uses the file statistics in the table's log. Rows are read only if the statistics do not decide the result.
 """
 
 from __future__ import annotations

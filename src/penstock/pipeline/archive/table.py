@@ -1,8 +1,8 @@
 """Delta table of an archive: its versions, its files, and the commits that change it.
 
-Every commit of the archiver records the archived end offset of each topic id and partition as an application
-transaction. If two archivers write the same offsets, the table refuses one of the commits (`CommitRefused`),
-so each record is archived once. A view is one immutable version of the table.
+Every commit of the archiver records the archived end offset of each (topic id, partition) as an application transaction
+of Delta. If two archivers write the same offsets, the table refuses one of the commits (`CommitRefused`), so each
+record is archived once. A view is one immutable version of the table.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ SCHEMA = pa.schema([*FILE_SCHEMA, _FIELDS["topic"], _FIELDS[DATE]])
 LAST_DATE = date(9999, 12, 31)
 _ATTEMPTS = 20
 _VERSIONS_IN_DOUBT = 1_000
-"""Number of latest log entries to fsync. The operating system has written older entries to disk already."""
+"""Number of newest log entries to fsync. The operating system has long written older entries to disk."""
 
 
 class ArchiveError(PenstockError):
-    """The location has no archive, or holds something else."""
+    """The location contains no archive, or something other than an archive."""
 
 
 class FilesMissing(ArchiveError):
@@ -52,12 +52,12 @@ class FilesMissing(ArchiveError):
 
 
 class CommitRefused(PenstockError):
-    """Another commit changed the table first. Load a new view and try again."""
+    """Another commit changed the table first. The caller loads a new view and tries again."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArchivedFile:
-    """File that a task has written: rows of one partition in offset order."""
+    """A file written by a task: rows of one partition in offset order."""
 
     name: str
     topic: str
@@ -74,7 +74,9 @@ class ArchivedFile:
 
 @dataclass(frozen=True, slots=True)
 class FileBounds:
-    """File with its statistics from the table's log. A field is None if the log has no statistics for it."""
+    """A file with its statistics (minimum and maximum) from the table's log. A field is None if the log has no
+    statistics for it.
+    """
 
     name: str
     topic: str
@@ -106,12 +108,14 @@ class ArchiveView:
         return self._table.version()
 
     def archived(self, topic_id: str, partition: int) -> int | None:
-        """End offset up to which a partition is archived; None if it was never archived."""
+        """End offset up to which a partition is archived (exclusive); None if it was never archived."""
         return self._table.transaction_version(_application(topic_id, partition))
 
     @property
     def extra(self) -> pa.Schema:
-        """Columns beside those of the record: typed columns of values, and columns that others have added."""
+        """Columns in addition to those of the record: typed columns of values, and columns that other tools have
+        added.
+        """
         found = pa.schema(self._table.schema())
         return pa.schema([field for field in found if field.name not in SCHEMA.names])
 
@@ -147,13 +151,15 @@ class ArchiveTable:
         return ArchiveView(self._load())
 
     def view_at(self, time_ms: int) -> ArchiveView:
-        """Version that was the newest at a time, or the first version, which is empty, if all are newer."""
+        """Newest version at `time_ms`; if all versions are newer, the first version, which is empty."""
         table = self._load()
         table.load_as_version(datetime.fromtimestamp(time_ms / 1000, UTC))
         return ArchiveView(table)
 
     def view_or_create(self) -> ArchiveView:
-        """Newest version, for writers. Raises ArchiveError if others restored an older version."""
+        """Newest version, for writers; creates the table if it does not exist. Raises ArchiveError if another tool
+        restored the table to an older version.
+        """
         for _ in range(_ATTEMPTS):
             try:
                 view = ArchiveView(self._checked(self._open()))
@@ -203,9 +209,8 @@ class ArchiveTable:
     ) -> None:
         """Add files, and record the archived end offset of each (topic id, partition).
 
-        The tasks that wrote the files started at the archived end offsets of the view. Raises FilesMissing,
-        and commits nothing, unless this process sees every file in its full size. The commit is on stable
-        storage on return.
+        The tasks that wrote the files started at the archived end offsets of the view. Raises FilesMissing, and commits
+        nothing, if this process does not see every file in its full size. The commit is on stable storage on return.
         """
         files = list(files)
         self._check_written(files)
@@ -220,9 +225,9 @@ class ArchiveTable:
     def replace(
         self, view: ArchiveView, old: Iterable[FileBounds], new: Iterable[ArchivedFile], *, changes_data: bool
     ) -> None:
-        """Replace files by new ones. Raises CommitRefused unless the view is the newest version, because
-        deltalake does not detect that another commit removed the same files. Raises FilesMissing as `commit`
-        does.
+        """Replace the files `old` by `new` in one commit. Raises CommitRefused if the view is not the newest version,
+        because deltalake does not detect that another commit removed the same files. Raises FilesMissing in the same
+        cases as `commit`.
         """
         new = list(new)
         self._check_written(new)
@@ -241,8 +246,8 @@ class ArchiveTable:
         self._write(view, [*removed, *added], CommitProperties(max_commit_retries=0))
 
     def make_durable(self, view: ArchiveView) -> None:
-        """Fsync the log entries that led to a version: the archiver that wrote them may have stopped before
-        its fsync.
+        """Fsync the log entries up to the version of the view: the archiver that wrote them may have stopped before its
+        fsync.
         """
         self.store.make_versions_durable(max(0, view.version - _VERSIONS_IN_DOUBT), view.version)
 
@@ -284,7 +289,7 @@ class ArchiveTable:
             )
         except CommitFailedError as error:
             raise CommitRefused(str(error)) from error
-        # This commit is one of the versions since the view.
+        # This commit is among the versions after that of the view.
         self.store.make_versions_durable(view.version + 1, self._open().version())
 
     def _create(self) -> None:

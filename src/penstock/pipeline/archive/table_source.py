@@ -1,8 +1,8 @@
 """Source that reads archive and log as one table: archived offsets from the archive, later offsets from the
 log.
 
-A plan holds one version of the archive, so that the two parts do not overlap. If records are archived and
-truncated after planning, the task that misses them in the log reads them from a newer version of the archive.
+A plan contains one version of the archive, so that the two parts do not overlap. If records are archived and truncated
+after planning, a task that does not find them in the log reads them from a newer version of the archive.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ _TASK_BYTES = 128 << 20
 class TablePlan(Plan):
     table: ArchiveTable
     log_starts: Mapping[TopicPartition, int]
-    """Log start offsets, read before the version of the archive: records that were truncated by then are in
-    that version.
+    """Log start offsets, read before the version of the archive was loaded, so that this version contains all records
+    that were truncated by then.
     """
     view: ArchiveView
 
     @classmethod
     def make(cls, options: SourceOptions, read_before: Mapping[str, str] | None = None) -> TablePlan:
-        """Plan a read of the subscribed topics. A topic that only the archive has is read from there; if
-        several had the name, the last one.
+        """Plan a read of the subscribed topics. A topic that exists only in the archive is read from there; if several
+        archived topics had the name, the one with the newest record.
 
-        A stream passes the topic ids it has read, by topic name: then the archive of exactly that topic id is
-        read, and a topic that neither cluster nor archive has is skipped. A batch raises OptionError for such
-        a topic.
+        A stream passes `read_before`, the topic ids that it has read, by topic name. Then only that topic id is read
+        from the archive, and a topic that exists neither in the cluster nor in the archive is skipped. A batch raises
+        OptionError for a topic that does not exist.
         """
         assert options.archive is not None
         plan = Plan(options, topics_of(options, skips_missing=True))
@@ -123,7 +123,7 @@ class TablePlan(Plan):
 def _archived_topic(
     view: ArchiveView, options: SourceOptions, name: str, topic_id: str | None
 ) -> SourceTopic | None:
-    """Archived topic by name and id; without an id, the topic of that name with the newest record."""
+    """Archived topic with this name and id; without an id, the topic with this name that has the newest record."""
     files = [file for file in view.files(name) if file.topic_ids and file.partitions]
     if files and topic_id is None:
         newest = max(files, key=lambda file: (file.date, file.times[1].timestamp() if file.times else 0.0))
@@ -135,7 +135,7 @@ def _archived_topic(
 
 
 class TablePartition(InputPartition):
-    """Offset range: offsets below `archived` are in these files of the archive, the others are in the log."""
+    """Offset range of a task: offsets below `archived` are in `files` of the archive, later offsets are in the log."""
 
     def __init__(self, range_: OffsetRange, store: Store, files: Sequence[FileBounds], archived: int) -> None:
         super().__init__(range_)
@@ -200,7 +200,7 @@ def read_table(options: SourceOptions, partition: TablePartition) -> Iterator[pa
             view = ArchiveTable(partition.store).view()
             newly = min(view.archived(rest.topic_id, rest.partition) or 0, rest.end)
             if newly <= following:
-                break  # the offsets were deleted without being archived
+                break  # the offsets were deleted before they were archived
             between = replace(rest, end=newly)
             yield from read_archived(partition.store, view.files(rest.topic), between, options.columns)
             rest = replace(rest, start=newly)
@@ -209,7 +209,7 @@ def read_table(options: SourceOptions, partition: TablePartition) -> Iterator[pa
 
 
 def _cut(partition: TablePartition) -> list[TablePartition]:
-    """Split the archived part of a range between files, so that several tasks read it."""
+    """Split the archived part of a range at file boundaries, so that several tasks read it."""
     if not len(partition.range):
         return []
     parts: list[list[FileBounds]] = [[]]

@@ -14,7 +14,7 @@ ARCHIVE_REQUIRED, ARCHIVE_OFFSETS = "archive.required", "archive.offsets"
 
 
 def topic_settings(bootstrap: str, topics: list[str], names: list[str]) -> dict[str, dict[str, str]]:
-    """Values of these configs by topic. Configs that the cluster does not know are left out."""
+    """Values of these configs by topic. Configs that the cluster does not support are left out."""
 
     async def describe(routes: Routes) -> dict[str, dict[str, str]]:
         found = await ConfigCalls(routes).describe(ConfigResourceType.TOPIC, topics, names)

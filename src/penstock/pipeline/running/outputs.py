@@ -1,4 +1,6 @@
-"""Targets of a micro-batch: a topic and a Delta table, each of which takes a batch once, and a chart of the table."""
+"""Targets of a micro-batch: a topic and a Delta table, which both store a batch exactly once, and a chart of the
+table.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ from penstock.pipeline.table_store import store_at
 
 
 class BatchOutputs:
-    """Writer of the batches of one query. Spark calls it again with a batch whose run failed."""
+    """Writer of the batches of one query. Spark calls it again with a batch whose first run failed."""
 
     def __init__(
         self, bootstrap: str, definition: PipelineDefinition, checkpoint: str, last_batch: int | None
@@ -36,9 +38,11 @@ class BatchOutputs:
         self.rows = 0
         """Rows written since the start of the query."""
         self.last_batch = last_batch
-        """Last batch with rows that was committed to the table, also before the start; None if there is none."""
+        """Number of the last batch with rows that was committed to the table, in this run or an earlier one; None if
+        there is none.
+        """
         self.busy_since_ms: int | None = None
-        """Start of the batch that is being written; None between batches."""
+        """Start time of the batch in progress; None between batches."""
 
     def write(self, batch: DataFrame, number: int) -> None:
         self.busy_since_ms = SystemClock().now_ms()

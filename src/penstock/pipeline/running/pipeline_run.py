@@ -1,7 +1,8 @@
 """One activation of a declared pipeline in a Spark session: its queries, or its archiver.
 
-`start` returns when the queries run; `wait` returns when a run to the current end is over, or raises the reason. Each
-pipeline has a session of its own on the shared Spark context, so that temporary views do not collide.
+`start` returns when the queries run. `wait` returns when a run has reached the end that the topics had at its start, or
+raises the error that stopped it. Each pipeline has its own session on the shared Spark context, so that temporary views
+do not collide.
 """
 
 from __future__ import annotations
@@ -46,15 +47,15 @@ _WAIT_SECONDS = 1
 _MISFIT = re.compile(
     r"\[(STATE_STORE_(?:KEY|VALUE|SCHEMA|COLUMN|INVALID)\w*|STREAMING_STATEFUL_OPERATOR\w*|CANNOT_LOAD_STATE_STORE\S*)\]"
 )
-"""Conditions of Spark for a query whose state does not have the form of the stored one."""
+"""Spark's error conditions for a query that does not match the state stored in its checkpoint."""
 
 
 class RunFailed(PenstockError):
-    """A pipeline cannot be started as it is."""
+    """The pipeline cannot run with its current definition or checkpoint."""
 
 
 class RunCancelled(PenstockError):
-    """A run was stopped before its end, at the request of its supervisor."""
+    """The supervisor stopped a run before its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +63,18 @@ class RunFigures:
     rows: int = 0
     """Rows written to the target since the start of the activation."""
     bytes: int | None = None
-    """Bytes of keys and values that were read; of an archive, those of its new files."""
+    """Number of bytes: of the keys and values that were read, or for an archive of the files that were written."""
     lag_records: int | None = None
     lag_seconds: float | None = None
-    """Age of the newest record that was processed; 0 if there is no newer one."""
+    """Age in seconds of the newest processed record; 0 if the run has processed all records."""
     batch_ms: int | None = None
     """Duration of the last batch."""
     succeeded_ms: int | None = None
-    """End of the last batch that was written, or of the last look for records that found none."""
+    """Time at which the last batch was written, or at which the last check found no new records."""
     busy_since_ms: int | None = None
-    """Start of the batch that is being written; None between batches."""
+    """Start time of the batch in progress; None between batches."""
     last_batch: int | None = None
-    """Last batch with rows that was committed to the table; None if there is none."""
+    """Number of the last batch with rows that was committed to the table; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ class RunPlace:
     bootstrap: str
     checkpoint: str
     last_batch: int | None = None
-    """Last batch with rows that earlier activations have committed to the table; None if there is none."""
+    """Number of the last batch with rows that earlier activations committed to the table; None if there is none."""
 
 
 class PipelineRun(Protocol):
@@ -115,8 +116,8 @@ class StreamRun:
     def start(self, spark: SparkSession, *, once: bool) -> None:
         check_targets(self._place.bootstrap, self._definition)
         session = spark.newSession()
-        # Spark looks for installed sources once in the life of its Java process: a lookup that times out then, on a
-        # busy machine, would last until the process ends. A sink is looked up in the active session of the thread.
+        # Spark looks up installed data sources once per Java process. If that lookup timed out on a busy machine, the
+        # failure would last until the process ends. A sink is looked up in the active session of the thread.
         for each in (spark, session):
             each.dataSource.register(PenstockSource)
         rows = _observed(source_rows(session, self._place.bootstrap, self._definition))
@@ -146,8 +147,8 @@ class StreamRun:
             )
 
     def wait(self, is_cancelled: threading.Event) -> None:
-        """Return when all queries have ended by themselves. Raises the reason of the first failure, RunCancelled when
-        the event is set.
+        """Return when all queries have ended by themselves. Raises the error of the first query that failed, or
+        RunCancelled when the event is set.
         """
         while not is_cancelled.is_set():
             active = [each for each in self._queries if each.isActive]
@@ -163,7 +164,7 @@ class StreamRun:
         raise RunCancelled("stopped")
 
     def _explained(self, problem: Exception) -> Exception:
-        """The same error, or RunFailed if the state in the checkpoint is that of another query."""
+        """Return RunFailed if the definition does not match the state in the checkpoint, else the error itself."""
         if _MISFIT.search(str(problem)) is None:
             return problem
         return RunFailed(
@@ -189,7 +190,7 @@ class StreamRun:
         )
 
     def _count(self, progress: Any) -> None:
-        """Add the figures of a batch, unless they were added before."""
+        """Add the statistics of a batch, unless this batch is counted already."""
         began = datetime.fromisoformat(progress["timestamp"])
         succeeded_ms = int(began.timestamp() * 1000) + int(progress["batchDuration"])
         self._figures = replace(self._figures, succeeded_ms=succeeded_ms)
@@ -274,14 +275,14 @@ class ArchiveRun:
 
 
 def _inner_cause(problem: Exception) -> str:
-    """Spark's reason in one line: the part of its message from the condition on."""
+    """Spark's reason in one line: its message from the error condition on."""
     found = _MISFIT.search(str(problem))
     text = str(problem)[found.start() :] if found else str(problem)
     return " ".join(text.split())[:300]
 
 
 def check_targets(bootstrap: str, definition: PipelineDefinition) -> None:
-    """Raise an error for topics that do not exist, before a query starts."""
+    """Raise an error for a topic that does not exist, before a query starts."""
     if definition.source.topics and definition.source.archive is None:
         topics_of(parse({"bootstrap": bootstrap, "subscribe": ",".join(definition.source.topics)}))
     for topic in (definition.target.topic, definition.dead_letter):
@@ -290,13 +291,13 @@ def check_targets(bootstrap: str, definition: PipelineDefinition) -> None:
 
 
 def checkpoint_of(root: str, name: str, identity: str) -> str:
-    """Directory of the checkpoints of a pipeline, below the directory of all."""
+    """Directory of the checkpoints of one pipeline, below the checkpoint directory of all pipelines."""
     place = f"{name}-{identity}"
     return f"{root.rstrip('/')}/{place}" if "://" in root else os.path.join(os.path.abspath(root), place)
 
 
 def _observed(rows: DataFrame) -> DataFrame:
-    """Count bytes and find the newest record, for the progress reports of the query."""
+    """Have Spark count bytes and find the newest timestamp, for the progress reports of the query."""
     size = f.coalesce(f.octet_length("key"), f.lit(0)) + f.coalesce(f.octet_length("value"), f.lit(0))
     newest = f.max(f.unix_millis("timestamp"))
     return rows.observe(_OBSERVED, f.sum(size.cast("long")).alias("bytes"), newest.alias("newest_ms"))

@@ -1,4 +1,6 @@
-"""Rows of a declared pipeline: source with typed columns, transformation, bad rows, and records of a target topic."""
+"""Rows of a declared pipeline: reading the source, typed columns, transformation, dead letters, and conversion to
+records of a topic.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from penstock.pipeline.sink.options import COLUMNS, HEADERS, KEY, VALUE
 from penstock.pipeline.table_store import store_at
 
 VIEW = "source"
-"""Name under which an SQL transformation finds the rows of the source."""
+"""Name of the view with the rows of the source, for an SQL transformation."""
 
 
 class TransformationFailed(PenstockError):
@@ -25,7 +27,9 @@ class TransformationFailed(PenstockError):
 
 
 def source_rows(spark: SparkSession, bootstrap: str, definition: PipelineDefinition) -> DataFrame:
-    """Stream of the source: columns of the record, typed columns and the reason of bad rows, if there is a schema."""
+    """Stream of the source: the columns of the record, and with a schema the typed columns and the reason why a value
+    does not match it.
+    """
     source = definition.source
     reader = spark.readStream.format("penstock").options(
         bootstrap=bootstrap, startingOffsets=source.start, includeHeaders="true", **dict(source.options)
@@ -46,7 +50,9 @@ def good_rows(rows: DataFrame) -> DataFrame:
 
 
 def dead_letters(rows: DataFrame, pipeline: str) -> DataFrame:
-    """Bad rows as records: as they were, with the reason and their origin in headers."""
+    """Rows that do not match the schema, as records for the dead-letter topic: unchanged, with the reason and their
+    origin in headers.
+    """
 
     def header(name: str, value: Any) -> Any:
         return f.struct(f.lit(name).alias("key"), value.cast("string").cast("binary").alias("value"))
@@ -84,7 +90,7 @@ def is_per_batch(definition: PipelineDefinition) -> bool:
 def _called(change: Transform, rows: DataFrame) -> DataFrame:
     module, _, name = (change.function or "").partition(":")
     if "" not in sys.path:
-        sys.path.insert(0, "")  # functions in the directory of the command are found, as with `python -m`
+        sys.path.insert(0, "")  # finds functions in the working directory, as `python -m` does
     try:
         function = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
@@ -106,8 +112,8 @@ def _called(change: Transform, rows: DataFrame) -> DataFrame:
 
 
 def as_records(rows: DataFrame, target: str) -> DataFrame:
-    """Rows as records of a topic. Without a column `value` of text or bytes, the value is a JSON object of all columns
-    but `key`, `headers`, `partition` and `topic`.
+    """Convert rows to records of a topic. If there is no column `value` of text or bytes, the value is a JSON object of
+    all columns except `key`, `headers`, `partition` and `topic`.
     """
     fields = {each.name: each.dataType for each in rows.schema.fields}
     chosen = []
@@ -130,7 +136,7 @@ def as_records(rows: DataFrame, target: str) -> DataFrame:
 
 
 def check_outputs(rows: DataFrame, definition: PipelineDefinition) -> None:
-    """Raise TransformationFailed for results that no target can take."""
+    """Raise TransformationFailed for columns that cannot be written to the targets."""
     if not rows.columns:
         raise TransformationFailed("the transformation returned no columns")
     lower = [name.lower() for name in rows.columns]

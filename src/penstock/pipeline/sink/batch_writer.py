@@ -1,7 +1,7 @@
 """Batch sink, `df.write.format("penstock")`: writes rows to topics at least once.
 
-Rows are visible as soon as they are written. Rows of a failed job stay, and a retried task writes its rows
-again. The streaming sink (`sink.stream_writer`) writes each row exactly once.
+Rows are visible as soon as they are written. The rows of a failed job are not removed, and a retried task writes its
+rows again. The streaming sink (`sink.stream_writer`) writes each row exactly once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class SinkBatchWriter(DataSourceArrowWriter):
 
     @classmethod
     def checked(cls, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> SinkBatchWriter:
-        """Create a writer. Raises OptionError for wrong options or columns before anything is written."""
+        """Create a writer. Raises OptionError for invalid options or columns before anything is written."""
         if overwrite:
             raise OptionError("a topic cannot be overwritten: use mode('append')")
         parsed = parse_sink(options)
@@ -57,9 +57,8 @@ class SinkBatchWriter(DataSourceArrowWriter):
 def check_topic(options: SinkOptions) -> None:
     """Raise NoSuchTopic if the topic of the option `topic` does not exist.
 
-    Spark makes the writer of a stream in the stream's thread, when the first batch begins. No method of a
-    Python data source is called before `start()` returns, so the error ends the query and cannot be raised
-    earlier.
+    Spark creates the writer of a stream in the stream's thread when the first batch begins, and calls no method of a
+    Python data source before `start()` returns. Therefore the error cannot be raised by `start()`; it ends the query.
     """
 
     async def ask(routes: Routes) -> None:

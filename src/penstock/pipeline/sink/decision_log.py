@@ -1,8 +1,8 @@
 """Decision log of the streaming sink: a compacted topic in which the driver of a query records its decisions.
 
-A query has one key. Its last record names the last decided batch and the transactions that are the rows of
-that batch. Only the newest driver can append a record. A decision names only transactions of tasks that had
-seen the decision before it; transactions that were open at that time and are not named never count.
+Each query has one key. The last record of the key names the last decided batch and the transactions that contain the
+rows of this batch. Only the newest driver can append a record. A decision names only transactions of tasks that had
+read the previous decision; other transactions that are open at that time are aborted.
 """
 
 from __future__ import annotations
@@ -37,32 +37,32 @@ _SETTINGS = {
     "min.cleanable.dirty.ratio": "0.1",
     "delete.retention.ms": "60000",
 }
-"""Old decisions are not needed. Small segments and early compaction keep the topic short, because every task
-reads it.
+"""Configs of the topic. Only the last decision of a query is needed: small segments and early compaction keep the topic
+short, because every task reads it.
 """
 _TAIL = 200
-"""Number of latest offsets that are read first. They usually include the last record of the query."""
+"""Number of offsets at the end of the log that are read first. They usually include the last record of the query."""
 
 
 @dataclass(frozen=True, slots=True)
 class SinkDecision:
     batch: int = -1
-    """Number of the last batch whose rows count."""
+    """Number of the last decided batch; -1 before the first decision."""
     winners: tuple[ProducerIdentity, ...] = ()
-    """Transactions that are the rows of the batch."""
+    """Transactions that contain the rows of the batch."""
     positions: tuple[RecordPosition, ...] = ()
-    """Position of one record of each transaction, in the order of `winners`. Empty in records of older
+    """Position of one record of each transaction, in the order of `winners`. Empty in decisions written by older
     versions.
     """
     offset: int = -1
     """Offset of this decision in its topic."""
 
     def is_same(self, other: SinkDecision) -> bool:
-        """Whether both name the same batch and transactions; the offset is not compared."""
+        """Return True if both name the same batch and transactions; the offset is not compared."""
         return (self.batch, self.winners) == (other.batch, other.winners)
 
     def undone(self) -> SinkDecision:
-        """Decision that reverts this one: none of the rows count, and the batch has to be written again."""
+        """Decision that reverts this one: no transaction is committed, and the batch has to be written again."""
         return SinkDecision(self.batch - 1)
 
     def position_of(self, winner: ProducerIdentity) -> RecordPosition | None:
@@ -87,18 +87,18 @@ class DecisionLog:
         self._driver_id = f"spark-sink-driver/{query}"
 
     def last(self) -> SinkDecision:
-        """Last decision that readers of committed records see."""
+        """Last decision that is visible with `read_committed`."""
         route = run(self._bootstrap, _find_topic)
         return SinkDecision() if route is None else self._read(route)
 
     def lead(self) -> tuple[ProducerIdentity, SinkDecision]:
-        """Fence earlier drivers of the query. Returns this driver's identity and the last decision, which is
-        final.
+        """Fence earlier drivers of the query. Returns this driver's identity and the last decision, which can no longer
+        change.
         """
 
         async def ask(routes: Routes) -> tuple[ProducerIdentity, TopicRoute]:
-            # take_over ends the open transaction of the last driver, so its decision is committed or aborted
-            # now.
+            # take_over ends the open transaction of the previous driver, so its decision is either committed or
+            # aborted.
             driver = await take_over(routes, self._driver_id)
             route = await _ensure_topic(routes)
             name = (DECISIONS_TOPIC, self._partition(route))
@@ -110,7 +110,7 @@ class DecisionLog:
         return driver, self._read(route)
 
     def record(self, driver: ProducerIdentity, decision: SinkDecision) -> None:
-        """Append a decision. It is committed and readable on return."""
+        """Append a decision. On return it is committed and visible with `read_committed`."""
 
         async def ask(routes: Routes) -> None:
             partition = self._partition(await routes.topic(DECISIONS_TOPIC))
@@ -145,8 +145,8 @@ class DecisionLog:
 
 
 async def _until_readable(routes: Routes, name: TopicPartition, end: int) -> None:
-    """Wait until all records before `end` are committed or aborted. Transaction timeouts of the drivers bound
-    the wait.
+    """Wait until all transactions with records before `end` are committed or aborted. The transaction timeouts of the
+    drivers bound the wait.
     """
 
     async def see() -> None:
@@ -166,7 +166,7 @@ async def _find_topic(routes: Routes) -> TopicRoute | None:
 
 
 async def _ensure_topic(routes: Routes) -> TopicRoute:
-    """Return the decisions topic, and create it if the cluster does not know it."""
+    """Return the topic of decisions; create it if it does not exist."""
     found = await _find_topic(routes)
     if found is not None:
         return found
@@ -184,7 +184,7 @@ async def _ensure_topic(routes: Routes) -> TopicRoute:
 
 
 async def _create(routes: Routes, replicas: int) -> None:
-    """Create the topic with the replication factor of the transactions topic. Waits while too few brokers are
+    """Create the topic with the replication factor of `__transaction_state`. Waits while fewer brokers than that are
     alive.
     """
     topic = NewTopic(DECISIONS_TOPIC, _PARTITIONS, replicas, _SETTINGS)

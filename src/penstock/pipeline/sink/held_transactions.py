@@ -1,8 +1,8 @@
-"""Held transactions, which one process writes and another one ends: a task claims a transactional id and
-leaves its transaction open, the driver ends it, and no timeout aborts it.
+"""Held transactions: a task claims a transactional id and leaves its transaction open; the driver, another process,
+ends it. No timeout aborts a held transaction.
 
-A transactional id with an open transaction cannot be claimed, so that no task can fence a transaction that
-the driver has yet to end.
+A transactional id with an open held transaction cannot be claimed, so that no task can fence a transaction that the
+driver has yet to end.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ A = TypeVar("A")
 T = TypeVar("T")
 
 _TIMEOUT_MS = 10_000
-"""Timeout in milliseconds of transactions that are not held. A driver that dies blocks readers for at most
-this long.
+"""Transaction timeout in milliseconds of transactions that are not held: the longest time for which a dead driver
+blocks `read_committed` readers.
 """
 _MAX_AT_ONCE = 100
 
 _GONE_ON = frozenset({ErrorCode.producer_fenced, ErrorCode.invalid_producer_id_mapping})
-"""Errors for a transactional id that has a newer producer or has expired. The transaction has ended, but the
-coordinator does not know the outcome any more.
+"""Errors for a transactional id that has a newer producer or has expired. The transaction has ended, and the
+coordinator no longer knows its outcome.
 """
 
 
@@ -50,7 +50,7 @@ class TransactionOutcome(Enum):
 
 
 async def claim(routes: Routes, prefix: str) -> ProducerIdentity:
-    """Claim the first of `prefix`0, `prefix`1, ... that has no open transaction, for a held transaction."""
+    """Begin a held transaction with the first of the ids `prefix`0, `prefix`1, ... that has no open transaction."""
     for number in count():
         try:
             return await _initialise(routes, f"{prefix}{number}", is_held=True)
@@ -68,7 +68,7 @@ async def take_over(routes: Routes, transactional_id: str) -> ProducerIdentity:
 async def commit(
     routes: Routes, identities: Sequence[ProducerIdentity]
 ) -> dict[ProducerIdentity, TransactionOutcome]:
-    """Commit these transactions. Returns the outcome of each, also for transactions that had ended before."""
+    """Commit these transactions. Returns the outcome of each, including transactions that had already ended."""
     outcomes = await _for_all(identities, partial(_outcome, routes, is_commit=True))
     return dict(zip(identities, outcomes, strict=True))
 
@@ -81,14 +81,14 @@ async def commit_own(routes: Routes, identity: ProducerIdentity) -> None:
 async def abort(
     routes: Routes, identities: Sequence[ProducerIdentity]
 ) -> dict[ProducerIdentity, TransactionOutcome]:
-    """Abort these transactions. Returns the outcome of each, also for transactions that had ended before."""
+    """Abort these transactions. Returns the outcome of each, including transactions that had already ended."""
     outcomes = await _for_all(identities, partial(_outcome, routes, is_commit=False))
     return dict(zip(identities, outcomes, strict=True))
 
 
 async def open_under(routes: Routes, prefix: str) -> list[ProducerIdentity]:
-    """Open transactions whose transactional id starts with `prefix`, which must not contain characters
-    special to regexes.
+    """Open transactions whose transactional id starts with `prefix`, which must not contain special characters of
+    regular expressions.
     """
 
     async def attempt() -> set[str]:
@@ -114,7 +114,7 @@ async def _initialise(routes: Routes, transactional_id: str, *, is_held: bool) -
 
 
 async def _outcome(routes: Routes, identity: ProducerIdentity, *, is_commit: bool) -> TransactionOutcome:
-    """End a transaction. If it has already ended the other way, the coordinator responds with
+    """End a transaction and return its outcome. If it has already ended the other way, the coordinator responds with
     INVALID_TXN_STATE.
     """
     try:
@@ -133,8 +133,8 @@ async def _end(routes: Routes, identity: ProducerIdentity, *, is_commit: bool) -
 
 
 async def _check_leads(connection: BrokerConnection, leader: BrokerId, shards: set[tuple[int, int]]) -> None:
-    """Raise BrokerError unless the broker knows that it leads these shards: otherwise it would list too few
-    transactions.
+    """Raise BrokerError if the broker does not know yet that it leads these partitions of the transactions topic,
+    because its list of transactions would not be complete.
     """
     topic = await read_topic(connection, TRANSACTIONS_TOPIC)
     known = {
@@ -147,7 +147,7 @@ async def _check_leads(connection: BrokerConnection, leader: BrokerId, shards: s
 
 
 async def _describe(routes: Routes, transactional_id: str) -> ProducerIdentity | None:
-    """Producer of the open transaction; None if no transaction is open any more."""
+    """Producer of the open transaction of this id; None if it has none."""
     found = await TransactionCalls(routes, RETRY_SECONDS).find(transactional_id)
     return found.producer if found is not None and found.is_open else None
 

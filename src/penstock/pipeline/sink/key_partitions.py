@@ -1,4 +1,4 @@
-"""Partitions of many keys at once, computed with numpy. Same results as `internal_client.partitioner`."""
+"""Partitions of many keys at once, computed with numpy. The results equal those of `internal_client.partitioner`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def partitions_for(keys: pa.BinaryArray, count: int) -> list[int]:
 
 
 def _murmur2(keys: NDArray[np.uint8]) -> Words:
-    """Murmur2 hashes of keys of equal length, one key in each row."""
+    """Murmur2 hashes of keys of equal length. Each row of `keys` is one key."""
     count, length = keys.shape
     whole = length & ~3
     hashes = np.full(count, _SEED ^ length, np.uint32)

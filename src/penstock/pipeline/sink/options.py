@@ -1,5 +1,5 @@
-"""Options and columns of the sinks: names and meaning as in Spark's own Kafka sink, checked before anything
-is written.
+"""Options and columns of the sinks, checked before anything is written. Names and meaning are those of Spark's own
+Kafka sink.
 """
 
 from __future__ import annotations
@@ -55,9 +55,7 @@ _WITHOUT_MEANING = frozenset(
         "kafka.retries",
     )
 )
-"""Accepted options of Spark and of its Kafka client that have no effect: all writes are idempotent with
-acks=all.
-"""
+"""Options of Spark and of its Kafka client that are accepted and ignored: all writes are idempotent with acks=all."""
 
 
 class SchemaError(OptionError):
@@ -68,12 +66,12 @@ class SchemaError(OptionError):
 class SinkOptions:
     bootstrap: str
     topic: str | None
-    """Topic of all rows. Overrides the column `topic`."""
+    """Topic of all rows; overrides the column `topic`. None if the column names the topics."""
     codec: Codec
     checkpoint: str | None = None
     """Checkpoint directory of the query, in which Spark stores the query id."""
     accepts_loss_of_batch: int | None = None
-    """Number of a batch with lost rows that the operator accepts. The query continues without these rows."""
+    """Number of a batch that has lost rows. If set by the operator, the query continues without these rows."""
 
 
 def parse_sink(given: Mapping[str, str]) -> SinkOptions:
@@ -97,7 +95,9 @@ def parse_sink(given: Mapping[str, str]) -> SinkOptions:
 
 
 def _for_writing(options: Mapping[str, str]) -> dict[str, str]:
-    """Options of a table of Spark's catalog for writing. A table that reads one topic writes to it."""
+    """Options of a table of Spark's catalog for writing. If the table reads one topic, rows are written to this
+    topic.
+    """
     names = options.get("subscribe", "").split(",")
     topic = {"topic": names[0].strip()} if names[0] and len(names) == 1 else {}
     kept = {name: value for name, value in options.items() if name in _KNOWN or not is_for_reading(name)}
@@ -105,9 +105,7 @@ def _for_writing(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_schema(schema: StructType, options: SinkOptions) -> None:
-    """Raise SchemaError for columns that cannot be written. Columns that the sink does not know are ignored,
-    as in Spark.
-    """
+    """Raise SchemaError for columns that cannot be written. Unknown columns are ignored, as in Spark's sink."""
     if VALUE not in schema.names:
         raise SchemaError(f"the column {VALUE!r} is missing; columns: {', '.join(schema.names)}")
     if options.topic is None and TOPIC not in schema.names:

@@ -1,8 +1,7 @@
 """Execution of a decision of the streaming sink: commits its transactions, or reports why this is impossible.
 
-Between decision and commit the driver may die, and an operator may abort transactions of the query. If no row
-of the batch is or will become visible, the batch is written again; otherwise an error names the lost
-transactions.
+Between the decision and the commit the driver may die, and an operator may abort transactions of the query. If no row
+of the batch can become visible, the batch is written again; otherwise an error names the lost transactions.
 """
 
 from __future__ import annotations
@@ -22,22 +21,22 @@ from penstock.pipeline.sink.producer import RecordPosition
 
 
 class RowsLost(PenstockError):
-    """Some transactions of a decided batch were committed, others were not."""
+    """Some transactions of a decided batch were committed, and others were aborted or have an unknown outcome."""
 
 
 class BatchUndone(PenstockError):
-    """A transaction of the batch was aborted and no row of the batch is visible: the batch has to be written
+    """A transaction of the batch was aborted and no row of the batch is visible, so the batch has to be written
     again.
     """
 
 
 def carry_out(bootstrap: str, decision: SinkDecision, left_open: Collection[ProducerIdentity]) -> None:
-    """Commit all transactions of a decision. `left_open` are the transactions that were open when they were
-    listed.
+    """Commit all transactions of a decision. `left_open` are the transactions of the query that were open when the
+    driver listed them.
 
-    Raises BatchUndone if one was aborted and none was committed; the rest is aborted then, and the caller has
-    to revert the decision. Raises RowsLost if one was committed and another one was not, or may not have
-    been.
+    Raises BatchUndone if a transaction was aborted and none was committed; then the other transactions are aborted too,
+    and the caller has to revert the decision. Raises RowsLost if a transaction was committed and another one was
+    aborted or has an unknown outcome.
     """
     ended = [each for each in decision.winners if each not in left_open]
     still_open = [each for each in decision.winners if each in left_open]
@@ -62,8 +61,8 @@ def carry_out(bootstrap: str, decision: SinkDecision, left_open: Collection[Prod
 def _commit_or_determine(
     bootstrap: str, decision: SinkDecision, winners: Sequence[ProducerIdentity]
 ) -> dict[ProducerIdentity, TransactionOutcome]:
-    """Commit transactions, or determine the outcome of those that have ended. If the coordinator does not
-    know the outcome, a readable record proves the commit.
+    """Commit transactions, or find the outcome of transactions that have ended. If the coordinator does not know the
+    outcome, a readable record proves that the transaction was committed.
     """
     outcomes = run(bootstrap, lambda routes: commit(routes, winners))
     for winner, outcome in outcomes.items():
@@ -78,8 +77,8 @@ def _commit_or_determine(
 
 
 def _is_readable(bootstrap: str, position: RecordPosition) -> bool:
-    """Whether a reader of committed records sees the record. False does not prove an abort: it may have been
-    deleted.
+    """Return True if the record is visible with `read_committed`. False does not prove an abort: the record may have
+    been deleted.
     """
     wanted = OffsetRange(
         position.topic, position.topic_id, position.partition, position.offset, position.offset + 1

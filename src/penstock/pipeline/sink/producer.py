@@ -1,7 +1,7 @@
-"""Producer of a sink task: writes record batches in order for each partition, each once.
+"""Idempotent producer of a sink task: writes record batches once, and in order for each partition.
 
-If a batch is rejected or times out, the task fails: then the transaction, or the next attempt of the task,
-decides about the rows.
+If a batch is rejected or times out, the task fails. The transaction, or the next attempt of the task, then decides
+whether the rows count.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ class BatchProducer:
         self._producers: dict[tuple[str, int], PartitionProducer] = {}
 
     async def write(self, topic: str, partition: int, records: Sequence[NewRecord]) -> int:
-        """Write records, and return the base offset of the last batch when all are committed.
+        """Write records; return the base offset of the last batch once all batches are acknowledged by all in-sync
+        replicas.
 
         Calls for the same partition must not overlap.
         """

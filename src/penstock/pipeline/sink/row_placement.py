@@ -1,5 +1,5 @@
-"""Conversion of Arrow rows to records and their partitions: the partition in the row, else the partition of
-the key as in all Kafka clients, else round robin in runs of rows.
+"""Conversion of Arrow rows to records, and the choice of their partitions: the partition in the row; else by the key,
+as in all Kafka clients; else round robin, changing after a number of rows.
 """
 
 from __future__ import annotations
@@ -18,9 +18,7 @@ from penstock.records.content import Headers
 RecordsByPartition = dict[tuple[str, int], list[NewRecord]]
 
 _STRETCH = 1_000
-"""Number of rows without a key that go to one partition before the next one is used. Longer runs make larger
-batches.
-"""
+"""Number of consecutive rows without a key that go to the same partition. A larger number makes larger batches."""
 
 
 class BadRow(PenstockError):
@@ -29,7 +27,7 @@ class BadRow(PenstockError):
 
 class RowPlacement:
     def __init__(self, routes: Routes, topic: str | None, first: int) -> None:
-        """`first` is the first partition for rows without a key. Each task starts at another one."""
+        """`first` is the first partition for rows without a key. Each task starts at a different one."""
         self._routes = routes
         self._topic = topic
         self._turn = first

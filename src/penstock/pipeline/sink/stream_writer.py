@@ -1,10 +1,10 @@
 """Streaming sink, `df.writeStream.format("penstock")`: writes each row exactly once.
 
-Each attempt of a task writes in a held transaction of its own and leaves it open. After all tasks of a batch
-are done, the driver records which transactions are the rows of the batch (`sink.decisions`), aborts the other
-open transactions of the query, and commits the recorded ones (`sink.outcomes`). When Spark runs a batch again
-after a crash, the batch was either decided, and is not written again, or it was not decided, and no row of
-the first run ever becomes visible.
+Each attempt of a task writes in its own held transaction and leaves it open. When all tasks of a batch are done, the
+driver records which transactions contain the rows of the batch (`sink.decision_log`), aborts the other open
+transactions of the query, and commits the recorded ones (`sink.outcomes`). When Spark runs a batch again after a crash,
+there are two cases: if the batch was decided, it is not written again; if not, no row of the first run ever becomes
+visible.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from penstock.pipeline.table_store import store_at
 
 
 class Overtaken(PenstockError):
-    """Another run of the same query has recorded a decision since the rows were written."""
+    """Another run of the same query has recorded a decision after this run began to write its rows."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ class TaskResult(WriterCommitMessage):
     position: RecordPosition | None = None
     """Position of one of the rows."""
     seen: int = -1
-    """Offset of the last decision before the rows were written."""
+    """Offset of the last decision that the task read before it wrote rows."""
     is_decided: bool = False
-    """The task had rows, and the batch had been decided before."""
+    """True if the task had rows, but the batch had already been decided."""
 
 
 class SinkTask(NamedTuple):
@@ -63,7 +63,7 @@ class SinkStreamWriter(DataSourceStreamArrowWriter):
 
     @classmethod
     def checked(cls, options: Mapping[str, str], schema: StructType) -> SinkStreamWriter:
-        """Create a writer. Raises OptionError for wrong options or columns before anything is written."""
+        """Create a writer. Raises OptionError for invalid options or columns before anything is written."""
         parsed = parse_sink(options)
         check_schema(schema, parsed)
         check_topic(parsed)
@@ -76,9 +76,9 @@ class SinkStreamWriter(DataSourceStreamArrowWriter):
         first = next((rows for rows in iterator if rows.num_rows), None)
         if first is None:
             return TaskResult(task.query)
-        # Read the decision before any row is written: a transaction that a driver finds open has not seen the
-        # decision which that driver is about to record. Read it before the id is claimed: claiming makes the
-        # coordinator forget the outcome of a decided transaction.
+        # The decision is read before any row is written: the task of a transaction that a driver finds open has then
+        # not read the decision which that driver is about to record. It is also read before the id is claimed,
+        # because claiming makes the coordinator forget the outcome of a decided transaction.
         last = self._decisions(task.query).last()
         if last.batch >= task.batch:
             for _ in iterator:
@@ -101,8 +101,8 @@ class SinkStreamWriter(DataSourceStreamArrowWriter):
     # --- in the driver
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Decide and commit a batch. A batch without rows is skipped, unless an earlier run has decided it
-        with rows.
+        """Decide and commit a batch. A batch without rows is skipped, unless an earlier run, which had rows, has
+        decided it.
         """
         written = [each for each in messages if isinstance(each, TaskResult)]
         if not written:
@@ -118,9 +118,9 @@ class SinkStreamWriter(DataSourceStreamArrowWriter):
             self._settle(query, batchId, None)
 
     def _settle(self, query: str, batch: int, written: Sequence[TaskResult] | None) -> None:
-        """Decide the batch, unless it was decided before or has failed (`written` is None). Abort the other
-        open transactions, then commit the decided ones. Earlier batches are complete: Spark starts a batch
-        after the commit of the previous one.
+        """Decide the batch, unless it is already decided or has failed (`written` is None). Then abort all other open
+        transactions, and commit the decided ones. Earlier batches are complete, because Spark starts a batch after the
+        commit of the previous one.
         """
         decisions, bootstrap = self._decisions(query), self._options.bootstrap
         driver, last = decisions.lead()
@@ -182,8 +182,8 @@ def _overtaken(batch: int) -> Overtaken:
 
 
 def _query_of(checkpoint: str | None) -> str | None:
-    """Query id from the metadata file of the checkpoint, if it is on this machine. Used if no task has
-    returned a result.
+    """Query id from the metadata file of the checkpoint, if this machine has the file. Used if no task has returned a
+    result.
     """
     if checkpoint is None or not (store := store_at(checkpoint)).has("metadata"):
         return None

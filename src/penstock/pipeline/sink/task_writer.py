@@ -44,7 +44,7 @@ class TaskWriter:
         self._producer = BatchProducer(self.routes, identity, self._codec)
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """Write rows, and return when all are committed to their partitions."""
+        """Write rows, and return once all in-sync replicas have acknowledged them."""
         self.run(self._write(rows))
 
     async def _write(self, rows: pa.RecordBatch) -> None:

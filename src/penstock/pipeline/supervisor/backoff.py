@@ -1,4 +1,4 @@
-"""Back-off after failures: one second, doubled by each failure in a row, up to a minute."""
+"""Back-off after failures: one second, doubled by each consecutive failure, up to a minute."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ FIRST_MS, MOST_MS = 1_000, 60_000
 
 
 def backoff_ms(failures: int) -> int:
-    """Pause before the next attempt, after this number of failures in a row."""
+    """Pause before the next attempt after this number of consecutive failures."""
     return min(MOST_MS, FIRST_MS << min(failures - 1, 16)) if failures else 0

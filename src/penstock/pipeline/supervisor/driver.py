@@ -1,8 +1,9 @@
-"""Driver: a process with one Spark session that runs the pipelines of a supervisor, `python -m` this module.
+"""Driver: a process with one Spark session that runs the pipelines of a supervisor; started by `python -m` with this
+module.
 
-Each line of its input is a JSON object with the pipelines to run, and leases. The driver kills itself, with
-its Java process, when a lease is over or the input ends: then the supervisor is dead, stopped, or no longer the owner.
-Each line of its output is the state of all pipelines, or an event.
+Each line on its standard input is a JSON object with pipelines to run, or with leases. Each line on its output is a
+JSON object with the state of all pipelines, or an event. The driver kills itself and its Java process when a lease
+expires or the input ends, because the supervisor is then dead, stopped, or no longer the owner.
 """
 
 from __future__ import annotations
@@ -68,7 +69,9 @@ class Driver:
                 self._lease([name], float(each["lease_seconds"]))
 
     def _lease(self, owned: Collection[str], seconds: float) -> None:
-        """Extend the leases of pipelines that the supervisor owns. One that is not owned has its last lease to stop."""
+        """Extend the leases of pipelines that the supervisor owns. A pipeline that it no longer owns keeps its last
+        lease, within which it has to stop.
+        """
         deadline = self._clock.monotonic() + seconds
         active = {*self._workers, *(each.wanted["name"] for each in self._ending if each.is_alive())}
         with self._lock:
@@ -88,7 +91,9 @@ class Driver:
         return worker
 
     def _watch(self) -> None:
-        """Report states, and end the process when a lease is over or a run exceeds its timeout for long."""
+        """Report states periodically. Kill the process when a lease has expired, Java has ended, or a run has exceeded
+        its timeout.
+        """
         pause = threading.Event()
         while not pause.wait(_LOOK_SECONDS):
             now = self._clock.monotonic()
@@ -115,7 +120,8 @@ class Driver:
     def _report(self) -> None:
         states = {}
         for name, worker in list(self._workers.items()):
-            with suppress(Exception):  # a dead Java process fails every call, and is found by the next look
+            # Every call to a dead Java process fails; the next turn of `_watch` detects it.
+            with suppress(Exception):
                 worker.refresh()
             states[name] = {
                 **asdict(worker.shown(self._clock.now_ms())),
@@ -162,7 +168,7 @@ def kill_all() -> None:
 
 
 def main() -> None:
-    # Functions of users may print: standard output is for reports, so prints go to the log.
+    # User functions may print. Standard output is reserved for reports, so their output is redirected to the log.
     reports = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     Driver(json.loads(sys.argv[1]), reports).run(sys.stdin)

@@ -1,4 +1,4 @@
-"""Driver process of a supervisor: started when there is work, started again with back-off when it dies."""
+"""Driver process of a supervisor: started when there is work, restarted with back-off when it dies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.clock import SystemClock
 from penstock.pipeline.supervisor.backoff import backoff_ms
 
 _STEADY_MS = 120_000
-"""A driver that has lived this long begins with the shortest back-off again."""
+"""Lifetime in milliseconds after which the death of a driver counts as the first one for the back-off."""
 _QUEUED = 10_000
 
 
@@ -42,7 +42,9 @@ class DriverProcess:
         return self._process.pid if self._process is not None else None
 
     def ensure(self) -> str | None:
-        """Start the process if it does not run and its back-off is over. Returns why an earlier one ended."""
+        """Start the process if it is not running and its back-off has passed. Returns the reason why the previous
+        process ended, once.
+        """
         if self.is_alive:
             return None
         reason = None
@@ -73,7 +75,7 @@ class DriverProcess:
         return found
 
     def kill(self) -> None:
-        """Kill the driver and its Java process, and wait until they are gone."""
+        """Kill the driver and its Java process, and wait for the driver to end."""
         if self._process is not None:
             self._kill_group(self._process.pid)
             self._process.wait()

@@ -1,7 +1,7 @@
-"""Membership in the consumer group of all supervisors, which share the partitions of `__pipelines` among themselves.
+"""Membership in the consumer group of all supervisors, in which the partitions of `__pipelines` are divided.
 
-The member with the partition of a pipeline tries to own it. That alone is no protection against two owners at a time:
-`ownership` is.
+A member tries to own the pipelines of its partitions. The assignment does not exclude two owners at the same time;
+`ownership` does.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _MAX_AT_ONCE = 500
 
 
 class SupervisorMembership:
-    """Definitions of the partitions that this supervisor has. `on_revoked` is called with the names of pipelines in
-    partitions that another member gets, before that member gets them.
+    """Definitions of pipelines in the partitions that are assigned to this supervisor. When partitions are revoked,
+    `on_revoked` is called with the names of their pipelines, before another member gets them.
     """
 
     def __init__(self, bootstrap: str, partitions: int, on_revoked: Callable[[set[str]], None]) -> None:
@@ -49,7 +49,7 @@ class SupervisorMembership:
         )
 
     def poll(self, seconds: float) -> None:
-        """Take part in the group, and read changes of definitions."""
+        """Process changes of definitions, and keep the membership in the group."""
         for message in self._consumer.consume(_MAX_AT_ONCE, seconds):
             error, partition = message.error(), message.partition()
             if error is not None:
@@ -63,13 +63,13 @@ class SupervisorMembership:
                 self._definitions[name] = StoredPipeline.decode(json.loads(value))
 
     def pipelines(self) -> dict[str, StoredPipeline]:
-        """Definitions in the partitions that this supervisor has, and has read to their end."""
+        """Definitions in the assigned partitions that have been read to their end."""
         ready = self._assigned & self._read
         return {name: each for name, each in self._definitions.items() if self._partition(name) in ready}
 
     @property
     def is_settled(self) -> bool:
-        """Whether this supervisor has partitions, and has read all of them."""
+        """True if partitions are assigned to this supervisor and all of them have been read to their end."""
         return bool(self._assigned) and self._assigned <= self._read
 
     def close(self) -> None:

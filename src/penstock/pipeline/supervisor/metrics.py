@@ -1,4 +1,4 @@
-"""Metrics of a supervisor for Prometheus: the figures of the pipelines that it owns."""
+"""Metrics of a supervisor for Prometheus: statistics of the pipelines that it owns."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class PipelineCollector:
 
 
 def serve_metrics(states: States, host: str, port: int) -> int:
-    """Serve `/metrics`. Returns the port, which differs from the given one if that is 0."""
+    """Serve `/metrics`. Returns the port, which the operating system chooses if `port` is 0."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(PipelineCollector(states))
     server, _ = start_http_server(port, host, registry)

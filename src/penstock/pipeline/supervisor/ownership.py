@@ -1,8 +1,9 @@
 """Ownership of pipelines: at most one supervisor at a time runs a pipeline.
 
-A supervisor becomes the owner by initialising the transactional id of the pipeline, which makes earlier owners invalid.
-An owner proves every few seconds that its id is still the newest, and its driver stops a pipeline without such a proof
-for LEASE_SECONDS. A new owner waits that long before it starts, unless the last one has released the pipeline.
+A supervisor becomes the owner by initialising the transactional id of the pipeline, which fences earlier owners. Every
+few seconds an owner verifies that its producer epoch is still the newest; its driver stops a pipeline that was not
+verified for LEASE_SECONDS. A new owner waits longer than this before it starts the pipeline, unless the previous owner
+has released it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ class Ownership:
         self._bootstrap = bootstrap
 
     def take(self, pipeline: StoredPipeline) -> tuple[ProducerIdentity, Mapping[str, Any]]:
-        """Become the owner. Returns the proof, and the last state that an owner of this pipeline has reported."""
+        """Become the owner. Returns the producer identity that proves ownership, and the last reported state of this
+        pipeline.
+        """
 
         async def ask(routes: Routes) -> tuple[ProducerIdentity, Mapping[str, Any]]:
             token = await TransactionCalls(routes).begin(_id_of(pipeline), _TIMEOUT_MS, is_held=False)
@@ -37,7 +40,7 @@ class Ownership:
         return run(self._bootstrap, ask, _RETRY_SECONDS)
 
     def still_owned(self, owned: Mapping[str, tuple[StoredPipeline, ProducerIdentity]]) -> set[str]:
-        """Names of the pipelines whose proof is valid now. Empty if no broker responds."""
+        """Names of the pipelines whose producer identity is still the newest. Empty if no broker responds."""
 
         async def ask(routes: Routes) -> set[str]:
             calls = TransactionCalls(routes, _RETRY_SECONDS)
@@ -57,7 +60,7 @@ class Ownership:
             return set()
 
     def report(self, statuses: Mapping[str, Mapping[str, Any]], events: Iterable[tuple[str, Any]]) -> bool:
-        """Store states and events. False if no broker stored them; they are sent again later."""
+        """Store states and events. Returns False if no broker stored them; the caller sends them again later."""
 
         async def ask(routes: Routes) -> None:
             calls = PipelineCalls(routes)

@@ -1,7 +1,7 @@
-"""Supervisor: owns pipelines of the cluster, has a driver run them, and reports their states.
+"""Supervisor: owns pipelines of the cluster, runs them in a driver process, and reports their states.
 
-A loop takes part in the group, takes and releases ownership, sends the driver its pipelines, and stores states and
-events. A thread renews the leases, whatever the loop waits for.
+A loop takes part in the consumer group, takes and releases ownership, sends pipelines to the driver, and stores states
+and events. A separate thread renews the leases, so that nothing in the loop can delay this.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ Echo = Callable[[str], None]
 class SupervisorSettings:
     bootstrap: str
     checkpoints: str
-    """Directory of the checkpoints of all pipelines, which all supervisors share."""
+    """Directory of the checkpoints of all pipelines; all supervisors use the same one."""
     master: str
     conf: Mapping[str, str] = field(default_factory=dict)
     only: str | None = None
-    """Run this pipeline once, and end."""
+    """Name of the only pipeline to run: it is run once, then the supervisor ends. None to run all pipelines."""
 
 
 @dataclass(slots=True)
@@ -47,9 +47,9 @@ class _Owned:
     token: ProducerIdentity
     ready_at: float
     known: dict[str, Any]
-    """Last state, of the earlier owner or of this one."""
+    """Last state of the pipeline, reported by the previous owner or by this one."""
     proved_at: float
-    """Monotonic time in seconds of the last proof that no other supervisor has taken the pipeline."""
+    """Monotonic time in seconds at which ownership of the pipeline was last verified."""
     is_lost: bool = False
 
 
@@ -77,20 +77,20 @@ class PipelineSupervisor:
         self._events: list[tuple[str, dict[str, Any]]] = []
         self._changed: set[str] = set()
         self._guilty: dict[str, str] = {}
-        """Pipelines that exceeded their timeout, so that the driver ends, with the reason."""
+        """Reasons by name of the pipelines that exceeded their timeout and thereby end the driver."""
         self._reported_at = 0.0
         self._ended = threading.Event()
         threading.Thread(target=self._keep, name="leases", daemon=True).start()
         self.is_over = False
         self.result: dict[str, Any] | None = None
-        """State after the only run, if the supervisor was to run a pipeline once."""
+        """State after the run, if `settings.only` is set."""
 
     def states(self) -> dict[str, dict[str, Any]]:
         """States of the owned pipelines, for metrics."""
         return {name: dict(each.known) for name, each in self._owned.items()}
 
     def step(self) -> None:
-        """One turn of the loop. Takes half a second, longer if brokers do not respond."""
+        """Run one turn of the loop. Takes half a second, or longer if brokers do not respond."""
         self._membership.poll(_POLL_SECONDS)
         wanted = self._wanted()
         self._release_others(wanted)
@@ -104,7 +104,7 @@ class PipelineSupervisor:
         self._store()
 
     def stop(self) -> None:
-        """Stop all pipelines after their batches, release them and leave the group."""
+        """Stop all pipelines after their current batches, release them and leave the group."""
         deadline = self._clock.monotonic() + _STOP_SECONDS
         self._release_others({})
         while self._stopping and self._driver.is_alive and self._clock.monotonic() < deadline:
@@ -138,7 +138,9 @@ class PipelineSupervisor:
         self._store(now=True)
 
     def _release_others(self, wanted: Mapping[str, StoredPipeline]) -> None:
-        """Let pipelines stop that are paused, deleted or no longer ours; release those that have stopped."""
+        """Stop pipelines that are paused, deleted or assigned to another supervisor; release those that have
+        stopped.
+        """
         for name, owned in list(self._owned.items()):
             is_same = name in wanted and wanted[name].id == owned.pipeline.id
             if not is_same:
@@ -157,7 +159,9 @@ class PipelineSupervisor:
         self._stopping.discard(name)
 
     def _on_revoked(self, names: set[str]) -> None:
-        """Another member gets these pipelines: stop them within their leases, or kill the driver."""
+        """Stop pipelines whose partitions are revoked. If they have not stopped after LEASE_SECONDS, kill the
+        driver.
+        """
         lost = names & self._owned.keys()
         if not lost:
             return
@@ -173,7 +177,9 @@ class PipelineSupervisor:
             self._set_released(name)
 
     def _keep(self) -> None:
-        """Renew the leases of the pipelines whose ownership is proved: a thread, so that nothing else delays it."""
+        """Renew the leases of the pipelines whose ownership is verified. Runs in a thread, so that nothing
+        delays it.
+        """
         while not self._ended.wait(_PROOF_SECONDS):
             asked_at = self._clock.monotonic()
             held = dict(self._owned)
@@ -201,7 +207,7 @@ class PipelineSupervisor:
         if ready or self._driver.pid is not None:
             reason = self._driver.ensure() if ready or not self._driver.is_alive else None
             if reason is not None:
-                self._hear()  # its last words, which may say which pipeline ended it
+                self._hear()  # its last reports, which may name the pipeline that ended it
                 self._on_driver_death(reason)
         self._driver.send({"pipelines": {name: self._order(each, now) for name, each in ready.items()}})
 
@@ -218,7 +224,9 @@ class PipelineSupervisor:
         }
 
     def _on_driver_death(self, reason: str) -> None:
-        """Pipelines that ended the driver wait for their back-off; the others start again with it."""
+        """Record the failure in the states of the running pipelines. The pipelines that ended the driver wait for their
+        back-off; the others restart with the driver.
+        """
         self._echo(reason)
         guilty, self._guilty = self._guilty, {}
         if guilty:
@@ -272,7 +280,7 @@ class PipelineSupervisor:
         self._echo(f"{name}: {event}")
 
     def _store(self, *, now: bool = False) -> None:
-        """Store states: changed ones at once, the figures of all every few seconds."""
+        """Store states and events: at once if a state changed or `now` is set, else every few seconds."""
         is_due = now or self._changed or self._clock.monotonic() - self._reported_at >= _REPORT_SECONDS
         if not is_due or not (self._owned or self._events):
             return
@@ -295,5 +303,5 @@ class PipelineSupervisor:
 
 
 def _local(checkpoints: str) -> str:
-    """Directory for the log of the driver."""
+    """Local directory for the log of the driver."""
     return "." if "://" in checkpoints else os.path.abspath(checkpoints)

@@ -1,6 +1,6 @@
-"""Worker of one pipeline in the driver: waits for its schedule, runs it, and tries again after failures.
+"""Worker of one pipeline in the driver: waits for its schedule, runs it, and retries after failures.
 
-A thread of its own. Its state is read by the driver, which reports it to the supervisor.
+Each worker is a thread. The driver reads its state and reports it to the supervisor.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ STARTING, RUNNING, WAITING, FAILED, DONE, STOPPED, LATE = (
     "late",
 )
 LATE_AFTER_MS = 60_000
-"""A scheduled run is late this long after the time of the next one."""
+"""A scheduled run is late if it has not ended this many milliseconds after the next scheduled time."""
 LATE_BATCH_MS = 300_000
-"""A continuous run is late if its last batch, or its last look for records, ended this long ago."""
+"""A continuous run is late if its last batch, or its last check for new records, ended this many milliseconds ago."""
 START_TIMEOUT_MS = 300_000
-"""Time in which a transformation must return its plan, without a timeout of its own."""
+"""Longest time in milliseconds for a transformation to return its plan, if the pipeline has no timeout."""
 
 Emit = Callable[[str, Mapping[str, Any]], None]
-"""Reports an event of a pipeline."""
+"""Function that reports an event of a pipeline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class WorkerSettings:
     bootstrap: str
     checkpoints: str
     is_once: bool = False
-    """Run the pipeline once, whatever its schedule says."""
+    """True to run the pipeline once, regardless of its schedule."""
 
 
 @dataclass(slots=True)
@@ -72,13 +72,13 @@ class WorkerState:
     duration_ms: int | None = None
     checkpoint: str | None = None
     table: str | None = None
-    """Table that rows were written to."""
+    """Location of the table that rows were last written to."""
     table_batch: int | None = None
-    """Last batch with rows that was committed to this table."""
+    """Number of the last batch with rows that was committed to this table."""
     run_requests: int = 0
-    """Requests of runs by hand that were served."""
+    """Number of manually requested runs that have ended or failed."""
     late_since_ms: int | None = None
-    """Time since which a run that has not ended is late."""
+    """Time at which the current run became late; None if it is not late."""
     since_ms: int = field(default_factory=lambda: SystemClock().now_ms())
 
 
@@ -103,7 +103,7 @@ class PipelineWorker(threading.Thread):
         self._busy_since_ms: int | None = None
         self._table: str | None = None
         known = wanted.get("known") or {}
-        # A changed definition starts without the back-off of the old one.
+        # A changed definition starts without the back-off of the previous definition.
         is_same = known.get("revision") in (None, wanted["revision"])
         self.state = WorkerState(
             rows=known.get("rows", 0),
@@ -122,19 +122,21 @@ class PipelineWorker(threading.Thread):
         )
 
     def cancel(self) -> None:
-        """Stop after the batch that is being written."""
+        """Stop after the batch in progress."""
         self._cancelled.set()
         self._woken.set()
 
     def request_runs(self, count: int) -> None:
-        """Run now if `count` runs were requested by hand, and fewer were served."""
+        """Run now if users have requested more runs than have ended so far. `count` is the total number of
+        requests.
+        """
         self._requested = count
         if count > self.state.run_requests:
             self._woken.set()
 
     def overdue_ms(self, now_ms: int) -> int:
-        """Milliseconds by which the current start, run, or batch of a continuous run exceeds its timeout; not
-        positive if it does not.
+        """Milliseconds by which the current start, run, or batch of a continuous run exceeds its timeout; zero or
+        negative if it does not.
         """
         state, timeout_ms = self.state, self._timeout_ms
         if state.state == STARTING and state.last_start_ms is not None and self._run is not None:
@@ -146,21 +148,21 @@ class PipelineWorker(threading.Thread):
         return 0
 
     def shown(self, now_ms: int) -> WorkerState:
-        """State for people, in which a run that does not end is late."""
+        """State for reports: the state LATE replaces RUNNING for a run that is late."""
         since_ms = self._late_since_ms()
         if since_ms is None or since_ms > now_ms:
             return self.state
         return replace(self.state, state=LATE, late_since_ms=since_ms)
 
     def _late_since_ms(self) -> int | None:
-        """Time at which the run that is active becomes late; None if no run is active."""
+        """Time at which the current run becomes late; None if no run is active."""
         state = self.state
         if state.state != RUNNING or state.last_start_ms is None:
             return None
         if self._is_continuous:
             return max(state.last_success_ms or 0, state.since_ms) + LATE_BATCH_MS
         schedule = definition_of(self.wanted["document"]).schedule
-        if schedule.is_continuous:  # a run by hand
+        if schedule.is_continuous:  # a manually requested run
             return state.last_start_ms + LATE_BATCH_MS
         return schedule.next_ms(state.last_start_ms, state.last_start_ms) + LATE_AFTER_MS
 
@@ -175,7 +177,7 @@ class PipelineWorker(threading.Thread):
             self._change(STOPPED)
 
     def refresh(self) -> None:
-        """Take over the figures of the run that is active."""
+        """Update the state with the statistics of the current run."""
         run = self._run
         if run is None:
             return
@@ -203,7 +205,7 @@ class PipelineWorker(threading.Thread):
         return definition_of(self.wanted["document"]).timeout_ms
 
     def _wait_until_due(self) -> bool:
-        """Wait for the next run, or the next attempt. False if the worker was cancelled."""
+        """Wait until the next run or attempt is due. Returns False if the worker was cancelled."""
         state, clock = self.state, SystemClock()
         schedule = definition_of(self.wanted["document"]).schedule
         while not self._cancelled.is_set():
@@ -257,7 +259,7 @@ class PipelineWorker(threading.Thread):
             self._check_checkpoint(checkpoint)
         self._table = definition.target.table
         is_same = self._table is not None and self.state.table == self._table
-        # A state of an older release has the table without the batch.
+        # States stored by older releases contain the table without the batch.
         last_batch = (self.state.table_batch or 0) if is_same else None
         place = RunPlace(self._settings.bootstrap, checkpoint, last_batch)
         spark = self._open_session()
@@ -274,7 +276,9 @@ class PipelineWorker(threading.Thread):
             self._run = None
 
     def _check_checkpoint(self, checkpoint: str) -> None:
-        """Raise RunFailed if an earlier owner had a checkpoint that is not here: rows would be written again."""
+        """Raise RunFailed if the checkpoint of an earlier owner is not in this directory, because rows would be written
+        again.
+        """
         known = self.wanted.get("known") or {}
         if known.get("last_success_ms") and "://" not in checkpoint and not os.path.isdir(checkpoint):
             raise RunFailed(

@@ -33,6 +33,6 @@ def arrow_type(kind: ValueType) -> pa.DataType:
 
 
 def value_fields(schema: ValueSchema) -> list[pa.Field]:
-    """Columns of the values, and the column with the reason of bad ones."""
+    """Columns of the values, followed by the column with the reason of invalid values."""
     columns = [pa.field(column_of(each.name), arrow_type(each.type)) for each in schema.fields]
     return [*columns, pa.field(ERROR, pa.string())]

@@ -1,4 +1,4 @@
-"""Conversion of parsed values to column types. Raises BadValue with the reason; nothing is guessed or cut off."""
+"""Conversion of parsed values to column types. Raises BadValue with the reason; no value is guessed or truncated."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class BadValue(PenstockError):
 
 
 def converter(kind: ValueType) -> Convert:
-    """Function that converts a value that is not null."""
+    """Return a function that converts a non-null value to the type."""
     if isinstance(kind, Array):
         return _array(kind)
     if isinstance(kind, Map):
@@ -129,7 +129,7 @@ def _decimal(value: Any, kind: Decimal) -> Number:
 
 
 def _binary(value: Any) -> bytes:
-    """Bytes as they are, or base64, as Spark has binary in JSON."""
+    """Return bytes unchanged; decode text as base64, which is Spark's form of binary in JSON."""
     if isinstance(value, bytes):
         return value
     try:

@@ -1,4 +1,4 @@
-"""Rows with typed columns behind those of the record, for the source and the archiver. Runs in tasks."""
+"""Rows with the columns of the record followed by typed columns, for the source and the archiver. Runs in tasks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.pipeline.typed.value_decoder import ValueDecoder
 
 
 def typed_rows(options: SourceOptions, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Add the columns of the option valueSchema. Without the option rows stay as they are."""
+    """Add the columns of the option valueSchema. Without the option, rows are returned unchanged."""
     found, _ = typed_by(options.value_schema, rows, hides_value=options.hides_value)
     return found
 
@@ -20,7 +20,7 @@ def typed_rows(options: SourceOptions, rows: Iterator[pa.RecordBatch]) -> Iterat
 def typed_by(
     schema: ValueSchema | None, rows: Iterator[pa.RecordBatch], *, hides_value: bool = False
 ) -> tuple[Iterator[pa.RecordBatch], Sequence[pa.Field]]:
-    """Rows with the columns of a schema, and these columns."""
+    """Add the columns of a schema to rows. Returns the rows and the added columns."""
     if schema is None:
         return rows, ()
     decoder = ValueDecoder(schema)

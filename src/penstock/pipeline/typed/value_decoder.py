@@ -1,8 +1,8 @@
-"""Decoder of record values to typed columns, with the reason for each value that does not fit its schema.
+"""Decoder of record values to typed columns, with the reason for each value that does not match its schema.
 
-Whole batches of plain JSON, with dates and times in the usual form, are parsed by Arrow; the rules of a JSON Schema are
-checked before. If Arrow finds anything that it cannot parse, the batch is decoded row
-by row, which gives the same columns, and reasons for the bad rows.
+Arrow parses whole batches of plain JSON, whose dates and times have the usual form; the rules of a JSON Schema are
+checked before. If Arrow cannot parse a value, the batch is decoded row by row, which gives the same columns, and
+reasons for invalid rows.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _PREFIX_BYTES = 5
 _TEXTS = frozenset({"date", "timestamp"})
 _DATE = r"^[12]\d{3}-\d{2}-\d{2}$"
 _TIME = r"^[12]\d{3}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{3}|\.\d{6})?(Z|[+-]\d{2}:\d{2})$"
-"""Usual forms in JSON. Others are read row by row: a time without a zone, or a year that Python and Arrow treat
-differently.
+"""Usual form of a time in JSON. Other forms are decoded row by row: a time without a zone, or a year that Python and
+Arrow interpret differently.
 """
 _PARSED_BY_ARROW = frozenset({"string", "boolean", "int", "bigint", "float", "double"})
 
@@ -51,12 +51,14 @@ class ValueDecoder:
         return self._fields
 
     def decode(self, values: pa.Array) -> list[pa.Array]:
-        """Decode values into one column for each of `fields`; the last has the reasons of invalid values."""
+        """Decode values into one column for each of `fields`; the last column contains the reasons of invalid
+        values.
+        """
         found = self._decode_plain(values) if self._plain is not None and len(values) else None
         return self._decode_rows(values.to_pylist()) if found is None else found
 
     def _decode_plain(self, values: pa.Array) -> list[pa.Array] | None:
-        """Columns of values that Arrow can parse as lines; None if some need a closer look."""
+        """Columns of values that Arrow can parse as lines of JSON; None if the batch has to be decoded row by row."""
         if values.null_count or not pc.all(pc.starts_with(values, "{")).as_py():
             return None
         if self._check is not None and not self._are_valid(values.to_pylist()):
@@ -88,7 +90,7 @@ class ValueDecoder:
         return [*columns, pa.nulls(len(values), pa.string())]
 
     def _are_valid(self, values: Iterable[bytes]) -> bool:
-        """Whether all values keep the rules of the JSON Schema. Reasons are found row by row."""
+        """Return True if all values match the JSON Schema. If not, decoding row by row finds the reasons."""
         assert self._check is not None
         decode = msgspec.json.Decoder().decode
         try:
@@ -116,7 +118,7 @@ class ValueDecoder:
 
 
 def _is_plain(kind: ValueType) -> bool:
-    """Whether Arrow parses the type as the conversion row by row does."""
+    """Return True if Arrow parses the type with the same result as the conversion row by row."""
     if isinstance(kind, Array):
         return _is_plain(kind.element)
     if isinstance(kind, Struct):
@@ -125,7 +127,7 @@ def _is_plain(kind: ValueType) -> bool:
 
 
 def _is_text(kind: ValueType) -> bool:
-    """Whether Arrow parses the type as text, which becomes a date or time by `_whole`."""
+    """Return True if Arrow parses the type as text, which `_whole` converts to a date or time."""
     return isinstance(kind, Simple) and kind.name in _TEXTS
 
 
@@ -134,7 +136,9 @@ def _parsed(field: Field) -> pa.Field:
 
 
 def _whole(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
-    """Array of this type. Raises ArrowInvalid for a date or time that the conversion row by row should read."""
+    """Convert a column to an array of this type. Raises ArrowInvalid for dates and times that have to be decoded row by
+    row.
+    """
     found = column.combine_chunks()
     array = found if isinstance(found, pa.Array) else pa.concat_arrays(found.chunks)
     if not (pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
@@ -184,7 +188,7 @@ def _avro_parser(schema: ValueSchema) -> Callable[[bytes], Any]:
         return found
 
     def parse(value: bytes) -> Any:
-        # Registries put a zero byte and a schema id of four bytes before the record.
+        # Schema registries put a zero byte and a schema id of four bytes before the Avro record.
         forms = (value, value[_PREFIX_BYTES:]) if value[:1] == b"\0" else (value,)
         problem = ""
         for form in forms:
