@@ -1,7 +1,7 @@
 """Configuration: every option, declared once. Import options and configs from here.
 
-The `*_options` modules hold the declarations, `settings` the configs. `loading` reads files, environment and
-command line, `reference` generates docs/configuration.md.
+The `*_options` modules contain the declarations, `settings` the configs. `loading` reads the configuration from files,
+environment and command line; `reference` generates docs/configuration.md.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Addresses that webhooks may connect to. Pure.
 
-A webhook makes the cluster send requests for its author. So that no author reaches machines behind the firewall,
+With a webhook, a user makes the cluster send HTTP requests. So that users cannot reach machines behind the firewall,
 private, loopback, link-local and other special addresses are refused unless the setting allows them. The rules are
-applied to the addresses that a name resolves to, for each connection.
+applied for each connection, to the addresses that the host name resolves to.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class AddressRules:
         return "true" if self.allows_all else ",".join(map(str, self.networks)) or "false"
 
     def allows(self, text: str) -> bool:
-        """Whether a connection to this address may be made. False for a text that is no address."""
+        """Return True if a connection to this address is allowed. False for a text that is not an address."""
         try:
             address = ip_address(text.partition("%")[0])
         except ValueError:
@@ -40,11 +40,11 @@ class AddressRules:
         ):
             return True
         if address in _NAT64:
-            return True  # the embedded address decides
+            return True  # decided by the embedded address
         return address.is_global and not address.is_multicast
 
     def choose(self, addresses: Sequence[str]) -> str | None:
-        """The first address that is allowed; None if there is none."""
+        """Return the first allowed address; None if none is allowed."""
         return next((each for each in addresses if self.allows(each)), None)
 
 
@@ -59,7 +59,7 @@ def parse_address_rules(text: str) -> AddressRules:
 
 
 def _embedded(address: Address) -> tuple[Address, ...]:
-    """IPv4 addresses inside an IPv6 address that routers or the kernel unpack."""
+    """IPv4 addresses embedded in an IPv6 address, to which routers or the kernel would deliver packets for it."""
     if isinstance(address, IPv4Address):
         return ()
     found: list[Address] = [each for each in (address.ipv4_mapped, address.sixtofour) if each is not None]

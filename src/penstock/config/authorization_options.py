@@ -1,4 +1,4 @@
-"""Broker options for authorization: the rights of users."""
+"""Broker options for authorization: the permissions of users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of dead letters of share groups, of groups, topics and brokers, with Kafka's names (KIP-1191)."""
+"""Options for dead letters of share groups, set on groups, topics and brokers, with Kafka's names (KIP-1191)."""
 
 from __future__ import annotations
 

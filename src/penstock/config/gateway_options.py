@@ -1,4 +1,4 @@
-"""Options of the HTTP gateway, inside a broker and as a process of its own."""
+"""Options of the HTTP gateway, which runs inside a broker or in a separate process."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Translation of Kafka's `server.properties` to the options of this broker.
 
-Kafka's other names for the same option (`broker.id`, `log.dirs`, `listeners`, `log.retention.hours`) are
-translated. Options of Kafka's threads, socket buffers and KRaft quorum are accepted without effect, so that a
-file can be used unchanged.
+Kafka's other names for the same option (`broker.id`, `log.dirs`, `listeners`, `log.retention.hours`) are translated.
+Options for Kafka's threads, socket buffers and KRaft quorum are accepted and ignored, so that a file can be used
+unchanged.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ WILDCARD = "0.0.0.0"
 _RENAMED = {
     "broker.id": "node.id",
     "log.dirs": "log.dir",
-    # Kafka names the listener of a protocol after the protocol.
+    # In Kafka, a listener without an explicit name has the name of its protocol.
     "security.inter.broker.protocol": "inter.broker.listener.name",
 }
 _DURATIONS = {
     "log.retention.ms": (("log.retention.minutes", 60_000), ("log.retention.hours", 3_600_000)),
     "log.roll.ms": (("log.roll.hours", 3_600_000),),
 }
-"""Kafka's names for coarser units of an option, in order of precedence, with the unit in milliseconds."""
+"""Kafka's names for the same option in coarser units, in order of precedence, each with its unit in milliseconds."""
 _THREADS = "the broker has one event loop and small pools of its own"
 _BUFFERS = "the operating system sizes socket buffers"
 _KRAFT = "metadata is kept in ZooKeeper, or in the data directory of a single broker"
@@ -45,17 +45,17 @@ _IGNORED = {
     "controller.quorum.bootstrap.servers": _KRAFT,
     "metadata.log.dir": _KRAFT,
 }
-"""Options without effect, with the reason."""
+"""Options that are accepted and ignored, with the reason."""
 
 
 def ignored(values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Given options that have no effect, with the reason."""
+    """Yield the given options that are ignored, with the reason."""
     return ((name, _IGNORED[name]) for name in values if name in _IGNORED)
 
 
 def translated(values: Mapping[str, str], problems: list[ConfigError]) -> dict[str, str]:
-    """Options under our names, without those that have no effect. Untranslatable options are added to
-    `problems`.
+    """Return the options under our names, without those that are ignored. Errors of options that cannot be translated
+    are added to `problems`.
     """
     found = {name: text for name, text in values.items() if name not in _IGNORED}
     controllers = {each.strip() for each in values.get("controller.listener.names", "").split(",")}
@@ -82,8 +82,8 @@ def translated(values: Mapping[str, str], problems: list[ConfigError]) -> dict[s
 def _take_duration(
     found: dict[str, str], name: str, coarser: tuple[tuple[str, int], ...], problems: list[ConfigError]
 ) -> None:
-    """Translate coarser units. The finest unit that is given takes precedence, as in Kafka; -1 means no limit
-    in every unit.
+    """Replace options in coarser units by the option `name`. If several units are given, the finest one takes
+    precedence, as in Kafka. -1 means no limit in every unit.
     """
     for kafka_name, unit_ms in coarser:
         text = found.pop(kafka_name, None)
@@ -98,14 +98,14 @@ def _take_duration(
 
 
 def _without(listeners: str, controllers: set[str], separator: str = "://") -> str:
-    """Listeners except those of a KRaft controller."""
+    """Return the listeners without those of a KRaft controller."""
     entries = (entry.strip() for entry in listeners.split(","))
     return ",".join(entry for entry in entries if entry.partition(separator)[0] not in controllers)
 
 
 def _take_short_form(found: dict[str, str]) -> None:
-    """Translate one PLAINTEXT listener to `host` and `port`, which then apply to HTTP too and can be overridden
-    by `--host` and `--port`. Other listeners stay.
+    """Translate a single PLAINTEXT listener to `host` and `port`, which then also apply to HTTP and can be overridden
+    by `--host` and `--port`. Other listeners are kept.
     """
     name, separator, place = found.get("listeners", "").rpartition("://")
     if not place or "," in place + name or (separator and name.upper() != "PLAINTEXT"):
@@ -113,7 +113,7 @@ def _take_short_form(found: dict[str, str]) -> None:
     try:
         address = parse_address(f"{WILDCARD}{place}" if place.startswith(":") else place)
     except ValueError:
-        return  # the option reports it
+        return  # validation of the option reports the error
     del found["listeners"]
     found.setdefault("host", address.host)
     found.setdefault("port", str(address.port))

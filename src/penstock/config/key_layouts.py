@@ -1,5 +1,5 @@
-"""Key layouts of a topic: the partition counts by which keys were spread, with their start times, as in
-`12@0,24@1767225600000`.
+"""Key layouts of a topic: the partition counts by which keys have been assigned to partitions, each with its start time
+in milliseconds, as in `12@0,24@1767225600000`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ class KeyLayout(NamedTuple):
     partitions: int
     since_ms: int
     raised_by: int = 0
-    """Difference between `number` and the partition count; above 0 after the count was reduced."""
+    """Difference between `number` and the partition count; above 0 once the count was reduced."""
 
     @property
     def number(self) -> int:
-        """Number of the layout, which never decreases: the partition count, or more if that was used before."""
+        """Number that increases with every layout: the partition count, or a larger number if the count was reduced."""
         return self.partitions + self.raised_by
 
 
@@ -31,14 +31,14 @@ NO_LAYOUTS: KeyLayouts = ()
 
 
 def with_layout(layouts: KeyLayouts, partitions: int, since_ms: int) -> KeyLayouts:
-    """Layouts with one more, for a changed partition count."""
+    """Add a layout for a changed partition count."""
     number = max(partitions, layouts[-1].number + 1) if layouts else partitions
     return (*layouts, KeyLayout(partitions, since_ms, number - partitions))
 
 
 @dataclass(frozen=True, slots=True)
 class Layouts:
-    """Option type for key layouts. Times must increase, and counts change."""
+    """Option type for key layouts. Start times must increase, and consecutive counts must differ."""
 
     expected: str = "`partitions@milliseconds`, times growing, several separated by commas, or nothing"
 

@@ -16,7 +16,7 @@ from penstock.errors import ConfigError
 from penstock.model import Address
 
 PREFIX = "listener.name."
-"""Start of the name of an option that is set for one listener: `listener.name.<name>.<option>`."""
+"""Prefix of the name of an option that is set for one listener: `listener.name.<name>.<option>`."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _ANY_HOST = "0.0.0.0"
 
@@ -38,7 +38,7 @@ class SecurityProtocol(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ListenerEndpoint:
-    """Address of a listener; the name is empty where only `HOST:PORT` was given."""
+    """Address of a listener; the name is empty if only `HOST:PORT` was given."""
 
     name: str
     address: Address
@@ -64,7 +64,7 @@ class EndpointList:
     """Type of `listeners` and `advertised.listeners`."""
 
     is_bound: bool
-    """Whether the addresses are bound: an empty host and port 0 are allowed then, and a name is required."""
+    """True for addresses to bind: the host may be empty and the port 0, and a name is required."""
 
     @property
     def kind(self) -> Kind:
@@ -130,13 +130,13 @@ DEFAULT_PROTOCOLS: ProtocolMap = {protocol.value: protocol for protocol in Secur
 
 @dataclass(frozen=True, slots=True)
 class ListenerPlan:
-    """Listeners of a broker with the advertised addresses, checked as a whole."""
+    """Listeners of a broker with their advertised addresses; consistent with each other."""
 
     listeners: tuple[Listener, ...]
     inter_broker: Listener
     """Listener that other brokers and the broker's own gateway connect to."""
     advertised: Mapping[str, Address]
-    """Advertised addresses by listener name; a listener that is missing here advertises its own address."""
+    """Advertised addresses by listener name. A listener without an entry advertises the address it binds."""
 
     def __iter__(self) -> Iterator[Listener]:
         return iter(self.listeners)
@@ -152,7 +152,7 @@ class ListenerPlan:
 def make_plan(
     bound: Endpoints, protocols: ProtocolMap, advertised: Endpoints | None, inter_broker: str | None
 ) -> ListenerPlan:
-    """Combine the settings. Raises ConfigError where they contradict each other."""
+    """Combine the settings into a plan. Raises ConfigError if they contradict each other."""
     known = {**DEFAULT_PROTOCOLS, **protocols}
     for endpoint in bound:
         if endpoint.name not in known:

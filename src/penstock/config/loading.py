@@ -1,6 +1,6 @@
 """Configuration sources of a broker: file, environment and command line, in increasing precedence.
 
-Takes text and mappings and reads nothing itself. Every error names the source of the value.
+The functions take text and mappings; callers read the files. Every error names the source of the value.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _SERVICE_ADDRESS = re.compile(r"(tcp|udp)://")
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Configuration in force, with the source of each given option."""
+    """Effective configuration, with the source of each given option."""
 
     config: BrokerConfig
     places: Mapping[str, str]
     ignored: Mapping[str, str] = field(default_factory=dict)
-    """Given Kafka options without effect, with the reason."""
+    """Kafka options that were given and are ignored, with the reason."""
 
 
 def load_broker_config(

@@ -26,11 +26,11 @@ class Option(Generic[T]):
     default: T
     doc: str
     dynamic: bool = False
-    """Whether the option can be changed while the broker runs."""
+    """True if the option can be changed while the broker runs."""
     sensitive: bool = False
-    """Whether the value is hidden in errors, logs and responses."""
+    """True if the value is hidden in errors, logs and responses."""
     synonym: Option[T] | None = None
-    """Broker option with the default, for an option of a topic or group."""
+    """Broker option that provides the default of an option of a topic or group."""
 
     @property
     def kind(self) -> Kind:
@@ -46,7 +46,7 @@ class Option(Generic[T]):
         return self.type.format(value)
 
     def show(self, text: str) -> str:
-        """Value as it may be shown in a message."""
+        """Return the value in the form for messages: hidden if the option is sensitive."""
         if self.sensitive:
             return "(hidden)"
         return repr(text if len(text) <= SHOWN_VALUE_CHARACTERS else text[:SHOWN_VALUE_CHARACTERS] + "...")
@@ -85,7 +85,9 @@ def table(options: Iterable[Option[Any]]) -> Mapping[str, Option[Any]]:
 
 
 def find(options: Mapping[str, Option[Any]], name: str, what: str) -> Option[Any]:
-    """Option called `name`. Raises ConfigError that suggests a similar name."""
+    """Return the option with this name. Raises ConfigError, which suggests a similar name; `what` is the kind of
+    setting in the error.
+    """
     option = options.get(name)
     if option is not None:
         return option

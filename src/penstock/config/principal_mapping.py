@@ -1,7 +1,7 @@
 """Kafka's `ssl.principal.mapping.rules`: from the subject of a certificate to a user name.
 
-A rule is `RULE:pattern/replacement/[L|U]` or `DEFAULT`. Patterns are matched in linear time, because subjects come
-from clients.
+A rule is `RULE:pattern/replacement/[L|U]` or `DEFAULT`. Patterns are matched in linear time, because clients choose the
+subjects of their certificates.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _RULE = re.compile(r"\s*(?:DEFAULT|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU
 
 @dataclass(frozen=True, slots=True)
 class PrincipalRule:
-    """Rule; the pattern None is DEFAULT."""
+    """One rule; `pattern` is None for DEFAULT."""
 
     pattern: str | None = None
     replacement: str = ""

@@ -6,12 +6,12 @@ from enum import IntEnum
 
 
 class ConfigResourceType(IntEnum):
-    """Kafka's ConfigResource.Type, as far as it is supported."""
+    """Kafka's ConfigResource.Type, limited to the supported types."""
 
     TOPIC = 2
     BROKER = 4
     CLIENT_METRICS = 16
-    """Described with Kafka's defaults. Subscriptions to client metrics are not supported."""
+    """Resource type that can be described, with Kafka's defaults. Subscriptions to client metrics are not supported."""
     GROUP = 32
 
 

@@ -1,7 +1,9 @@
-"""Back-off of a share group: the time after which a released record is delivered again, by its number of deliveries.
+"""Back-off of a share group: the time until a released record is delivered again, which depends on its number of
+deliveries.
 
-Written as a list of delays, of which the last one repeats (`1000,10000,60000` or `1s,10s,1m`), or as
-`exponential:FIRST:MAXIMUM`, which doubles and takes up to a quarter off, so that records do not return together. Pure.
+The text is a list of delays, of which the last one repeats (`1000,10000,60000` or `1s,10s,1m`), or
+`exponential:FIRST:MAXIMUM`, whose delay doubles with each delivery; a jitter subtracts up to a quarter, so that records
+do not all return at the same time. Pure.
 """
 
 from __future__ import annotations
@@ -27,16 +29,20 @@ _PARTS: Final = 1_024
 @dataclass(frozen=True, slots=True)
 class RetryBackoff:
     delays_ms: tuple[int, ...] = ()
-    """Delay after each delivery, the last one for all further ones. Empty: records are available at once."""
+    """Delay after each delivery in milliseconds; the last one applies to all further deliveries. Empty if records are
+    available at once.
+    """
     is_exponential: bool = False
-    """Whether `delays_ms` has the first delay and the maximum of delays that double."""
+    """True if `delays_ms` contains the first delay and the maximum of an exponential back-off."""
     text: str = ""
 
     def __str__(self) -> str:
         return self.text
 
     def delay_ms(self, delivery_count: int, offset: int) -> int:
-        """Delay of a record after this many deliveries; `offset` decides what jitter takes off."""
+        """Delay of a record after this number of deliveries, in milliseconds. The jitter of an exponential back-off is
+        derived from `offset`.
+        """
         if not self.delays_ms:
             return 0
         place = max(0, delivery_count - 1)
@@ -52,7 +58,9 @@ NO_BACKOFF: Final = RetryBackoff()
 
 
 def parse_retry_backoff(text: str) -> RetryBackoff:
-    """Parse a back-off; ValueError if it is malformed, too long, or its maximum is below its first delay."""
+    """Parse a back-off. Raises ValueError if it is malformed, has too many delays, or its maximum is below its first
+    delay.
+    """
     stripped = text.strip()
     if not stripped:
         return NO_BACKOFF
@@ -68,7 +76,7 @@ def parse_retry_backoff(text: str) -> RetryBackoff:
 
 
 def parse_delay_ms(text: str) -> int:
-    """Parse a time such as `10s` or `1500`, in milliseconds without a unit; ValueError for other texts."""
+    """Parse a duration such as `10s`; a number without a unit is in milliseconds. Raises ValueError for other texts."""
     match = _DELAY.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"not a time: {text[:80]!r}")
@@ -79,7 +87,7 @@ def parse_delay_ms(text: str) -> int:
 
 
 def delay_text(delay_ms: int) -> str:
-    """A delay in the largest unit that gives a whole number, as `parse_delay_ms` takes it."""
+    """Format a delay in the largest unit that gives a whole number; `parse_delay_ms` parses the result."""
     units = sorted(((size, unit) for unit, size in _UNIT_MS.items() if unit), reverse=True)
     size, unit = next((each for each in units if delay_ms and delay_ms % each[0] == 0), (1, "ms"))
     return f"{delay_ms // size}{unit}"

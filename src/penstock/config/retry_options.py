@@ -1,4 +1,4 @@
-"""Options of retry topics, which hold the retry policy of a consumer group."""
+"""Options of retry topics, which store the retry policy of a consumer group."""
 
 from __future__ import annotations
 

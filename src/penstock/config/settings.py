@@ -1,7 +1,7 @@
 """Configs of a broker, a topic or a group: immutable, validated, and with the source of each value.
 
-`config[OPTION]` is the value in force. For a broker: its dynamic override, else its startup value, else the
-default. For a topic or group: its own override, else the broker's value of the synonym.
+`config[OPTION]` is the effective value. For a broker: its dynamic override, else its startup value, else the default.
+For a topic or group: its own override, else the broker's value of the synonym.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ T = TypeVar("T")
 _MISSING: Any = object()
 
 HTTP_LISTENER = "HTTP"
-"""Name of HTTP in the names of options for one listener."""
+"""Listener name of HTTP in the names of options for one listener."""
 LISTENER_GROUPS: tuple[OptionGroup, ...] = (CONNECTIONS, TLS, SASL)
 """Groups of the options that can be set for one listener."""
 
@@ -47,7 +47,7 @@ class ConfigSource(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Synonym:
-    """Value of an option from one source. The first of a chain is in force."""
+    """Value of an option from one source. The first synonym of a list is the effective one, as in DescribeConfigs."""
 
     name: str
     value: str
@@ -55,7 +55,7 @@ class Synonym:
 
 
 class BrokerConfig:
-    """Config of a broker: startup values (`static`) overridden by dynamic ones (`overrides`)."""
+    """Config of a broker: startup values (`static`) overridden by dynamic values (`overrides`)."""
 
     __slots__ = ("_of_listeners", "_overrides", "_static", "_values", "listeners", "overrides", "static")
 
@@ -81,14 +81,14 @@ class BrokerConfig:
         return cast(T, self._values[option])
 
     def with_overrides(self, overrides: Mapping[str, str]) -> BrokerConfig:
-        """Same config with other dynamic overrides."""
+        """Return the same config with other dynamic values."""
         return BrokerConfig(self.static, overrides)
 
     def source(self, option: Option[Any]) -> ConfigSource:
         return next(self.synonyms(option)).source
 
     def synonyms(self, option: Option[Any]) -> Iterator[Synonym]:
-        """Values of an option from all sources, the one in force first."""
+        """Yield the values of an option from all sources, the effective one first."""
         for values, source in (
             (self._overrides, ConfigSource.DYNAMIC_BROKER_CONFIG),
             (self._static, ConfigSource.STATIC_BROKER_CONFIG),
@@ -154,7 +154,7 @@ class OwnConfig:
         return option.default if option.synonym is None else self._broker[option.synonym]
 
     def own(self) -> dict[str, str]:
-        """Values that were set on the topic or group itself, by name, without secrets."""
+        """Values that were set on the topic or group itself, by option name, without secrets."""
         options = self.options
         return {
             name: options[name].format(value)
@@ -166,7 +166,7 @@ class OwnConfig:
         return next(self.synonyms(option)).source
 
     def synonyms(self, option: Option[Any]) -> Iterator[Synonym]:
-        """Values of an option from all sources, the one in force first."""
+        """Yield the values of an option from all sources, the effective one first."""
         if option.name in self._overrides:
             value = option.format(self._overrides[option.name])
             yield Synonym(option.name, value, self.own_source)
@@ -188,7 +188,9 @@ class TopicConfig(OwnConfig):
 
     @property
     def durability(self) -> Durability:
-        """Durability of acknowledged records: `fsync` if `flush.messages` or `flush.ms` limits records without one."""
+        """Durability of acknowledged records. `fsync` if `flush.messages` or `flush.ms` is set, because these options
+        limit how many records, or for how long, are not synced to disk.
+        """
         limits = (topic.FLUSH_MESSAGES, topic.FLUSH_MS)
         if any(self[limit] != limit.default for limit in limits):
             return Durability.FSYNC
@@ -202,8 +204,8 @@ class GroupConfig(OwnConfig):
     kind = "group"
 
     def check(self) -> None:
-        """Raise ConfigError if the values contradict each other, which can also result from a change of the
-        broker's defaults.
+        """Raise ConfigError if the values contradict each other. A change of the broker's defaults can also
+        cause this.
         """
         for heartbeat, session in (
             (group.CONSUMER_HEARTBEAT_INTERVAL_MS, group.CONSUMER_SESSION_TIMEOUT_MS),
@@ -221,7 +223,9 @@ class GroupConfig(OwnConfig):
                 )
 
     def bounded(self, option: Option[int]) -> int:
-        """Value of an option of share groups within the broker's bounds, which may have changed since it was set."""
+        """Value of an option of share groups, limited to the broker's bounds, which may have changed after the value
+        was set.
+        """
         value = self[option]
         if option.name in self._overrides:
             for bounded, least, most in share.SHARE_BOUNDS:
@@ -236,7 +240,9 @@ def _synonym(option: Option[T]) -> Option[T]:
 
 
 def broker_option(name: str) -> Option[Any]:
-    """Broker option called `name`, also of one listener. Raises ConfigError with a hint for unknown names."""
+    """Return the broker option with this name, which may include the prefix of a listener. Raises ConfigError with a
+    hint for an unknown name.
+    """
     if name.startswith(PREFIX):
         return _listener_option(name)
     for own in (TopicConfig, GroupConfig):

@@ -36,8 +36,8 @@ _MAX_DURATION_DAYS: Final = 36_500
 
 @dataclass(frozen=True, slots=True)
 class ShareOffsetReset:
-    """Start offset of a share group in a partition that it has not read: `strategy`, and the time that
-    `by_duration` goes back.
+    """Start offset of a share group in a partition that the group has not read: the `strategy`, and for `by_duration`
+    how far back in time reading starts.
     """
 
     strategy: str

@@ -1,4 +1,4 @@
-"""Declaration of topic options, with or without a default of the broker."""
+"""Declaration of topic options, with or without a broker option for the default."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def topic(name: str, type: ValueType[T], default: T, doc: str, *, broker: str) -
 
 
 def own(name: str, type: ValueType[T], default: T, doc: str) -> Option[T]:
-    """Declare a topic option that a broker has no default for."""
+    """Declare a topic option without a broker option for its default."""
     option = Option(name, type, default, doc, dynamic=True)
     TOPICS.options.append(option)
     return option

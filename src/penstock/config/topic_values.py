@@ -1,4 +1,4 @@
-"""Values of topic options that are one of a few."""
+"""Enumerations for topic options with a fixed set of values."""
 
 from __future__ import annotations
 

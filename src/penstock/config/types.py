@@ -67,7 +67,7 @@ class Integer:
 
 @dataclass(frozen=True, slots=True)
 class Fraction:
-    """Number from 0 to 1, or to a lower limit."""
+    """Number from 0 to `at_most`."""
 
     at_most: float = 1.0
 
@@ -110,9 +110,9 @@ class Boolean:
 
 @dataclass(frozen=True, slots=True)
 class Only(Generic[T]):
-    """Option that Kafka lets users choose and that has a single value here.
+    """Option that has several values in Kafka and a single value here.
 
-    `alternative` is a clause for the error message that names a replacement for the other values.
+    `alternative` is a clause for the error message that says what to use instead of the other values.
     """
 
     type: ValueType[T]
@@ -197,8 +197,8 @@ class Choice(Generic[E]):
 
 @dataclass(frozen=True, slots=True)
 class ListOf(Generic[E]):
-    """One or several of the choices, separated by commas, in the given order, because tools compare the text.
-    May be empty if `may_be_empty` is set.
+    """One or more of the choices, separated by commas. The order is kept, because tools compare the text. Empty text is
+    allowed if `may_be_empty` is set.
     """
 
     choices: type[E]
@@ -224,7 +224,7 @@ class ListOf(Generic[E]):
 
 @dataclass(frozen=True, slots=True)
 class Optional(Generic[T]):
-    """Value of another type, or empty text for None."""
+    """Value of another type; empty text means None."""
 
     inner: ValueType[T]
 
@@ -245,7 +245,7 @@ class Optional(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Parsed(Generic[T]):
-    """Text with a format of its own."""
+    """Text in a format that `read` parses."""
 
     read: Callable[[str], T]
     expected: str
