@@ -1,8 +1,8 @@
-"""The agent of a schedule: fires when the time has come, each time once.
+"""The agent of a schedule: sends the message of the schedule at each of its times, exactly once.
 
-A firing is stored as an intent, committed, and then sent with its sequence until it is written. A partition forgets
-producers after `producer.id.expiration.ms`, so an intent that is older than half of that is looked up in the partition
-before it is sent. Loop thread only.
+A firing is stored as an intent and committed. Then its record is sent, and sent again with the same sequence number
+until it is written. A partition forgets producers after `producer.id.expiration.ms`, so before an intent that is older
+than half of this time is sent, its record is searched in the partition. Loop thread only.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from penstock.state_log.intents import OTHER_HISTORY, carry_out
 
 
 class FiringPartition(NamedTuple):
-    """Partition that a firing goes to."""
+    """Partition that the record of a firing is written to."""
 
     topic_id: str
     partition: int
@@ -34,14 +34,16 @@ class FiringPartition(NamedTuple):
 class LookedUp(NamedTuple):
     high_watermark: int
     is_found: bool
-    """Whether the batch is in the partition, below the high watermark."""
+    """True if the batch is in the partition below the high watermark."""
 
 
 class FiringSink(Protocol):
-    """Topics as schedules write them."""
+    """Access of schedule agents to the topics that they write to."""
 
     def place(self, name: str, topic: str, key: bytes | None) -> FiringPartition:
-        """Choose the partition by the key, or by the schedule's name without a key; BrokerError without the topic."""
+        """Return the partition of a schedule's records: chosen by the key, or by the schedule's name if there is no
+        key. Raises BrokerError if the topic does not exist.
+        """
 
     async def producer_id(self) -> int: ...
 
@@ -49,11 +51,13 @@ class FiringSink(Protocol):
         """Look for the batch of an intent in its partition, and return the high watermark."""
 
     async def write(self, topic: str, partition: int, batch: bytearray) -> None:
-        """Write a batch; returns when it is committed. After an error that is no BrokerError it may be written."""
+        """Write a batch, and return when it is committed. After an error other than BrokerError, the batch may be
+        written or not.
+        """
 
     @property
     def expiration_ms(self) -> int:
-        """Time in milliseconds after which a partition forgets a silent producer."""
+        """Time in milliseconds after which a partition forgets a producer that has not written."""
 
 
 @dataclass(slots=True)
@@ -81,14 +85,16 @@ class ScheduleAgent:
         self._task: asyncio.Task[None] | None = None
         self._is_closed = False
         self._looked_up: tuple[Intent, int] | None = None
-        """Intent that was looked up last, with the monotonic time in milliseconds."""
+        """Intent whose record was last searched in its partition, with the monotonic time of the search in
+        milliseconds.
+        """
         self._ring: Callable[[], None] = self.on_change
 
     def start(self) -> None:
         self.on_change()
 
     def on_change(self) -> None:
-        """Fire if there is something to do, or set the alarm."""
+        """Start to fire if a firing is due, else set the alarm for the next one."""
         if self._task is not None or self._is_closed:
             return
         wakes_ms = states.wakes_at(self._handle.state)
@@ -117,8 +123,8 @@ class ScheduleAgent:
         self.on_change()
 
     async def _step(self) -> bool:
-        """Complete the firing in flight, or begin the next one; returns False if nothing is due."""
-        # What is not committed is lost with this leader: it must not be sent.
+        """Complete the firing in flight, or begin the next one. Returns False if nothing is due."""
+        # A firing must be committed before it is sent: the next leader does not know an uncommitted firing.
         await self._handle.committed()
         schedule, now_ms = self._handle.state, self._context.clock.now_ms()
         if schedule.intent is not None:
@@ -142,7 +148,8 @@ class ScheduleAgent:
         name, definition = self._handle.name, schedule.definition
         place = self._sink.place(name, definition.topic, definition.key)
         if place.topic_id != intent.topic_id:
-            await self._retarget(schedule, intent)  # the topic was deleted, with what was written to it
+            # The topic was deleted, and the record with it if it was written.
+            await self._retarget(schedule, intent)
             return
         if not (self._must_look_up(intent) and await self._is_written(schedule, intent)):
             batch = firing_batch(name, definition, intent, self._context.clock.now_ms())
@@ -159,10 +166,10 @@ class ScheduleAgent:
         await self._handle.update(decide)
         self._context.counts.missed += self._handle.state.missed - missed
 
-    # --- the partition of a firing
+    # --- partition of a firing
 
     async def _target(self, schedule: Schedule) -> FiringTarget:
-        """Partition and producer of the next firing. The producer stays the same while the partition does."""
+        """Partition and producer of the next firing. The producer is kept as long as the partition stays the same."""
         definition, known = schedule.definition, schedule.target
         place = self._sink.place(self._handle.name, definition.topic, definition.key)
         if known is not None and (known.topic_id, known.partition) == place:
@@ -185,7 +192,7 @@ class ScheduleAgent:
         )
 
     def _must_look_up(self, intent: Intent) -> bool:
-        """Whether the partition may have forgotten the producer since the firing was first sent."""
+        """Return True if the partition may have forgotten the producer since the record was first sent."""
         clock, known = self._context.clock, self._looked_up
         if known is not None and known[0] == intent:
             age_ms = monotonic_ms(clock) - known[1]
@@ -201,7 +208,9 @@ class ScheduleAgent:
     # --- errors
 
     async def _resolve(self, error: Exception) -> bool:
-        """Change the firing so that it can be written after an error; returns whether it was changed."""
+        """Try to change the firing after an error so that it can be written. Returns False if this is not
+        possible now.
+        """
         try:
             if isinstance(error, BrokerError) and await self._renew(error):
                 return True
@@ -213,7 +222,9 @@ class ScheduleAgent:
         return False
 
     async def _renew(self, error: BrokerError) -> bool:
-        """Give the firing another producer if the partition refuses the present one, or is being removed."""
+        """Give the firing another producer, or another partition, if its partition refuses the producer or is being
+        removed.
+        """
         if self._is_closed:
             return False
         schedule = self._handle.state

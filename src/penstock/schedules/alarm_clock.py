@@ -1,7 +1,7 @@
-"""Alarms at times of the wall clock: one heap and one timer of the event loop for all of them.
+"""Alarms at times of the wall clock, on one heap and one timer of the event loop.
 
-The wall clock may be set, so it is read again after `MAX_SLEEP_S` at the latest. No alarm rings early by the wall
-clock. Loop thread only.
+The wall clock may be changed, so it is read at least every `MAX_SLEEP_S` seconds. No alarm is called before its time on
+the wall clock. Loop thread only.
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ class AlarmClock:
         self._clock = clock
         self._heap: list[tuple[int, int, Ring]] = []
         self._times: dict[Ring, int] = {}
-        """Time of each alarm; other entries of the heap are void."""
+        """Time of each alarm; heap entries with another time are void."""
         self._order = count()
         self._timer: asyncio.TimerHandle | None = None
 
     def set(self, ring: Ring, time_ms: int | None) -> None:
-        """Call once at the time, in place of an earlier alarm for the same call; None only removes that."""
+        """Call `ring` once at the time; replaces an earlier alarm of the same `ring`. None only removes the earlier
+        alarm.
+        """
         if time_ms is None:
             self._times.pop(ring, None)
             return

@@ -1,4 +1,4 @@
-"""Passed times of a schedule: which of them it fires for and which it counts as missed. Pure."""
+"""Scheduled times that have passed: for which of them a message is sent, and which count as missed. Pure."""
 
 from __future__ import annotations
 
@@ -8,34 +8,36 @@ from typing import Final, NamedTuple
 from penstock.schedules.recurrence import Recurrence
 
 MAX_CATCH_UP: Final = 1_000
-"""Maximum number of missed times that `all` catches up on; earlier ones count as missed."""
+"""Maximum number of passed times that catch-up `all` sends messages for; earlier ones count as missed."""
 MAX_TOLERANCE_MS: Final = 60_000
-"""Maximum delay of a firing with catch-up `none`, if it is shorter than a quarter of the time to the next one."""
+"""Upper bound in milliseconds of the allowed delay of a message with catch-up `none`; the other bound is a quarter of
+the time to the next firing.
+"""
 
 
 class CatchUp(StrEnum):
-    """Treatment of times that passed while a schedule could not fire."""
+    """Treatment of scheduled times that passed while the schedule could not fire."""
 
     NONE = "none"
-    """All of them are left out."""
+    """No message is sent for these times."""
     ONE = "one"
-    """The last of them is made up for."""
+    """One message is sent, for the last of these times."""
     ALL = "all"
-    """Each of them is made up for."""
+    """A message is sent for each of these times."""
 
 
 class Due(NamedTuple):
-    """Times that have passed."""
+    """Decision about the scheduled times that have passed."""
 
     fires_ms: int | None
-    """Time to fire for now; None if all of them are left out."""
+    """Scheduled time to send a message for now; None if no message is sent."""
     next_ms: int | None
-    """Time that follows."""
+    """Next scheduled time after those that this decision covers; None if there is none."""
     missed: int
 
 
 def passed_times(recurrence: Recurrence, catch_up: CatchUp, first_ms: int, now_ms: int) -> Due:
-    """Decide about the times of a recurrence from the first one, which has passed, until now."""
+    """Decide about the times of a recurrence from `first_ms`, which has passed, to `now_ms`."""
     if catch_up is CatchUp.ALL:
         fires_ms, missed = _within_catch_up(recurrence, first_ms, now_ms)
         return Due(fires_ms, recurrence.after(fires_ms), missed)
@@ -48,7 +50,9 @@ def passed_times(recurrence: Recurrence, catch_up: CatchUp, first_ms: int, now_m
 
 
 def _within_catch_up(recurrence: Recurrence, first_ms: int, now_ms: int) -> tuple[int, int]:
-    """The first of the last `MAX_CATCH_UP` passed times, and the number of earlier ones, as far as they are counted."""
+    """Return the first of the last `MAX_CATCH_UP` passed times, and the number of earlier passed times (counted up to
+    `MAX_CATCH_UP`).
+    """
     if now_ms - first_ms < MAX_CATCH_UP * 1_000:  # the shortest interval is one second
         return first_ms, 0
     time_ms = now_ms + 1
@@ -61,7 +65,7 @@ def _within_catch_up(recurrence: Recurrence, first_ms: int, now_ms: int) -> tupl
 
 
 def _count(recurrence: Recurrence, first_ms: int, end_ms: int) -> int:
-    """Number of times from the first to before the end, at most `MAX_CATCH_UP`."""
+    """Number of times from `first_ms` (inclusive) to `end_ms` (exclusive), at most `MAX_CATCH_UP`."""
     count, time_ms = 0, first_ms
     while count < MAX_CATCH_UP and time_ms < end_ms:
         count += 1

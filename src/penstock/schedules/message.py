@@ -1,4 +1,4 @@
-"""The record of a firing: key, value and headers of the definition, and two headers that identify the firing. Pure."""
+"""The record of a firing: key, value and headers of the schedule, and two headers that identify the firing. Pure."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from penstock.schedules.schedule import Intent, ScheduleDefinition
 SCHEDULE: Final = "penstock-schedule"
 """Header with the name of the schedule."""
 SCHEDULED_FOR: Final = "penstock-scheduled-for"
-"""Header with the time for which the schedule has fired, in milliseconds since the epoch."""
+"""Header with the scheduled time of the message, in milliseconds since the epoch."""
 OWN_HEADERS: Final = frozenset({SCHEDULE, SCHEDULED_FOR})
 
 
 def firing_batch(name: str, definition: ScheduleDefinition, intent: Intent, now_ms: int) -> bytearray:
-    """Batch with the record of a firing. Its time may differ between attempts: a sequence identifies the batch."""
+    """Batch with the record of a firing. Attempts may differ in the timestamp: the sequence number identifies the
+    batch.
+    """
     headers = (
         *definition.headers,
         (SCHEDULE, name.encode()),

@@ -34,19 +34,19 @@ _UNITS_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_STEPS: Final = 10_000
 _LAST_MS: Final = 253_000_000_000_000
-"""Later times are not supported: the year would be near 9999."""
+"""Latest supported time: the year would be near 9999."""
 
 
 class Recurrence(Protocol):
     def after(self, time_ms: int) -> int | None:
-        """First time after another; None if there is none."""
+        """First time of the recurrence after `time_ms`; None if there is none."""
 
     def at_or_before(self, time_ms: int) -> int | None:
-        """Last time that is not after another; None if there is none."""
+        """Last time of the recurrence at or before `time_ms`; None if there is none."""
 
 
 def next_times(recurrence: Recurrence, time_ms: int, count: int) -> list[int]:
-    """The next times after another."""
+    """The next `count` times after `time_ms`; fewer if the recurrence ends."""
 
     def walk() -> Iterator[int]:
         found = recurrence.after(time_ms)
@@ -58,9 +58,9 @@ def next_times(recurrence: Recurrence, time_ms: int, count: int) -> list[int]:
 
 
 def parse_recurrence(expression: str, timezone: str, anchor_ms: int) -> Recurrence:
-    """Recurrence of an expression; BrokerError with the reason if it is wrong or never fires.
+    """Parse a cron expression or interval. Raises BrokerError with the reason if it is invalid or never fires.
 
-    `anchor_ms` is the time from which intervals of `@every` count.
+    `anchor_ms` is the start of the intervals of `@every`.
     """
     text = expression.strip()
     zone = parse_timezone(timezone)
@@ -81,9 +81,9 @@ def parse_recurrence(expression: str, timezone: str, anchor_ms: int) -> Recurren
 
 
 def parse_timezone(name: str) -> tzinfo:
-    """Time zone with a name of the IANA database; BrokerError for other names."""
+    """Return the time zone with a name of the IANA database. Raises BrokerError for other names."""
     if name == "UTC":
-        return UTC  # known without a time zone database
+        return UTC  # available without a time zone database
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
@@ -118,7 +118,7 @@ class CronTimes:
                 f"{expression!r} has {fields} fields; give five (minute hour day month weekday), "
                 "or six with seconds first"
             )
-        from cronsim import CronSim, CronSimError  # not at the start of a broker: few need it
+        from cronsim import CronSim, CronSimError  # imported here because few brokers need it
 
         self._walk, self._error = CronSim, CronSimError
         try:
@@ -132,7 +132,7 @@ class CronTimes:
         return self._next(time_ms, reverse=False)
 
     def at_or_before(self, time_ms: int) -> int | None:
-        # The iteration is exclusive and in whole seconds.
+        # The iteration of cronsim excludes its start and has whole seconds.
         return self._next(time_ms // 1000 * 1000 + 1000, reverse=True)
 
     def _next(self, time_ms: int, *, reverse: bool) -> int | None:

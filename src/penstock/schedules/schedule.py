@@ -1,9 +1,10 @@
 """The state of a schedule as a value: its definition, its next time, and the firing in flight.
 
 A firing is decided first and stored as an `Intent` with the partition, the producer id and the sequence of its record.
-Only then is the record sent, and sent again with the same sequence until it is written, so the topic has it once. A
-schedule has one firing in flight. `next_ms` never decreases while the schedule is active, so a clock that is set back
-repeats no firing. Every function returns the next state. Pure; times are milliseconds since the epoch.
+Only then is the record sent, and sent again with the same sequence until it is written, so the topic contains it once.
+A schedule has at most one firing in flight. `next_ms` never decreases while the schedule is active, so that no firing
+is repeated when the clock is set back. Every function returns the next state. Pure; times are milliseconds since the
+epoch.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from penstock.schedules.catch_up import CatchUp, Due, passed_times
 from penstock.schedules.recurrence import Recurrence, parse_recurrence
 
 MAX_RUNS: Final = 100
-"""Maximum number of requested firings that wait."""
+"""Maximum number of requested firings that wait to be sent."""
 REMEMBERED_RUNS: Final = 10
 _MAX_SEQUENCE: Final = 0x7FFFFFFF
 
@@ -37,7 +38,7 @@ class ScheduleDefinition(msgspec.Struct, frozen=True):
 
 
 class FiringTarget(msgspec.Struct, frozen=True):
-    """Partition of a topic, and the producer that this schedule has there."""
+    """Partition of a topic, and the producer that this schedule uses to write to it."""
 
     topic_id: str
     partition: int
@@ -46,7 +47,7 @@ class FiringTarget(msgspec.Struct, frozen=True):
 
 
 class Intent(msgspec.Struct, frozen=True):
-    """Firing that was decided and may have been sent."""
+    """A firing that was decided; its record may have been sent."""
 
     scheduled_for_ms: int
     topic_id: str
@@ -54,13 +55,13 @@ class Intent(msgspec.Struct, frozen=True):
     producer_id: int
     sequence: int
     from_offset: int
-    """High watermark of the partition when the firing was decided: its record cannot be below."""
+    """High watermark of the partition when the firing was decided; the offset of its record is not below it."""
     decided_ms: int
     is_requested: bool = False
 
 
 class RequestedRun(msgspec.Struct, frozen=True):
-    """Firing that a user has requested. The token recognises a repeated request."""
+    """Firing requested by a user. The token identifies a repeated request."""
 
     token: str
     scheduled_for_ms: int
@@ -70,14 +71,14 @@ class Schedule(msgspec.Struct, frozen=True):
     definition: ScheduleDefinition
     created_ms: int
     token: str = ""
-    """Token of the request that created the schedule, to recognise a repeated request."""
+    """Token of the request that created the schedule; identifies a repeated request."""
     is_paused: bool = False
     next_ms: int | None = None
     """Next time at which the schedule fires; None if there is none."""
     intent: Intent | None = None
     target: FiringTarget | None = None
     runs: tuple[RequestedRun, ...] = ()
-    """Requested firings that wait, oldest first."""
+    """Requested firings that wait to be sent, oldest first."""
     past_runs: tuple[RequestedRun, ...] = ()
     fired: int = 0
     missed: int = 0
@@ -89,7 +90,7 @@ class Schedule(msgspec.Struct, frozen=True):
 
 
 def new_schedule(definition: ScheduleDefinition, now_ms: int, token: str = "") -> Schedule:
-    """Schedule with its first time; BrokerError if the expression or the time zone is wrong."""
+    """Return a schedule with its first time. Raises BrokerError if the expression or the time zone is invalid."""
     recurrence = parse_recurrence(definition.cron, definition.timezone, now_ms)
     return Schedule(definition, now_ms, token, next_ms=recurrence.after(now_ms))
 
@@ -103,24 +104,25 @@ def pause(schedule: Schedule) -> Schedule:
 
 
 def resume(schedule: Schedule, now_ms: int) -> Schedule:
-    """Fire again. Times that passed during the pause are neither fired for nor missed."""
+    """Fire again. Times during the pause are skipped, and do not count as missed."""
     if not schedule.is_paused:
         return schedule
     return msgspec.structs.replace(schedule, is_paused=False, next_ms=schedule.recurrence.after(now_ms))
 
 
 def request_run(schedule: Schedule, token: str, now_ms: int) -> Schedule:
-    """Add a firing for this moment, also while the schedule is paused. A token adds one firing.
+    """Add a firing for the current time, which is also sent while the schedule is paused. Requests with the same token
+    add only one firing.
 
-    No two firings of a schedule are for the same millisecond: the time of a requested one is moved behind earlier
-    requested ones and beside the times of the recurrence.
+    No two firings of a schedule have the same time: a requested firing is later than earlier requested ones, and a time
+    that the recurrence also has is increased by a millisecond.
     """
     if find_run(schedule, token) is not None:
         return schedule
     last_ms = max((run.scheduled_for_ms for run in (*schedule.past_runs, *schedule.runs)), default=0)
     time_ms = max(now_ms, last_ms + 1)
     if schedule.recurrence.at_or_before(time_ms) == time_ms:
-        time_ms += 1  # the recurrence has whole seconds between its times
+        time_ms += 1  # times of the recurrence are whole seconds, so this time is free
     return msgspec.structs.replace(schedule, runs=(*schedule.runs, RequestedRun(token, time_ms)))
 
 
@@ -132,14 +134,14 @@ def find_run(schedule: Schedule, token: str) -> RequestedRun | None:
 
 
 def wakes_at(schedule: Schedule) -> int | None:
-    """Time at which there is something to do; 0 for at once, None for never."""
+    """Next time at which the agent has work to do; 0 for now, None for never."""
     if schedule.intent is not None or schedule.runs:
         return 0
     return None if schedule.is_paused else schedule.next_ms
 
 
 def due(schedule: Schedule, now_ms: int) -> Due | None:
-    """Decide about the times that have passed; None if none has."""
+    """Decide about the scheduled times that have passed; None if none has passed."""
     first_ms = schedule.next_ms
     if schedule.is_paused or first_ms is None or first_ms > now_ms:
         return None
@@ -147,7 +149,7 @@ def due(schedule: Schedule, now_ms: int) -> Due | None:
 
 
 def skip(schedule: Schedule, now_ms: int) -> Schedule:
-    """Leave out the times that have passed, where the catch-up says so."""
+    """Skip the scheduled times that have passed, if the catch-up setting sends no message for them."""
     found = due(schedule, now_ms)
     if found is None or found.fires_ms is not None:
         return schedule
@@ -155,7 +157,9 @@ def skip(schedule: Schedule, now_ms: int) -> Schedule:
 
 
 def begin(schedule: Schedule, target: FiringTarget, from_offset: int, now_ms: int) -> Schedule:
-    """Decide the next firing, to be written to a target; the same state if none is due or one is in flight."""
+    """Decide the next firing, with `target` as its partition and producer. Returns the same state if none is due or one
+    is in flight.
+    """
     if schedule.intent is not None:
         return schedule
     if schedule.runs:
@@ -193,7 +197,7 @@ def finish(schedule: Schedule, intent: Intent) -> Schedule:
 def retarget(
     schedule: Schedule, intent: Intent, target: FiringTarget, from_offset: int, now_ms: int
 ) -> Schedule:
-    """Give a firing that is certainly not written another producer, perhaps in another partition."""
+    """Give a firing that is certainly not written another producer, and possibly another partition."""
     if schedule.intent != intent:
         return schedule
     renewed = _intent(intent.scheduled_for_ms, target, from_offset, now_ms, is_requested=intent.is_requested)
