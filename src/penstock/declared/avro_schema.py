@@ -33,7 +33,7 @@ def is_avro_schema(document: Mapping[str, Any]) -> bool:
 
 
 def parse_avro_schema(document: Mapping[str, Any]) -> tuple[Field, ...]:
-    """Columns of the schema. Raises SchemaProblem."""
+    """Return the columns of the schema. Raises SchemaProblem."""
     return _fields(document, "", 0)
 
 

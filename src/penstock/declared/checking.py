@@ -1,4 +1,4 @@
-"""Check of a document with pipelines. Finds every problem, each with the pointer of the value that is wrong."""
+"""Validation of a document with pipelines. Finds all problems, each with the JSON pointer of the invalid value."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 
 
 def check_document(document: Any) -> list[DefinitionProblem]:
-    """Problems of a document `{pipelines: [...]}`."""
+    """Return the problems of a document `{pipelines: [...]}`."""
     problems = Problems()
     values = problems.mapping(document, "", (PIPELINES,))
     listed = values.get(PIPELINES)
@@ -44,7 +44,7 @@ def check_document(document: Any) -> list[DefinitionProblem]:
 
 
 def check_pipeline(document: Any) -> list[DefinitionProblem]:
-    """Problems of one pipeline."""
+    """Return the problems of one pipeline."""
     problems = Problems()
     _check_pipeline(document, "", problems)
     return problems.found
@@ -215,7 +215,7 @@ def _check_topic(values: Mapping[str, Any], name: str, pointer: str, problems: P
 
 
 def _check_loop(values: Mapping[str, Any], pointer: str, problems: Problems) -> None:
-    """A pipeline must not read the topics that it writes."""
+    """Check that the pipeline does not read a topic that it writes."""
     source, target = values.get("source"), values.get("target")
     if not isinstance(source, Mapping):
         return
@@ -237,7 +237,7 @@ def _reads(source: Mapping[str, Any], topic: str) -> bool:
 
 
 def _check_together(listed: list[Any], problems: Problems) -> None:
-    """Names are unique, and no two pipelines write to the same table or archive."""
+    """Check that names are unique, and that no two pipelines write to the same table or archive."""
     names: dict[str, int] = {}
     places: dict[str, str] = {}
     for number, each in enumerate(listed):

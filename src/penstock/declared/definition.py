@@ -1,6 +1,6 @@
-"""Definition of a pipeline: what it reads, how it changes rows, where they go, and when it runs. Plain values.
+"""Definition of a pipeline: source, transformation, target and schedule. Plain values.
 
-`definition_of` reads a document that `checking` has found right.
+`definition_of` reads a document in which `checking` has found no problems.
 """
 
 from __future__ import annotations
@@ -26,13 +26,15 @@ class PipelineSource:
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """Either an SQL query over the table `source`, or a function `package.module:function` of a DataFrame."""
+    """Transformation of the rows: an SQL query over the table `source`, or a function `package.module:function` that
+    takes a DataFrame.
+    """
 
     sql: str | None = None
     function: str | None = None
     mode: str = STREAM
     watermark: tuple[str, str] | None = None
-    """Time column and delay of late rows, such as `10 minutes`."""
+    """Time column, and the delay that late rows may have, such as `10 minutes`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +56,11 @@ class PipelineDefinition:
     dead_letter: str | None = None
     schedule: PipelineSchedule = field(default_factory=PipelineSchedule)
     timeout_ms: int | None = None
-    """Time after which a run of a scheduled pipeline, or one micro-batch, is cancelled."""
+    """Time in milliseconds after which a run of a scheduled pipeline, or one micro-batch, is stopped as hanging."""
 
 
 def definition_of(document: Mapping[str, Any]) -> PipelineDefinition:
-    """Read a document of one pipeline, which has no problems."""
+    """Read the document of one pipeline, which must be valid."""
     source, target = document["source"], document["target"]
     return PipelineDefinition(
         document["name"],
@@ -85,7 +87,7 @@ def definition_of(document: Mapping[str, Any]) -> PipelineDefinition:
 
 
 def topics_in(source: Mapping[str, Any]) -> list[str]:
-    """Topics of a source: a list, or a text with commas."""
+    """Topics of a source, given as a list or as a text with commas."""
     topics = source.get("topics", [])
     return [each.strip() for each in topics.split(",")] if isinstance(topics, str) else list(topics)
 

@@ -17,7 +17,7 @@ def is_json_schema(document: Mapping[str, Any]) -> bool:
 
 
 def parse_json_schema(document: Mapping[str, Any]) -> tuple[Field, ...]:
-    """Columns of the schema. Raises SchemaProblem."""
+    """Return the columns of the schema. Raises SchemaProblem."""
     if "object" not in _types(document, ""):
         raise SchemaProblem("a JSON Schema of values has the type object, with properties", "/type")
     return _fields(document, "", 0)
@@ -53,7 +53,7 @@ def _type(schema: Any, pointer: str, depth: int) -> ValueType:
     if set(kinds) == {"integer", "number"}:
         kinds = ["number"]
     if len(kinds) != 1:
-        return Simple("string")  # values of several types: their JSON text
+        return Simple("string")  # a value that may have several types becomes its JSON text
     [kind] = kinds
     if kind == "string":
         return Simple(_FORMATS.get(schema.get("format", ""), "string"))

@@ -1,4 +1,4 @@
-"""Problems of a document, with the JSON pointer of the value that is wrong. A check finds all of them."""
+"""Problems of a document, each with the JSON pointer of the invalid value. A check finds all problems."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ class Problems:
         self.found.append(DefinitionProblem(pointer, text))
 
     def mapping(self, value: Any, pointer: str, known: Collection[str]) -> Mapping[str, Any]:
-        """Return a mapping with known names only; an empty one, and a problem, for other values."""
+        """Return the entries of a mapping whose names are known; unknown names are problems. A value that is not a
+        mapping is a problem, and an empty mapping is returned.
+        """
         if not isinstance(value, Mapping):
             self.add(pointer, f"give a mapping with {', '.join(known)}, not {shown(value)}")
             return {}
@@ -43,7 +45,7 @@ class Problems:
         return {name: each for name, each in value.items() if name in known}
 
     def text(self, values: Mapping[str, Any], name: str, pointer: str) -> str | None:
-        """Return a text that is not empty; None if it is absent or, with a problem, something else."""
+        """Return a non-empty text; None if it is absent. Any other value is a problem, and None is returned."""
         value = values.get(name)
         if value is None and name not in values:
             return None

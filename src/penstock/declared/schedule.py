@@ -20,7 +20,7 @@ class ScheduleProblem(PenstockError):
 
 @dataclass(frozen=True, slots=True)
 class PipelineSchedule:
-    """Exactly one of `every_ms` and `cron` is given; neither means continuously."""
+    """Schedule of a pipeline: `every_ms` or `cron`, or neither for a continuous pipeline."""
 
     every_ms: int | None = None
     cron: str | None = None
@@ -31,10 +31,11 @@ class PipelineSchedule:
         return self.every_ms is None and self.cron is None
 
     def next_ms(self, last_ms: int | None, now_ms: int) -> int:
-        """Time of the next run, after one that started at `last_ms`; a time in the past is due.
+        """Time of the next run after a run that started at `last_ms` (None before the first one). A run whose time has
+        passed is due.
 
-        The first run of an interval is due at once, that of a cron expression at its next time. Runs that were
-        missed are made up by one run.
+        With an interval the first run is due at once, with a cron expression at the next time of the expression.
+        Several missed runs are replaced by one run.
         """
         if self.cron is None:
             return now_ms if last_ms is None else last_ms + (self.every_ms or 0)
@@ -50,7 +51,7 @@ def parse_duration_ms(text: object) -> int:
 
 
 def check_cron(text: str, timezone: str) -> None:
-    """Raise ScheduleProblem for an expression or a timezone that does not exist, or never comes."""
+    """Raise ScheduleProblem if the expression or the timezone is invalid, or if the expression has no time."""
     _next_by_cron(text, timezone, 0)
 
 
@@ -64,7 +65,7 @@ def _next_by_cron(text: str, timezone: str, after_ms: int) -> int:
             f"there is no timezone {timezone!r}: write a name such as Europe/Paris"
         ) from None
     try:
-        # CronSim yields times that are later than its start, in whole minutes.
+        # CronSim yields times after its start, in whole minutes.
         following: datetime = next(
             CronSim(text, datetime.fromtimestamp(after_ms / 1000, UTC).astimezone(zone))
         )

@@ -1,7 +1,7 @@
 """Schema of record values: a DDL string, a JSON Schema or an Avro schema, and the columns that values become.
 
-Values are JSON for a DDL string and a JSON Schema, and Avro's binary encoding for an Avro schema. A field with the
-name of a column of the record (`key`, `timestamp`, ...) gets the prefix `value_`.
+Values are JSON for a DDL string or a JSON Schema, and have Avro's binary encoding for an Avro schema. The column of a
+field that has the name of a column of the record (`key`, `timestamp`, ...) gets the prefix `value_`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from penstock.declared.value_types import Field
 
 JSON, AVRO = "json", "avro"
 ERROR = "value_error"
-"""Column with the reason why a value does not fit its schema; null if it fits."""
+"""Column with the reason why a value does not match its schema; null if it matches."""
 RECORD_COLUMNS = frozenset(
     {
         "key",
@@ -50,12 +50,12 @@ class ValueSchema:
 
     @property
     def document(self) -> Mapping[str, Any] | None:
-        """JSON Schema or Avro schema; None for a DDL string."""
+        """The JSON Schema or Avro schema; None for a DDL string."""
         return json.loads(self.source) if self.source.lstrip().startswith("{") else None
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Column of each field, in the order of the fields."""
+        """Names of the columns, in the order of the fields."""
         return tuple(column_of(field.name) for field in self.fields)
 
     def ddl(self) -> str:

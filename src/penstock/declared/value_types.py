@@ -1,4 +1,4 @@
-"""Types of the columns that values are parsed into, with the names of Spark SQL."""
+"""Types of the columns for parsed values, with the names of Spark SQL."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Array:
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """Map with keys of type string, as JSON and Avro have them."""
+    """Map with keys of type string, as in JSON and Avro."""
 
     value: ValueType
 
@@ -57,7 +57,7 @@ class Field:
     name: str
     type: ValueType
     is_required: bool = False
-    """A row without the field, or with null in it, is bad."""
+    """True if a row in which the field is missing or null is invalid."""
 
     def ddl(self, between: str = " ") -> str:
         return f"{quoted(self.name)}{between}{self.type.ddl()}"
@@ -75,5 +75,5 @@ ValueType = Simple | Decimal | Array | Map | Struct
 
 
 def quoted(name: str) -> str:
-    """Return a column name as SQL has it: in backticks."""
+    """Return a column name in SQL's form, in backticks."""
     return f"`{name.replace('`', '``')}`"
