@@ -1,6 +1,6 @@
 """Brokers for tests: `Broker` for any program, and pytest fixtures that are found automatically.
 
-Each is a real `penstock broker` process, so tests exercise the real thing.
+Each broker is a real `penstock broker` process.
 """
 
 from penstock.testing.broker import AsyncBroker as AsyncBroker

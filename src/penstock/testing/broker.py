@@ -1,6 +1,6 @@
 """A broker that lives as long as a `with` block, with fresh data and free ports.
 
-It uses page-cache durability and forms groups without delay, because tests need speed and no safety from
+The broker uses page-cache durability and forms groups without delay, because tests need speed, not protection from
 power loss.
 """
 
@@ -28,11 +28,11 @@ QUICK = {
 
 
 class Broker(BrokerProcess):
-    """A test broker: `with Broker() as broker: Producer(broker.bootstrap)`. Settings are those of `penstock
-    broker --set`.
+    """A test broker: `with Broker() as broker: Producer(broker.bootstrap)`. Settings have the names of `penstock broker
+    --set`.
 
-    With `secure` it has TLS and users, as `penstock broker --secure` makes them: `environment` has the variables by
-    which clients and commands log in as the administrator, `client_config` the settings of confluent-kafka.
+    With `secure` the broker has TLS and users, as with `penstock broker --secure`. `environment` contains the variables
+    with which clients and commands log in as the administrator, `client_config` the settings for confluent-kafka.
     """
 
     def __init__(self, settings: Mapping[str, str] | None = None, *, secure: bool = False) -> None:
@@ -43,7 +43,7 @@ class Broker(BrokerProcess):
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables for clients and commands; none but the address for a broker without security."""
+        """Environment variables for clients and commands: the address, and for a secure broker the login."""
         if not self.secure:
             return {"PENSTOCK_BOOTSTRAP": self.bootstrap}
         tls = self.data_dir / "tls"
@@ -56,7 +56,7 @@ class Broker(BrokerProcess):
 
     @property
     def client_config(self) -> dict[str, Any]:
-        """Settings of confluent-kafka for the administrator."""
+        """confluent-kafka settings to log in as the administrator."""
         from penstock.internal_client.client_security import ClientSecurity
 
         security = ClientSecurity.from_environment(self.environment).librdkafka()
@@ -66,7 +66,7 @@ class Broker(BrokerProcess):
         return [*super()._command(), *(["--secure"] if self.secure else [])]
 
     def _environment(self) -> dict[str, str]:
-        # `--secure` writes a context, which must not become the one of the user that runs the tests.
+        # `--secure` writes a context, which must not become the current context of the user.
         return super()._environment() | {"XDG_CONFIG_HOME": str(self._directory / "config")}
 
     def _answers(self) -> bool:
@@ -76,7 +76,7 @@ class Broker(BrokerProcess):
         try:
             context = ssl.create_default_context(cafile=str(ca))
         except OSError:
-            return False  # the broker has not made its certificates yet
+            return False  # the broker has not issued its certificates yet
         return answers(self.port, context)
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
 """Fixtures that pytest finds wherever Penstock is installed.
 
-Every pytest run loads this module, so it imports the broker only when a test asks for one.
+Every pytest run loads this module, so it imports the broker only when a test uses a fixture.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FIXTURES = ("penstock_broker", "penstock_secure_broker", "penstock_session_brok
 
 @pytest.fixture
 def penstock_broker() -> Iterator[Broker]:
-    """A broker for one test, with fresh data; `penstock_broker.bootstrap` is its address."""
+    """A broker for one test, with an empty data directory; `penstock_broker.bootstrap` is its address."""
     yield from _running()
 
 
@@ -35,7 +35,7 @@ def penstock_secure_broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Broker]:
 
 @pytest.fixture(scope="session")
 def penstock_session_broker() -> Iterator[Broker]:
-    """A broker shared by all tests of the session: each test uses topic and group names of its own."""
+    """A broker shared by all tests of the session; each test has to use its own topic and group names."""
     yield from _running()
 
 

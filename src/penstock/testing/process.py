@@ -1,6 +1,6 @@
 """A broker process that can be started, stopped, killed, and started again on the same data.
 
-Every wait has a limit. A stop checks that the exit code is 0 and that the log has no traceback.
+Every wait has a timeout. `stop` checks that the exit code is 0 and that the log has no traceback.
 """
 
 from __future__ import annotations
@@ -44,9 +44,7 @@ class BrokerProcess:
         return self._process is not None
 
     def start(self) -> None:
-        """Start the broker and wait until it responds; ports and data stay the same, so clients find it
-        again.
-        """
+        """Start the broker and wait until it responds. Ports and data stay the same, so that clients find it again."""
         self.spawn()
         self.wait_until_ready()
 
@@ -82,7 +80,7 @@ class BrokerProcess:
         self.check_log()
 
     def kill(self) -> None:
-        """Kill the broker at once, as `kill -9` does."""
+        """Kill the broker with SIGKILL."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -105,7 +103,7 @@ class BrokerProcess:
         return [sys.executable, "-m", "penstock.cli.main", "broker", *places, *chosen]
 
     def _environment(self) -> dict[str, str]:
-        """Return the environment without PENSTOCK_ variables: this broker has its own settings."""
+        """Return the environment without PENSTOCK_ variables, so that the user's settings do not affect this broker."""
         return {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
 
     def log_tail(self) -> str:
