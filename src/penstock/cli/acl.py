@@ -1,4 +1,4 @@
-"""`penstock acl`: allow, deny, list, remove, test, report, suggest."""
+"""`penstock acl`: rules of authorization. Commands: allow, deny, list, remove, test, report, suggest."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def deny(
     host: HostOption = WILDCARD,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Deny a user operations on resources, whatever other rules allow."""
+    """Deny a user operations on resources. A deny rule takes precedence over all rules that allow."""
     _create(_parsed(user, operations, resources, Permission.DENY, prefix, host), bootstrap)
 
 
@@ -104,7 +104,7 @@ def remove(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     json: JsonOption = False,
 ) -> None:
-    """Remove the rules of a user, or those for some operations on a resource."""
+    """Remove the rules of a user, or only its rules for some operations on a resource."""
     filters = _filters(user, operations, resource, prefix)
     if not force and any(each.names_nothing for each in filters):
         raise Failure(
@@ -134,7 +134,7 @@ def list_rules(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     json: JsonOption = False,
 ) -> None:
-    """List the rules."""
+    """List the authorization rules."""
     found = None if resource is None else _parse(lambda: parse_resource(resource))
     wanted = AclFilter(
         None if found is None else found.kind,
@@ -160,7 +160,7 @@ def decide(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     json: JsonOption = False,
 ) -> None:
-    """Show whether a user may do something, and the rule that decides."""
+    """Show whether a user is allowed an operation, and the rule that decides."""
     asked = _parse(lambda: parse_resource(resource))
     operations = _parse(lambda: parse_operations(operation, asked.kind))
     principal = Principal("User", parse_user(user).removeprefix("User:"))
@@ -181,7 +181,7 @@ def decide(
 
 @app.command("report")
 def report(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, json: JsonOption = False) -> None:
-    """Show the requests that were refused, or that enforce would refuse in the mode report."""
+    """Show the requests that were refused; in the mode `report`, those that the mode `enforce` would refuse."""
     mode, rows = run_admin(bootstrap, _refusals)
     if json:
         print_json({"mode": mode, "refusals": rows})
@@ -217,7 +217,7 @@ def suggest(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, json: JsonOption = F
 
 
 async def _refusals(client: InternalClient) -> tuple[str, list[dict[str, Any]]]:
-    """Mode of the cluster, and the refused requests of all brokers, most frequent first."""
+    """Return the authorization mode of the cluster, and the refused requests of all brokers, most frequent first."""
     mode, found = "off", dict[tuple[str, ...], dict[str, Any]]()
     for node_id in await client.inspection.broker_ids():
         answer = await client.inspection.refusals(node_id)

@@ -1,4 +1,6 @@
-"""Internal client for commands: its errors become Failures that name the address or the refused subject."""
+"""Internal client for commands: its errors become Failures with the address, or with the subject of the refused
+request.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ def run_admin(
     subject: str = "",
     response_seconds: float = RESPONSE_SECONDS,
 ) -> T:
-    """Run `work` with a client in a new event loop; `subject` is named when a broker refuses a request."""
+    """Run `work` with a client in a new event loop. If a broker refuses a request, the Failure contains `subject`."""
 
     with reported(subject):
         return run(admin_client(bootstrap, response_seconds), work)
@@ -77,7 +79,9 @@ def reported(subject: str = "") -> Iterator[None]:
 
 
 def _next_step(error: Unreachable) -> str:
-    """Hint for a cluster that cannot be reached. A listener with users closes a connection that does not log in."""
+    """Return the hint for a cluster that cannot be reached. A listener with authentication closes connections that do
+    not log in.
+    """
     problems = error.problems.values()
     if any(isinstance(each, LoginRefused) for each in problems):
         return SET_THE_USER

@@ -36,7 +36,7 @@ _SHORTHANDS = (
 
 
 def register(root: typer.Typer) -> None:
-    """List the command in `penstock --help`; `main` runs it without typer."""
+    """List the command in `penstock --help`. `main` runs the command without typer."""
 
     def broker() -> None:
         """Run a broker."""
@@ -73,7 +73,7 @@ def broker(arguments: Sequence[str]) -> None:
 
 
 def _secure_settings(config: BrokerConfig) -> dict[str, str]:
-    """Return the settings of `--secure`, which refuses listeners of the user."""
+    """Return the settings of `--secure`. Raises Failure if the user has set listeners."""
     if config[LISTENERS] is not None:
         raise Failure(
             "--secure makes the listener of a broker, but listeners is set",
@@ -88,13 +88,15 @@ def _secure_settings(config: BrokerConfig) -> dict[str, str]:
 
 
 def _arguments_of_processes(arguments: Sequence[str], made: Mapping[str, str]) -> list[str]:
-    """Arguments of broker processes, with the settings of `--secure` in its place: they share its files."""
+    """Return the arguments for broker processes, with the settings made by `--secure` instead of this option, so that
+    all processes use the same certificates.
+    """
     settings = [part for name, value in made.items() for part in ("--set", f"{name}={value}")]
     return [*(each for each in arguments if each != "--secure"), *settings]
 
 
 def _has_processes(config: BrokerConfig) -> bool:
-    """Whether several processes are wanted, or have used the data directory before."""
+    """Return True if several processes are configured, or if the data directory belongs to several processes."""
     from penstock.cli.processes.machine_directory import MachineDirectory
 
     return config[PROCESSES] > 1 or MachineDirectory(config[LOG_DIR]).is_in_use

@@ -14,7 +14,9 @@ from penstock.config.loading import Loaded, load_broker_config, parse_assignment
 def load_config(
     file: str | None, assignments: Iterable[str], options: Mapping[str, str | None] | None = None
 ) -> Loaded:
-    """Load the settings; `assignments` are NAME=VALUE texts, `options` the settings with an option of their own."""
+    """Load the settings. `assignments` are NAME=VALUE texts, `options` are the values of command-line options for
+    single settings.
+    """
     given = {setting: value for setting, value in (options or {}).items() if value is not None}
     assigned = parse_assignments(assignments)
     check_not_shown(assigned)

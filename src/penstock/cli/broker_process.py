@@ -1,4 +1,4 @@
-"""Broker process: start from its settings, serve until a signal, rejoin the cluster if it was left, stop."""
+"""Broker process: start with the settings, serve until a signal, rejoin the cluster after leaving it, stop."""
 
 from __future__ import annotations
 
@@ -43,10 +43,12 @@ if TYPE_CHECKING:
     from penstock.cli.processes.supervised import SupervisorLink
 
 OPEN_FILES_BESIDES = 200
-"""Open files besides client connections and segments: metadata store, checkpoints, HTTP, standard streams."""
+"""Number of open files in addition to client connections and segments: metadata store, checkpoints, HTTP, standard
+streams.
+"""
 
 THREAD_SWITCH_SECONDS = 0.0005
-"""Thread switch interval: a busy thread of a pool yields to the event loop after this many seconds."""
+"""Python's thread switch interval in seconds: a busy pool thread yields to the event loop after this time."""
 
 REJOIN_SECONDS = 1.0
 """Seconds between attempts to rejoin the cluster after the broker has left it."""
@@ -55,7 +57,7 @@ REJOIN_SECONDS = 1.0
 def run_broker(config: BrokerConfig, ignored: Mapping[str, str]) -> None:
     """Run a broker until SIGTERM or SIGINT, then stop it cleanly.
 
-    `ignored` maps settings that have no effect to the reason, for warnings in the log.
+    `ignored` maps settings that are ignored to the reason, for warnings in the log.
     """
     log = _open_log(config)
     for name, reason in ignored.items():
@@ -65,7 +67,7 @@ def run_broker(config: BrokerConfig, ignored: Mapping[str, str]) -> None:
 
 
 def run_supervised_broker(config: BrokerConfig, supervisor: SupervisorLink) -> None:
-    """Run one of several brokers of a machine until SIGTERM, or until its supervisor has ended."""
+    """Run one of several brokers of a machine until SIGTERM, or until its supervisor ends."""
     _run(config, supervisor, _open_log(config, broker=config[NODE_ID]))
 
 
@@ -169,7 +171,7 @@ def _greeting(config: BrokerConfig, broker: Broker) -> str:
 
 
 def provide_open_files(config: BrokerConfig, log: Logger) -> None:
-    """Raise the limit of open files to the number that the settings may need."""
+    """Raise the limit of open files to the number required by the settings."""
     needed = config[MAX_CONNECTIONS] + config[LOG_OPEN_FILES_MAX] + OPEN_FILES_BESIDES
-    # HTTP connections need no warning: at the limit the gateway closes the oldest ones.
+    # HTTP connections cause no warning: at the limit the gateway closes the oldest ones.
     raise_open_files_limit(needed, config[GATEWAY_MAX_CONNECTIONS], log)

@@ -21,7 +21,7 @@ _SOURCES = {
 }
 HIDDEN = "(hidden)"
 ALL_BROKERS = ""
-"""Resource name of the settings that apply to every broker."""
+"""Resource name for settings of all brokers."""
 
 
 def target(broker: int | None, all_brokers: bool) -> str:
@@ -36,7 +36,7 @@ def target(broker: int | None, all_brokers: bool) -> str:
 
 
 def show_running(bootstrap: str, resource: str, *, json: bool) -> None:
-    """Print the effective settings of a running broker, or the settings set for all brokers at run time."""
+    """Print the effective settings of a running broker, or the settings that were set at run time for all brokers."""
     entries = _describe(bootstrap, resource)
     rows = {
         entry.name: (
@@ -54,7 +54,7 @@ def show_running(bootstrap: str, resource: str, *, json: bool) -> None:
 
 
 def change(bootstrap: str, resource: str, values: Mapping[str, str | None], *, json: bool) -> None:
-    """Change settings of running brokers; None restores the value from the start of the broker."""
+    """Change settings of running brokers. A value of None restores the value that the broker was started with."""
     _alter(bootstrap, resource, values)
     if json:
         print_json({"broker": resource or "all", "changed": sorted(values)})

@@ -1,4 +1,4 @@
-"""Client of a cluster for the topic, record and group commands; the first step is a check that a broker responds."""
+"""Client of a cluster for the topic, record and group commands. Checks first that a broker responds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CONNECT_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class PartitionRange:
-    """Offsets that a partition holds: from `start` (inclusive) to `end` (exclusive)."""
+    """Offsets of the records in a partition: from `start` (inclusive) to `end` (exclusive)."""
 
     partition: int
     start: int
@@ -35,7 +35,7 @@ class PartitionRange:
 
     @property
     def offsets(self) -> int:
-        """Number of offsets; compaction and transaction markers leave fewer records than offsets."""
+        """Number of offsets. It can exceed the number of records, because of compaction and transaction markers."""
         return self.end - self.start
 
 
@@ -45,7 +45,7 @@ class ClusterClient:
         self.bootstrap = bootstrap
 
     def run(self, work: Callable[[InternalClient], Awaitable[T]], subject: str = "") -> T:
-        """Run `work` with an internal client; `subject` is named when a broker refuses a request."""
+        """Run `work` with an internal client. If a broker refuses a request, the Failure contains `subject`."""
         return run_admin(self.bootstrap, work, subject)
 
     def topics(self) -> dict[str, TopicRoute]:
@@ -54,18 +54,18 @@ class ClusterClient:
         return {topic.name: topic for topic in found}
 
     def partitions(self, topic: str) -> list[int]:
-        """Return the partition numbers of a topic; Failure if the topic does not exist."""
+        """Return the partition numbers of a topic. Raises Failure if the topic does not exist."""
         return list(range(len(self.topic(topic).partitions)))
 
     def topic(self, name: str) -> TopicRoute:
-        """Return a topic; Failure if it does not exist."""
+        """Return a topic. Raises Failure if it does not exist."""
         found = self.run(lambda client: _find_topic(client, name), name)
         if found is None:
             raise Failure(f"there is no topic {name!r}", NO_TOPIC)
         return found
 
     def partitions_of(self, topic: str, wanted: list[int] | None) -> list[int]:
-        """Return the wanted partitions, or all partitions of the topic if none is given.
+        """Return the partitions `wanted`, or all partitions of the topic if it is None.
 
         Raises Failure if a wanted partition does not exist.
         """
@@ -84,7 +84,9 @@ class ClusterClient:
         return [PartitionRange(number, starts[number], ends[number]) for number in chosen]
 
     def offsets(self, topic: str, partitions: Iterable[int], time_ms: int) -> dict[int, int]:
-        """Return the first offset at or after a time (or EARLIEST, LATEST), else the log end."""
+        """Return for each partition the first offset at or after a time (or EARLIEST, LATEST); the log end if all
+        records are older.
+        """
         found = self.offsets_of([(topic, number) for number in partitions], time_ms)
         return {number: offset for (_, number), offset in found.items()}
 
@@ -129,13 +131,15 @@ async def _find_topic(client: InternalClient, name: str) -> TopicRoute | None:
 
 
 def client_config(bootstrap: str) -> dict[str, Any]:
-    """Return the librdkafka settings of all clients; its log lines are off because they repeat our errors."""
+    """Return the librdkafka settings of all clients. Its log lines are turned off, because they repeat our errors."""
     security = ClientSecurity.from_environment(os.environ).librdkafka()
     return {"bootstrap.servers": bootstrap, "client.id": "penstock-cli", "log_level": 0, **security}
 
 
 def _check_reachable(bootstrap: str) -> None:
-    """Raise Failure if no address responds; a Kafka client would retry for long without naming the reason."""
+    """Raise Failure if no address responds. Without this check, a Kafka client retries for a long time and does not
+    name the reason.
+    """
     problems: dict[Address, OSError] = {}
     is_plaintext = ClientSecurity.from_environment(os.environ).is_plaintext
     for text in bootstrap.split(","):

@@ -1,4 +1,6 @@
-"""`penstock config`: show and change settings, those of a broker to be started or of running brokers."""
+"""`penstock config`: show and change the settings of running brokers; show those that a broker would be started
+with.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ def show(
     settings: SetOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Show the settings that `penstock broker` would run with here, or those of a running broker.
+    """Show the settings that `penstock broker` would use here, or those of a running broker.
 
     With --all: the settings that were set for all brokers at run time.
     """
@@ -81,7 +83,7 @@ def set_settings(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     json: JsonOption = False,
 ) -> None:
-    """Change settings of running brokers; the change survives restarts."""
+    """Change settings of running brokers. The change is kept after restarts."""
     from penstock.cli.broker_settings import change, target
 
     change(bootstrap, target(broker, all_brokers), parse_assignments(assignments), json=json)
@@ -95,7 +97,7 @@ def unset(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     json: JsonOption = False,
 ) -> None:
-    """Restore settings of running brokers to the values that the brokers were started with."""
+    """Reset settings of running brokers to the values that the brokers were started with."""
     from penstock.cli.broker_settings import change, target
 
     change(bootstrap, target(broker, all_brokers), dict.fromkeys(names), json=json)

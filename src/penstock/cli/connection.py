@@ -46,7 +46,7 @@ def close(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     json: JsonOption = False,
 ) -> None:
-    """Close a connection. A client that still runs connects again."""
+    """Close a connection. If the client is still running, it connects again."""
     cluster = ClusterClient(bootstrap)
     found = next((each for each in _connections(cluster)[0] if each["id"] == connection), None)
     if found is None:

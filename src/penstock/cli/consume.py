@@ -85,14 +85,14 @@ def consume(
 
 
 def _print_batches(batches: Iterable[list[IncomingRecord]], form: Form) -> None:
-    """Print batches of a group; each is flushed before the next one is requested, which commits it."""
+    """Print batches of a group. Each is flushed before the next one is requested, because that request commits it."""
     for batch in batches:
         sys.stdout.buffer.write(b"".join(map(form, batch)))
         sys.stdout.buffer.flush()
 
 
 def _print_records(records: Iterable[IncomingRecord], form: Form, *, flush: bool) -> None:
-    """Print records; `flush` prints each record at once."""
+    """Print records; with `flush`, each record is flushed at once."""
     output = sys.stdout.buffer
     for record in records:
         output.write(form(record))
@@ -102,7 +102,7 @@ def _print_records(records: Iterable[IncomingRecord], form: Form, *, flush: bool
 
 
 def _reset(start: str, partition: list[int] | None) -> str:
-    """Return the auto.offset.reset for a group without committed offsets; Failure if options conflict."""
+    """Return the auto.offset.reset for a group without committed offsets. Raises Failure if options conflict."""
     if partition:
         raise Failure(
             "--partition and --group exclude each other",

@@ -1,4 +1,4 @@
-"""`penstock context`: add, use, list, show."""
+"""`penstock context`: named clusters for the other commands. Commands: add, use, list, show."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def add_context(
         Path | None, typer.Option("--certificate", help="A client certificate with its key (PEM).")
     ] = None,
 ) -> None:
-    """Add a context, or replace it. The first one is the current one."""
+    """Add a context, or replace it. The first context becomes the current one."""
     if (user is None) != (password_file is None):
         raise Failure("--user and --password-file belong together", "Give both.", code=ExitCode.USAGE)
     contexts = load_contexts()
@@ -47,7 +47,7 @@ def add_context(
 
 @app.command("use")
 def use_context(name: NameArgument) -> None:
-    """Make a context the current one, which commands use without --context and --bootstrap."""
+    """Select the current context, which commands use without --context and --bootstrap."""
     contexts = load_contexts()
     contexts.get(name)
     contexts.current = name

@@ -1,7 +1,7 @@
 """Contexts: named clusters with their address, authority and user, for `--context NAME` and `penstock context`.
 
-They are kept in `contexts.json` in the user's configuration directory. A context sets the client variables that the
-environment does not set.
+Contexts are stored in `contexts.json` in the user's configuration directory. The current context sets the client
+variables that the environment does not set; a context given with `--context` overrides the environment.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def load_contexts() -> Contexts:
         contexts = {name: Context(**fields) for name, fields in stored["contexts"].items()}
         return Contexts(contexts, stored["current"])
     except (FileNotFoundError, NotADirectoryError, PermissionError):
-        return Contexts()  # a service may have no home directory, or that of another user
+        return Contexts()  # a service may have no home directory, or another user's
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise Failure(
             f"cannot read {file}: {type(error).__name__}",
@@ -88,15 +88,15 @@ def save_contexts(contexts: Contexts) -> None:
 
 
 def enter_context(arguments: Sequence[str]) -> list[str]:
-    """Set the client variables of the chosen context, and return the arguments without `--context NAME`.
+    """Set the client variables of the selected context, and return the arguments without `--context NAME`.
 
-    Without a choice it is the current context, unless the command line or the environment names a broker.
+    Without `--context`, the current context is used, unless the command line or the environment names a broker.
     """
     rest, name = _take_option(arguments)
     name = name or os.environ.get(VARIABLE)
     is_chosen = name is not None
     if not is_chosen:
-        # A data directory belongs to a cluster on this machine, which knows how to be reached.
+        # --data-dir names a cluster on this machine, whose address is in the directory.
         if "PENSTOCK_BOOTSTRAP" in os.environ or any(_names_cluster(each) for each in rest):
             return rest
         name = load_contexts().current

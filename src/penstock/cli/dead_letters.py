@@ -1,4 +1,6 @@
-"""`penstock dead-letters`: list, show, redrive and purge the dead letters of a queue, or of a group with retries."""
+"""`penstock dead-letters`: list, show, redrive and purge the dead letters of a queue, or of a consumer group with
+retries.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ def list_letters(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     json: JsonOption = False,
 ) -> None:
-    """List dead letters that were not redriven or purged."""
+    """List the dead letters that have not been redriven or purged."""
     found = _find(ClusterClient(bootstrap), queue, _selection(expression, since, max_letters))
     if json:
         print_json([_shown(each) for each in found])
@@ -110,7 +112,7 @@ def redrive(
 def purge(
     queue: QueueArgument, yes: YesOption = False, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP
 ) -> None:
-    """Give up all dead letters of a queue: they are not listed or redriven any more."""
+    """Purge all dead letters of a queue: they are no longer listed or redriven."""
     confirm(f"Purge the dead letters of {queue}?", yes=yes)
 
     async def work(client: InternalClient) -> int:

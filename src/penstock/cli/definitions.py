@@ -57,7 +57,7 @@ def apply(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     json: JsonOption = False,
 ) -> None:
-    """Create and change everything that differs from a document."""
+    """Create and change all entries that differ from a document."""
     wanted = _read(file)
     cluster = ClusterClient(bootstrap)
 
@@ -104,7 +104,7 @@ async def _export(client: InternalClient) -> Definitions:
 
 
 def _read(path: Path) -> Definitions:
-    # The web framework takes a tenth of a second, which other commands need not wait for.
+    # Importing the web framework takes 0.1 s, so that only this command imports it.
     from penstock.gateway.definition_schemas import DOCUMENT, entry_at
     from penstock.gateway.http.problems import Problem
     from penstock.gateway.http.schema import Mismatch

@@ -1,4 +1,4 @@
-"""`penstock delayed`: list, count, show and cancel the messages of a topic that are not due yet."""
+"""`penstock delayed`: list, count, show and cancel the pending messages of a topic, whose delay has not passed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def list_messages(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     json: JsonOption = False,
 ) -> None:
-    """List pending messages in the order of their due times."""
+    """List pending messages in the order of their delivery times."""
     start = None if after is None else _parse_position(after)
     page = _page(bootstrap, topic, partition, start, limit)
     position = page.messages[-1].cursor if len(page.messages) == limit else None
@@ -117,7 +117,7 @@ def cancel(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     json: JsonOption = False,
 ) -> None:
-    """Cancel a pending message for good."""
+    """Cancel a pending message: it will never be delivered."""
     wanted = _parse_id(message)
     ClusterClient(bootstrap).run(lambda client: _cancel(client, topic, wanted), topic)
     if json:

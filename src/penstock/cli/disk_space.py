@@ -1,4 +1,4 @@
-"""Free disk space of brokers, to explain failed sends: a Kafka client reports only a timeout."""
+"""Free disk space of brokers, to explain failed sends, for which a Kafka client reports only a timeout."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TIMEOUT_SECONDS = 5.0
 
 
 def full_disk(cluster: ClusterClient) -> str:
-    """Return a sentence about a broker with a full disk; empty if there is none or no response."""
+    """Return a sentence about a broker with a full disk; empty if there is none or no broker responds."""
     try:
         return run_admin(cluster.bootstrap, _find_full_disk, response_seconds=_TIMEOUT_SECONDS)
     except (Failure, OSError):
@@ -42,13 +42,13 @@ async def _find_full_disk(client: InternalClient) -> str:
 
 
 async def _free_bytes(client: InternalClient, node_id: BrokerId) -> int | None:
-    """Return the free bytes of the fullest log directory; None if the broker does not report them."""
+    """Return the free bytes of the log directory with the least free space; None if the broker does not report them."""
     log_dirs = await client.brokers.log_dirs(node_id, with_sizes=False)
     return min((each.usable_bytes for each in log_dirs if each.usable_bytes >= 0), default=None)
 
 
 async def _min_free_bytes(client: InternalClient, node_id: int) -> int:
-    """Return log.dir.min.free.bytes of a broker; 1 for a broker without that setting."""
+    """Return log.dir.min.free.bytes of a broker; 1 for a broker without this setting."""
     entries = await client.configs.get(ConfigResourceType.BROKER, str(node_id))
     values = [entry.value for entry in entries if entry.name == LOG_DIR_MIN_FREE_BYTES.name]
     return max(1, int(values[0] or 0)) if values else 1

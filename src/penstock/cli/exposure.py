@@ -1,6 +1,7 @@
-"""Addresses that other machines can reach without authentication: refused, or a warning where that is accepted.
+"""Addresses that other machines can reach without authentication. They are refused; if the user accepts them, a warning
+is logged.
 
-A data directory from a version without authentication only causes a warning, so that an upgraded broker starts.
+A data directory created by a version without authentication only causes a warning, so that an upgraded broker starts.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from penstock.config import (
 from penstock.observability.logs import Logger
 
 MARKER = "authentication-required"
-"""File in a data directory whose broker never listens for other machines without authentication by accident."""
+"""Name of a marker file in data directories. A broker with the file does not start if other machines could reach it
+without authentication, unless the user accepts this.
+"""
 _META = "meta.json"
 
 
 def open_places(config: BrokerConfig, *, is_gateway: bool = False) -> Iterator[str]:
-    """Addresses beyond this machine where clients need neither a user nor a certificate. A gateway serves HTTP
-    alone.
-    """
+    """Yield the addresses that other machines can reach without user or certificate. A gateway has only HTTP."""
     for listener in () if is_gateway else config.listeners:
         if not _is_loopback(listener.address.host) and not _authenticates(config, listener):
             yield f"{listener.name} at {listener.address}"
@@ -39,7 +40,9 @@ def open_places(config: BrokerConfig, *, is_gateway: bool = False) -> Iterator[s
 
 
 def refuse_open_places(config: BrokerConfig, *, is_insecure: bool) -> None:
-    """Raise Failure if clients of other machines would need no authentication, unless that is accepted."""
+    """Raise Failure if other machines could reach the broker without authentication, unless `is_insecure` is set or the
+    data directory is from an older version.
+    """
     directory = Path(config[LOG_DIR])
     is_older = (directory / _META).exists() and not (directory / MARKER).exists()
     if is_older or is_insecure:
@@ -53,14 +56,16 @@ def refuse_open_places(config: BrokerConfig, *, is_insecure: bool) -> None:
 
 
 def mark_directory(config: BrokerConfig) -> None:
-    """Mark a new data directory; one of an older version stays unmarked. Call it before the broker starts."""
+    """Write the marker into a new data directory; directories of older versions stay without it. Must be called before
+    the broker starts.
+    """
     directory = Path(config[LOG_DIR])
     if not (directory / _META).exists():
         try:
             directory.mkdir(parents=True, exist_ok=True)
             (directory / MARKER).touch()
         except OSError:
-            return  # the start reports an unusable directory
+            return  # the start of the broker reports the unusable directory
 
 
 def warn_of_open_places(config: BrokerConfig, log: Logger, *, is_gateway: bool = False) -> None:

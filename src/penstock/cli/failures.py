@@ -7,9 +7,9 @@ from enum import IntEnum
 
 class ExitCode(IntEnum):
     FAILED = 1
-    """The broker refused the command, it could not be completed, or a check found problems."""
+    """Exit code: the broker refused the command, the command could not be completed, or a check found problems."""
     USAGE = 2
-    """The command line or a setting is invalid."""
+    """Exit code: the command line or a setting is invalid."""
 
 
 class Failure(Exception):

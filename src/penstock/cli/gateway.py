@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def register(root: typer.Typer) -> None:
-    """List the command in `penstock --help`; `main` runs it without typer."""
+    """List the command in `penstock --help`. `main` runs the command without typer."""
 
     def gateway() -> None:
         """Serve HTTP in front of a cluster."""

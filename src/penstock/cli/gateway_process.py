@@ -1,4 +1,4 @@
-"""Gateway process: start from its settings, serve until a signal, stop."""
+"""Gateway process: start with the settings, serve until a signal, stop."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from penstock.observability.metrics import BrokerMetrics
 from penstock.threads import ThreadPools
 
 OPEN_FILES_BESIDES = 200
-"""Open files besides HTTP connections: connections to brokers and standard streams."""
+"""Number of open files in addition to HTTP connections: connections to brokers and standard streams."""
 
 PARENT_SECONDS = 1.0
 """Seconds between a worker's checks that its parent process is alive."""
@@ -54,7 +54,7 @@ class GatewayWorker:
 
 
 def run_gateway(config: BrokerConfig, bootstrap: Sequence[Address], worker: GatewayWorker | None) -> None:
-    """Serve until SIGTERM or SIGINT, or until a worker's parent has ended; then stop cleanly."""
+    """Serve until SIGTERM or SIGINT, or until the parent of a worker ends; then stop cleanly."""
     log = open_logger(config, SystemClock(), sys.stderr, no_color=bool(os.environ.get("NO_COLOR")))
     take_over_library_logs(log)
     raise_open_files_limit(config[GATEWAY_MAX_CONNECTIONS] + OPEN_FILES_BESIDES, 0, log)
@@ -64,7 +64,9 @@ def run_gateway(config: BrokerConfig, bootstrap: Sequence[Address], worker: Gate
 
 
 class GatewayProcess:
-    """HTTP service of this process with its metrics, alarms and threads. Loop thread only."""
+    """HTTP service of this process with its metrics, alarms and threads. Methods run on the event loop's thread
+    only.
+    """
 
     def __init__(self, config: BrokerConfig, log: Logger, worker: GatewayWorker | None) -> None:
         self._config = config
@@ -83,7 +85,7 @@ class GatewayProcess:
         )
 
     async def start(self, bootstrap: Sequence[Address]) -> Address:
-        """Start serving and return the address; Failure if the port cannot be listened on."""
+        """Start serving and return the address. Raises Failure if the port cannot be listened on."""
         if self._worker_metrics is not None:
             await self._worker_metrics.start()
             self._service.shown_metrics = self._worker_metrics.metrics
@@ -163,7 +165,7 @@ async def _serve(
 
 
 def _stop_with_parent(parent: int, stop: asyncio.Event) -> None:
-    """Stop a worker whose parent was killed: it would have no process to stop or replace it."""
+    """Stop a worker whose parent was killed, because no process would stop or replace it later."""
     if os.getppid() != parent:
         stop.set()
     else:

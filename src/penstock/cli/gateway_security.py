@@ -1,7 +1,8 @@
-"""Security of a stand-alone gateway: its TLS certificate, and users whose passwords the brokers check.
+"""Security of a stand-alone gateway: its TLS certificate, and authentication of HTTP users by the brokers.
 
-A password is checked by a login at a broker, in a pool, because it takes milliseconds of a processor. A right one is
-remembered for a few seconds, so that a changed or deleted user is noticed soon.
+The gateway checks a password by logging in to a broker with it, in a thread pool, because this takes milliseconds of
+processor time. A correct password is cached for a few seconds only, so that the gateway soon notices a changed or
+deleted user.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ class GatewaySecurity:
             self._certificate = ReloadingTls("HTTP", lambda: settings, load_server)
 
     async def start(self) -> Callable[[], ssl.SSLContext] | None:
-        """Read the certificate and return the context for connections; None without TLS. Raises ConfigError."""
+        """Read the certificate and return a function that returns the current TLS context; None without TLS. Raises
+        ConfigError.
+        """
         certificate = self._certificate
         if certificate is None:
             return None
@@ -62,7 +65,7 @@ class GatewaySecurity:
 
 
 class BrokerLogins:
-    """Passwords that are checked by a login at a broker."""
+    """Check of passwords by a login at a broker."""
 
     def __init__(
         self,
@@ -81,13 +84,14 @@ class BrokerLogins:
         self._right: dict[bytes, tuple[HttpLogin, float]] = {}
 
     async def check(self, host: str, user: str, password: str) -> HttpLogin | None:
-        """Return the login of a user if the password is right. Raises Unreachable if no broker answers."""
+        """Return the login of a user if the password is correct. Raises Unreachable if no broker responds."""
         digest = hmac.digest(self._key, f"{user}\0{password}".encode(), "sha256")
         now = self._clock.monotonic()
         known = self._right.get(digest)
         if known is not None and known[1] > now:
             return known[0]
-        # The credential before the check: if the user changes meanwhile, the login has ended already.
+        # The account is read before the password is checked. If the user changes in between, the login is already
+        # invalid.
         account = await find_account(self._questions, user)
         security = ClientSecurity(self._ca, None, user, password)
         if not await self._threads.run("passwords", lambda: asyncio.run(self._log_in(security))):
@@ -118,7 +122,9 @@ class BrokerLogins:
 def gateway_users(
     config: BrokerConfig, cluster: ClusterAddress, own: ClientSecurity, threads: Threads, clock: Clock
 ) -> tuple[HttpUsers, InspectionCalls] | None:
-    """Logins of a stand-alone gateway, and its questions to brokers; None where clients do not log in."""
+    """Return the users of a stand-alone gateway, and the connection for its questions to brokers; None if HTTP
+    authentication is disabled.
+    """
     if not config[HTTP_AUTHENTICATION_ENABLE]:
         return None
     questions = InspectionCalls(cluster.routes())

@@ -1,4 +1,4 @@
-"""Metrics of all workers of a gateway: the worker that gets the request merges them."""
+"""Metrics of all workers of a gateway: the worker that receives the request merges them."""
 
 from __future__ import annotations
 

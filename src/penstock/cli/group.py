@@ -121,7 +121,7 @@ def list_groups(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, json: JsonOption
 def describe(
     group: GroupArgument, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, json: JsonOption = False
 ) -> None:
-    """Show a group's members and, for each partition, its offset and lag; of a share group the locks, too."""
+    """Show a group's members, and the offset and lag of each partition; for a share group also the locks."""
     cluster = ClusterClient(bootstrap)
     if group in share_group_ids(cluster):
         [shared] = describe_share_groups(cluster, [group])

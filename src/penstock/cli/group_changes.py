@@ -24,7 +24,7 @@ def remove_member(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     json: JsonOption = False,
 ) -> None:
-    """Remove a member from its group, which rebalances. A consumer that still runs joins again."""
+    """Remove a member from its group, which rebalances. If the consumer is still running, it joins again."""
     cluster = ClusterClient(bootstrap)
     cluster.run(lambda client: client.groups.describe_members(group), group)
     confirm(f"Remove member {member} from group {group}?", yes=yes)

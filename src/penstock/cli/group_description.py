@@ -1,4 +1,4 @@
-"""Consumer groups as the command line shows them: members, committed offsets and lag."""
+"""Description of consumer groups for the command line: members, committed offsets and lag."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _STATES = {
     "PreparingRebalance": "preparing rebalance",
     "CompletingRebalance": "completing rebalance",
 }
-"""Group states that are shown under another name."""
+"""Group states that are shown with another name than Kafka's."""
 _MAX_AT_ONCE = 100
 _CONSUMERS = (CONSUMER, "")
-"""Protocol types of consumer groups; the empty type belongs to groups that only commit offsets."""
+"""Protocol types of consumer groups. The type is empty for groups that only commit offsets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +51,14 @@ class PartitionReport:
     committed_offset: int | None
     start_offset: int | None
     end_offset: int | None
-    """Log start and log end offset; None if the partition does not exist."""
+    """Log end offset. This and the log start offset are None if the partition does not exist."""
     owner: str | None
 
     @property
     def lag(self) -> int | None:
-        """Offsets from the committed offset, or the log start if there is none, to the log end."""
+        """Number of offsets from the committed offset to the log end; from the log start if there is no committed
+        offset.
+        """
         if self.start_offset is None or self.end_offset is None:
             return None
         reached = self.start_offset if self.committed_offset is None else self.committed_offset
@@ -103,13 +105,13 @@ def group_ids(cluster: ClusterClient) -> list[str]:
 
 
 def is_other_group(cluster: ClusterClient, group: str) -> bool:
-    """Check that a group exists and is not a consumer group."""
+    """Return True if a group exists and is not a consumer group."""
     [found] = cluster.run(lambda client: _describe_all(client, [group]), group)
     return found is not None and found.summary.protocol_type not in _CONSUMERS
 
 
 def describe_groups(cluster: ClusterClient, groups: Sequence[str]) -> list[GroupReport]:
-    """Describe the groups that exist; Failure if one is not a consumer group."""
+    """Describe the groups that exist. Raises Failure if one is not a consumer group."""
     if not groups:
         return []
     found = cluster.run(lambda client: _describe_all(client, groups), "the groups")
@@ -223,7 +225,7 @@ def _member(member: GroupMemberSummary) -> MemberReport:
 def _places(
     found: GroupDetails, offsets: Offsets, existing: Mapping[str, Iterable[int]]
 ) -> set[tuple[str, int]]:
-    """Return every partition of the topics with an assigned partition or a committed offset."""
+    """Return all partitions of the topics in which a partition is assigned or has a committed offset."""
     owned = {place for member in found.members for place in _member(member).partitions}
     known = owned | offsets.keys()
     return known | {(topic, number) for topic, _ in known for number in existing.get(topic, ())}

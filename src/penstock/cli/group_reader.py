@@ -1,4 +1,4 @@
-"""Reader of a topic as a group member; the offset of a record is committed after the record was consumed."""
+"""Reader of a topic as a group member. The offset of a record is committed after the record was printed."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def read_group(
 ) -> Iterator[list[IncomingRecord]]:
     """Yield batches of the member's partitions up to their ends or, with `follow`, without end.
 
-    Requesting the next batch marks the previous one as read. On exit the offsets are committed and the member
-    leaves the group, so that other members take over at once.
+    Requesting the next batch marks the previous one as read. At the end the offsets are committed and the member leaves
+    the group, so that other members get its partitions at once.
     """
     cluster.partitions(topic)
     consumer = Consumer(_config(cluster, group, reset))
@@ -48,7 +48,9 @@ def read_group(
 
 
 def _take_live(messages: Iterable[Message], limit: int | None) -> tuple[list[Message], list[Message]]:
-    """The messages up to a number of those that have not expired, and these without the expired ones."""
+    """Return the first messages until `limit` of them have not expired, and the same messages without the
+    expired ones.
+    """
     read: list[Message] = []
     shown: list[Message] = []
     for message in messages:
@@ -61,7 +63,7 @@ def _take_live(messages: Iterable[Message], limit: int | None) -> tuple[list[Mes
 
 
 class _Interruption:
-    """Delay of the first SIGINT or SIGTERM until offsets are committed and the group is left.
+    """Delays the first SIGINT or SIGTERM until offsets are committed and the member has left the group.
 
     A second signal takes effect at once.
     """
@@ -87,7 +89,7 @@ class _Interruption:
 
 
 class _Progress:
-    """Partitions of the member that have unread records."""
+    """Partitions of the member that are not read to their end."""
 
     def __init__(self) -> None:
         self._unfinished: set[int] | None = None
@@ -104,7 +106,7 @@ class _Progress:
             self._unfinished -= {place.partition for place in partitions}
 
     def take(self, message: Message) -> bool:
-        """Check that a message is a record; otherwise handle the end of a partition or raise the error."""
+        """Return True if a message is a record. Otherwise handle the end of a partition, or raise the error."""
         if message.error() is None:
             return True
         check_event(message)

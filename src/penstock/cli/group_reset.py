@@ -1,4 +1,4 @@
-"""Offsets for `penstock group reset`: planned first, then committed with --execute."""
+"""Offsets for `penstock group reset`: planned first, committed with --execute."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class OffsetReset:
 
 
 Target = Callable[[PartitionRange, int | None, int], int | None]
-"""Function from a partition's range, its committed offset and its offset at the given time, or in the other group, to
-the new offset.
+"""Function that returns the new offset of a partition. Arguments: the partition's range, its committed offset, and its
+offset at the given time or in the other group.
 
-None leaves the partition unchanged. `plan_reset` limits the new offset to the range of the partition.
+The result None leaves the partition unchanged. `plan_reset` limits the new offset to the range of the partition.
 """
 
 
@@ -35,7 +35,7 @@ class Aim:
     target: Target
     time_ms: int | None = None
     from_group: str | None = None
-    """Group to copy committed offsets from; partitions in which it has none stay unchanged."""
+    """Group to copy committed offsets from. Partitions without a committed offset in it stay unchanged."""
 
 
 TO_EARLIEST = Aim(lambda held, old, at_time: held.start)
@@ -61,7 +61,7 @@ def to_offsets_of(group: str) -> Aim:
 def plan_reset(
     cluster: ClusterClient, group: str, topics: Sequence[str] | None, aim: Aim
 ) -> list[OffsetReset]:
-    """Return the offsets to commit; `topics` None selects the topics with committed offsets of the group."""
+    """Return the offsets to commit. If `topics` is None, all topics with committed offsets of the group are reset."""
     if group in share_group_ids(cluster):
         committed = _start_offsets(cluster, group)
     else:
@@ -98,7 +98,7 @@ def commit_resets(cluster: ClusterClient, group: str, resets: Sequence[OffsetRes
 
 
 def _start_offsets(cluster: ClusterClient, group: str) -> Offsets:
-    """Return the start offsets of a share group; Failure if it has members."""
+    """Return the start offsets of a share group. Raises Failure if it has members."""
     [found] = describe_share_groups(cluster, [group])
     if found.details.members:
         names = ", ".join(f"{member.id} at {member.host}" for member in found.details.members)
@@ -139,7 +139,7 @@ def _copied(cluster: ClusterClient, source: str) -> Offsets:
 
 
 def _check_has_no_members(cluster: ClusterClient, group: str) -> None:
-    """Raise Failure if the group has members: they would overwrite the reset offsets with their commits."""
+    """Raise Failure if the group has members, because their commits would overwrite the new offsets."""
     for found in describe_groups(cluster, [group]):
         if found.members:
             names = ", ".join(f"{member.shown} at {member.host}" for member in found.members)

@@ -27,7 +27,7 @@ async def open_in(client: InternalClient, topic: str, partition: int) -> list[Op
 
 
 async def describe_all(client: InternalClient, states: Sequence[str] = ()) -> list[TransactionDescription]:
-    """Describe all transactional ids, or those in the given states, except ids that expire meanwhile."""
+    """Describe all transactional ids, or those in the given states. Ids that expire during the call are left out."""
     listed = await client.transactions.all(states)
     found = [await client.transactions.find(each.transactional_id) for each in listed]
     return [each for each in found if each is not None]
@@ -52,7 +52,7 @@ async def find_hanging(client: InternalClient, topics: Iterable[str]) -> list[Op
         for partition in partitions
     }
     unknown = [each for each in suspects if (each.producer_id, each.topic, each.partition) not in known]
-    # A transaction that ended after its partition was read is unknown to coordinators but does not hang.
+    # A transaction that ended after its partition was read is also unknown to coordinators, but is not hanging.
     return [each for each in unknown if not await _has_ended(client, each)]
 
 
@@ -61,7 +61,7 @@ async def abort_hanging(client: InternalClient, hanging: OpenInPartition) -> Non
         await client.transactions.abort_hanging(hanging)
     except BrokerError as error:
         if await _has_ended(client, hanging):
-            return  # by an earlier attempt, or by its producer
+            return  # aborted by an earlier attempt, or ended by its producer
         place = f"{hanging.topic}-{hanging.partition}"
         raise Failure(
             f"the transaction of producer {hanging.producer_id} in {place} was not aborted ({error.code.name.upper()})",

@@ -26,7 +26,7 @@ def read_records(
     headers: Headers = (),
     empty_is_null: bool = False,
 ) -> Iterator[OutgoingRecord]:
-    """Yield the records of `stream`, which errors call `name`.
+    """Yield the records of `stream`; `name` identifies the stream in errors.
 
     `key` applies to records without a key; `headers` are added to every record.
     """

@@ -35,7 +35,7 @@ def show(
     maximum: Annotated[int, typer.Option("--max", min=1, help="Maximum number of batches to show.")] = 100,
     json: JsonOption = False,
 ) -> None:
-    """Show the batches of a segment file, or the segments of a directory."""
+    """Show the batches of a segment file, or the segments in a directory."""
     if not path.is_file():
         _show_reports(_check(find_segments([path])), json)
         return
@@ -50,7 +50,7 @@ def show(
 
 @app.command("check")
 def check_all(paths: PathsArgument, json: JsonOption = False) -> None:
-    """Check sizes, CRCs, offsets, leader epochs and indexes of segments; exit code 1 means problems."""
+    """Check sizes, CRCs, offsets, leader epochs and indexes of segments. The exit code is 1 if there are problems."""
     reports = _check(find_segments(paths))
     _show_reports(reports, json)
     problems = sum(len(report.problems) for report in reports)

@@ -1,4 +1,4 @@
-"""Segment files on disk for `penstock log`, in any directory."""
+"""Segment files for `penstock log`, in any directory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock.storage.segment import LOG_SUFFIX
 
 @dataclass(frozen=True, slots=True)
 class BatchRow:
-    """Batch at a position of a segment, or the damage found there."""
+    """Batch at a position of a segment, or the damage at this position."""
 
     position: int
     found: BatchHeader | SegmentProblem
@@ -73,7 +73,7 @@ class BatchRow:
 
 
 def _sequence(header: BatchHeader) -> str:
-    """Format the producer's sequence numbers of a batch; a control batch is shown as a marker."""
+    """Format the producer's sequence numbers of a batch; for a control batch, the type of its marker."""
     if header.is_control:
         return "marker"
     numbers = f"{header.base_sequence} - {header.last_sequence}" if header.base_sequence >= 0 else "-"
@@ -106,7 +106,9 @@ def batch_rows(path: Path) -> Iterator[BatchRow]:
 
 
 def check(path: Path, advance: Callable[[int], None]) -> SegmentReport:
-    """Check a segment and return its report with the given path; `advance` gets the number of bytes read."""
+    """Check a segment and return the report; `path` is the path shown in it. `advance` is called with the number of
+    bytes read.
+    """
     done = 0
 
     def on_progress(position: int) -> None:

@@ -1,6 +1,6 @@
 """Entry point of the `penstock` process: run a command and report a failure in one line.
 
-Nothing heavy is imported here, and typer only for other commands, so `broker` and `gateway` start fast.
+Large modules are not imported here, and typer is not imported for `broker` and `gateway`, so that these start fast.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ INTERRUPTED = 130
 
 
 def main() -> None:
-    # kio imports hypothesis if it is installed, which is not needed here and delays the start by 0.2 s.
+    # kio imports hypothesis if it is installed. It is not needed here and would delay the start by 0.2 s.
     sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
     sys.exit(run(sys.argv[1:]))
 
@@ -36,7 +36,7 @@ def run(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of standard output has closed it (`| head`); the flush at exit must not fail.
+        # The process that reads standard output has closed it (`| head`); the flush at exit must not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.FAILED
     return 0

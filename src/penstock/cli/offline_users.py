@@ -1,6 +1,7 @@
-"""First user of a single broker, written into the metadata of its stopped data directory.
+"""First user of a single broker, written into the metadata of its data directory while the broker is stopped.
 
-The first user of a directory may do everything: without an administrator there would be no way to give rights.
+The first user in a directory becomes the administrator, because without an administrator no user could be given
+permissions.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ LOCK_FILE = "lock"
 def create_offline(data_dir: Path, name: str, password: str) -> None:
     """Create a user, or change its password, while no broker uses the directory. Raises Failure.
 
-    The first user gets the rules of an administrator.
+    The first user of the directory gets the rules of an administrator.
     """
     try:
         check_name(name)
@@ -63,7 +64,7 @@ def create_offline(data_dir: Path, name: str, password: str) -> None:
 
 
 def make_user(name: str, password: str) -> User:
-    """User with a password, for all mechanisms."""
+    """Return a user with credentials for all SCRAM mechanisms."""
     system = random.SystemRandom()
     scram = {}
     for mechanism in ScramMechanism:
@@ -74,7 +75,7 @@ def make_user(name: str, password: str) -> User:
 
 
 def administrator_rules(name: str) -> list[Create]:
-    """Writes of the rules that allow a user everything."""
+    """Return the writes that create the rules which allow a user everything."""
     everything = [
         ResourcePattern(kind, CLUSTER_NAME if kind is ResourceType.CLUSTER else WILDCARD)
         for kind in ResourceType

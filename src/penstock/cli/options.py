@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Options shared by several commands."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TopicSettingsOption = Annotated[
     list[str] | None,
     typer.Option("--set", "--config", metavar="NAME=VALUE", help="A setting; repeatable."),
 ]
-"""Settings of a topic; Kafka's tools call the option `--config`."""
+"""Settings of a topic. Also accepted as `--config`, the name in Kafka's tools."""
 ConfigOption = Annotated[
     str | None,
     typer.Option("--config", metavar="FILE", help="A settings file: TOML, or name=value lines."),

@@ -13,7 +13,7 @@ from penstock.cli.failures import Failure
 
 MAX_TABLE_WIDTH = 2_000
 NONE = "-"
-"""Text of a cell without a value."""
+"""Text of an empty cell."""
 
 
 def print_json(value: Any) -> None:
@@ -21,7 +21,7 @@ def print_json(value: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str = "") -> None:
-    """Print a table, numbers right-aligned, without shortening cells, so that values can be copied."""
+    """Print a table with right-aligned numbers. Cells are never shortened, so that values can be copied."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -39,7 +39,9 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, tit
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask for confirmation of an irreversible action if standard input is a terminal."""
+    """Ask for confirmation of an irreversible action. Asks only if standard input is a terminal and `yes` is not
+    set.
+    """
     if not yes and sys.stdin.isatty() and not typer.confirm(question):
         raise Failure("not confirmed; nothing was changed", "Answer y, or give --yes.")
 

@@ -1,4 +1,4 @@
-"""Fewer partitions, for `penstock topic alter` and `penstock topic drain-status`."""
+"""Reduction of the number of partitions, for `penstock topic alter` and `penstock topic drain-status`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SEALED = ("sealed", "dropping")
 
 @dataclass(frozen=True, slots=True)
 class CountOptions:
-    """Options of `penstock topic alter --partitions` that only a smaller count has."""
+    """Options of `penstock topic alter --partitions` for a smaller number of partitions."""
 
     seal_now: bool
     drop_sealed: bool
@@ -100,7 +100,9 @@ def _confirm_loss(progress: DrainProgress, options: CountOptions, *, yes: bool) 
 
 
 def show_plan(cluster: ClusterClient, topic: str, count: int, *, json: bool) -> None:
-    """Show what a smaller count would let drain: records, bytes, writers, and groups that are behind."""
+    """Show the partitions that would drain with `count` partitions: records, bytes, writers, and groups that have not
+    read them.
+    """
     going = progress_of(cluster, topic, count).going
     if json:
         partitions = [
@@ -131,12 +133,12 @@ def show_plan(cluster: ClusterClient, topic: str, count: int, *, json: bool) -> 
 
 
 def progress_of(cluster: ClusterClient, topic: str, count: int = 0) -> DrainProgress:
-    """Progress of the partitions that go, or that would go with this count."""
+    """Return the draining partitions; with `count`, the partitions that would drain with this number of partitions."""
     return cluster.run(lambda client: read_progress(InspectionCalls(client.routes), topic, count), topic)
 
 
 def show_progress(cluster: ClusterClient, topic: str, *, follow: bool, json: bool) -> None:
-    """Show the partitions that go, once or until all are sealed."""
+    """Show the draining partitions once, or with `follow` until all are sealed."""
     progress = progress_of(cluster, topic)
     if follow and not json:
         _follow(cluster, progress)
@@ -183,7 +185,7 @@ def _row(each: GoingPartition) -> tuple[object, ...]:
 
 
 def _named(each: GoingPartition) -> str:
-    """Writers of a partition."""
+    """Format the writers of a partition."""
     now_ms = SystemClock().now_ms()
     writers = [
         f"{writer.client_id or NONE} at {writer.host} ({max(0, now_ms - writer.last_write_ms) // 1000} s ago)"

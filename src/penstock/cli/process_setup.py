@@ -1,9 +1,9 @@
-"""Set-up that broker and gateway processes share: event loop, signals, open files, garbage collection.
+"""Set-up shared by broker and gateway processes: event loop, signals, open files, garbage collection.
 
-Collections of Python's cyclic garbage collector block the event loop: a full collection traverses the whole
-broker, and thousands of long polls fill the younger generations with tens of thousands of objects. So the
-youngest generation is collected many times a second, in small portions, and the others every few minutes.
-Reference counts free nearly all objects without the collector.
+Python's cyclic garbage collector blocks the event loop: a full collection traverses all objects of the broker, and
+thousands of long polls fill the younger generations with tens of thousands of objects. Therefore the youngest
+generation is collected many times a second, in small portions, and the other generations every few minutes. Nearly all
+objects are freed by reference counting, without the collector.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _YOUNGEST, _ALL = 0, 2
 
 
 def loop_factory(config: BrokerConfig) -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return the factory of the event loop that `event.loop` selects; None for asyncio's own loop."""
+    """Return the factory of the event loop selected by `event.loop`; None for asyncio's own loop."""
     if config[EVENT_LOOP] is EventLoop.ASYNCIO:
         return None
     try:
@@ -58,7 +58,9 @@ def on_signals(stop: Callable[[], None]) -> None:
 
 
 def raise_open_files_limit(needed: int, spare: int, log: Logger) -> None:
-    """Raise the soft limit of open files to `needed + spare` if possible; warn if it is below `needed`."""
+    """Raise the soft limit of open files to `needed + spare` if possible. Logs a warning if the limit is below
+    `needed`.
+    """
     limit, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = needed + spare if most == resource.RLIM_INFINITY else min(needed + spare, most)
     if limit < wanted:
@@ -80,7 +82,7 @@ def cannot_listen(address: Address, option: str, error: OSError) -> Failure:
 
 
 def tune_garbage_collector() -> None:
-    """Exclude all present objects from collection, and run collections on timers of the event loop."""
+    """Exclude all existing objects from garbage collection, and run collections on timers of the event loop."""
     gc.freeze()
     gc.set_threshold(gc.get_threshold()[_YOUNGEST], _NEVER, _NEVER)
     loop = asyncio.get_running_loop()

@@ -80,7 +80,9 @@ DeliverAtOption = Annotated[
 ]
 TimeoutOption = Annotated[float, typer.Option(min=0.001, help="Delivery timeout of a record, in seconds.")]
 MAX_MESSAGE_BYTES = 1_000_000_000
-"""Largest limit of the client, so that `max.message.bytes` of the topic decides."""
+"""Message size limit of the client. It is very large, so that the topic's `max.message.bytes` is the effective
+limit.
+"""
 
 
 def register(root: typer.Typer) -> None:
@@ -134,7 +136,7 @@ def _send_all(
     sender: RecordSender,
     partition: int | None,
 ) -> None:
-    """Send the records of all files, which are opened before the first record is sent."""
+    """Send the records of all files. All files are opened before the first record is sent."""
     with ExitStack() as stack:
         sources = [(name, _open(name, stack)) for name in files]
         progress = stack.enter_context(reading_progress([Path(name) for name in files if name != STDIN]))
@@ -171,7 +173,7 @@ def _open(name: str, stack: ExitStack) -> BinaryIO:
 
 
 def _parse_delay(delay: str | None, deliver_at: str | None) -> Headers:
-    """The header of a delay; none without one."""
+    """Return the header of a delay; no headers without a delay."""
     if delay is not None and deliver_at is not None:
         raise Failure("--delay and --deliver-at exclude each other", "Give one of them.", code=ExitCode.USAGE)
     if delay is not None:
@@ -189,7 +191,7 @@ def _parse_delay(delay: str | None, deliver_at: str | None) -> Headers:
 
 
 def _require_delays(cluster: ClusterClient, topic: str, headers: Headers) -> None:
-    """Raise Failure if the topic has no delayed messages, or does not allow a delay of this length."""
+    """Raise Failure if the topic does not support delayed messages, or does not allow a delay of this length."""
     entries = cluster.run(lambda client: client.configs.get(ConfigResourceType.TOPIC, topic), topic)
     settings = {entry.name: entry.value for entry in entries}
     if settings.get(DELIVERY_DELAY.name) != "true":

@@ -18,17 +18,17 @@ class CopyProgress(Protocol):
 
 class SearchProgress(Protocol):
     def advance_to(self, fraction: float, matches: int) -> None:
-        """Show the searched part of the messages and the number of matches so far."""
+        """Show the fraction of the messages that was searched, and the number of matches so far."""
         ...
 
     def pause(self) -> AbstractContextManager[None]:
-        """Take the bar off the screen while matches are printed."""
+        """Remove the bar from the screen while matches are printed."""
         ...
 
 
 class ReadingProgress(Protocol):
     def watch(self, stream: BinaryIO) -> BinaryIO:
-        """Return a stream with the same content that advances the bar as it is read."""
+        """Return a stream with the same content, which advances the bar when it is read."""
         ...
 
     def advance(self, count: int) -> None:
@@ -132,7 +132,7 @@ class _Counting(io.RawIOBase):
 
 @contextmanager
 def reading_progress(files: Sequence[Path]) -> Iterator[ReadingProgress]:
-    """Show a bar over the size of the files, or a byte count for a pipe; nothing without a terminal."""
+    """Show a bar for the total size of the files, or a byte count for a pipe; nothing without a terminal."""
     if not sys.stderr.isatty() or (sys.stdin.isatty() and not files):
         yield _Silent()
         return
@@ -143,7 +143,7 @@ def reading_progress(files: Sequence[Path]) -> Iterator[ReadingProgress]:
 
 @contextmanager
 def copy_progress(total_bytes: int, partitions: int) -> Iterator[CopyProgress]:
-    """Show a bar over the bytes that reassignments copy; nothing without a terminal."""
+    """Show a bar for the bytes that reassignments copy; nothing without a terminal."""
     if not sys.stderr.isatty():
         yield _Silent()
         return
@@ -154,7 +154,7 @@ def copy_progress(total_bytes: int, partitions: int) -> Iterator[CopyProgress]:
 
 @contextmanager
 def search_progress() -> Iterator[SearchProgress]:
-    """Show a bar over the messages that a search has read; nothing without a terminal."""
+    """Show a bar for the messages that a search has read; nothing without a terminal."""
     if not sys.stderr.isatty():
         yield _Silent()
         return

@@ -118,7 +118,7 @@ def create(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     json: JsonOption = False,
 ) -> None:
-    """Create a queue, with a topic of its own or of an existing topic."""
+    """Create a queue, with its own topic or for an existing topic."""
     chosen = _filter(filter_text, route)
     _check_own(of, chosen, from_end=from_end)
     settings = _settings(lock, max_attempts, back_off, dead_letter)
@@ -161,7 +161,7 @@ def list_queues(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, json: JsonOption
 def describe(
     queue: QueueArgument, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, json: JsonOption = False
 ) -> None:
-    """Show depth, messages in flight and messages that wait, for each partition of a queue."""
+    """Show depth, messages in flight and waiting messages for each partition of a queue."""
     details, age_ms = ClusterClient(bootstrap).run(lambda client: describe_queue(client, queue), queue)
     if json:
         print_json(
@@ -201,7 +201,7 @@ def alter(
     max_length_policy: MaxLengthPolicyOption = None,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Change settings of a queue; consumers need not restart."""
+    """Change settings of a queue. Consumers need not be restarted."""
     settings, chosen = _settings(lock, max_attempts, back_off, dead_letter), _filter(filter_text, route)
     settings |= order_settings(order, priorities, priority_share)
     settings |= length_settings(max_length, max_length_policy)
@@ -220,7 +220,7 @@ def alter(
 def purge(
     queue: QueueArgument, yes: YesOption = False, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP
 ) -> None:
-    """Settle all messages of a queue without delivering them. Other queues of the topic keep them."""
+    """Settle all messages of a queue without delivering them. Other queues of the topic keep their messages."""
     confirm(f"Purge queue {queue}?", yes=yes)
     count = ClusterClient(bootstrap).run(lambda client: client.queues.purge(queue), queue)
     typer.echo(f"purged {count:,} messages of {queue}")
@@ -246,7 +246,7 @@ def peek(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     json: JsonOption = False,
 ) -> None:
-    """Show the oldest messages that are not settled, without receiving them."""
+    """Show the oldest messages that are not settled, without locking them."""
 
     async def look(client: Any) -> Any:
         topic = (await client.queues.get(queue)).topic
@@ -353,14 +353,14 @@ def _seconds(option: str, text: str | None) -> float | None:
 
 
 def _filter(filter_text: str | None, route: str | None) -> str:
-    """The filter of a queue; empty without one."""
+    """Return the filter of a queue; empty if there is none."""
     if filter_text is not None and not filter_text.strip():
         raise Failure("the filter is empty", "Leave --filter out to read all messages.", code=ExitCode.USAGE)
     return queue_filter(filter_text, route)
 
 
 def _check_own(of: str | None, chosen: str, *, from_end: bool) -> None:
-    """Refuse options of a queue with a topic of its own that need an existing topic."""
+    """Raise Failure for options that need an existing topic, if the queue has its own topic."""
     if of is None and from_end:
         raise Failure("--from-end needs --of: a new topic has no messages", code=ExitCode.USAGE)
     if of is None and chosen:

@@ -12,7 +12,7 @@ from penstock.internal_client.queues import QueueDetails
 
 
 async def describe_queue(client: InternalClient, queue: str) -> tuple[QueueDetails, int | None]:
-    """Describe a queue; returns the age of its oldest message, too."""
+    """Describe a queue; the second result is the age of its oldest message."""
     details = await client.queues.describe(queue)
     oldest = await client.queue_messages.peek(queue, details.summary.topic, 1)
     age_ms = max(0, SystemClock().now_ms() - oldest[0].record.timestamp) if oldest else None
@@ -54,7 +54,7 @@ def print_details(details: QueueDetails, age_ms: int | None) -> None:
 
 
 def _show_work(details: QueueDetails) -> str:
-    """Redeliveries and dead letters of a queue, in a line."""
+    """Format the redeliveries and dead letters of a queue in one line."""
     letters = (
         ", ".join(f"{name} {count:,}" for name, count in details.dead_letters.items() if count) or "none"
     )

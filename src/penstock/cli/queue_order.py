@@ -1,4 +1,4 @@
-"""Options of `penstock queue` for priorities and the order by key."""
+"""Options of `penstock queue` for priorities and for order by key."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PriorityOption = Annotated[
 
 
 def order_settings(order: Order | None, priorities: bool | None, share: str | None) -> dict[str, str]:
-    """Settings of a queue that are given, by the names of `internal_client.queues.SETTINGS`."""
+    """Return the given settings of a queue, by their names in `internal_client.queues.SETTINGS`."""
     found: dict[str, str] = {}
     if order is not None:
         found["order"] = order.value
@@ -66,7 +66,7 @@ def parse_priority(text: str | None) -> int | None:
 
 
 def show_order(queue: QueueSummary) -> str:
-    """Text for the description of a queue; empty for a queue without priorities and order."""
+    """Format priorities and order for the description of a queue; empty if it has neither."""
     shown = ", order by key" if queue.order == Order.KEY else ""
     if queue.priorities:
         shown += ", priorities"

@@ -37,13 +37,13 @@ MaxLengthPolicyOption = Annotated[
 
 
 def length_settings(max_length: int | None, policy: MaxLengthPolicy | None) -> dict[str, str]:
-    """The settings of --max-length and --max-length-policy; empty without them."""
+    """Return the settings of --max-length and --max-length-policy; empty if neither is given."""
     found = {} if max_length is None else {"max_length": str(max_length)}
     return found if policy is None else {**found, "max_length_policy": policy.value}
 
 
 def retain_value(retain: str | None) -> str:
-    """The value of --retain; empty without one."""
+    """Return the value of --retain; empty if it is not given."""
     try:
         retain_configs(retain or "")
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""`penstock quota`: set, list, remove, show."""
+"""`penstock quota`: limits of users and clients. Commands: set, list, remove, show."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def set_quota(
     ip_default: IpDefaultOption = False,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Set quotas. Rates are per second and broker; request_percentage is the time of the event loop."""
+    """Set quotas. Rates are per second and broker; request_percentage is the share of the event loop's time."""
     user, quotas = _leading_user(quotas, user, is_quota=lambda word: "=" in word)
     entity = _entity(user, client_id, ip, user_default, client_id_default, ip_default)
     values = dict(_value(text) for text in quotas)
@@ -114,7 +114,7 @@ def show_quotas(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     json: JsonOption = False,
 ) -> None:
-    """Show the quotas in force for a user, as the brokers choose them."""
+    """Show the effective quotas of a user, as determined by the brokers."""
     quotas = run_admin(bootstrap, lambda client: client.quotas.describe())
     limits = {key: limit_of(quotas, key, user, client_id or "") for key in QuotaKey}
     in_force = {str(key): limit.rate for key, limit in limits.items() if limit is not None}
@@ -129,7 +129,9 @@ def show_quotas(
 def _leading_user(
     words: list[str], user: str | None, is_quota: Callable[[str], bool]
 ) -> tuple[str | None, list[str]]:
-    """The user and the quotas: a first word that is no quota names the user, as `--user` does."""
+    """Return the user and the quota arguments. The first argument names the user if it is not a quota, as an
+    alternative to `--user`.
+    """
     if user is not None or not words or is_quota(words[0]):
         return user, words
     return words[0], words[1:]

@@ -1,4 +1,4 @@
-"""Reader of partitions from given offsets, with a Kafka consumer outside any group."""
+"""Reader of partitions from given offsets, with a Kafka consumer without a group."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def next_messages(consumer: Consumer) -> list[Message]:
 
 
 def has_expired(message: Message) -> bool:
-    """True if the lifetime of a record is over, by the clock of this machine."""
+    """Return True if the lifetime of a record has passed, by the clock of this machine."""
     headers = message.headers()
     return bool(headers) and is_expired(
         message.timestamp()[1], tuple(headers or ()), time.time_ns() // 1_000_000
@@ -80,7 +80,7 @@ def _consumer_config(cluster: ClusterClient) -> dict[str, object]:
 
 
 def check_event(message: Message) -> None:
-    """Raise for damaged records, or for an error that the client does not recover from."""
+    """Raise an exception for damaged records, and for an error that the client does not recover from."""
     damage = damage_of(message)
     if damage is not None:
         raise Failure(

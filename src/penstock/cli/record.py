@@ -42,7 +42,7 @@ class IncomingRecord:
 
 
 def parse_headers(headers: list[str]) -> Headers:
-    """Headers of the option --header; Failure if one is not NAME=VALUE."""
+    """Parse the headers of the option --header. Raises Failure if one is not NAME=VALUE."""
     parsed = []
     for header in headers:
         name, separator, value = header.partition("=")
@@ -69,7 +69,9 @@ def to_json(record: IncomingRecord) -> dict[str, Any]:
 
 
 def from_json(text: bytes, place: str) -> OutgoingRecord:
-    """Parse one line; `place` is its position for errors. `topic`, `offset`, `size` and `crc` are ignored."""
+    """Parse a line of JSON; `place` is its position for errors. The fields `topic`, `offset`, `size` and `crc` are
+    ignored.
+    """
     try:
         fields = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -98,7 +100,7 @@ def _show(content: bytes | None) -> str | dict[str, str] | None:
 
 
 def _read(value: Any, place: str) -> bytes | None:
-    """Return a string as UTF-8, base64 decoded, and any other JSON value as its text."""
+    """Return a string as UTF-8, base64 decoded, and any other JSON value as its JSON text."""
     if value is None:
         return None
     if isinstance(value, str):

@@ -40,7 +40,7 @@ def value_form(*, escape: bool) -> Form:
 
 
 def template_form(template: str, *, escape: bool) -> Form:
-    """Return a format that fills a template; Failure if the template names an unknown field."""
+    """Return a format that fills a template. Raises Failure if the template names an unknown field."""
     pieces: list[bytes | Callable[[IncomingRecord], bytes]] = []
     position = 0
     for match in _PIECE.finditer(template):

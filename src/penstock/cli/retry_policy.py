@@ -1,4 +1,6 @@
-"""`penstock retry-policy`: how often, and after which time, a consumer group tries a failed message again."""
+"""`penstock retry-policy`: the number of attempts and the delays with which a consumer group retries failed
+messages.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,7 @@ def set_policy(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     json: JsonOption = False,
 ) -> None:
-    """Set the policy of a group, and create its retry topic."""
+    """Set the retry policy of a group, and create its retry topic."""
     if not group:
         raise Failure("the group id must not be empty", code=ExitCode.USAGE)
     known = default_policy(group)
@@ -75,7 +77,7 @@ def set_policy(
 def show(
     group: GroupArgument, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, json: JsonOption = False
 ) -> None:
-    """Show the policy of a group."""
+    """Show the retry policy of a group."""
     _print(ClusterClient(bootstrap).run(lambda client: client.retry_policies.get(group), group), json=json)
 
 
@@ -83,7 +85,7 @@ def show(
 def delete(
     group: GroupArgument, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, json: JsonOption = False
 ) -> None:
-    """Delete the policy of a group. Messages of the retry topic are still delivered."""
+    """Delete the retry policy of a group. Messages in the retry topic are still delivered."""
     deleted = ClusterClient(bootstrap).run(lambda client: client.retry_policies.delete(group), group)
     if json:
         print_json(shown(deleted))

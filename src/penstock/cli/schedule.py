@@ -74,7 +74,7 @@ def create(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     json: JsonOption = False,
 ) -> None:
-    """Create a schedule that sends a message to a topic again and again."""
+    """Create a schedule that sends a message to a topic at recurring times."""
     new = NewSchedule(
         name,
         cron,
@@ -94,7 +94,7 @@ def create(
 
 @app.command("list")
 def list_schedules(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, json: JsonOption = False) -> None:
-    """List schedules with their next times."""
+    """List the schedules with the next time of each."""
     found = _call(bootstrap, "the schedules", lambda schedules: schedules.all())
     if json:
         print_json([summary_document(each) for each in found])
@@ -152,7 +152,7 @@ def describe(
 def pause(
     name: NameArgument, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, json: JsonOption = False
 ) -> None:
-    """Stop a schedule until it is resumed."""
+    """Pause a schedule until it is resumed."""
     details = _call(bootstrap, name, lambda schedules: schedules.pause(name))
     print_json(details_document(details)) if json else typer.echo(f"paused schedule {name}")
 
@@ -161,7 +161,7 @@ def pause(
 def resume(
     name: NameArgument, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, json: JsonOption = False
 ) -> None:
-    """Let a paused schedule fire again. Times of the pause are not made up for."""
+    """Resume a paused schedule. For times during the pause no message is sent."""
     details = _call(bootstrap, name, lambda schedules: schedules.resume(name))
     if json:
         print_json(details_document(details))
@@ -173,7 +173,7 @@ def resume(
 def run_now(
     name: NameArgument, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, json: JsonOption = False
 ) -> None:
-    """Send the message of a schedule now, besides its regular times."""
+    """Send the message of a schedule now, in addition to the scheduled times."""
     time_ms = _call(bootstrap, name, lambda schedules: schedules.run(name))
     if json:
         print_json({"name": name, "scheduled_for": show_time(time_ms), "scheduled_for_ms": time_ms})
@@ -185,7 +185,7 @@ def run_now(
 def delete(
     name: NameArgument, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, json: JsonOption = False
 ) -> None:
-    """Delete a schedule. Its messages stay in the topic."""
+    """Delete a schedule. The messages that it has sent stay in the topic."""
     _call(bootstrap, name, lambda schedules: schedules.delete(name))
     print_json({"deleted": name}) if json else typer.echo(f"deleted schedule {name}")
 
@@ -219,7 +219,7 @@ def _next(details: ScheduleDetails) -> str:
 
 
 def _local(time_ms: int, timezone: str) -> str:
-    """Time in the time zone of the schedule, or in UTC if this machine does not know the zone."""
+    """Format a time in the time zone of the schedule, or in UTC if this machine does not know the zone."""
     try:
         zone = UTC if timezone == "UTC" else ZoneInfo(timezone)
         return datetime.fromtimestamp(time_ms / 1000, zone).isoformat(timespec="seconds")

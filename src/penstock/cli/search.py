@@ -139,7 +139,7 @@ async def _search(
 
 
 class _Records:
-    """Records of the cluster for a search; batches are scanned in a thread."""
+    """Source of records for a search in the cluster. Batches are scanned in a thread."""
 
     def __init__(self, records: RecordCalls, clock: Clock) -> None:
         self._records = records

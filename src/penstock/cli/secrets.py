@@ -1,4 +1,6 @@
-"""Secrets in settings: `${file:PATH}` and `${env:NAME}` in the value of any setting are replaced by what they name."""
+"""Secrets in settings: `${file:PATH}` and `${env:NAME}` in a value are replaced by the content of the file or
+variable.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ _REFERENCE = re.compile(r"\$\{(file|env):([^}]*)\}")
 
 
 def resolve(name: str, text: str, environment: Mapping[str, str]) -> str:
-    """Replace the references in the value of a setting. Raises ConfigError, which never shows a secret."""
+    """Replace the references in the value of a setting. Raises ConfigError, whose text never contains a secret."""
 
     def replace(reference: re.Match[str]) -> str:
         kind, what = reference.groups()
@@ -28,7 +30,7 @@ def resolve(name: str, text: str, environment: Mapping[str, str]) -> str:
 
 
 def check_not_shown(values: Mapping[str, str]) -> None:
-    """Raise ConfigError for a secret on the command line, which other users of the machine can see."""
+    """Raise ConfigError for a secret on the command line, which other users of the machine can read."""
     for name, text in values.items():
         option = _option(name)
         if option is not None and option.sensitive and text and not _REFERENCE.fullmatch(text):

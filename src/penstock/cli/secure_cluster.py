@@ -23,7 +23,7 @@ TRUSTSTORE = "zookeeper.ssl.truststore.location"
 def secure_cluster(directory: Path, base_port: int, bootstrap: str) -> dict[str, str]:
     """Prepare a cluster and return the settings of its brokers. Prints the password of a new administrator once.
 
-    The nodes in ZooKeeper can be read and changed by the brokers alone.
+    Only the brokers can read and change the nodes in ZooKeeper.
     """
     from penstock.cli.secure_setup import announce, certificate_for, prepare
     from penstock.cli.tls import write_secret
@@ -43,7 +43,7 @@ def secure_cluster(directory: Path, base_port: int, bootstrap: str) -> dict[str,
 
 
 def secure_zookeeper(directory: Path) -> dict[str, str]:
-    """Issue the certificate of the cluster's own ZooKeeper and return the settings by which brokers reach it."""
+    """Issue the certificate of the cluster's own ZooKeeper; return the settings with which brokers connect to it."""
     from penstock.cli.secure_setup import certificate_for, prepare
 
     setup = prepare(directory / DIRECTORY)
@@ -56,7 +56,7 @@ def secure_zookeeper(directory: Path) -> dict[str, str]:
 
 
 def zookeeper_tls(settings: Mapping[str, str]) -> ZooKeeperTls | None:
-    """Files for the cluster's own ZooKeeper by the settings of its brokers; None without TLS."""
+    """Return the files for the cluster's own ZooKeeper from the settings of its brokers; None without TLS."""
     from penstock.cli.cluster.zookeeper_process import ZooKeeperTls
 
     if settings.get(ENABLE) != "true":
@@ -66,7 +66,7 @@ def zookeeper_tls(settings: Mapping[str, str]) -> ZooKeeperTls | None:
 
 
 def enter_cluster(directory: Path) -> None:
-    """Let the commands of this process log in to the cluster as its administrator."""
+    """Set environment variables with which this process logs in to the cluster as its administrator."""
     from penstock.cli.secure_setup import ADMIN, PASSWORD_FILE
     from penstock.cli.tls import CA_FILE
 

@@ -1,6 +1,7 @@
-"""`--secure`: an authority, a certificate and an administrator below the data directory, and a context for commands.
+"""`--secure`: creates an authority, a certificate and an administrator below the data directory, and a context for
+commands.
 
-A second start finds what the first one made. The certificate is issued again a month before it expires.
+A later start uses the existing files. The certificate is renewed a month before it expires.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _WILDCARDS = ("", "0.0.0.0", "::", "*")
 class SecureSetup:
     directory: Path
     password: str | None
-    """Password of the administrator if this call has made it."""
+    """Password of the administrator if this call has created it, else None."""
 
     @property
     def ca(self) -> Path:
@@ -41,7 +42,7 @@ class SecureSetup:
         return self.directory / PASSWORD_FILE
 
     def settings(self, certificate: Path) -> dict[str, str]:
-        """Settings of a broker that are the same for every listener."""
+        """Settings of a broker that apply to all listeners."""
         return {
             "ssl.keystore.location": str(certificate),
             "ssl.truststore.location": str(self.ca),
@@ -60,7 +61,7 @@ class SecureSetup:
 
 
 def prepare(directory: Path) -> SecureSetup:
-    """Make the authority and the password of the administrator, unless they exist."""
+    """Create the authority and the password of the administrator if they do not exist."""
     directory = directory.absolute()
     if not (directory / CA_FILE).exists():
         write_authority(directory)
@@ -72,7 +73,7 @@ def prepare(directory: Path) -> SecureSetup:
 
 
 def certificate_for(setup: SecureSetup, name: str, hosts: Iterable[str]) -> Path:
-    """Certificate of a broker for these hosts and the names of this machine; issued again before it expires."""
+    """Return the certificate of a broker for these hosts and the names of this machine; renew it before it expires."""
     wanted = ["localhost", "127.0.0.1", "::1", socket.gethostname()]
     wanted += [host for host in hosts if host not in _WILDCARDS]
     file = setup.directory / f"{name}.pem"
@@ -100,7 +101,7 @@ def secure_broker(config: BrokerConfig) -> dict[str, str]:
 
 
 def enter(config: BrokerConfig) -> None:
-    """Let the commands that this process starts log in to the broker as its administrator."""
+    """Set environment variables with which commands of this process log in to the broker as its administrator."""
     directory = (Path(config[LOG_DIR]) / DIRECTORY).absolute()
     os.environ |= {
         "PENSTOCK_CA": str(directory / CA_FILE),

@@ -15,7 +15,7 @@ from penstock.cli.record import OutgoingRecord
 
 FULL_QUEUE_POLL_SECONDS = 0.5
 NOTICE_SECONDS = 3.0
-"""Seconds after which the user learns why unacknowledged records wait, if the reason is known."""
+"""Time in seconds after which the user sees why records are not acknowledged, if the reason is known."""
 _WITHOUT_A_REASON = (KafkaError._MSG_TIMED_OUT, KafkaError.KAFKA_STORAGE_ERROR)
 ANY_PARTITION = -1
 BY_CLOCK = 0
@@ -47,7 +47,7 @@ class RecordSender:
             ) from None
 
     def send(self, record: OutgoingRecord, partition: int | None) -> None:
-        """Enqueue a record; if an earlier record has failed, stop as `finish` does."""
+        """Enqueue a record. If an earlier record has failed, raise the Failure of `finish`."""
         if self._first_error is not None:
             self.finish()
         chosen = record.partition if record.partition is not None else partition
@@ -75,7 +75,7 @@ class RecordSender:
                 return
 
     def finish(self) -> None:
-        """Wait for all acknowledgements; Failure if records were not stored."""
+        """Wait for all acknowledgements. Raises Failure if records were not stored."""
         if self._producer.flush(NOTICE_SECONDS) and (reason := self._full_disk()):
             typer.echo(f"waiting for acknowledgements: {reason}", err=True)
         self._producer.flush()

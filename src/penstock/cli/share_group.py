@@ -1,4 +1,4 @@
-"""Share groups as the command line shows them: members, and for each partition start offset, lag and locks."""
+"""Description of share groups for the command line: members, and for each partition start offset, lag and locks."""
 
 from __future__ import annotations
 

@@ -10,13 +10,13 @@ from penstock.clock import SystemClock
 from penstock.internal_client.records import EARLIEST, LATEST
 
 Start = Callable[[ClusterClient, str, list[int]], dict[int, int]]
-"""Function from a cluster, a topic and its partitions to the first offset of each partition."""
+"""Function from a cluster, a topic and its partitions to the start offset of each partition."""
 
 _MOST_OFFSET_DIGITS = 10
 
 
 def parse_start(text: str) -> Start:
-    """Parse a start position; numbers of 11 digits or more are milliseconds, shorter ones offsets."""
+    """Parse a start position. Numbers of 11 digits or more are milliseconds since 1970, shorter numbers are offsets."""
     if text == "beginning":
         return lambda cluster, topic, partitions: cluster.offsets(topic, partitions, EARLIEST)
     if text == "end":
@@ -28,7 +28,7 @@ def parse_start(text: str) -> Start:
 
 
 def _from_offset(offset: int) -> Start:
-    """Start at an offset, limited to the range that each partition holds."""
+    """Start at an offset, limited to the range of each partition."""
     return lambda cluster, topic, partitions: {
         held.partition: min(max(offset, held.start), held.end) for held in cluster.ranges(topic, partitions)
     }

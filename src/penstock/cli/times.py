@@ -1,4 +1,4 @@
-"""Times on the command line: parsing of what users write, and the form in tables."""
+"""Times on the command line: parsing of user input, and formatting for tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ _LEAST_EPOCH_MS_DIGITS = 11
 
 
 def parse_time_ms(text: str, now_ms: int) -> int:
-    """Parse `2026-03-01`, `2026-03-01T12:00:00Z`, epoch milliseconds (11 or more digits), or `90m` ago."""
+    """Parse `2026-03-01`, `2026-03-01T12:00:00Z`, milliseconds since 1970 (11 or more digits), or an age such as
+    `90m`.
+    """
     if ago := _AGO.fullmatch(text):
         return now_ms - int(ago[1]) * _UNITS_MS[ago[2]]
     if text.isascii() and text.isdigit() and len(text) >= _LEAST_EPOCH_MS_DIGITS:

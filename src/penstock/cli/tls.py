@@ -38,7 +38,7 @@ def register(root: typer.Typer) -> None:
 
 @app.command("init")
 def init(directory: DirectoryOption = Path("tls"), days: DaysOption = AUTHORITY_DAYS) -> None:
-    """Make an authority: ca.pem for everyone, ca.key to be kept secret."""
+    """Create an authority: ca.pem is for all clients and brokers, ca.key must be kept secret."""
     if (directory / CA_FILE).exists():
         raise Failure(f"{directory / CA_FILE} exists", "Name another directory with --dir.")
     write_authority(directory, days)
@@ -55,7 +55,7 @@ def issue_certificate(
     directory: DirectoryOption = Path("tls"),
     days: DaysOption = CERTIFICATE_DAYS,
 ) -> None:
-    """Issue a certificate with its key in NAME.pem: for a broker with --host, otherwise for a client."""
+    """Issue a certificate with its key in NAME.pem: with --host for a broker, otherwise for a client."""
     file = issue_into(directory, CertificateRequest(name, tuple(host or ()), days))
     typer.echo(f"created {file}")
 
@@ -87,7 +87,7 @@ def write_authority(directory: Path, days: int = AUTHORITY_DAYS) -> KeyPair:
 
 
 def issue_into(directory: Path, request: CertificateRequest) -> Path:
-    """Issue a certificate of the authority in a directory, and return its file."""
+    """Issue a certificate of the authority in a directory, and return the file."""
     if not request.name or "/" in request.name or request.name.startswith("."):
         raise Failure(f"{request.name!r} cannot be the name of a file", "Give another name.")
     try:
@@ -104,7 +104,7 @@ def issue_into(directory: Path, request: CertificateRequest) -> Path:
 
 
 def write_secret(file: Path, content: bytes) -> None:
-    """Write a file in one step that only this user can read."""
+    """Write a file that only this user can read, in one step."""
     new = file.with_name(f".{file.name}.new")
     new.unlink(missing_ok=True)
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -88,7 +88,7 @@ def list_topics(
 ) -> None:
     """List the topics with their numbers of partitions and offsets.
 
-    Compaction and transaction markers leave fewer records than offsets.
+    A topic can have fewer records than offsets, because of compaction and transaction markers.
     """
     cluster = ClusterClient(bootstrap)
     topics = [topic for name, topic in cluster.topics().items() if internal or not is_internal(name)]
@@ -106,7 +106,7 @@ def list_topics(
 def describe(
     topic: TopicArgument, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, json: JsonOption = False
 ) -> None:
-    """Show a topic's partitions, their offsets and replicas, and its settings."""
+    """Show a topic's settings, and the offsets and replicas of its partitions."""
     description = describe_topic(ClusterClient(bootstrap), topic)
     if json:
         print_json(description.as_json())
@@ -135,8 +135,8 @@ def alter(
 ) -> None:
     """Add or remove partitions of a topic, or change its settings.
 
-    Partitions that go are still written by the clients that use them and read by consumers; `drain-status` shows the
-    progress. The old number keeps them again.
+    A smaller number drains the other partitions: producers that use them can still write to them, and consumers read
+    them. `drain-status` shows the progress. Setting the old number again makes them active again.
     """
     values = parse_assignments(settings or [])
     options = CountOptions(seal_now, drop_sealed, wait_for_groups, dry_run)
@@ -162,7 +162,7 @@ def drain_status(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     json: JsonOption = False,
 ) -> None:
-    """Show the partitions that a smaller number removes: their phase, their writers, and groups that are behind."""
+    """Show the draining partitions of a topic: their phase, their writers, and groups that have not read them."""
     show_progress(ClusterClient(bootstrap), topic, follow=follow, json=json)
 
 
@@ -246,7 +246,7 @@ def _check_alteration(topic: str, partitions: int | None, options: CountOptions,
 
 
 async def _create(client: InternalClient, wanted: NewTopic) -> int:
-    """Create a topic, and return its number of partitions once a broker knows the topic."""
+    """Create a topic; return its number of partitions when a broker knows the topic."""
     await client.topics.create(wanted)
 
     async def look_up() -> int:
@@ -255,7 +255,7 @@ async def _create(client: InternalClient, wanted: NewTopic) -> int:
         except BrokerError as error:
             if error.code is not ErrorCode.unknown_topic_or_partition:
                 raise
-            # Metadata of the broker may not contain the new topic yet.
+            # The metadata of this broker may not contain the new topic yet.
             raise BrokerError(
                 ErrorCode.leader_not_available, f"topic {wanted.name} is not known yet"
             ) from error

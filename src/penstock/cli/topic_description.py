@@ -22,7 +22,7 @@ _SOURCES = {
     4: "static broker",
     _DEFAULT: "default",
 }
-"""Names of Kafka's config source codes in the output of `penstock topic describe`."""
+"""Names that `penstock topic describe` shows for Kafka's config source codes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Description:
     partitions: tuple[Partition, ...]
     settings: tuple[Setting, ...]
     kept_by: Mapping[int, str] = field(default_factory=dict)
-    """Reason why records are kept, by partition, in a topic with `retention.acknowledged`."""
+    """Reason why records are retained, by partition, for a topic with `retention.acknowledged`."""
 
     def as_json(self) -> dict[str, object]:
         return {
@@ -121,5 +121,5 @@ def _kept_by(cluster: ClusterClient, topic: str, settings: Sequence[Setting]) ->
 
 
 def _shown_id(topic_id: UUID) -> str:
-    """Return a topic id in base64, as Kafka's tools show it."""
+    """Return a topic id in base64, the format of Kafka's tools."""
     return b64encode(topic_id.bytes).decode().rstrip("=")

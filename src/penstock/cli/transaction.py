@@ -42,7 +42,7 @@ def register(root: typer.Typer) -> None:
 def list_transactions(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, only_open: OpenOption = False, json: JsonOption = False
 ) -> None:
-    """List the transactional ids with their states and the ages of open transactions."""
+    """List the transactional ids with their states, and the ages of open transactions."""
 
     async def work(client: InternalClient) -> list[TransactionDescription]:
         return await describe_all(client, [ONGOING] if only_open else ())
@@ -100,9 +100,9 @@ def abort_transaction(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     yes: YesOption = False,
 ) -> None:
-    """Abort an open or held transaction: read_committed consumers skip its records, its producer is fenced.
+    """Abort an open or held transaction: read_committed consumers skip its records, and its producer is fenced.
 
-    A hanging transaction (`find-hanging`) is named by --topic, --partition and --producer-id.
+    To abort a hanging transaction (`find-hanging`), give --topic, --partition and --producer-id.
     """
     place = (topic, partition, producer_id)
     if transactional_id is not None and place == (None, None, None):

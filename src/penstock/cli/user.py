@@ -1,4 +1,4 @@
-"""`penstock user`: create, list, show, password, disable, enable, delete; tokens are in `user_token.py`."""
+"""`penstock user`: create, list, show, password, disable, enable, delete. Tokens are in `user_token.py`."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def create_user(
 
 @app.command("password")
 def change_password(name: NameArgument, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP) -> None:
-    """Change the password of a user, which ends its connections."""
+    """Change the password of a user. This closes the user's connections."""
     password = ask_password(name)
 
     async def work(client: InternalClient) -> None:
@@ -102,7 +102,7 @@ def show_user(
 
 @app.command("disable")
 def disable_user(name: NameArgument, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP) -> None:
-    """Disable a user, which ends its connections and sessions. Its credentials stay."""
+    """Disable a user. This closes the user's connections and sessions; the credentials are kept."""
     run_admin(bootstrap, lambda client: client.users.set_disabled(name, True), f"user {name}")
     typer.echo(f"disabled user {name}")
 
@@ -118,7 +118,7 @@ def enable_user(name: NameArgument, bootstrap: BootstrapOption = DEFAULT_BOOTSTR
 def delete_user(
     name: NameArgument, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, yes: YesOption = False
 ) -> None:
-    """Delete a user, which ends its connections."""
+    """Delete a user. This closes the user's connections."""
     confirm(f"Delete user {name}?", yes=yes)
 
     async def work(client: InternalClient) -> None:
@@ -130,7 +130,7 @@ def delete_user(
 
 
 def ask_password(name: str) -> str:
-    """Return a password from a prompt, or the first line of standard input; Failure if it is empty."""
+    """Return a password from a prompt, or the first line of standard input. Raises Failure if it is empty."""
     if sys.stdin.isatty():
         password: str = typer.prompt(f"Password of {name}", hide_input=True, confirmation_prompt=True)
     else:

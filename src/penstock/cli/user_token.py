@@ -36,7 +36,7 @@ def create_token(
     expires_in: LifetimeOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Create a token and print it. It is shown this once: the cluster stores a digest of it."""
+    """Create a token and print it. It cannot be shown again: the cluster stores only a digest."""
     lifetime_ms = 0 if expires_in is None else parse_duration_ms(expires_in)
     if expires_in is not None and not lifetime_ms:
         raise Failure(

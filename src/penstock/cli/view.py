@@ -93,7 +93,7 @@ def delete(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     json: JsonOption = False,
 ) -> None:
-    """Delete a view. The records of its source stay; groups lose their committed offsets in the view."""
+    """Delete a view. The records of its source are kept; groups lose their committed offsets in the view."""
     cluster = ClusterClient(bootstrap)
     _view(cluster, view)
     confirm(f"Delete view {view} and the offsets that groups have committed in it?", yes=yes)
@@ -112,7 +112,7 @@ def try_filter(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     json: JsonOption = False,
 ) -> None:
-    """Try a filter on the newest records of a topic: print some matches and how many records match."""
+    """Test a filter on the newest records of a topic: print some matches, and how many records match."""
     cluster = ClusterClient(bootstrap)
     partitions = cluster.partitions(source)
     filters = {number: Filter(expression, number) for number in partitions}

@@ -126,7 +126,7 @@ def list_webhooks(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, json: JsonOpti
 def describe(
     webhook: WebhookArgument, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, json: JsonOption = False
 ) -> None:
-    """Show the settings of a webhook, and its calls since the broker that makes them does so."""
+    """Show the settings of a webhook, and statistics of the calls that the current owner has made."""
     _print_details(
         ClusterClient(bootstrap).run(lambda client: client.webhooks.describe(webhook), webhook), json=json
     )
@@ -146,7 +146,7 @@ def alter(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     json: JsonOption = False,
 ) -> None:
-    """Change a webhook; calls that have begun end as they are. `rotate-secret` changes its secret."""
+    """Change a webhook. Calls in progress keep the old settings. Use `rotate-secret` to change the secret."""
     timeout_ms = None if timeout is None else _milliseconds("--timeout", timeout)
     given = {"url": url, "concurrency": concurrency, "timeout_ms": timeout_ms, "format": body_format}
     changes = {field: value for field, value in given.items() if value is not None}
@@ -162,7 +162,7 @@ def alter(
 def pause(
     webhook: WebhookArgument, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, json: JsonOption = False
 ) -> None:
-    """Stop the calls of a webhook; messages stay in the queue."""
+    """Pause the calls of a webhook; messages stay in the queue."""
     details = ClusterClient(bootstrap).run(lambda client: client.webhooks.pause(webhook), webhook)
     print_json(_shown(details)) if json else typer.echo(f"paused webhook {webhook}")
 
@@ -186,7 +186,7 @@ def rotate_secret(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     json: JsonOption = False,
 ) -> None:
-    """Give a webhook another secret. Calls have two signatures until the old secret ends."""
+    """Replace the secret of a webhook. Calls have two signatures until the old secret expires."""
     overlap_ms = _milliseconds("--overlap", overlap)
     changed = ClusterClient(bootstrap).run(
         lambda client: client.webhooks.rotate_secret(webhook, secret or "", overlap_ms), webhook
@@ -202,7 +202,7 @@ def rotate_secret(
 def try_webhook(
     webhook: WebhookArgument, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, json: JsonOption = False
 ) -> None:
-    """Call the receiver once with a test message, and show its answer."""
+    """Call the receiver once with a test message, and show the response."""
     tested = ClusterClient(bootstrap).run(lambda client: client.webhooks.test(webhook), webhook)
     if json:
         print_json(asdict(tested))
@@ -223,7 +223,7 @@ def delete(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     json: JsonOption = False,
 ) -> None:
-    """Delete a webhook, and the queue that was created for it. The topic and dead letters stay."""
+    """Delete a webhook, and the queue that was created for it. The topic and the dead letters are kept."""
     cluster = ClusterClient(bootstrap)
     cluster.run(lambda client: client.webhooks.describe(webhook), webhook)
     confirm(f"Delete webhook {webhook}?", yes=yes)

@@ -41,7 +41,7 @@ def adopt(
     config: ConfigOption = None,
     settings: SetOption = None,
 ) -> None:
-    """Make a standalone broker, with all its processes, the first broker of a cluster.
+    """Make a standalone broker the first broker of a cluster. All brokers of a machine with several processes join.
 
     Topics, ids, settings, committed offsets and data stay as they are.
     """
@@ -67,7 +67,9 @@ def adopt(
 
 
 def _lock(data_dir: Path) -> RealDisk:
-    """Lock the data directory of a standalone broker; Failure if the broker runs or has no store of its own."""
+    """Lock the data directory of a standalone broker. Raises Failure if the broker runs, or if its directory contains
+    no metadata store.
+    """
     if not (data_dir / STORE_FILE).exists():
         raise _not_standalone(data_dir)
     disk = RealDisk(str(data_dir))

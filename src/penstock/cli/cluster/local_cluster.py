@@ -36,9 +36,9 @@ class LocalBroker(msgspec.Struct, frozen=True):
     port: int
     http_port: int
     process: ProcessId | None = None
-    """Process of the last start, which may have ended."""
+    """Process of the last start. It may have ended."""
     has_tls: bool = False
-    """Whether the broker serves Kafka clients and HTTP with TLS and users."""
+    """True if the broker serves Kafka clients and HTTP with TLS and authentication."""
 
     @property
     def running(self) -> ProcessId | None:
@@ -60,7 +60,7 @@ class LocalZooKeeper(msgspec.Struct, frozen=True):
     """Port of the cluster's own ZooKeeper; None for an external ZooKeeper."""
     process: ProcessId | None = None
     has_tls: bool = False
-    """Whether the cluster's own ZooKeeper was started with TLS."""
+    """True if the cluster's own ZooKeeper was started with TLS."""
 
     @property
     def running(self) -> ProcessId | None:
@@ -68,22 +68,24 @@ class LocalZooKeeper(msgspec.Struct, frozen=True):
 
     @property
     def may_use_tls(self) -> bool:
-        """Whether brokers can connect with TLS: to an own ZooKeeper that has it, or that is about to be started."""
+        """True if brokers can connect with TLS to the cluster's own ZooKeeper: it has TLS, or it is not running and
+        will be started with TLS.
+        """
         return self.port is not None and (self.has_tls or self.running is None)
 
 
 class Form(msgspec.Struct, frozen=True):
-    """Options that the cluster was created with; brokers may have been added or removed since."""
+    """Options that the cluster was created with. Brokers may have been added or removed later."""
 
     brokers: int = 3
     base_port: int = 19_092
     http_base_port: int = 18_080
     zookeeper: str | None = None
-    """Connection string of an external ZooKeeper; None starts one for the cluster."""
+    """Connection string of an external ZooKeeper; None if the cluster starts its own."""
     secure: bool = False
-    """Whether the cluster was created with certificates and an administrator."""
+    """True if the cluster was created with certificates and an administrator."""
     insecure: bool = False
-    """Whether brokers may serve other machines without authentication."""
+    """True if brokers may serve other machines without authentication."""
 
 
 class LocalCluster(msgspec.Struct, frozen=True):
@@ -91,9 +93,9 @@ class LocalCluster(msgspec.Struct, frozen=True):
     brokers: tuple[LocalBroker, ...]
     zookeeper: LocalZooKeeper
     settings: dict[str, str]
-    """Settings that every broker is started with."""
+    """Settings for all brokers of the cluster."""
     supervisor: ProcessId | None = None
-    """Supervisor of pipelines of the last `up --detach --pipelines`, which may have ended."""
+    """Supervisor of pipelines started by the last `up --detach --pipelines`. It may have ended."""
 
     @property
     def bootstrap(self) -> str:
@@ -137,7 +139,7 @@ class ClusterFile:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the lock that excludes other commands from changing the cluster."""
+        """Hold the lock that prevents other commands from changing the cluster."""
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self.directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

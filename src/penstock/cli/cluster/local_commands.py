@@ -84,7 +84,7 @@ def up(
     detach: DetachOption = False,
     pipelines: PipelinesOption = False,
 ) -> None:
-    """Start ZooKeeper and brokers on this machine: a new cluster, or the one that the directory holds."""
+    """Start ZooKeeper and brokers on this machine: a new cluster, or the existing one in the directory."""
     began = time.monotonic()
     options = (brokers, base_port, http_base_port, zookeeper, secure or None, insecure or None)
     given = {name: value for name, value in zip(_FORM_OPTIONS, options, strict=True) if value is not None}
@@ -100,7 +100,7 @@ def up(
             _announce_pipelines(data_dir)
         return
     supervisor = SupervisorProcess(cluster.bootstrap, data_dir) if pipelines else None
-    with suppress(KeyboardInterrupt):  # the expected end
+    with suppress(KeyboardInterrupt):  # the usual end of the command
         _announce(cluster, began, f"Ctrl-C or `penstock cluster down --data-dir {data_dir}`")
         if supervisor is not None:
             supervisor.start()
@@ -128,7 +128,7 @@ def start(node_id: NodeArgument, data_dir: DataDirOption) -> None:
 
 
 def kill(node_id: NodeArgument, data_dir: DataDirOption) -> None:
-    """Kill a broker with SIGKILL, as a crash would."""
+    """Kill a broker with SIGKILL, to simulate a crash."""
     process = ClusterFile(data_dir).load().broker(node_id).running
     if process is None:
         raise Failure(
@@ -142,7 +142,8 @@ def kill(node_id: NodeArgument, data_dir: DataDirOption) -> None:
 def _planned(
     data_dir: Path, known: LocalCluster | None, given: Mapping[str, Any], settings: Mapping[str, str]
 ) -> LocalCluster:
-    """Return the cluster to start, the known one or a new one as `given`, with `settings` and, if secure, certificates.
+    """Return the cluster to start: the known one, or a new one with the options `given`. Adds `settings` and, for a
+    secure cluster, certificates.
 
     Raises Failure if `given` differs from the known cluster.
     """

@@ -64,7 +64,7 @@ def plan_broker(cluster: LocalCluster) -> LocalBroker:
 
 
 def with_settings(cluster: LocalCluster, settings: Mapping[str, str]) -> LocalCluster:
-    """Return the cluster with settings added; ConfigError or Failure if brokers would not start with them."""
+    """Return the cluster with settings added. Raises ConfigError or Failure if brokers would not start with them."""
     for name in sorted(_OF_ONE_BROKER & settings.keys()):
         raise Failure(
             f"{name} cannot be set for all brokers of the cluster",

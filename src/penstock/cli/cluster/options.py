@@ -1,4 +1,4 @@
-"""Options that the commands of `penstock cluster` share, and the address of the cluster that they name."""
+"""Options shared by the commands of `penstock cluster`, and the address of the cluster that these options select."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Supervisor of pipelines beside a local cluster (`penstock cluster up --pipelines`).
 
-In the foreground the command starts it again if it dies. With `--detach` it is a process of the cluster, as a broker
-is. It inherits the environment of the command, which has the login of a cluster with users.
+In the foreground, the command restarts the supervisor if it dies. With `--detach` the supervisor is a process of the
+cluster, like a broker. It inherits the environment of the command, which contains the login of a secure cluster.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def log_path(directory: Path) -> Path:
 
 
 def start_detached(file: ClusterFile) -> None:
-    """Start the supervisor of a cluster that runs, unless it runs, and store its process id in `cluster.json`."""
+    """Start the supervisor of a running cluster if it is not running, and store its process id in `cluster.json`."""
     with file.locked():
         cluster = file.load()
         if cluster.supervisor is None or not cluster.supervisor.is_alive:
@@ -35,7 +35,7 @@ def start_detached(file: ClusterFile) -> None:
 
 
 def stop_detached(cluster: LocalCluster) -> None:
-    """Let the pipelines of a detached supervisor stop after their batches, while the brokers still serve."""
+    """Stop a detached supervisor, whose pipelines finish their current batches. The brokers must still be running."""
     if cluster.supervisor is not None:
         end_all([cluster.supervisor], signal.SIGTERM, STOP_SECONDS)
 
@@ -54,7 +54,7 @@ class SupervisorProcess:
         self._thread.start()
 
     def stop(self) -> None:
-        """Let pipelines stop after their batches, while the brokers still serve."""
+        """Stop the supervisor, whose pipelines finish their current batches. The brokers must still be running."""
         self._ended.set()
         process = self._process
         if process is not None and process.poll() is None:
@@ -75,7 +75,8 @@ class SupervisorProcess:
 def _spawn(bootstrap: str, directory: Path) -> subprocess.Popen[bytes]:
     """Start `penstock pipeline serve`, whose output goes to `pipelines.log` in the directory of the cluster.
 
-    It has a session of its own: Ctrl-C reaches the command, which stops the supervisor before the brokers.
+    The process has its own session, so that Ctrl-C reaches only the command, which stops the supervisor before the
+    brokers.
     """
     command = [
         *(sys.executable, "-m", "penstock.cli.main", "pipeline", "serve"),

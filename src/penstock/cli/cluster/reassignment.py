@@ -1,6 +1,6 @@
-"""Reassignments of a plan: all of them start at once in the brokers, and this process only watches them.
+"""Reassignments of a plan: all of them are started in the brokers at once, and this process waits for their completion.
 
-A command that is run again finds the reassignments in progress and waits for them.
+If the command is run again, it finds the reassignments in progress and waits for them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class PlannedReassignment:
         return self.name in replicas.reassigning and self._has_target(replicas.assignment[self.name])
 
     def is_complete(self, replicas: ClusterReplicas) -> bool:
-        """Check that the partition has its target replicas, or that its topic was deleted."""
+        """Return True if the partition has its target replicas, or if its topic was deleted."""
         assigned = replicas.assignment.get(self.name)
         return assigned is None or (self.name not in replicas.reassigning and self._has_target(assigned))
 
@@ -47,7 +47,7 @@ class PlannedReassignment:
 
 
 def reassignments_of(replicas: ClusterReplicas, planned: Assignment) -> list[PlannedReassignment]:
-    """Return the reassignments of the plan, both new ones and ones that are in progress."""
+    """Return the reassignments of the plan, including those in progress."""
     changed = differences(replicas.assignment, planned)
     in_progress = {name: planned[name] for name in replicas.reassigning if name in planned}
     return [
@@ -64,7 +64,7 @@ async def execute(
     await client.reassignments.begin(new)
     with copy_progress(sum(each.missing_bytes for each in wanted), len(wanted)) as progress:
         await _wait_for_completion(client, wanted, progress)
-    # A preferred replica that cannot lead yet is elected by the controller later.
+    # The controller elects a preferred leader that is not in sync yet at a later time.
     await client.reassignments.elect_preferred(each.name for each in wanted)
 
 
@@ -82,7 +82,7 @@ async def _wait_for_completion(
         progress.show(max(0, total_bytes - missing_bytes), len(wanted) - len(left))
         if not left:
             return
-        # A single poll may reach a broker that does not know the reassignments yet.
+        # The broker that answers the first poll may not know the reassignments yet.
         idle_polls = 0 if any(each.name in replicas.reassigning for each in left) else idle_polls + 1
         if idle_polls > MAX_POLLS_WITHOUT_REASSIGNMENT:
             raise _was_cancelled(left[0], replicas)

@@ -1,4 +1,4 @@
-"""`penstock cluster add|drain|replace|balance`: add and remove brokers and reassign treplacement replicas."""
+"""`penstock cluster add|drain|replace|balance`: add and remove brokers, and reassign replicas."""
 
 from __future__ import annotations
 
@@ -69,9 +69,10 @@ def add(
     throttle: ThrottleOption = None,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Start one more broker on this machine and reassign a fair share of the replicas to it.
+    """Add a broker on this machine and reassign a proportional share of the replicas to it.
 
-    Elsewhere start a broker with `penstock broker --zookeeper`, then run `penstock cluster balance`.
+    To add a broker on another machine, start it with `penstock broker --zookeeper`, then run `penstock cluster
+    balance`.
     """
     added = _add_broker(ClusterFile(data_dir), dry_run)
 
@@ -90,7 +91,7 @@ def drain(
     throttle: ThrottleOption = None,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Reassign all replicas of a broker to other brokers; with --data-dir the broker is then stopped."""
+    """Reassign all replicas of a broker to other brokers. With --data-dir the broker is stopped afterwards."""
 
     def plan(replicas: ClusterReplicas, current: Assignment) -> Assignment:
         return plan_drain(current, replicas.locations, BrokerId(node_id))
@@ -115,7 +116,7 @@ def replace(
     throttle: ThrottleOption = None,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Reassign all replicas of a broker, alive or dead, to another broker."""
+    """Reassign all replicas of a broker, which may be dead, to another broker."""
     added: dict[BrokerId, Location] = {}
     if new is None:
         if data_dir is None:
@@ -143,7 +144,7 @@ def replace(
 
 
 def _address(data_dir: Path | None, bootstrap: str | None, without: int | None = None) -> str:
-    """Return the bootstrap addresses; of a cluster on this machine without the broker `without`."""
+    """Return the bootstrap addresses. For a cluster on this machine, the broker `without` is left out."""
     if data_dir is None:
         if bootstrap is None:
             raise no_cluster_named()
@@ -160,7 +161,7 @@ def _address(data_dir: Path | None, bootstrap: str | None, without: int | None =
 
 
 def _add_broker(file: ClusterFile, dry_run: bool) -> dict[BrokerId, Location]:
-    """Start one more broker on this machine and return its id and machine; with `dry_run`, start nothing."""
+    """Add a broker on this machine; return its id and location. With `dry_run`, nothing is started."""
     node_id = plan_broker(file.load()).node_id
     if not dry_run:
 

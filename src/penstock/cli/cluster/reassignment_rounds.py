@@ -1,6 +1,6 @@
-"""Reassignment of replicas from start to end: read the cluster, plan, show the plan, start it and wait.
+"""Reassignment of replicas from start to end: read the cluster, plan, show the plan, start the reassignments and wait.
 
-Topics may be created or deleted meanwhile, so this is done in rounds until the plan changes nothing.
+Topics may be created or deleted during the reassignment, so these steps are repeated until the plan changes nothing.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ NOTHING_TO_DO = "no replicas to reassign"
 LIST_BROKERS = "`penstock cluster status` lists the brokers."
 
 Plan = Callable[[ClusterReplicas, Assignment], Assignment]
-"""Function from the replicas and the assignment of the movable partitions to the target assignment."""
+"""Function from the replicas of the cluster and the assignment of the movable partitions to the target assignment."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecommissionedBroker:
-    """Broker that must hold no replica at the end."""
+    """Broker that must have no replicas at the end."""
 
     node_id: int
     stop: Callable[[], None] | None = None
-    """Function that stops the broker once it holds no replica; None leaves the broker running."""
+    """Function that stops the broker once it has no replicas; None to leave the broker running."""
 
 
 def reassign(
@@ -47,8 +47,8 @@ def reassign(
 ) -> None:
     """Reassign replicas of the cluster at an address until the plan has nothing left to change.
 
-    `throttle` is a limit in bytes per second. `wait_command` is shown to a user who interrupts the command: it
-    waits for the reassignments in progress.
+    `throttle` is a limit in bytes per second. `wait_command` is the command that waits for the reassignments in
+    progress; it is shown when the user interrupts this command.
     """
     try:
         with reported():

@@ -24,7 +24,7 @@ async def set_throttle(client: InternalClient, bytes_per_second: int | None) -> 
 
 
 async def require_two_in_sync(client: InternalClient) -> list[str]:
-    """Set min.insync.replicas=2 on topics with three or more replicas that have no value of their own.
+    """Set min.insync.replicas=2 on topics with three or more replicas that do not set it.
 
     Returns the names of the changed topics.
     """

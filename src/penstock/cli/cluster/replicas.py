@@ -1,4 +1,6 @@
-"""Replicas of a cluster with their sizes, present and target: the input of reassignment plans."""
+"""Replicas of a cluster with their sizes, before and after the reassignments in progress: the input of reassignment
+plans.
+"""
 
 from __future__ import annotations
 
@@ -18,18 +20,18 @@ Replicas = tuple[BrokerId, ...]
 class ClusterReplicas:
     view: ClusterSnapshot
     present: Assignment
-    """Replicas of each partition without those that a reassignment is adding."""
+    """Replicas of each partition, without replicas that a reassignment is adding."""
     assignment: Assignment
-    """Replicas of each partition after completion of the reassignments in progress."""
+    """Replicas of each partition after the reassignments in progress are complete."""
     reassigning: frozenset[TopicPartition]
     """Partitions with a reassignment in progress."""
     sizes: Mapping[TopicPartition, Mapping[BrokerId, int]]
-    """Bytes of each replica; replicas of brokers that do not respond are missing."""
+    """Size of each replica in bytes; without replicas on brokers that do not respond."""
     leaders: Mapping[TopicPartition, int]
 
     @property
     def locations(self) -> dict[BrokerId, Location]:
-        """Locations of the live brokers; the advertised host stands for the machine of a broker."""
+        """Locations of the live brokers. Brokers with the same advertised host count as one machine."""
         return {
             BrokerId(broker.node_id): Location(broker.address.host, broker.rack)
             for broker in self.view.brokers.values()
@@ -37,7 +39,7 @@ class ClusterReplicas:
 
     @property
     def movable(self) -> Assignment:
-        """Assignment of the partitions with a live leader: only these can be replicated."""
+        """Assignment of the partitions with a live leader; other partitions cannot be copied."""
         return {
             name: replicas
             for name, replicas in self.assignment.items()
@@ -45,15 +47,15 @@ class ClusterReplicas:
         }
 
     def held_by(self, node_id: int | None) -> list[TopicPartition]:
-        """Return the partitions with a replica on a broker; none without a broker."""
+        """Return the partitions with a replica on a broker; an empty list for None."""
         return [name for name, replicas in self.assignment.items() if node_id in replicas]
 
     def size_of(self, name: TopicPartition) -> int:
-        """Return the bytes of the largest replica, which other replicas have to reach."""
+        """Return the size of the largest replica in bytes, which other replicas have to reach."""
         return max(self.sizes.get(name, {}).values(), default=0)
 
     def missing_bytes(self, name: TopicPartition, replicas: Replicas) -> int:
-        """Return the bytes still to copy until all given replicas are complete."""
+        """Return the number of bytes still to copy until all given replicas are complete."""
         held, size = self.sizes.get(name, {}), self.size_of(name)
         return sum(max(0, size - held.get(broker, 0)) for broker in replicas)
 

@@ -1,6 +1,6 @@
-"""Start of processes of a cluster on this machine: either all of them serve, or none is left running.
+"""Start of processes of a cluster on this machine. If one of them fails, all of them are killed.
 
-The processes run in their own sessions and outlive the command; `cluster.json` identifies them.
+The processes have their own sessions and continue after the command; `cluster.json` identifies them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LAST_LINES = 8
 
 
 class ClusterStart:
-    """One start of processes, which are awaited, and killed if one of them fails."""
+    """One start of processes: waits until all of them serve, and kills them if one of them fails."""
 
     def __init__(self, file: ClusterFile) -> None:
         self.children: list[subprocess.Popen[bytes]] = []
@@ -48,7 +48,7 @@ class ClusterStart:
     def run(
         self, change: Callable[[LocalCluster | None], LocalCluster], node_id: int | None = None
     ) -> LocalCluster:
-        """Start one broker, or all stopped brokers, of the cluster that `change` returns."""
+        """Start one broker, or all stopped brokers, of the cluster returned by `change`."""
         try:
             with self._file.locked():
                 cluster = self._spawn(change(self._file.load_if_there()), node_id)
@@ -66,7 +66,7 @@ class ClusterStart:
         port = None if cluster.zookeeper.running else cluster.zookeeper.port
         check_ports(cluster, brokers, port)
         if port is not None:
-            check_installed()  # before the cluster is saved, so that the next `up` may change it
+            check_installed()  # checked before the cluster is saved, so that the next `up` can still change it
         try:
             if port is not None:
                 tls = zookeeper_tls(cluster.settings)
@@ -88,7 +88,7 @@ class ClusterStart:
         return identify(self._zookeeper.pid)
 
     async def _wait_until_serving(self) -> None:
-        """Wait until each broker serves and knows all others, so that topics can be placed on all."""
+        """Wait until each broker serves and knows all other brokers, so that topics can be placed on all of them."""
         ids = frozenset(broker.node_id for broker, _ in self._brokers)
         await asyncio.gather(*(self._wait_for(broker, child, ids) for broker, child in self._brokers))
 
@@ -116,7 +116,7 @@ def where(broker: LocalBroker) -> str:
 
 
 async def _knows(broker: LocalBroker, ids: frozenset[int]) -> bool:
-    """Check that a broker responds and that its metadata contains the given brokers."""
+    """Return True if a broker responds and its metadata contains the given brokers."""
     try:
         async with admin_client(broker.address) as client:
             return ids <= set(await client.brokers.ids())
@@ -164,5 +164,5 @@ def _spawn_broker(file: ClusterFile, cluster: LocalCluster, broker: LocalBroker)
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment without settings: a broker's settings do not depend on the user's shell."""
+    """Return the environment without settings, so that a broker's settings do not depend on the user's shell."""
     return {name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT_PREFIX)}

@@ -16,19 +16,19 @@ from penstock.cli.options import JsonOption
 from penstock.cli.output import NONE, print_json, print_table
 
 RESPONSE_SECONDS = 3.0
-"""Timeout of a response in seconds, after which another broker is asked."""
+"""Response timeout in seconds, after which another broker is asked."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerStatus:
     node_id: int
     pid: int | None
-    """Process id; None if the broker does not run or is on another machine."""
+    """Process id; None if the broker is not running or is on another machine."""
     host: str
     port: int
     http_port: int | None
     alive: bool
-    """True if the process runs; for a broker elsewhere, if it is a member of the cluster."""
+    """True if the process runs; for a broker on another machine, if the broker is a member of the cluster."""
     member: bool
     controller: bool
     leaders: int
@@ -106,7 +106,7 @@ def status_of_local(cluster: LocalCluster) -> ClusterStatus:
 
 
 def status_of_any(bootstrap: str) -> ClusterStatus:
-    """Return the status of the cluster that has a broker at this address."""
+    """Return the status of the cluster of the broker at this address."""
     view = _view(bootstrap)
     held = {replica for partition in view.partitions for replica in partition.replicas}
     brokers = []

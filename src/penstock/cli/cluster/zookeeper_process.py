@@ -27,7 +27,7 @@ STOP_SECONDS = 10.0
 POLL_SECONDS = 0.02
 
 JVM_OPTIONS = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
-"""JVM options for a start in half a second with 100 MB of memory, a third of the default."""
+"""JVM options for a start in half a second with 100 MB of memory, which is a third of the memory without them."""
 
 JARS = (
     "zookeeper",
@@ -45,10 +45,12 @@ JARS = (
     "netty-transport-classes-epoll",
     "netty-transport-native-unix-common",
 )
-"""Jars that a server needs (8 MB). There is no logging backend: `srvr` reports the state of a server."""
+"""Jars that a server needs (8 MB). A logging backend is not needed: the command `srvr` reports the state of a
+server.
+"""
 
 SYSTEM_JARS = "/usr/share/java"
-"""Directory of the jars from Debian's packages."""
+"""Directory of the jars of Debian's packages."""
 
 STANDALONE = "org.apache.zookeeper.server.ZooKeeperServerMain"
 MEMBER = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
@@ -65,13 +67,13 @@ class EnsembleMember:
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperTls:
-    """Files of a server that serves TLS alone, to clients with a certificate of the authority."""
+    """Files of a server that accepts only TLS, from clients with a certificate of the authority."""
 
     certificate: str
     """PEM file with certificate and key of the server."""
     authority: str
     client: str
-    """PEM file with certificate and key of a client, to ask for the state of the server."""
+    """PEM file with certificate and key of a client, used to read the state of the server."""
 
     def config(self, port: int) -> list[str]:
         return [
@@ -94,7 +96,7 @@ class ZooKeeperTls:
 
 
 class ZooKeeperProcess:
-    """ZooKeeper server; with several `members` it is server `number` (from 1) of an ensemble."""
+    """ZooKeeper server. With several `members`, it is server `number` (from 1) of an ensemble."""
 
     def __init__(
         self,
@@ -103,7 +105,7 @@ class ZooKeeperProcess:
         number: int = 1,
         tls: ZooKeeperTls | None = None,
     ) -> None:
-        """Configure one server; with `tls` it serves no plaintext."""
+        """Configure one server. With `tls` it accepts no plaintext connections."""
         self._tls = tls
         self.port = members[number - 1].client_port
         self._directory = directory
@@ -134,7 +136,9 @@ class ZooKeeperProcess:
             )
 
     def wait_until_serving(self) -> None:
-        """Wait until `srvr` returns a mode: the port is open before the server accepts requests."""
+        """Wait until `srvr` returns a mode. The open port is not sufficient: it is open before the server accepts
+        requests.
+        """
         deadline = time.monotonic() + START_SECONDS
         while server_mode(self.port, self._tls) is None:
             assert self._process is not None, "the server is not started"
@@ -157,7 +161,7 @@ class ZooKeeperProcess:
         self._end(signal.SIGKILL)
 
     def pause(self) -> None:
-        """Stop the server's threads with SIGSTOP, and return once all of them have stopped."""
+        """Pause the server's threads with SIGSTOP; return when all of them are stopped."""
         os.kill(self.pid, signal.SIGSTOP)
         os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOWAIT)
 
@@ -252,7 +256,8 @@ def find_java() -> str:
 def find_jars() -> str:
     """Return the class path from ZOOKEEPER_HOME, pyspark or the system's ZooKeeper package."""
     places = [os.path.join(home, "lib") for home in [os.environ.get("ZOOKEEPER_HOME")] if home]
-    spark = find_spec("pyspark")  # not imported, because an import takes half a second
+    # The package is located without importing it, because the import takes half a second.
+    spark = find_spec("pyspark")
     if spark is not None and spark.origin is not None:
         places.append(os.path.join(os.path.dirname(spark.origin), "jars"))
     places.append(SYSTEM_JARS)
@@ -266,7 +271,7 @@ def find_jars() -> str:
 
 
 def _needed(place: str) -> list[str]:
-    """Return one jar per name; an unversioned file (a link in Debian) is preferred."""
+    """Return one jar for each name; a file without a version (a link in Debian) is preferred."""
     paths = []
     for name in JARS:
         versions = glob.glob(os.path.join(glob.escape(place), f"{name}-[0-9]*.jar"))

@@ -69,7 +69,7 @@ def archive(
     schema: SchemaOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Archive topics to a Delta table, each record once; without --once archiving continues until Ctrl-C."""
+    """Archive topics to a Delta table, each record once. Without --once, archiving continues until Ctrl-C."""
     every_ms, grace_ms = parse_duration_ms(every), parse_duration_ms(grace)
     keep_ms = None if keep is None else parse_duration_ms(keep)
     parsed = None if schema is None else read_schema(schema)

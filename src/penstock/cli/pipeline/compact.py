@@ -47,7 +47,7 @@ def compact(
 ) -> None:
     """Write the last record of each key to a Delta table.
 
-    Duplicates are removed with --by 'key, value' --keep first.
+    To remove duplicates, use --by 'key, value' --keep first.
     """
     given = {"bootstrap": bootstrap, "subscribe": topics}
     if archive is not None:
@@ -61,7 +61,7 @@ def compact(
         if keep not in (each.value for each in Keep):
             raise Failure(f"unknown --keep {keep!r}", "Give last or first.", code=ExitCode.USAGE)
         options = parse(given)
-        plan_of(options)  # invalid options fail before Spark starts
+        plan_of(options)  # invalid options are reported before Spark starts
         with progress_of(session, "compacting"):
             rows = run(session.open(), CompactJob(options, to, by, Keep(keep)))
     if json:

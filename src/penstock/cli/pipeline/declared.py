@@ -75,7 +75,7 @@ def delete(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     json: JsonOption = False,
 ) -> None:
-    """Delete a pipeline. Its topics, tables and archives stay."""
+    """Delete a pipeline. Its topics, tables and archives are kept."""
     cluster = ClusterClient(bootstrap)
     _existing(cluster, name)
     confirm(f"Delete the pipeline {name}? Its targets stay.", yes=yes)
@@ -121,14 +121,14 @@ def status(
 def pause(
     name: NameArgument, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, json: JsonOption = False
 ) -> None:
-    """Pause a pipeline: it stops after the batch that is being written."""
+    """Pause a pipeline: it stops after the batch in progress."""
     _set_paused(name, True, bootstrap, json)
 
 
 def resume(
     name: NameArgument, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, json: JsonOption = False
 ) -> None:
-    """Resume a paused pipeline where it stopped."""
+    """Resume a paused pipeline at its last position."""
     _set_paused(name, False, bootstrap, json)
 
 
@@ -138,7 +138,7 @@ def logs(
     lines: Annotated[int, typer.Option("-n", min=1, help="Maximum number of events.")] = 100,
     json: JsonOption = False,
 ) -> None:
-    """Show the last events of a pipeline: starts, runs, failures with their reasons."""
+    """Show the last events of a pipeline: starts, runs, and failures with their reasons."""
     cluster = ClusterClient(bootstrap)
     _existing(cluster, name)
     events = cluster.run(lambda client: client.pipelines.events(name, lines), name)

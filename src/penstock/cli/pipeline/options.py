@@ -1,4 +1,4 @@
-"""Options that the commands of `penstock pipeline` share."""
+"""Options shared by the commands of `penstock pipeline`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ ConfOption = Annotated[
 
 
 def parse_conf(given: list[str] | None) -> dict[str, str]:
-    """Settings of Spark from `--conf KEY=VALUE`."""
+    """Parse settings of Spark from `--conf KEY=VALUE`."""
     settings = {}
     for each in given or ():
         name, sign, value = each.partition("=")

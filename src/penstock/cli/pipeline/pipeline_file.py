@@ -1,4 +1,6 @@
-"""File with declared pipelines: read, checked, with schema files read in. Problems name their lines."""
+"""File with declared pipelines: reads and checks it, and inserts the schema files. Problems are reported with line
+numbers.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from penstock.extras import how_to_install
 
 
 def read_pipelines(path: Path) -> list[dict[str, Any]]:
-    """Documents of the pipelines in a YAML file."""
+    """Return the documents of the pipelines in a YAML file."""
     try:
         from penstock.cli.pipeline.yaml_document import read_yaml
     except ImportError:

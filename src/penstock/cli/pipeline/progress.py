@@ -54,7 +54,7 @@ def progress_of(session: PipelineSession, what: str) -> Iterator[None]:
 
 
 def _tasks(session: PipelineSession) -> tuple[int, int] | None:
-    """Return the numbers of completed and of all tasks of the active stages; None if there are none."""
+    """Return the number of completed tasks and of all tasks of the active stages; None if there are none."""
     current = session.current
     if current is None:
         return None

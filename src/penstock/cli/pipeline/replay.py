@@ -64,7 +64,7 @@ def replay(
     once: OnceOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Write the records of topics to another topic, each once.
+    """Write the records of topics to another topic, each exactly once.
 
     An interrupted replay resumes when the command is run again.
     """

@@ -1,4 +1,4 @@
-"""Results of queries as a table, CSV, JSON, or a chart of bars in the terminal."""
+"""Formats of query results: a table, CSV, JSON, or a bar chart in the terminal."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def show_result(columns: Sequence[str], rows: Sequence[Sequence[Any]], form: Res
 
 
 def bars(columns: Sequence[str], rows: Sequence[Sequence[Any]], width: int) -> list[str]:
-    """One bar for each row: the last column with numbers, labelled with the columns before it."""
+    """Return one bar for each row. Its length is the last column with numbers, its label the columns before that."""
     numeric = [
         place
         for place in range(len(columns))

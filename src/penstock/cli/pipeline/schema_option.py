@@ -1,4 +1,4 @@
-"""Schemas of values and patterns of topics on the command line."""
+"""Parsing of value schemas and topic patterns on the command line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NAMES = re.compile(r"[A-Za-z0-9._,\s-]+")
 
 
 def read_schema(text: str) -> ValueSchema:
-    """Parse columns such as `id bigint, total double`, or the file of that name."""
+    """Parse columns such as `id bigint, total double`, or read the schema file with this name."""
     path = Path(text)
     try:
         content = path.read_text() if path.suffix and path.is_file() else text
@@ -27,5 +27,7 @@ def read_schema(text: str) -> ValueSchema:
 
 
 def subscription_of(topics: str) -> dict[str, str]:
-    """Options of the source for names, or for a regular expression: a text with other characters than names have."""
+    """Return the options of the source for topic names. A text with characters that topic names cannot have is a
+    regular expression.
+    """
     return {"subscribe": topics} if _NAMES.fullmatch(topics) else {"subscribePattern": topics}

@@ -49,7 +49,9 @@ def serve(
     conf: ConfOption = None,
     metrics_port: MetricsPortOption = None,
 ) -> None:
-    """Run declared pipelines until Ctrl-C. Several supervisors share the pipelines; each runs at one of them."""
+    """Run declared pipelines until Ctrl-C. Several supervisors share the pipelines; each pipeline runs at one of
+    them.
+    """
     ClusterClient(bootstrap)
     supervisor = _supervisor(bootstrap, master, checkpoints, conf, None)
     if metrics_port is not None:
@@ -69,7 +71,9 @@ def run(
     conf: ConfOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Run a pipeline now, up to the current end of its source: by its supervisor, or here if none runs."""
+    """Run a pipeline now, up to the current end of its source. Its supervisor runs it, or this process if there is no
+    supervisor.
+    """
     cluster = ClusterClient(bootstrap)
     pipeline = cluster.run(lambda client: client.pipelines.get(name), name)
     if pipeline is None:
@@ -114,7 +118,7 @@ def _supervisor(
 
 
 def _loop(supervisor: Any) -> None:
-    """Step until the supervisor is over, or a signal to stop."""
+    """Call `step` until the supervisor is finished, or until a signal to stop."""
     is_ended = False
 
     def end(*_: object) -> None:
@@ -140,7 +144,7 @@ async def _has_supervisor(client: InternalClient) -> bool:
 
 
 def _run_by_supervisor(cluster: ClusterClient, pipeline: StoredPipeline) -> dict[str, Any]:
-    """Request a run, and wait until the supervisor has made it."""
+    """Request a run, and wait until the supervisor has completed it."""
     import threading
 
     wanted = cluster.run(lambda client: client.pipelines.request_run(pipeline), pipeline.name)

@@ -1,4 +1,4 @@
-"""Spark session for the command line: started on first use, silent, with errors reduced to one line.
+"""Spark session for the command line: started on first use, without output, with errors in one line.
 
 Java writes warnings and stack traces to a temporary file, which is read only if Spark does not start.
 """
@@ -23,14 +23,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL = "local[*,4]"
-"""Master with all cores and, as on a cluster, four attempts per task."""
+"""Spark master with all cores. A task has four attempts, as on a cluster."""
 _SETTINGS = {"spark.sql.execution.arrow.maxBytesPerBatch": "16m"}
-"""Limit of an Arrow batch in bytes, so that batches of large rows fit in the memory of tasks."""
+"""Settings of the session: the limit of an Arrow batch in bytes, so that batches of large rows fit in the memory of
+tasks.
+"""
 _AGAIN = "Remove the cause, then run the command again."
 
 
 class PipelineSession:
-    """Spark session that the first call of `open` starts; later calls return the same session."""
+    """Spark session, which the first call of `open` starts; later calls return the same session."""
 
     def __init__(self, name: str, master: str | None, conf: Mapping[str, str] | None = None) -> None:
         self._name = name
@@ -69,7 +71,7 @@ class PipelineSession:
 def pipeline_session(
     name: str, master: str | None, conf: list[str] | None = None
 ) -> Iterator[PipelineSession]:
-    """Provide a session with the settings of `--conf`; errors of Spark, its tasks and the pipeline become Failures."""
+    """Provide a session with the settings of `--conf`. Errors of Spark, its tasks and the pipeline become Failures."""
     session = PipelineSession(name, master, parse_conf(conf))
     try:
         import deltalake  # noqa: F401

@@ -58,7 +58,7 @@ def stats(
 ) -> None:
     """Measure records, bytes, keys and latency of topics in time windows.
 
-    A window is written when it has ended.
+    A window is written after its end.
     """
     window_ms, delay_ms = parse_duration_ms(window), parse_duration_ms(delay)
     with pipeline_session("penstock stats", master, conf) as session:

@@ -1,4 +1,4 @@
-"""YAML file with the line of each value, so that problems of a document can name lines."""
+"""YAML file with the line number of each value, so that problems are reported with lines."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ class YamlDocument:
     path: Path
     value: Any = None
     lines: dict[str, int] = field(default_factory=dict)
-    """Line of each value by its JSON pointer."""
+    """Line number of each value, by its JSON pointer."""
     problems: list[DefinitionProblem] = field(default_factory=list)
-    """Problems of the YAML itself: names that are there twice, tags that are not plain data."""
+    """Problems of the YAML itself: duplicate names, and tags that do not stand for plain data."""
 
     def line_of(self, pointer: str) -> int:
-        """Line of a value, or of the nearest value around it that exists."""
+        """Return the line of a value, or of the nearest enclosing value that exists."""
         while pointer not in self.lines and pointer:
             pointer = pointer.rpartition("/")[0]
         return self.lines.get(pointer, 1)
 
     def describe(self, problems: list[DefinitionProblem]) -> list[str]:
-        """One line of text for each problem, in the order of the file."""
+        """Return one line of text for each problem, in the order of the file."""
         by_line = sorted((self.line_of(each.pointer), each.text) for each in problems)
         return [f"{self.path}:{line}: {text}" for line, text in by_line]
 

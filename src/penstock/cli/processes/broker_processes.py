@@ -1,8 +1,9 @@
-"""`penstock broker --processes N`: one supervisor with the store of the machine, and N broker processes.
+"""`penstock broker --processes N`: one supervisor process with the metadata store of the machine, and N broker
+processes.
 
-The brokers form a cluster. They are ordinary brokers with directories and ports of their own, and share the
-HTTP port. A broker that ends is started again. A start with fewer processes starts the former brokers as
-well, drains them, and stops them when they hold no replicas.
+The brokers form a cluster. Each is an ordinary broker with its own directory and port; all share the HTTP port. A
+broker that ends is restarted. A start with fewer processes than before also starts the surplus brokers, drains them,
+and stops them when they have no replicas.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from penstock.threads import ThreadPools
 
 
 def run_processes(loaded: Loaded, arguments: Sequence[str]) -> None:
-    """Run brokers until SIGTERM or SIGINT, then stop them cleanly."""
+    """Run the brokers until SIGTERM or SIGINT, then stop them cleanly."""
     config = loaded.config
     directory = MachineDirectory(config[LOG_DIR])
     try:
@@ -102,7 +103,7 @@ class BrokerProcesses:
         self._record_brokers(supervisor)
         try:
             if self._has_store:
-                release_reserve(RealDisk(str(self._directory.path)))  # a start writes to the store
+                release_reserve(RealDisk(str(self._directory.path)))  # the start writes to the store
                 await self._store.start()
                 await self._server.start(os.path.join(self._sockets, STORE_SOCKET))
             await self._serve(supervisor, stop)
@@ -133,7 +134,7 @@ class BrokerProcesses:
         await asyncio.wait([draining])
 
     async def _drain(self, supervisor: ProcessSupervisor) -> None:
-        """Drain the brokers that are not wanted any more, and stop them."""
+        """Drain the surplus brokers, and stop them."""
         bootstrap = plan_broker(self._config, self._machine.first, self._machine.first).address
         for node_id in sorted(set(self._machine.brokers) - set(self._wanted), reverse=True):
             await drain(node_id, bootstrap, self._log)
@@ -147,7 +148,9 @@ class BrokerProcesses:
             self._log.info("broker drained and stopped", node_id=node_id, directory_removed=is_empty)
 
     def _record_brokers(self, supervisor: ProcessSupervisor) -> None:
-        """Record the brokers before one of them can get a replica. Raises OSError if a new one is not recorded."""
+        """Record the brokers on disk before one of them can get a replica. Raises OSError if a new broker cannot be
+        recorded.
+        """
         last = self._directory.load()
         if last is not None and last.brokers == self._machine.brokers:
             self._record(supervisor)

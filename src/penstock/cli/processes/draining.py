@@ -1,4 +1,4 @@
-"""Drain of a broker process that is not wanted any more, with `penstock cluster drain` as a separate process."""
+"""Drain of a surplus broker process, with `penstock cluster drain` in a separate process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RETRY_SECONDS = 10.0
 
 
 async def drain(node_id: int, bootstrap: Address, log: Logger) -> None:
-    """Reassign all replicas of a broker, and repeat until none is left. The brokers serve meanwhile."""
+    """Reassign all replicas of a broker; repeat this until the broker has none. The brokers continue to serve."""
     log.info("draining broker", node_id=node_id)
     while (code := await _drain_once(node_id, bootstrap)) != 0:
         log.error("broker not drained; it continues to serve", node_id=node_id, exit_code=code)

@@ -7,8 +7,8 @@
     DIR/processes/health/<N>        socket with the metrics and the health of a broker
     DIR/processes/<N>/              data directory of a further broker
 
-The brokers inherit the lock from their supervisor, so the lock is free only when all of them have ended.
-Sockets are in a temporary directory if their paths would be too long.
+The brokers inherit the lock from their supervisor, so the lock is free only when all processes have ended. The sockets
+are in a temporary directory if their paths would be too long.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ OWNER_ONLY = 0o700
 MAX_NODE_ID_DIGITS = 10
 
 ORPHAN_SECONDS = 30.0
-"""Seconds that brokers of a killed supervisor have to stop before they are killed."""
+"""Time in seconds that brokers of a killed supervisor have to stop before they are killed."""
 DELETION_SECONDS = 10.0
 POLL_SECONDS = 0.02
 
@@ -61,7 +61,7 @@ class MachineDirectory:
 
     @property
     def is_in_use(self) -> bool:
-        """Whether the directory belongs to several processes, or did at its last start."""
+        """True if the directory was last started with several processes."""
         return (self.path / FILE).exists()
 
     def broker_directory(self, machine: Machine, node_id: int) -> Path:
@@ -72,7 +72,7 @@ class MachineDirectory:
     def lock(self) -> int:
         """Take the lock and return its descriptor, which brokers inherit.
 
-        Waits for brokers of a killed supervisor. Failure if another supervisor runs.
+        Waits until the brokers of a killed supervisor have ended. Raises Failure if another supervisor runs.
         """
         (self.path / PROCESSES).mkdir(parents=True, exist_ok=True)
         self._lock_fd = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -130,7 +130,7 @@ class MachineDirectory:
         RealDisk(str(self.path)).replace(FILE, content)
 
     def save_processes(self, machine: Machine, pids: dict[int, int]) -> None:
-        """Record the running processes, which a later start may have to end."""
+        """Record the running processes, so that a later start can end them if the supervisor is killed."""
         processes = {str(node_id): identify(pid) for node_id, pid in pids.items()}
         supervisor = identify(os.getpid())
         self.save(msgspec.structs.replace(machine, supervisor=supervisor, processes=processes))
@@ -141,27 +141,27 @@ class MachineDirectory:
         return False
 
     async def until_empty(self, machine: Machine, node_id: int) -> None:
-        """Wait for a moment until a drained broker has deleted its logs."""
+        """Wait until a drained broker has deleted its logs, for at most DELETION_SECONDS."""
         with suppress(TimeoutError):
             async with asyncio.timeout(DELETION_SECONDS):
                 while self.has_logs(machine, node_id):
                     await asyncio.sleep(POLL_SECONDS)
 
     def remove_broker(self, machine: Machine, node_id: int) -> bool:
-        """Remove the directory of a drained broker. False if it still contains a log, which is kept."""
+        """Remove the directory of a drained broker. If it still contains a log, it is kept and False is returned."""
         if self.has_logs(machine, node_id):
             return False
         shutil.rmtree(self.broker_directory(machine, node_id), ignore_errors=True)
         return True
 
     def forget(self) -> None:
-        """Make this the directory of a single broker again. Directories of other brokers are kept."""
+        """Make this the directory of a single broker again. The directories of other brokers are kept."""
         (self.path / FILE).unlink(missing_ok=True)
 
     # --- sockets
 
     def make_sockets(self, machine: Machine) -> Path:
-        """Return the directory of the sockets, without sockets of earlier starts."""
+        """Create the directory of the sockets, without sockets of earlier starts, and return it."""
         directory = self.path / PROCESSES
         longest = directory / "health" / ("9" * MAX_NODE_ID_DIGITS)
         if len(os.fsencode(longest)) > MAX_PATH_BYTES:
@@ -170,7 +170,7 @@ class MachineDirectory:
         shutil.rmtree(health, ignore_errors=True)
         health.mkdir(OWNER_ONLY)
         for node_id in machine.brokers:
-            (health / str(node_id)).touch()  # a broker without a socket counts as not serving
+            (health / str(node_id)).touch()  # not a socket yet: the broker counts as not serving
         return directory
 
     def remove_sockets(self) -> None:

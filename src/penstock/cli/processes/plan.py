@@ -1,4 +1,4 @@
-"""Node ids, ports and addresses of the broker processes of one machine, with checks before any starts."""
+"""Node ids, ports and addresses of the broker processes of one machine, checked before any process starts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class BrokerPlan:
     """Addresses of the listeners."""
     advertised: Endpoints | None
     is_short_form: bool
-    """Whether the listener is given by `host` and `port`."""
+    """True if the listener is set by `host` and `port`."""
 
     @property
     def port(self) -> int:
@@ -40,7 +40,7 @@ class BrokerPlan:
 
     @property
     def address(self) -> Address:
-        """Address by which this machine reaches the broker."""
+        """Address that this machine uses to connect to the broker."""
         host = self.bound[0].address.host
         return Address(LOOPBACK.get(host, host), self.port)
 
@@ -57,7 +57,9 @@ class BrokerPlan:
 
 
 def plan_machine(config: BrokerConfig, last: Machine | None) -> Machine:
-    """Return the brokers to start: the wanted ones, and those of the last start, which may have replicas."""
+    """Return the brokers to start: the configured number, and the other brokers of the last start, which may have
+    replicas.
+    """
     first = config[NODE_ID]
     if last is not None and last.first != first:
         raise Failure(
@@ -70,8 +72,8 @@ def plan_machine(config: BrokerConfig, last: Machine | None) -> Machine:
 
 
 def plan_broker(config: BrokerConfig, first: int, node_id: int) -> BrokerPlan:
-    """Return the plan of one broker. Its ports follow from its distance to the first node id: with two
-    listeners, each further broker takes the next two ports.
+    """Return the plan of one broker. Its ports follow from the difference between its node id and the first one: with
+    two listeners, each further broker uses the next two ports.
     """
     bound = tuple(ListenerEndpoint(each.name, each.address) for each in config.listeners)
     distance = (node_id - first) * len(bound)
@@ -92,9 +94,10 @@ def _moved(endpoints: Endpoints, distance: int) -> Endpoints:
 
 
 def check_ports(config: BrokerConfig, machine: Machine) -> None:
-    """Raise Failure if a port does not exist, has two uses or is taken.
+    """Raise Failure if a port is out of range, is used twice, or is not free.
 
-    The brokers share the HTTP port in a way that would also let brokers of another machine directory share it.
+    The check of the HTTP port is needed because the brokers share it in a way that also admits processes of another
+    machine directory.
     """
     plans = [plan_broker(config, machine.first, node_id) for node_id in machine.brokers]
     bound = [(plan.node_id, each.address) for plan in plans for each in plan.bound]

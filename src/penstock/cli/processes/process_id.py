@@ -16,7 +16,7 @@ import msgspec
 
 POLL_SECONDS = 0.02
 STOP_SECONDS = 30.0
-"""Seconds that a process has to stop before it is killed."""
+"""Time in seconds that a process has to stop before it is killed."""
 ZOMBIE = "Z"
 
 
@@ -42,7 +42,7 @@ def identify(pid: int) -> ProcessId:
 
 
 def end_all(processes: Iterable[ProcessId], number: signal.Signals, timeout_seconds: float) -> bool:
-    """Send a signal to all processes and wait for their end; False if some had to be killed."""
+    """Send a signal to all processes and wait until they end. Returns False if some had to be killed."""
     running = [process for process in processes if process.is_alive]
     for process in running:
         process.send(number)

@@ -1,7 +1,7 @@
-"""Reports that processes on one HTTP port show to each other: metrics, and health.
+"""Exchange of reports (metrics, health) between processes that share an HTTP port.
 
-Each process serves its own reports on a socket in a directory that all of them know. A client sends the name
-of a report and gets its bytes. Loop thread only.
+Each process serves its own reports on a socket in a directory that all processes know. A client sends the name of a
+report and receives its bytes. Loop thread only.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 RESPONSE_SECONDS = 2.0
-"""Timeout of a report in seconds; the report of a slower process is empty."""
+"""Timeout of a report in seconds. The report of a slower process is empty."""
 
 Sources = Mapping[str, Callable[[], Awaitable[bytes]]]
 
@@ -24,9 +24,9 @@ class ReportSockets:
         self._server: asyncio.Server | None = None
 
     async def start(self, sources: Sources) -> None:
-        """Serve reports by name."""
+        """Serve the reports in `sources` by name."""
         self._sources = sources
-        self._socket.unlink(missing_ok=True)  # left by the process that this one replaces
+        self._socket.unlink(missing_ok=True)  # socket left behind by the process that this one replaces
         self._server = await asyncio.start_unix_server(self._show, self._socket)
 
     def close(self) -> None:
@@ -35,7 +35,9 @@ class ReportSockets:
             self._server = None
 
     async def read(self, report: str) -> dict[str, bytes]:
-        """Return a report of all processes by the name of the socket; empty where a process does not respond."""
+        """Return a report of all processes, by the names of their sockets. It is empty if a process does not
+        respond.
+        """
         sockets = sorted(self._socket.parent.iterdir())
         answers = await asyncio.gather(*(self._ask(socket, report) for socket in sockets))
         return {socket.name: answer for socket, answer in zip(sockets, answers, strict=True)}

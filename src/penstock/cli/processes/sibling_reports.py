@@ -1,7 +1,7 @@
-"""Metrics and health of all brokers of a machine, from any of them, because they share one HTTP port.
+"""Metrics and health of all brokers of a machine. The brokers share one HTTP port, so each of them reports for all.
 
-Metrics are read from all brokers when they are asked for. Health is read every second, so that `/health`
-responds at once even if a broker hangs.
+Metrics are read from all brokers at each request. Health is read every second, so that `/health` responds at once even
+if a broker hangs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NOT_SERVING = Health(BrokerState.STARTING)
 
 
 class SocketSiblingReports:
-    """`SocketSiblingReports` of the broker's environment."""
+    """Sibling reports of a broker's environment, read over sockets."""
 
     def __init__(self, socket: Path) -> None:
         self._sockets = ReportSockets(socket)
@@ -63,7 +63,7 @@ class SocketSiblingReports:
 
 
 def together(parts: Iterable[Health]) -> Health:
-    """Health of several brokers as one: it serves if all of them serve."""
+    """Combine the health of several brokers: the result is serving if all of them are serving."""
     all_parts = tuple(parts)
     states = [part.state for part in all_parts]
     return Health(

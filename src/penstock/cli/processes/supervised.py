@@ -1,4 +1,6 @@
-"""Broker process under a supervisor: its place on the machine, given on the command line, and their connection."""
+"""Broker process under a supervisor: its place among the brokers of the machine, and the connection to the
+supervisor.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,13 @@ class SupervisedOption(msgspec.Struct, frozen=True):
     """Value of the option `--supervised`, as JSON."""
 
     descriptor: int
-    """End of the socket pair that belongs to this process; its supervisor holds the other end."""
+    """File descriptor of this process's end of the socket pair; its supervisor has the other end."""
     siblings: tuple[int, ...]
     """Node ids of all brokers of the machine."""
     sockets: str
-    """Directory of the sockets."""
+    """Directory of the sockets of the metadata store and of the reports."""
     has_store: bool
-    """Whether the machine has a store of its own; it has none in a cluster with ZooKeeper."""
+    """True if the supervisor runs a metadata store; False for a machine in a cluster with ZooKeeper."""
     is_cordoned: bool
 
     def encode(self) -> str:
@@ -41,7 +43,7 @@ def decode_place(text: str) -> SupervisedOption:
 
 
 class SupervisorLink:
-    """Connection to the supervisor. Its end means that the supervisor has ended, and the broker must stop."""
+    """Connection to the supervisor. If it is closed, the supervisor has ended, and the broker must stop."""
 
     def __init__(self, place: SupervisedOption) -> None:
         self._place = place
@@ -55,11 +57,11 @@ class SupervisorLink:
             loop.remove_reader(self._socket.fileno())
             callback()
 
-        # The supervisor sends nothing, so that the socket is readable only at its end.
+        # The supervisor sends no data, so the socket becomes readable only when the connection is closed.
         loop.add_reader(self._socket.fileno(), end)
 
     def share(self, node_id: int) -> MachineShare:
-        """Return the place of the broker for its environment."""
+        """Return this broker's place on the machine, for its environment."""
         place, sockets = self._place, Path(self._place.sockets)
         return MachineShare(
             tuple(map(BrokerId, place.siblings)),

@@ -1,8 +1,8 @@
-"""Supervision of child processes: start them, start one again that ended, stop all.
+"""Supervision of child processes: start them, restart a child that ends, stop all.
 
-Each child gets one end of a socket pair. The child sends a byte when it serves, and reads the end of the
-stream when this process has ended, however it ended. Children have sessions of their own, so that a signal
-from the terminal reaches only this process. Loop thread only.
+Each child gets one end of a socket pair. The child sends a byte when it serves. When this process ends for any reason,
+the child reads the end of the stream. Children have their own sessions, so that a signal from the terminal reaches only
+this process. Loop thread only.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from contextlib import suppress
 
 RESTART_SECONDS = 1.0
 STOP_SECONDS = 60.0
-"""Seconds that a child has to stop before it is killed."""
+"""Time in seconds that a child has to stop before it is killed."""
 
 SERVING = b"s"
 
 
 class ChildEnded(Exception):
-    """A child gave up before it served for the first time. Its own output tells why."""
+    """A child ended before it served for the first time. The reason is in the child's own output."""
 
     def __init__(self, number: int, code: int) -> None:
         super().__init__(f"process {number} ended with exit code {code}")
@@ -38,10 +38,11 @@ class ProcessSupervisor:
         on_end: Callable[[int, int], None] = lambda number, code: None,
         inherited: Iterable[int] = (),
     ) -> None:
-        """`command` returns the command line of a child, from its number and its end of the socket pair.
+        """`command` returns the command line of a child, given its number and the file descriptor of its end of the
+        socket pair.
 
-        `on_change` is called when a process has started or ended, `on_end` with the number and exit code of
-        a child that was not asked to stop. `inherited` are file descriptors that all children keep open.
+        `on_change` is called when a process has started or ended. `on_end` is called with the number and exit code of a
+        child that ended without being asked to stop. `inherited` are file descriptors that all children keep open.
         """
         self.pids: dict[int, int] = {}
         """Process ids of the running children."""
@@ -52,7 +53,7 @@ class ProcessSupervisor:
         self._children: dict[int, _Child] = {}
 
     async def start(self, numbers: Iterable[int]) -> None:
-        """Start children and wait until all of them serve. Raises ChildEnded if one does not get that far."""
+        """Start children and wait until all of them serve. Raises ChildEnded if one ends before it serves."""
         children = [self._add(number) for number in numbers]
         await asyncio.gather(*(child.first_start for child in children))
 
@@ -62,7 +63,7 @@ class ProcessSupervisor:
             self._add(number).first_start.cancel()
 
     async def stop(self, numbers: Iterable[int]) -> None:
-        """Stop children with SIGTERM. One that does not end in time is killed."""
+        """Stop children with SIGTERM. A child that does not end within STOP_SECONDS is killed."""
         stopping = [child for number in numbers if (child := self._children.pop(number, None))]
         for child in stopping:
             child.is_wanted = False
@@ -90,7 +91,8 @@ class ProcessSupervisor:
     async def _keep_running(self, number: int, child: _Child) -> None:
         while child.is_wanted:
             code = await self._run_once(number, child)
-            if code >= 0 and not child.first_start.done():  # it gave up; a killed one is started again
+            # A child that ended by itself is a failed start. A killed child (negative code) is restarted.
+            if code >= 0 and not child.first_start.done():
                 child.first_start.set_exception(ChildEnded(number, code))
             if child.is_wanted:
                 self._on_end(number, code)
@@ -136,7 +138,7 @@ class _Child:
         self.process: Process | None = None
         self.task: asyncio.Task[None] | None = None
         self.first_start: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when the child has served for the first time."""
+        """Completed when the child has served for the first time."""
 
     def send(self, number: signal.Signals) -> None:
         if self.process is not None:
