@@ -42,7 +42,7 @@ class QueueWork:
     def __init__(
         self, session: QueueSession, workers: int, ready: Ready, post: Callable[[Callable[[], None]], object]
     ) -> None:
-        """`post` calls a function on the event loop of the session; it may be called from any thread."""
+        """`post` calls a function on the event loop of the session; it must be thread-safe if workers are threads."""
         self._session = session
         self._workers = workers
         self._ready = ready
