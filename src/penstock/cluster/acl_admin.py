@@ -1,4 +1,4 @@
-"""Administration of access control lists and quotas, on any broker; the `ChangeMaker` writes the changes."""
+"""Administration of access control lists and quotas on any broker; the `ChangeMaker` writes the changes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class AclAdministration:
     async def alter_quotas(
         self, changes: Sequence[QuotaChange], *, validate_only: bool = False
     ) -> list[BrokerError | None]:
-        """Alter quotas of entities. Returns None or the error for each, in order."""
+        """Alter quotas of entities. Returns None or the error for each change, in order."""
         if len(changes) > MAX_CHANGES_PER_REQUEST:
             raise BrokerError(
                 ErrorCode.policy_violation, f"a request has at most {MAX_CHANGES_PER_REQUEST} entities"
@@ -77,7 +77,9 @@ class AclAdministration:
         changes: Sequence[Change],
         decide: Callable[[ClusterImage, Sequence[Change]], MetadataChange[list[V]]],
     ) -> list[V | BrokerError]:
-        """Change resource patterns in as many writes as their size requires."""
+        """Apply the changes in as many writes as their size requires. Returns the result or the error of each
+        change.
+        """
         results: list[V | BrokerError] = []
         for batch in batches(changes, [self._size(change) for change in changes]):
             try:
@@ -88,7 +90,7 @@ class AclAdministration:
         return results
 
     def _size(self, change: Change) -> int:
-        """Size that the node may grow to, in partitions."""
+        """Upper bound of the node's size after the change, in units of `BYTES_PER_PARTITION`."""
         resource, entries = change
         present = self._metadata.image.acls.get(resource, acls.NO_ACLS).entries
         return 1 + len(encode_acls(present | entries)) // BYTES_PER_PARTITION
@@ -116,7 +118,7 @@ def _deleted(
     matches: Mapping[ResourcePattern, Sequence[AccessControlEntry]],
     outcomes: Mapping[ResourcePattern, frozenset[AccessControlEntry] | BrokerError],
 ) -> list[AclBinding] | BrokerError:
-    """Entries of one filter that were deleted; the error if a write failed."""
+    """Deleted entries among the matches of one filter, or the error if a write failed."""
     deleted: list[AclBinding] = []
     for resource, entries in matches.items():
         outcome = outcomes[resource]

@@ -21,12 +21,12 @@ def node_name(resource: ResourcePattern) -> str:
 
 
 def resource_of(name: str) -> ResourcePattern:
-    """Resource pattern of a node. Raises StorageError if it is of a type that this version does not know."""
+    """Resource pattern of a node, from the node's name. Raises StorageError if this version does not know the type."""
     try:
         kind, pattern, quoted = name.split("-", 2)
         return ResourcePattern(ResourceType[kind], znodes.unquoted(quoted), PatternType[pattern])
     except (KeyError, ValueError):
-        # A list that is ignored could be one that denies.
+        # A list that is skipped could be one that denies access.
         raise StorageError(f"an access control list has the unknown name {name[:200]!r}") from None
 
 

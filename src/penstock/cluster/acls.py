@@ -1,8 +1,8 @@
-"""Rules for changes of access control lists: CreateAcls, DeleteAcls, and what a change writes. Pure.
+"""Rules for CreateAcls and DeleteAcls: which entries are valid, and what a change writes. Pure.
 
-An entry that exists already is created again without a write; a filter that matches nothing deletes nothing.
-The node of a list that becomes empty stays, because a new node would begin with version 0 again: a broker
-with an old image could then overwrite rules that it has never seen.
+Creating an entry that exists, and deleting with a filter that matches nothing, succeeds without a write. The
+node of a list stays when the list becomes empty. A new node would begin with version 0 again, so a broker
+with an old image could overwrite rules that it has never seen.
 """
 
 from __future__ import annotations

@@ -182,9 +182,7 @@ class Administration:
         return await self._changes.make(lambda image: alter_credentials(image, changes, credential))
 
     async def allocate_producer_ids(self) -> range:
-        """Allocate a block of producer ids that is never given out again. After an unknown outcome a block is
-        lost.
-        """
+        """Allocate a block of producer ids. Blocks never overlap; a write with an unknown outcome wastes a block."""
         for _ in range(MAX_ATTEMPTS):
             node = await self._store.get(znodes.PRODUCER_IDS)
             first = znodes.decode(node.data, znodes.ProducerIdsNode).next_producer_id
@@ -309,7 +307,7 @@ class Administration:
         return (len(new.assignment) or partitions) + settings // BYTES_PER_PARTITION
 
     def _weight(self, change: ConfigChange) -> int:
-        """Size that the node may grow to, in partitions."""
+        """Upper bound of the node's size after the change, in units of `BYTES_PER_PARTITION`."""
         image, present = self._metadata.image, StoredConfigs().values
         if change.kind is ConfigResourceType.TOPIC and change.name in image.topics:
             present = image.topics[change.name].configs
@@ -334,7 +332,9 @@ class Administration:
         *,
         at_once: bool = False,
     ) -> list[V | BrokerError]:
-        """Change the items in as many writes as their size requires. Items are independent of each other."""
+        """Change the items in as many writes as their size requires. Items are independent of each other.
+        Returns the result or the error of each item, in order; an error of the first write is raised.
+        """
         self._check_count(items)
         results: list[V | BrokerError] = []
         sizes = [max(1, size_of(item)) for item in items]

@@ -1,9 +1,9 @@
-"""Conversion of a single broker to a cluster: copies its coordination store, with all topics and ids, to an
-empty one.
+"""Conversion of a single broker to a cluster: copies the broker's coordination store, with all topics and
+ids, to an empty target store.
 
 The copy can be interrupted and repeated. `/adopting` names the cluster that is being copied. `/cluster` is
-written last, after all other nodes were verified, and only then does the cluster exist. The source must not
-be written meanwhile.
+written last, after all other nodes were verified, and the cluster exists from then on. Nothing may write to
+the source during the copy.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ class AdoptionResult:
 
 
 async def adopt(source: CoordinationStore, target: CoordinationStore) -> AdoptionResult:
-    """Copy all persistent nodes of the source. Raises AdoptionFailed if the target holds something else."""
+    """Copy all persistent nodes of the source. Raises AdoptionFailed if the target holds another cluster or
+    other nodes.
+    """
     wanted = await _read_lasting(source)
     for _ in range(MAX_ATTEMPTS):
         try:
@@ -99,7 +101,7 @@ def _differences(present: Nodes, wanted: Nodes) -> Iterator[Operation]:
 
 
 def _batches(operations: Iterable[Operation]) -> Iterator[Sequence[Operation]]:
-    """Operations in batches that fit into one multi."""
+    """Split operations into batches that fit into one multi."""
     batch: list[Operation] = []
     size = 0
     for operation in operations:
@@ -114,8 +116,8 @@ def _batches(operations: Iterable[Operation]) -> Iterator[Sequence[Operation]]:
 
 
 async def _read_lasting(source: CoordinationStore) -> dict[str, bytes]:
-    """All nodes of the source except ephemeral nodes and the change and deletion lists, which no broker needs
-    any more.
+    """All nodes of the source by path, without ephemeral nodes and without the change list and the list of
+    deleted topics, which no broker of the new cluster needs.
     """
     nodes = await _read(source)
     if znodes.CLUSTER not in nodes:

@@ -1,4 +1,4 @@
-"""Plans of replica assignments for a cluster that grows, shrinks or loses a broker. Pure.
+"""Plans of replica assignments when brokers are added, removed or lost. Pure.
 
 A broker has at most one replica of a partition. Replicas of a partition are on different machines and racks
 if there are enough, and no step of a plan reduces that. Within these rules as few replicas as possible are
@@ -44,8 +44,8 @@ def plan_drain(current: Assignment, brokers: Mapping[BrokerId, Location], leavin
 def plan_replacement(
     current: Assignment, brokers: Mapping[BrokerId, Location], lost: BrokerId, new: BrokerId
 ) -> Assignment:
-    """Replace a lost broker by a new one. A partition that has a replica on the new broker gets any other
-    broker.
+    """Replace a lost broker by a new one. If the new broker already has a replica of a partition, that
+    partition gets a replica on any other broker.
     """
     layout, concerned = _without(current, brokers, lost)
     for name in concerned:
@@ -55,7 +55,7 @@ def plan_replacement(
 
 
 def differences(current: Assignment, planned: Assignment) -> dict[TopicPartition, tuple[BrokerId, ...]]:
-    """New replicas of the partitions that change, ordered by name."""
+    """New replicas of the partitions whose assignment changes, ordered by partition name."""
     return {name: planned[name] for name in sorted(planned) if planned[name] != current[name]}
 
 

@@ -2,11 +2,11 @@
 
 The controller may remove any broker, and every broker may remove the controller. A broker that was removed
 although it is alive finds its registration gone and registers again. Until then it may act as a leader, but
-no write acknowledged with acks=all is lost. Its successor is from the recorded in-sync set, and the former
-leader acknowledges only records that all members of that set have. Once the successor leads, it stops
-fetching from the former leader, which then acknowledges nothing further. Removing the successor from the set
-is conditional on the partition epoch, which the election has changed. A leader that is alone in the set has
-no successor and keeps its partition.
+no write acknowledged with acks=all is lost: the new leader is a member of the recorded in-sync set, and the
+former leader acknowledges only records that all members of that set have. Once the new leader leads, it stops
+fetching from the former leader, which then acknowledges nothing further. The former leader cannot remove the
+new one from the set, because that write is conditional on the partition epoch, which the election has
+changed. A leader that is alone in the set has no successor and keeps its partition.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class BrokerRemoval:
         self._node_id = node_id
 
     async def remove(self, dead: RegisteredBroker) -> bool:
-        """Remove the registration. Returns True if this broker removed it; then the image shows it, and
-        elections follow.
+        """Remove the registration. Returns True if this broker removed it; the image shows the removal then,
+        and the controller elects new leaders.
         """
         for _ in range(MAX_ATTEMPTS):
             operations = await self._operations(dead)

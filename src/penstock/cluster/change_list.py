@@ -1,6 +1,6 @@
 """Change list: each metadata change is written atomically with a numbered entry that names what changed.
 
-Any broker writes. The entry tells all brokers what to read again, and its token tells the writer, after an
+Any broker writes. The entry tells all brokers what to read again. Its token tells the writer, after an
 unknown outcome, whether the change was written. Numbers have no gaps; the controller removes old entries.
 """
 
@@ -28,8 +28,8 @@ TRIMMED_AT_ONCE = 100
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Scope of a change: whole topics, single partitions, broker configs, group configs, members, users, and the
-    node names of access control lists and quotas.
+    """Scope of a change: names of changed topics, partitions, broker configs, group configs, users, access
+    control lists and quotas, and whether registrations changed.
     """
 
     topics: frozenset[str] = frozenset()
@@ -53,8 +53,8 @@ class ChangeList:
     async def commit(
         self, operations: Sequence[Operation], scope: Scope, fence: Check | None = None
     ) -> int | None:
-        """Write a change. Returns the number of its entry, or None if a condition failed or the write was
-        lost.
+        """Write a change. Returns the number of its entry, or None if a condition failed or the write did not
+        happen.
 
         Raises BrokerError NOT_CONTROLLER if the fence failed.
         """
@@ -87,8 +87,8 @@ class ChangeList:
         return znodes.change_number(str(results[-1]))
 
     async def write_unlisted(self, operations: Sequence[Operation]) -> bool:
-        """Write nodes that no broker reads, without an entry. Returns False if the write failed or may have
-        failed.
+        """Write nodes that no broker reads, without an entry. Returns False if the write failed or its
+        outcome is unknown.
         """
         try:
             await self._store.multi(operations)
@@ -99,7 +99,7 @@ class ChangeList:
         return True
 
     async def trim(self) -> None:
-        """Remove old entries, many in one write."""
+        """Remove the oldest entries, up to `MAX_CHANGES` in one write, once enough of them have accumulated."""
         names = await self._store.children(znodes.CHANGES)
         if len(names) >= MAX_CHANGES + TRIMMED_AT_ONCE:
             old = names[: len(names) - MAX_CHANGES]

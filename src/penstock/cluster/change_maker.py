@@ -1,5 +1,5 @@
-"""Writer of metadata changes: decides from the image, writes on condition of that image, and retries on
-conflict.
+"""Writer of metadata changes: decides a change from the image, writes it on condition that the nodes are as
+in that image, and retries on conflict.
 
 All changes of topics, leaders and configs go through it. A broker makes one change at a time. If another
 broker writes in between, a condition fails and the change is decided again from the new image.
@@ -42,13 +42,13 @@ class ChangeMaker:
         self._is_closed = False
 
     async def close(self) -> None:
-        """Wait for the change in progress, and refuse later ones."""
+        """Wait for the change in progress, and refuse new ones."""
         async with self._changing:
             self._is_closed = True
 
     @property
     def writer(self) -> str:
-        """Owner of unfinished changes: this broker in its current broker epoch."""
+        """Name of this broker in its current broker epoch, which owns the unfinished changes that it writes."""
         broker = self._metadata.image.brokers.get(self._node_id)
         return f"{self._node_id}-{broker.epoch if broker else -1}"
 
@@ -75,8 +75,8 @@ class ChangeMaker:
                 raise BrokerError(ErrorCode.kafka_storage_error, str(error)) from error
 
     async def confirm(self) -> None:
-        """Wait for the changes that other brokers have acknowledged, so that nothing looks absent, present or done by
-        mistake. Raises BrokerError as `make` does.
+        """Wait until the image shows every change that any broker has acknowledged, so that a decision does
+        not rest on outdated state. Raises BrokerError as `make` does.
         """
         try:
             await self._metadata.confirm()
@@ -86,7 +86,7 @@ class ChangeMaker:
             raise BrokerError(ErrorCode.kafka_storage_error, str(error)) from error
 
     async def rule(self, rule: Rule, topics: Iterable[str], fence: Check | None = None) -> None:
-        """Apply a rule to the partitions of these topics, hundreds of partitions in one write."""
+        """Apply a rule to the partitions of these topics, with hundreds of partitions in one write."""
         for names in chunks(leader_election.affected(self._metadata.image, topics, rule)):
             await self.make(partial(leader_election.decide, names=names, rule=rule), fence)
 
@@ -119,14 +119,14 @@ class ChangeMaker:
                 await self._remove_leftovers(change.writes)
                 return change.result
             await self._metadata.catch_up()
-            if attempt:  # catching up was not enough, so the image itself may be wrong
+            if attempt:  # Catching up was not enough, so the image itself may be wrong.
                 await self._metadata.reload()
             await self._clean_up_abandoned(change.scope.topics)
         raise BrokerError(ErrorCode.request_timed_out, UNCLEAR)
 
     async def _clean_up_scope(self, scope: Scope) -> bool:
-        """Clean up unfinished changes in the scope. Returns True if there were any: the image has changed
-        then.
+        """Clean up unfinished changes in the scope. Returns True if there were any, because the image has
+        changed then.
         """
         topics = self._metadata.image.topics
         unfinished = [name for name in scope.topics if name in topics and topics[name].is_unfinished]
@@ -142,8 +142,8 @@ class ChangeMaker:
         return await self._change_list.commit(writes.visible, scope, fence)
 
     async def _remove_leftovers(self, writes: Writes) -> None:
-        """Remove leftover nodes after a change. Failures are ignored: the controller or the next change of
-        the topic removes the nodes.
+        """Remove leftover nodes after a change. Failures are ignored, because the controller or the next
+        change of the topic removes the nodes.
         """
         with suppress(StorageError, StoreUnreachable, SessionExpired):
             for operations in writes.after:

@@ -42,6 +42,6 @@ def _leader_changes(before: ClusterImage, after: ClusterImage, name: str) -> int
     old, new = before.topic(name), after.topic(name)
     if old is None or new is None or old.id != new.id:
         return 0
-    # Partitions that were added have no counterpart.
+    # Added partitions have no counterpart in the old image.
     pairs = zip(old.partitions, new.partitions, strict=False)
     return sum(one.leader_epoch != other.leader_epoch for one, other in pairs)

@@ -29,13 +29,13 @@ class ConfigAlteration:
 
 @dataclass(frozen=True, slots=True)
 class ConfigChange:
-    """Alterations of one topic, group or broker (id as text). An empty broker name means all brokers."""
+    """Changed configs of one topic, group or broker (its id as text). An empty broker name means all brokers."""
 
     kind: ConfigResourceType
     name: str
     alterations: Sequence[ConfigAlteration]
     replaces: bool = False
-    """AlterConfigs semantics: configs that are not named return to their default."""
+    """True for AlterConfigs, which returns configs that the request does not name to their default."""
 
 
 def altered_topic_configs(

@@ -1,4 +1,4 @@
-"""Controller: the elected broker that elects leaders and completes reassignments when brokers come and go.
+"""Controller: the broker that elects partition leaders and completes reassignments when brokers come and go.
 
 Every write of the controller is conditional on the controller epoch, so a fenced controller writes nothing.
 It acts on each change of the image. Loop thread only.
@@ -45,14 +45,16 @@ class Controller:
         self._log = log
         self._term: ControllerTerm | None = None
         self._topics: set[str] = set()
-        """Topics to check. All topics after an election or a change of brokers."""
+        """Names of topics to check: all topics after an election or a change of brokers, else the changed topics."""
         self._untrimmed = 0
         self._woken = asyncio.Event()
         self._is_rebalance_due = False
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Stand for election. From then on act while elected, and stand again when there is no controller."""
+        """Stand for election. A background task then acts while this broker is elected, and stands again when
+        there is no controller.
+        """
         self._metadata.subscribe(self._on_image)
         await self._act()
         loop = asyncio.get_running_loop()
@@ -115,11 +117,11 @@ class Controller:
         try:
             term: ControllerTerm | None = await become_controller(self._store, self._node_id)
         except BrokerError:
-            term = None  # another broker is the controller; its end wakes this task
+            term = None  # Another broker is the controller; the removal of its node wakes this task.
         await self._metadata.reread_members()
         holder = self._metadata.image.controller_id
         if holder == NO_LEADER:
-            self._woken.set()  # it vanished before the image showed it, so no image change wakes this task
+            self._woken.set()  # The node vanished before the image showed it, so no image change wakes this task.
         if term is None or holder != self._node_id:
             return
         self._term = term

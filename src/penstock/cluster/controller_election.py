@@ -22,7 +22,7 @@ from penstock.model import BrokerId
 
 @dataclass(frozen=True, slots=True)
 class ControllerTerm:
-    """Term of a controller: its epoch, and the version of the epoch's node, which fences its writes."""
+    """Term of a controller: its epoch, and the version of the node `/controller_epoch`, which fences its writes."""
 
     epoch: int
     epoch_version: int
@@ -36,13 +36,11 @@ _ADDED_LATER = (
     znodes.ACLS,
     znodes.QUOTAS,
 )
-"""Nodes that stores of older versions lack."""
+"""Nodes that stores created by older versions lack."""
 
 
 async def initialize_store(store: CoordinationStore, random: Random) -> None:
-    """Create the cluster id and the fixed nodes of a new store in one write. An existing store keeps what it
-    has.
-    """
+    """Create the cluster id and the fixed nodes of a new store in one write. Existing nodes are not changed."""
     cluster_id = base64.urlsafe_b64encode(draw_uuid(random).bytes).decode().rstrip("=")
     fixed = [
         Create(znodes.CLUSTER, znodes.encode(znodes.ClusterNode(cluster_id, secret=_draw_secret(random)))),

@@ -1,8 +1,8 @@
 """Interface of the coordination store: a small tree of versioned nodes, as in ZooKeeper.
 
 Implementations: `embedded` (SQLite, one broker), `zookeeper` (a cluster), `memory` (tests and simulation).
-All pass the same contract tests. Any write may raise UnknownOutcome: it may or may not have happened, and the
-caller reads again.
+All pass the same contract tests. Any write may raise UnknownOutcome: the write may or may not have happened,
+and the caller has to read the nodes again.
 """
 
 from __future__ import annotations
@@ -43,13 +43,11 @@ class EphemeralParent(StoreError):
 
 
 class SessionExpired(StoreError):
-    """The session has expired and its ephemeral nodes are gone: its owner must not act on them any more."""
+    """The session has expired and its ephemeral nodes are gone. Its owner must no longer rely on them."""
 
 
 class StoreUnreachable(StoreError):
-    """No connection to the store within the session timeout. Nothing was written; the session may still be
-    alive.
-    """
+    """No connection to the store within the session timeout. Nothing was written. The session may still be alive."""
 
     def __str__(self) -> str:
         return f"the coordination store at {self.path} does not respond"
@@ -60,7 +58,7 @@ class Node:
     data: bytes
     version: int
     created: int
-    """Store-wide number of the multi that created the node (ZooKeeper's czxid). Increases with every multi."""
+    """Store-wide number of the multi that created the node (ZooKeeper's czxid). Later multis have higher numbers."""
     ephemeral: bool = False
 
 
@@ -77,7 +75,7 @@ class Set:
     path: str
     data: bytes
     version: int = -1
-    """Version that the node must have; -1 for any version."""
+    """Version that the node must have; -1 accepts any version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +122,7 @@ class CoordinationStore(Protocol):
         ...
 
     async def children(self, path: str) -> list[str]:
-        """Names of the children, sorted."""
+        """Names of the node's children, sorted."""
         ...
 
     async def multi(self, operations: Sequence[Operation]) -> list[str | Node | None]:
@@ -139,8 +137,8 @@ class CoordinationStore(Protocol):
     async def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
     ) -> str:
-        """Create a node and return its path. A sequential node gets ten digits appended: the number of
-        children so far.
+        """Create a node and return its path. Ten digits are appended to the path of a sequential node: the
+        number of children that the parent has had so far.
         """
         ...
 

@@ -1,7 +1,8 @@
 """Rules of dead-letter topics of share groups. Pure.
 
-A topic that a group reads cannot have its dead letters, nor one that leads back to it through the dead letters of other
-queues. The topics of a group that is no queue are known to its coordinator, see `check_not_read`.
+The dead-letter topic of a group must not be a topic that the group reads, and the chain of dead-letter topics
+that starts there must not lead back to such a topic. The image names the topic of a queue. Topics of other
+share groups are known to the group coordinator only, see `check_not_read`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _OWN = (DEAD_LETTER_TOPIC_NAME.name, SHARE_QUEUE_TOPIC.name)
 def check_altered(
     image: ClusterImage, group: str, before: Mapping[str, str], after: Mapping[str, str], broker: BrokerConfig
 ) -> None:
-    """Refuse configs of a group whose dead-letter topic cannot be one; BrokerError INVALID_CONFIG."""
+    """Raise BrokerError INVALID_CONFIG if the changed configs of a group name an unusable dead-letter topic."""
     if all(before.get(name) == after.get(name) for name in _OWN):
         return
     topic = after.get(DEAD_LETTER_TOPIC_NAME.name, "")
@@ -50,13 +51,13 @@ def check_altered(
 
 
 def check_not_read(image: ClusterImage, topic: str, read: Iterable[str]) -> None:
-    """Refuse a topic that the group reads, itself or as a view; BrokerError INVALID_CONFIG."""
+    """Raise BrokerError INVALID_CONFIG if the group reads the dead-letter topic, directly or through a view."""
     if _source(image, topic) in {_source(image, each) for each in read}:
         raise _refusal(topic, "the group reads it, and records would go round for ever")
 
 
 def check_subscription(image: ClusterImage, group: str, topics: Iterable[str]) -> None:
-    """Refuse a subscription to the group's own dead-letter topic; BrokerError INVALID_REQUEST."""
+    """Raise BrokerError INVALID_REQUEST if a group subscribes to its own dead-letter topic."""
     configs = image.group_configs.get(group)
     dead_letter = "" if configs is None else configs.values.get(DEAD_LETTER_TOPIC_NAME.name, "")
     if dead_letter and dead_letter in {_source(image, each) for each in topics}:
@@ -68,7 +69,7 @@ def check_subscription(image: ClusterImage, group: str, topics: Iterable[str]) -
 
 
 def check_permitted(image: ClusterImage, topic: str, broker: BrokerConfig) -> None:
-    """Refuse a topic that cannot have dead letters, whatever the group reads; BrokerError INVALID_CONFIG."""
+    """Raise BrokerError INVALID_CONFIG if no group may use the topic as its dead-letter topic."""
     prefix = broker[DEAD_LETTER_TOPIC_PREFIX]
     known = image.topic(topic)
     if is_internal(topic):
@@ -82,7 +83,7 @@ def check_permitted(image: ClusterImage, topic: str, broker: BrokerConfig) -> No
 
 
 def _source(image: ClusterImage, name: str) -> str:
-    """Topic that has the records of a topic or view."""
+    """Name of the topic that stores the records of a topic or view."""
     known = image.topic(name) if name else None
     return name if known is None else known.view_of or name
 

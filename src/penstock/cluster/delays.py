@@ -1,8 +1,8 @@
 """Rules of topics with delayed messages (`delivery.delay`). Pure.
 
-Whether a topic has delayed messages is decided when it is created: readers of its log depend on it. Delays count from
-the time at which the leader stored a record, so these topics use LogAppendTime. Compaction would remove pending
-records.
+`delivery.delay` is fixed when the topic is created, because readers of the log depend on it. Delays count
+from the time at which the leader stored a record, so these topics use LogAppendTime. They cannot be
+compacted, because compaction would remove pending records.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ _APPEND_TIME = MessageTimestampType.LOG_APPEND_TIME
 
 
 def with_delay(configs: dict[str, str], settings: TopicConfig) -> dict[str, str]:
-    """Configs of a new topic, with those that delayed messages need; BrokerError if they contradict each other."""
+    """Configs of a new topic, with the configs that `delivery.delay` requires added. BrokerError if configs
+    contradict each other.
+    """
     if settings[RETENTION_ACKNOWLEDGED] and CleanupPolicy.COMPACT in settings[CLEANUP_POLICY]:
         raise _invalid(
             f"{RETENTION_ACKNOWLEDGED.name} needs {CLEANUP_POLICY.name}={CleanupPolicy.DELETE}: a compacted topic "
@@ -60,7 +62,9 @@ def with_delay(configs: dict[str, str], settings: TopicConfig) -> dict[str, str]
 
 
 def altered(topic: TopicImage, configs: Mapping[str, str], broker: BrokerConfig) -> dict[str, str]:
-    """Changed configs of a topic; BrokerError if `delivery.delay` would change or they contradict each other."""
+    """Changed configs of an existing topic. BrokerError if `delivery.delay` would change or configs
+    contradict each other.
+    """
     settings = TopicConfig(broker, configs)
     if settings[DELIVERY_DELAY] is not topic.is_delayed:
         raise _invalid(

@@ -1,7 +1,8 @@
 """List of deleted topics, for brokers that were offline at the deletion and still have logs of the topic.
 
-A log is deleted only if its topic id is in this list or the broker saw the deletion, never because the topic
-is unknown. The deletion writes the entry. The last few thousand entries are kept.
+A broker deletes a log only if the topic id is in this list or the broker saw the deletion; a topic that is
+merely unknown is no reason. The write that deletes a topic also adds its entry. The last few thousand entries
+are kept.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ async def deleted_topics(store: CoordinationStore) -> frozenset[TopicId]:
 
 
 async def trim(store: CoordinationStore, change_list: ChangeList) -> None:
-    """Remove the oldest entries, many in one write."""
+    """Remove the oldest entries, up to `MAX_DELETIONS` in one write, once enough of them have accumulated."""
     names = await store.children(znodes.DELETED_TOPICS)
     if len(names) >= MAX_DELETIONS + TRIMMED_AT_ONCE:
         await change_list.write_unlisted(_removals(sorted(names, key=znodes.deletion_number)))

@@ -34,10 +34,11 @@ def with_members(
     committed: Offset = NO_OFFSET,
     log_end: Offset = NO_OFFSET,
 ) -> PartitionState:
-    """Partition with another in-sync set, written by its leader, which has committed all records below
-    `committed` and whose log ends at `log_end`.
+    """Partition with a new in-sync set, as its leader writes it. The leader has committed all records below
+    `committed`, and its log ends at `log_end`.
 
-    Without `keeps_eligible` the leader commits with that set alone from then on.
+    If `keeps_eligible` is False, the leader commits without the eligible leaders and the last resorts from
+    then on.
     """
     changed = replace(partition, isr=tuple(members))
     if not keeps_eligible:
@@ -53,8 +54,8 @@ def with_members(
 
 
 def keeping_eligible(rule: Rule, config: BrokerConfig) -> Rule:
-    """Extend a rule: replicas that it removes from the in-sync set become eligible leaders if the set is then
-    below min.insync.replicas or the partition has no leader.
+    """Extend a rule: replicas that the rule removes from the in-sync set become eligible leaders if the
+    remaining set is below min.insync.replicas or the partition has no leader.
     """
 
     def kept(image: ClusterImage, name: TopicPartition, partition: PartitionState) -> PartitionState | None:
@@ -74,5 +75,5 @@ def keeping_eligible(rule: Rule, config: BrokerConfig) -> Rule:
 def _among(
     partition: PartitionState, wanted: Sequence[BrokerId], members: Sequence[BrokerId]
 ) -> tuple[BrokerId, ...]:
-    """Replicas that are wanted and not members, in the order of the replicas."""
+    """Replicas in `wanted` that are not in `members`, in the order of the partition's replicas."""
     return tuple(replica for replica in partition.replicas if replica in wanted and replica not in members)

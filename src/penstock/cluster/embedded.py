@@ -1,9 +1,10 @@
 """Coordination store of one machine: one SQLite file.
 
 A single broker uses it directly, as the only session. `store_server.py` opens sessions for the brokers of one
-machine. The tree is held in memory and read from there. A multi is committed to the file and synced before it becomes
-visible. Each start is a new session and removes ephemeral nodes of the last one. A new file is completed
-under another name and then renamed, so a file without content is damaged, never new.
+machine. The tree is held in memory and read from there. A multi is committed to the file and synced before it
+becomes visible. Each start is a new session and removes the ephemeral nodes of the previous one. A new file
+is written under another name and renamed when it is complete, so a file without content is damaged, never
+new.
 
     nodes(path, data, version, created, ephemeral, next_sequence, checksum)     one row per node
     store(format, last_change)                                                  one row
@@ -87,7 +88,7 @@ class EmbeddedStore(SingleWrites):
         return await self.multi_of(OUR_SESSION, operations)
 
     async def multi_of(self, session: int, operations: Sequence[Operation]) -> list[str | Node | None]:
-        """Run a multi of a session, which owns the ephemeral nodes that it creates."""
+        """Run a multi for a session, which owns the ephemeral nodes that the multi creates."""
         return await self._write(lambda: self._tree.prepare(operations, session))
 
     async def end_session(self, session: int) -> None:
@@ -118,7 +119,7 @@ class EmbeddedStore(SingleWrites):
         try:
             await self._threads.run("background", partial(self._file.write, transaction))
         except UnknownOutcome as error:
-            # The write may or may not be there at the next start, so no later write may build on it.
+            # The next start may or may not find this write, so no later write may build on it.
             self._failure = f"{error}; restart the broker when the disk works again"
             raise
 

@@ -26,7 +26,7 @@ from penstock.security.quota import QuotaEntity, QuotaKey
 from penstock.security.user import User
 
 DELIVERY_DELAY = "delivery.delay"
-"""Config of topics with delayed messages; its value is `true` or absent."""
+"""Topic config that is `true` for topics with delayed messages and absent from other topics."""
 VIEW_OF = "view.of"
 """Config that makes a topic a view of another topic."""
 VIEW_SHARED = "view.shared"
@@ -44,29 +44,29 @@ class RegisteredBroker:
     machine_id: str
     rack: str | None = None
     is_stopping: bool = False
-    """The broker is stopping and asks the controller to elect other leaders."""
+    """True if the broker is stopping and asks the controller to elect other leaders."""
     directory_version: int = -1
-    """Version of its directory node. A different version in the store means that the broker is registering
-    again.
+    """Version of the broker's directory node. A different version in the store means that the broker is
+    registering again.
     """
     siblings: tuple[BrokerId, ...] = ()
-    """Brokers that one `penstock broker --processes` runs on its machine, this one included; empty without it."""
+    """Brokers of the same `penstock broker --processes`, including this broker; empty if the broker runs alone."""
     is_cordoned: bool = False
-    """No replicas of new partitions are placed on the broker, because it is being drained."""
+    """True if the broker is being drained, so that new partitions get no replicas on it."""
     listeners: Mapping[str, Address] = field(default_factory=dict)
-    """Advertised addresses by listener name; empty for a broker of a version with one listener. `host` and `port`
-    are those of the listener between brokers: of the broker itself as it registers, and in an image of the broker
-    that has the image.
+    """Advertised addresses by listener name; empty if the broker runs a version with a single listener.
+    `host` and `port` repeat one of them: the inter-broker listener of the broker that registers or, in an
+    image, of the broker that holds the image.
     """
 
     def address_for(self, listener: str) -> Address | None:
-        """Address that clients of this listener get; None if the broker has no listener of this name."""
+        """Address for clients that connect to this listener; None if the broker has no listener of this name."""
         if not self.listeners:
             return Address(self.host, self.port)
         return self.listeners.get(listener)
 
     def seen_from(self, listener: str) -> RegisteredBroker:
-        """Broker with the address of this listener, through which another broker connects."""
+        """Copy of the broker with the address of this listener, for connections from another broker."""
         address = self.listeners.get(listener)
         if address is None or (address.host, address.port) == (self.host, self.port):
             return self
@@ -74,17 +74,17 @@ class RegisteredBroker:
 
 
 class PartitionPhase(IntEnum):
-    """Phases of a partition that a smaller partition count removes. The partitions with the highest indexes go."""
+    """Phases of a partition that a smaller partition count removes. The highest indexes are removed first."""
 
     ACTIVE = 0
     DRAINING = 1
-    """The partition is being removed: clients that know it still write to it, new clients do not see it."""
+    """The partition is being removed. Clients that already know it still write to it; new clients do not see it."""
     SEALING = 2
-    """Records are refused. The partition is sealed when its records are committed and no transaction is open."""
+    """New records are refused. SEALED follows when all records are committed and no transaction is open."""
     SEALED = 3
-    """Readable; only transaction markers are appended. Removed when its last record has expired."""
+    """Readable; only transaction markers are appended. The partition is removed when its last record has expired."""
     DROPPING = 4
-    """Sealed, and removed without waiting for retention."""
+    """The partition is sealed and is removed without waiting for its retention."""
 
     @property
     def takes_records(self) -> bool:
@@ -92,7 +92,7 @@ class PartitionPhase(IntEnum):
 
 
 class RemovedPartition(NamedTuple):
-    """A removed partition, whose offsets and leader epochs are never used again."""
+    """Final offset and leader epoch of a removed partition. A new partition with its index begins above both."""
 
     log_end_offset: Offset
     leader_epoch: LeaderEpoch
@@ -107,14 +107,14 @@ class PartitionState:
     partition_epoch: int
     """Version of the partition's node. Every write of the partition is conditional on it."""
     adding_replicas: tuple[BrokerId, ...] = ()
-    """Replicas that a reassignment in progress has added. One that is not in the target is removed at its
-    end.
+    """Replicas that a reassignment in progress has added. A replica that is not in `target_replicas` is
+    removed when the reassignment completes.
     """
     target_replicas: tuple[BrokerId, ...] = ()
     """Replicas at the end of the reassignment; empty if none is in progress."""
     last_resort: tuple[BrokerId, ...] = ()
-    """Replicas that left the in-sync set or the eligible leaders because they may lack committed records. One
-    of them leads if all complete replicas are lost.
+    """Replicas outside the in-sync set that may lack committed records. One of them is elected if all
+    complete replicas are lost.
     """
     eligible: tuple[BrokerId, ...] = ()
     """Eligible leaders (KIP-966): replicas outside the in-sync set that have every committed record. The
@@ -134,15 +134,13 @@ class PartitionState:
     phase_since_ms: int = 0
     """Time at which the phase began; 0 for a partition that was always active."""
     waits_for_groups: bool = True
-    """Whether the partition is sealed only when no group that committed offsets here is behind."""
+    """True if the partition is sealed only after every group with committed offsets in it has read all its records."""
     first_offset: Offset = FIRST_OFFSET
-    """First offset of the partition's log: above 0 if a removed partition of this index existed before."""
+    """First offset of the partition's log. It is above 0 if an earlier partition with this index was removed."""
 
     @property
     def has_eligible(self) -> bool:
-        """Whether replicas outside the in-sync set may have to lead. The leader commits nothing while this is
-        true.
-        """
+        """True if there are eligible leaders or last resorts. The leader commits nothing while this is true."""
         return bool(self.eligible or self.last_resort)
 
     @property
@@ -168,7 +166,7 @@ class TopicImage:
     id: TopicId
     partitions: tuple[PartitionState, ...]
     configs: Mapping[str, str]
-    """Configs that are set on the topic itself."""
+    """Configs that are set on the topic itself, without defaults."""
     version: int
     """Version of the topic's node."""
     is_unfinished: bool = False
@@ -178,16 +176,16 @@ class TopicImage:
 
     @property
     def is_shrinking(self) -> bool:
-        """Whether partitions are being removed. Those are always the last ones."""
+        """True if partitions of the topic are being removed, which are always those with the highest indexes."""
         return bool(self.partitions) and self.partitions[-1].phase is not PartitionPhase.ACTIVE
 
     def has_removed(self, index: int) -> bool:
-        """Whether a partition with this index was removed and not created again."""
+        """True if a partition with this index was removed and not created again."""
         return 0 <= index - len(self.partitions) < len(self.removed)
 
     @property
     def active_count(self) -> int:
-        """Number of partitions that new clients are shown."""
+        """Number of partitions that new clients see."""
         count = len(self.partitions)
         while count and self.partitions[count - 1].phase is not PartitionPhase.ACTIVE:
             count -= 1
@@ -200,19 +198,17 @@ class TopicImage:
 
     @property
     def view_of(self) -> str | None:
-        """Topic that this topic is a view of; None for other topics. A view has no partitions of its own."""
+        """Name of the source topic if this topic is a view; otherwise None. A view has no partitions of its own."""
         return self.configs.get(VIEW_OF)
 
     @property
     def is_shared_view(self) -> bool:
-        """True for a view that is removed when it is not used."""
+        """True for a view that the cluster removes when it is no longer used."""
         return self.view_of is not None and self.configs.get(VIEW_SHARED, "").lower() == "true"
 
     @property
     def is_projected(self) -> bool:
-        """True if readers of the topic are not shown all records of the log that they read (ARCHITECTURE.md,
-        Projections).
-        """
+        """True if readers may not see every record of the log that they read (ARCHITECTURE.md, Projections)."""
         return self.view_of is not None or self.is_delayed
 
 
@@ -246,7 +242,7 @@ class StoredQuotas:
 class ClusterImage:
     cluster_id: str
     secret: str = field(default="", repr=False)
-    """Secret by which brokers authenticate to each other unless one is configured."""
+    """Secret with which brokers authenticate to each other, unless one is configured."""
     controller_id: BrokerId = NO_LEADER
     brokers: Mapping[BrokerId, RegisteredBroker] = field(default_factory=dict)
     topics: Mapping[str, TopicImage] = field(default_factory=dict)
@@ -259,9 +255,9 @@ class ClusterImage:
     acls: Mapping[ResourcePattern, StoredAcls] = field(default_factory=dict)
     quotas: Mapping[QuotaEntity, StoredQuotas] = field(default_factory=dict)
     views: Mapping[str, str] = field(default_factory=dict)
-    """Names of the views, each with the name of its source."""
+    """Name of the source topic of each view, by the name of the view."""
     projected: frozenset[str] = frozenset()
-    """Names of the topics whose readers are not shown all records."""
+    """Names of the topics whose readers may not see every record of the log that they read."""
 
     def topic(self, name: str) -> TopicImage | None:
         return self.topics.get(name)
@@ -294,7 +290,7 @@ class ClusterImage:
         return frozenset(self.brokers).union(*(partition.replicas for partition in partitions))
 
     def count_machines(self, brokers: Iterable[BrokerId]) -> int:
-        """Number of these brokers. Brokers of one `penstock broker --processes` count once."""
+        """Number of machines that these brokers run on: brokers of one `penstock broker --processes` count once."""
         first = {each: min(broker.siblings) for broker in self.brokers.values() for each in broker.siblings}
         return len({first.get(broker_id, broker_id) for broker_id in brokers})
 
@@ -303,13 +299,13 @@ class ClusterImage:
         return broker is not None and broker.is_stopping
 
     def brokers_at(self, listener: str) -> list[tuple[RegisteredBroker, Address]]:
-        """Brokers that clients of this listener can reach, with their addresses."""
+        """Brokers that have this listener, each with its address there."""
         addresses = ((broker, broker.address_for(listener)) for broker in self.brokers.values())
         return [(broker, address) for broker, address in addresses if address is not None]
 
     def seen_from(self, listener: str) -> ClusterImage:
-        """Image of a broker that connects to others through this listener: `host` and `port` of each broker are
-        the address of the listener there, if the broker has it.
+        """Image for a broker that connects to other brokers through this listener: `host` and `port` of each
+        broker are its address at the listener, if it has that listener.
         """
         brokers = {broker_id: broker.seen_from(listener) for broker_id, broker in self.brokers.items()}
         return self if brokers == self.brokers else replace(self, brokers=brokers)
@@ -322,7 +318,7 @@ class ClusterImage:
         return self.broker_configs.get(broker, StoredConfigs())
 
     def broker_overrides(self, broker: BrokerId) -> dict[str, str]:
-        """Dynamic configs of a broker: its own override the cluster-wide ones."""
+        """Dynamic configs of a broker: cluster-wide configs, overridden by the broker's own."""
         return {**self.configs_of(None).values, **self.configs_of(broker).values}
 
     def group_overrides(self) -> dict[str, Mapping[str, str]]:
@@ -365,19 +361,19 @@ class ClusterImage:
         return replace(self, broker_configs={**self.broker_configs, broker: configs})
 
     def with_group_configs(self, group_id: str, configs: StoredConfigs) -> ClusterImage:
-        """Copy of the image with these group configs. Empty configs are removed."""
+        """Copy of the image with these configs of a group. Empty configs remove the group's entry."""
         group_configs = {**self.group_configs, group_id: configs}
         if not configs.values:
             del group_configs[group_id]
         return replace(self, group_configs=group_configs)
 
     def with_users(self, changed: Mapping[str, User]) -> ClusterImage:
-        """Copy of the image with these users. A user without a node is removed."""
+        """Copy of the image with these users. A user without a node (version -1) is removed."""
         users = {name: user for name, user in {**self.users, **changed}.items() if user.version >= 0}
         return replace(self, users=users)
 
     def with_acls(self, changed: Mapping[ResourcePattern, StoredAcls]) -> ClusterImage:
-        """Copy of the image with these access control lists. A list without a node is removed."""
+        """Copy of the image with these access control lists. A list without a node (version -1) is removed."""
         acls = {**self.acls, **changed}
         for resource, stored in changed.items():
             if stored.version < 0:
@@ -385,14 +381,14 @@ class ClusterImage:
         return replace(self, acls=acls)
 
     def with_quotas(self, changed: Mapping[QuotaEntity, StoredQuotas]) -> ClusterImage:
-        """Copy of the image with these quotas. Quotas without a node are removed."""
+        """Copy of the image with these quotas. Quotas without a node (version -1) are removed."""
         quotas = {entity: each for entity, each in {**self.quotas, **changed}.items() if each.version >= 0}
         return replace(self, quotas=quotas)
 
 
 @dataclass(frozen=True, slots=True)
 class ImageChange:
-    """Change that a subscriber receives: the images before and after, and the names of the changed topics."""
+    """Event that a subscriber receives: the images before and after a change, and the names of the changed topics."""
 
     before: ClusterImage
     after: ClusterImage

@@ -1,7 +1,8 @@
-"""Internal topics with the state of groups, transactions, share groups, schedules and webhooks, and with the audit
-log. Brokers create and write them; clients only read.
+"""Internal topics: the state of groups, transactions, share groups, schedules and webhooks, and the audit
+log.
 
-Clients may not produce to them, and may not create, delete, truncate or extend them.
+Brokers create and write these topics. Clients can only read them: they may not produce to them, and may not
+create, delete, truncate or extend them.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ INTERNAL_TOPICS = frozenset(
 )
 
 OBJECTS_TOPIC_PARTITIONS = 6
-"""Number of partitions of the internal topic of a kind of named objects: each partition has one owner."""
+"""Number of partitions of an internal topic for one kind of named objects. Each partition is owned by one broker."""
 
 MIN_CLEANABLE_DIRTY_RATIO = "0.1"
-"""Low ratio, because a coordinator reads everything that is not compacted when it loads: most records replace
-a recent one, and loading costs more than compaction.
+"""Low value, so that compaction leaves little to read when a coordinator loads. Most records replace a recent
+record, and loading costs more than compaction.
 """
 
 
@@ -47,14 +48,14 @@ def is_internal(topic: str) -> bool:
 
 
 def is_reserved(topic: str) -> bool:
-    """Whether a client may not create a topic of this name: it is internal, or collides with an internal
-    topic.
+    """True if clients may not create a topic of this name, because it is the name of an internal topic or
+    collides with one.
     """
     return topic.replace(".", "_") in INTERNAL_TOPICS
 
 
 def refuse_internal(topic: str) -> None:
-    """Raise BrokerError if the topic is internal, for requests that clients may not make."""
+    """Raise BrokerError if the name is reserved, for requests that clients may not make on internal topics."""
     if is_reserved(topic):
         raise BrokerError(
             ErrorCode.invalid_topic_exception, f"{topic} belongs to the cluster: it can only be read"
@@ -80,7 +81,9 @@ def new_transactions_topic(config: BrokerConfig) -> CreatableTopic:
 
 
 def new_share_state_topic(config: BrokerConfig) -> CreatableTopic:
-    """Topic that is not compacted: updates belong to the snapshot before them, and the coordinator prunes it."""
+    """Topic with the state of share groups. It is not compacted, because an update is useless without the
+    snapshot before it; the coordinator deletes old records.
+    """
     settings = {
         "cleanup.policy": "delete",
         "compression.type": "producer",
@@ -100,7 +103,7 @@ def new_share_state_topic(config: BrokerConfig) -> CreatableTopic:
 
 
 def new_objects_topic(name: str, config: BrokerConfig) -> CreatableTopic:
-    """Topic of a kind of named objects (`objects/kind.py`), as durable as the states of transactions."""
+    """Topic for one kind of named objects (`objects/kind.py`), replicated like the topic with transaction states."""
     return CreatableTopic(
         name,
         OBJECTS_TOPIC_PARTITIONS,
@@ -110,7 +113,7 @@ def new_objects_topic(name: str, config: BrokerConfig) -> CreatableTopic:
 
 
 def new_audit_topic(config: BrokerConfig) -> CreatableTopic:
-    """Topic with the audit log; its records are deleted after the retention time of the cluster."""
+    """Topic for the audit log. Its records are deleted after the cluster's default retention time."""
     settings = {"cleanup.policy": "delete", "compression.type": "producer"}
     replication_factor = config[TRANSACTION_STATE_LOG_REPLICATION_FACTOR]
     return CreatableTopic(AUDIT_TOPIC, 1, replication_factor, configs=settings)

@@ -1,8 +1,8 @@
 """Balance of preferred leaders: reorders replicas so that brokers lead equally many partitions. No data
 moves. Pure.
 
-First each topic is balanced by itself, because its partitions share the load. Then the total is balanced as
-far as no topic becomes less even.
+Each topic is balanced first, because its partitions share the load. Leaders are then balanced over all topics
+as far as no single topic becomes less even.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ def level_leaders(
     changeable: Iterable[TopicPartition],
     brokers: Collection[BrokerId],
 ) -> dict[TopicPartition, Replicas]:
-    """Same replicas with other preferred leaders, for the partitions in `changeable`. Only `brokers` become
-    leaders.
+    """Assignment with the same replicas in which the partitions in `changeable` may have other preferred
+    leaders. Only `brokers` become leaders.
     """
     leveled = dict(assignment)
     may_change = set(changeable)
@@ -51,7 +51,7 @@ class _Leaders:
         self._offers: dict[BrokerId, dict[BrokerId, dict[TopicPartition, None]]] = {
             broker: {} for broker in self._led
         }
-        """Partitions that one broker leads and another could lead."""
+        """Partitions that can be handed over, by their current leader and by the broker that could lead instead."""
         for name, (leader, *_) in self.assignment.items():
             self._of_topic[name.topic, leader] += 1
             if leader in self._led:
@@ -60,8 +60,9 @@ class _Leaders:
                 self._offer(name)
 
     def level_one(self) -> bool:
-        """Hand one leadership to a broker that leads at least two fewer partitions, directly or through other
-        brokers.
+        """Reduce the uneven distribution by one partition: a broker hands a leadership to a broker that leads
+        at least two fewer partitions, directly or through a chain of other brokers. Returns False if there is
+        no such pair.
         """
         for giver in sorted(self._led, key=lambda broker: -self._led[broker]):
             chain = self._chain(giver)
@@ -72,8 +73,8 @@ class _Leaders:
         return False
 
     def swap_one(self) -> bool:
-        """Hand one leadership over directly, for a topic of which the first broker leads more partitions than
-        the second.
+        """Hand one leadership directly to a broker that leads at least two fewer partitions in total, and
+        fewer partitions of the same topic. Returns False if there is no such pair.
         """
         for source in sorted(self._led, key=lambda broker: -self._led[broker]):
             for target in sorted(self._offers[source], key=lambda broker: self._led[broker]):
@@ -86,8 +87,8 @@ class _Leaders:
         return False
 
     def _chain(self, giver: BrokerId) -> list[BrokerId]:
-        """Shortest chain to the reachable broker that leads fewest partitions; empty if the difference is
-        less than two.
+        """Shortest chain of hand-overs from `giver` to the reachable broker that leads the fewest partitions;
+        empty if the difference is less than two.
         """
         came_from: dict[BrokerId, BrokerId | None] = {giver: None}
         waiting = deque([giver])

@@ -19,11 +19,11 @@ from penstock.model import BrokerId, LeaderEpoch, TopicPartition
 
 
 def elect(image: ClusterImage, _: TopicPartition, partition: PartitionState) -> PartitionState | None:
-    """Elect a leader if the current one is not alive: a member of the in-sync set, an eligible leader, or no
-    leader until one of them is alive again.
+    """Elect a new leader if the current one is not alive: a member of the in-sync set, else an eligible
+    leader. The partition has no leader until one of them is alive.
 
-    A stopping broker leaves every in-sync set that has another alive member. If it may not be removed here,
-    the other member becomes the leader and removes it.
+    A stopping broker is removed from every in-sync set that has another alive member. If only the leader may
+    write the smaller set (`may_shrink`), the other member becomes the leader and writes it.
     """
     partition = _with_eligible(image, partition)
     staying = tuple(member for member in partition.isr if not image.is_stopping(member))
@@ -39,8 +39,9 @@ def elect(image: ClusterImage, _: TopicPartition, partition: PartitionState) -> 
 
 
 def _with_eligible(image: ClusterImage, partition: PartitionState) -> PartitionState:
-    """If no in-sync replica is alive but an eligible leader is, all of both lists become in-sync replicas, as
-    each has every committed record. The leader removes the dead ones later, after an fsync.
+    """If no in-sync replica is alive but an eligible leader is, make the replicas of both lists the in-sync
+    set, because each of them has every committed record. The leader removes dead replicas later, after an
+    fsync.
     """
     is_any_alive = first_alive(image, partition, partition.isr) != NO_LEADER
     if is_any_alive or first_alive(image, partition, partition.eligible) == NO_LEADER:
@@ -51,10 +52,10 @@ def _with_eligible(image: ClusterImage, partition: PartitionState) -> PartitionS
 
 
 def may_shrink(image: ClusterImage, members: Sequence[BrokerId], staying: Sequence[BrokerId]) -> bool:
-    """Whether a broker other than the leader may shrink the in-sync set to `staying`.
+    """True if a broker other than the leader may shrink the in-sync set from `members` to `staying`.
 
-    Records on several machines need not be fsynced. Before a single machine remains, they must be: only the
-    leader knows that, so only the leader may write such a set.
+    Records that are on several machines need not be fsynced. Before the in-sync set shrinks to a single
+    machine they must be, and only the leader knows whether they are, so only the leader may write such a set.
     """
     machines = {image.brokers[member].machine_id for member in staying if member in image.brokers}
     return len(staying) == len(members) or len(machines) > 1
@@ -63,7 +64,7 @@ def may_shrink(image: ClusterImage, members: Sequence[BrokerId], staying: Sequen
 def prefer(image: ClusterImage, _: TopicPartition, partition: PartitionState) -> PartitionState | None:
     """Elect the preferred leader, the first replica, if it is in sync and alive.
 
-    A partition with a reassignment in progress is skipped: its leader changes again at the end.
+    A partition with a reassignment in progress is skipped, because its leader changes again at the end.
     """
     if partition.is_reassigning:
         return None
@@ -77,10 +78,10 @@ def elect_preferred(image: ClusterImage, partition: PartitionState) -> Partition
 
 
 def elect_any(image: ClusterImage, partition: PartitionState) -> PartitionState | None:
-    """Unclean election: if neither an in-sync replica nor an eligible leader is alive, elect any replica as
-    the only in-sync one.
+    """Unclean election: if neither an in-sync replica nor an eligible leader is alive, elect any alive
+    replica and make it the only in-sync one.
 
-    Records that it lacks are lost, so this happens only at an operator's request.
+    Records that this replica lacks are lost, so this happens only at an operator's request.
     """
     if partition.leader in image.brokers:
         return None
@@ -95,13 +96,15 @@ def elect_any(image: ClusterImage, partition: PartitionState) -> PartitionState 
 
 
 def mark_unclean(elected: PartitionState) -> PartitionState:
-    """Mark an election that may give up committed records: other replicas truncate them."""
+    """Mark an election that may lose committed records, so that other replicas truncate theirs to the new
+    leader's log.
+    """
     return replace(elected, unclean_epoch=elected.leader_epoch, committed=NO_OFFSET, sole_end=NO_OFFSET)
 
 
 def imbalanced(image: ClusterImage, percentage: int) -> frozenset[BrokerId]:
-    """Brokers that do not lead more than `percentage` per cent of the partitions for which they are the
-    preferred leader.
+    """Brokers that are the preferred leader of partitions of which more than `percentage` per cent have
+    another leader or none.
     """
     preferred: Counter[BrokerId] = Counter()
     missing: Counter[BrokerId] = Counter()
@@ -115,7 +118,7 @@ def imbalanced(image: ClusterImage, percentage: int) -> frozenset[BrokerId]:
 
 
 def shares_in_sync_set(image: ClusterImage, broker: BrokerId) -> bool:
-    """Whether the broker is in an in-sync set with another alive broker, which could remove it."""
+    """True if the broker is in an in-sync set with another alive broker, which could remove it."""
     return any(
         broker in partition.isr
         and any(member != broker and member in image.brokers for member in partition.isr)
@@ -125,9 +128,11 @@ def shares_in_sync_set(image: ClusterImage, broker: BrokerId) -> bool:
 
 
 def resume_leadership(broker: BrokerId) -> Rule:
-    """Rule for a started broker: it leads its former partitions and those that wait for it.
+    """Rule for a broker that has started: it leads the partitions that it led before, and partitions without
+    a leader that have it in their in-sync set.
 
-    The leader epoch always increases, because a crashed broker may have lost records of the last one.
+    The leader epoch always increases, because a broker that crashed may have lost records of its previous
+    epoch.
     """
 
     def rule(_: ClusterImage, name: TopicPartition, partition: PartitionState) -> PartitionState | None:
@@ -168,7 +173,7 @@ def decide(image: ClusterImage, names: Sequence[TopicPartition], rule: Rule) -> 
 
 
 def first_alive(image: ClusterImage, partition: PartitionState, members: Sequence[BrokerId]) -> BrokerId:
-    """First alive member in the order of the replicas, so the preferred leader comes first."""
+    """First alive broker of `members` in the order of the replicas, so that the preferred leader comes first."""
     alive = (broker for broker in partition.replicas if broker in members and broker in image.brokers)
     return next(alive, NO_LEADER)
 

@@ -1,8 +1,8 @@
-"""Reader of the coordination store: builds the cluster image with few pipelined reads. Also encodes its parts
-as nodes.
+"""Reader of the coordination store: builds the cluster image with few pipelined reads. Also encodes parts of
+the image as nodes.
 
-The reads are not one snapshot. Whatever changes in between has an entry in the change list and is read again.
-The nodes of a single topic always belong together.
+The reads are not one snapshot. A change between two reads has an entry in the change list, so its nodes are
+read again. The nodes of a single topic always belong together.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class UnfinishedChange:
     node: znodes.TopicNode
     version: int
     partitions: Sequence[int]
-    """Partition nodes that exist."""
+    """Indexes of the existing partition nodes that are not visible."""
 
 
 async def load_image(store: CoordinationStore) -> ClusterImage:
@@ -100,7 +100,7 @@ async def read_group_configs(store: CoordinationStore, groups: Sequence[str]) ->
 
 
 async def read_users(store: CoordinationStore, names: Sequence[str]) -> dict[str, User]:
-    """Users of these names; one without a version if it does not exist."""
+    """Users by name. A user without a node is returned with version -1."""
     nodes = await store.get_many([znodes.user_path(name) for name in names])
     return {
         name: User(name) if node is None else decode_user(name, node.data, node.version)
@@ -109,7 +109,7 @@ async def read_users(store: CoordinationStore, names: Sequence[str]) -> dict[str
 
 
 async def read_acls(store: CoordinationStore, names: Sequence[str]) -> dict[ResourcePattern, StoredAcls]:
-    """Access control lists of these nodes; one without a version if its node does not exist."""
+    """Access control lists of these nodes. A list without a node is returned with version -1."""
     nodes = await store.get_many([znodes.acls_path(name) for name in names])
     return {
         resource_of(name): StoredAcls() if node is None else StoredAcls(decode_acls(node.data), node.version)
@@ -118,7 +118,7 @@ async def read_acls(store: CoordinationStore, names: Sequence[str]) -> dict[Reso
 
 
 async def read_quotas(store: CoordinationStore, names: Sequence[str]) -> dict[QuotaEntity, StoredQuotas]:
-    """Quotas of these nodes; without a version if the node does not exist."""
+    """Quotas of these nodes. Quotas without a node are returned with version -1."""
     nodes = await store.get_many([znodes.quotas_path(name) for name in names])
     return {
         entity_of(name): StoredQuotas()
@@ -129,7 +129,7 @@ async def read_quotas(store: CoordinationStore, names: Sequence[str]) -> dict[Qu
 
 
 async def read_topics(store: CoordinationStore, names: Collection[str]) -> dict[str, TopicImage]:
-    """Topics of these names that exist."""
+    """Images of the topics of these names that exist."""
     topics: dict[str, TopicImage] = {}
     async for name, read in _read_whole(store, names):
         if read.topic.partitions or VIEW_OF in read.topic.configs:
@@ -149,7 +149,9 @@ async def read_unfinished(store: CoordinationStore, names: Collection[str]) -> l
 async def reread_partitions(
     store: CoordinationStore, wanted: Mapping[str, Sequence[int]], known: Mapping[str, TopicImage]
 ) -> dict[str, TopicImage]:
-    """Known topics with these partitions read again. A topic with other changes is read as a whole."""
+    """Images of known topics, with only these partitions read again. A topic with any other change is read as
+    a whole.
+    """
     names = [name for name in wanted if name in known]
     paths = [path for name in names for path in _around(name, wanted[name])]
     nodes = iter(await store.get_many(paths))
@@ -170,7 +172,7 @@ async def reread_partitions(
 
 @dataclass(frozen=True, slots=True)
 class _TopicNodes:
-    """Nodes of one topic, read without a change in between."""
+    """Nodes of one topic, all read without a change in between."""
 
     name: str
     topic: znodes.TopicNode
@@ -199,8 +201,8 @@ class _TopicNodes:
 async def _read_whole(
     store: CoordinationStore, names: Collection[str]
 ) -> AsyncIterator[tuple[str, _TopicNodes]]:
-    """Read topics in two rounds: topic nodes, then partition nodes. A topic that changes in between is read
-    again.
+    """Read topics in two rounds: topic nodes, then partition nodes. A topic that changes between the rounds
+    is read again.
     """
     left = list(names)
     while left:
@@ -223,8 +225,8 @@ async def _read_whole(
 
 
 def _around(topic: str, partitions: Sequence[int]) -> list[str]:
-    """Paths of the topic, its partitions and the topic again. If both topic nodes are equal, the partitions
-    belong to it.
+    """Paths of the topic node, the partition nodes, and the topic node again. If both reads of the topic node
+    are equal, the partitions belong to that version.
     """
     path = znodes.topic_path(topic)
     return [path, *(znodes.partition_path(topic, index) for index in partitions), path]
@@ -237,7 +239,7 @@ def _is_same(first: Node | None, last: Node | None) -> bool:
 
 
 def _is_known(node: Node | None, topic: TopicImage) -> bool:
-    """Whether the topic was read from this version of the node."""
+    """True if the topic was read from this version of the node."""
     if node is None or node.version != topic.version:
         return False
     return znodes.decode(node.data, znodes.TopicNode).topic_id == topic.id

@@ -1,7 +1,7 @@
 """Cluster membership of this broker: registration, with a broker epoch that is never used again.
 
-A broker that may have lost records leaves the in-sync sets before it registers (`rejoining.py`), and leads in
-new leader epochs afterwards. The registration ends with the session.
+A broker that may have lost records leaves the in-sync sets before it registers (`rejoining.py`), and gets new
+leader epochs for the partitions that it leads. The registration ends with the session.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from penstock.errors import BrokerError, ErrorCode, UnknownOutcome
 from penstock.model import Address, BrokerEpoch, BrokerId, TopicPartition
 
 REMOVAL_WAIT_SECONDS = 3.0
-"""Seconds that a broker waits after a power loss for other brokers to remove it from in-sync sets."""
+"""Seconds that a broker waits for other brokers to remove it from in-sync sets, after it may have lost records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +52,8 @@ class BrokerIdentity:
     """Broker epoch of the last clean stop, if the broker stopped cleanly."""
     rack: str | None = None
     kept_epoch: BrokerEpoch | None = None
-    """Broker epoch of the last registration, if the disk has every write since then although there was no
-    clean stop.
+    """Broker epoch of the last registration, if the disk has every write since then although the broker did
+    not stop cleanly; otherwise None.
     """
     siblings: tuple[BrokerId, ...] = ()
     is_cordoned: bool = False
@@ -61,10 +61,10 @@ class BrokerIdentity:
     """Advertised addresses by listener name."""
 
     def is_whole(self, last: znodes.DirectoryNode | None) -> bool:
-        """Whether the directory has every write since the last registration, which was with this directory.
+        """True if the data directory is that of the last registration and has every write since then.
 
-        A broker that was killed between its registration and the record of it in the directory has written
-        nothing in between: then the directory names the previous epoch.
+        A broker that was killed after its registration, but before the directory recorded the new epoch, has
+        written nothing in between. The directory names the previous epoch in that case.
         """
         if last is None or last.directory_id != self.directory_id:
             return False
@@ -86,8 +86,8 @@ class Membership:
         has_log: Callable[[TopicPartition], bool],
         has_vanished: Callable[[TopicPartition], bool] = lambda _: False,
     ) -> BrokerEpoch:
-        """Register this broker. `has_log` tells whether a partition has a log in the data directory,
-        `has_vanished` whether it had one that is lost.
+        """Register this broker. `has_log` returns True if the data directory has a log of the partition,
+        `has_vanished` if it had a log that is lost.
         """
         await self._check_not_taken(identity)
         last = await self._last_registration()
@@ -113,18 +113,20 @@ class Membership:
         return epoch
 
     async def take_leadership(self) -> None:
-        """Lead the partitions that this broker led before, and those that wait for it."""
+        """Become leader of the partitions that this broker led before, and of partitions without a leader
+        that have it in their in-sync set.
+        """
         await self._changes.rule(
             leader_election.resume_leadership(self._node_id), self._metadata.image.topics
         )
 
     async def leave(self) -> None:
-        """Let other brokers lead before this broker stops. Returns when the controller has elected them."""
+        """Ask the controller to elect other leaders before this broker stops. Returns when they are elected."""
         path = znodes.broker_path(self._node_id)
         [node] = await self._store.get_many([path])
         own = self._metadata.image.brokers.get(self._node_id)
         if node is None or own is None or decode_broker(self._node_id, node) != own:
-            return  # the registration belongs to another process
+            return  # The registration belongs to another process.
 
         def decide(_: ClusterImage) -> MetadataChange[None]:
             data = encode_broker(replace(own, is_stopping=True))
@@ -147,10 +149,10 @@ class Membership:
             self._check_stale(directory.data if directory else b"", identity)
 
     async def _invalidate_last_registration(self) -> None:
-        """Invalidate the last registration: leaders add this broker to no in-sync set until it has registered
-        again.
+        """Invalidate the last registration, so that leaders add this broker to no in-sync set until it has
+        registered again.
 
-        In-sync sets that included it before are in the image afterwards.
+        On return the image shows the in-sync sets that included it before.
         """
         path = znodes.directory_path(self._node_id)
         for _ in range(MAX_ATTEMPTS):
@@ -166,8 +168,8 @@ class Membership:
         raise BrokerError(ErrorCode.request_timed_out, UNCLEAR)
 
     async def _await_removal_from_in_sync_sets(self) -> None:
-        """Wait until alive members have removed this broker from the in-sync sets they share, which they do
-        after an fsync.
+        """Wait until other alive members have removed this broker from the in-sync sets. They fsync before
+        they do so.
 
         If this broker removed itself, the last machine in a set could lose power before its fsync.
         """
@@ -233,8 +235,8 @@ class Membership:
         )
 
     def _check_stale(self, directory: bytes, identity: BrokerIdentity) -> None:
-        """Raise BrokerError unless the existing registration is stale. A registration with this broker's own
-        data directory, which is locked, belongs to a process that has ended.
+        """Raise BrokerError if the existing registration may belong to a running process. A registration with
+        the data directory of this broker is stale: this process holds the lock of the directory.
         """
         if (
             not directory

@@ -2,10 +2,11 @@
 
 A `MemoryEnsemble` is the shared state of all brokers of a simulated cluster and survives their crashes. Each
 `MemoryStore` is one client with its own session. Faults come from a seed: a write may raise UnknownOutcome
-with or without having happened, and any call may take (virtual) time. A client can be disconnected: its calls
-wait, responses on their way are lost, it misses watch events, and after the session timeout its session
-expires, which it learns on reconnect. Its server may lag (`LaggingServer`). After a reconnect, which may lead
-to another server, reads follow a `sync`, as in the ZooKeeper store. No threads; the only clock is the loop's.
+with or without having happened, and any call may take (virtual) time. While a client is disconnected, its
+calls wait, responses to it are lost, and it misses watch events. After the session timeout its session
+expires, and the client learns of that when it reconnects. Its server may lag (`LaggingServer`). After a
+reconnect, which may lead to another server, reads follow a `sync`, as in the ZooKeeper store. No threads; the
+only clock is the loop's.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ class Faults:
     unknown_applied: float = 0.0
     max_delay_s: float = 0.0
     max_lag_s: float = 0.0
-    """Seconds after a commit for which a client that has not written since may read the state before it."""
+    """Maximum lag of a client's server in seconds: for this time after a commit, a client that has not
+    written since may read the state before the commit.
+    """
 
 
 class MemoryEnsemble:
@@ -71,9 +74,9 @@ class MemoryEnsemble:
         return session
 
     def end_session(self, session: int) -> None:
-        """Remove the session and its ephemeral nodes. Its owner learns of it at its next call."""
+        """Remove the session and its ephemeral nodes. The owner of the session learns of it at its next call."""
         if self._sessions.pop(session, None) is None:
-            return  # it has ended before, or never began
+            return  # The session has ended before, or never began.
         removals = [Delete(path) for path in self._tree.owned_by(session)]
         if removals:
             self.commit(self._tree.prepare(removals, session))
@@ -100,13 +103,13 @@ class MemoryStore(SingleWrites):
         self._session = 0
         self._session_callbacks: list[Callable[[SessionState], None]] = []
         self._context = Context()
-        """Context of this client, so that its callbacks do not run in the context of the client that made a
-        change.
-        """
+        """Context in which callbacks of this client run, instead of the context of the client that made a change."""
         self._connected = asyncio.Event()
         self._connected.set()
         self._connection = 0
-        """Number of the current connection. Responses of an earlier connection are lost."""
+        """Number of the current connection, which a disconnection increases. Responses to earlier connections
+        are lost.
+        """
         self._missed: set[str] = set()
         self._is_over = False
         self._server: LaggingServer | None = None
@@ -128,7 +131,7 @@ class MemoryStore(SingleWrites):
             self._ensemble.end_session(self._session)
 
     def expire(self) -> None:
-        """Expire the session, as the ensemble does with a silent client after the session timeout."""
+        """Expire the session, as the ensemble does when a client was silent for the session timeout."""
         self._ensemble.end_session(self._session)
         if not self._connected.is_set():
             return
@@ -141,7 +144,7 @@ class MemoryStore(SingleWrites):
     # --- connection to the ensemble
 
     def cut_off(self) -> None:
-        """Disconnect the client: the ensemble is unreachable, or the client's process hangs."""
+        """Disconnect the client, as if the ensemble were unreachable or the client's process suspended."""
         if not self._connected.is_set():
             return
         self._connected.clear()
@@ -167,7 +170,7 @@ class MemoryStore(SingleWrites):
             self.on_change(missed)
 
     def on_commit(self, transaction: PreparedWrite) -> None:
-        """Handle a commit of the ensemble."""
+        """Deliver a commit of the ensemble to this client's server."""
         if self._server is None:
             self.on_change(transaction.touched)
         else:
@@ -193,11 +196,11 @@ class MemoryStore(SingleWrites):
                 raise StoreUnreachable("memory") from None
 
     async def _reach(self, *, may_be_stale: bool = False) -> int:
-        """Wait for the way to the ensemble, during which other tasks run and the session may expire. Returns
-        the connection.
+        """Wait for the request's delay and for a connection. Other tasks run meanwhile, and the session may
+        expire. Returns the number of the connection.
 
-        `may_be_stale`: reads may still be served by a server that does not know of the expired session
-        yet.
+        With `may_be_stale`, a read is served even if the session has expired, as by a lagging server that
+        does not know of the expiry yet.
         """
         await asyncio.sleep(self._delay_s())
         await self._until_connected()
@@ -214,7 +217,7 @@ class MemoryStore(SingleWrites):
         return self.faults.random.uniform(0, self.faults.max_lag_s) if self.faults else 0.0
 
     def _view(self) -> Tree:
-        """Tree as the client's server knows it."""
+        """Tree as the server of this client knows it."""
         if self._server is None:
             return self._ensemble.tree
         if self._must_sync or not self._lags:
@@ -244,9 +247,7 @@ class MemoryStore(SingleWrites):
             transaction = self._ensemble.tree.prepare(operations, self._session)
             self._ensemble.commit(transaction)
         finally:
-            self._must_sync = (
-                True  # a response to a write, also to a refused one, follows all earlier commits
-            )
+            self._must_sync = True  # A response to a write, even a refusal, follows all earlier commits.
         if self._happens("unknown_applied"):
             raise UnknownOutcome(LOST)
         await self._return()
@@ -270,13 +271,13 @@ class MemoryStore(SingleWrites):
                 return answer
 
     async def _return(self) -> None:
-        """Delay of the response, if requests are delayed."""
+        """Wait for the delay of the response, if `max_delay_s` is set."""
         if self.faults is not None and self.faults.max_delay_s:
             await asyncio.sleep(self._delay_s())
 
     def _get_pipelined(self, path: str) -> Node | None:
-        """One of several pipelined reads, between which the server may apply commits; None if the node does
-        not exist.
+        """Result of one of several pipelined reads; None if the node does not exist. The server may apply
+        commits between two of these reads.
         """
         if self._server is not None and self._lags and self._happens_by_chance():
             self._server.apply_next()

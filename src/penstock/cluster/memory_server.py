@@ -1,7 +1,8 @@
 """Server of an in-memory ensemble that applies commits with a lag, as a ZooKeeper follower does.
 
-Reads of its client return a state that the ensemble once had, never older than before, perhaps not the
-newest. A write of the client, or a `sync`, brings the server up to date, as ZooKeeper guarantees.
+Reads of its client return a state that the ensemble once had. It may be outdated, but is never older than the
+state of an earlier read. A write of the client, or a `sync`, brings the server up to date, as ZooKeeper
+guarantees.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ class LaggingServer:
         """Number of transactions that this server has applied."""
 
     def commit(self, transaction: PreparedWrite, lag_s: float) -> None:
-        """Apply a transaction of the ensemble after `lag_s` seconds, and all earlier ones no later."""
+        """Apply a transaction of the ensemble after `lag_s` seconds, together with all earlier ones that are
+        pending.
+        """
         self._behind.append(transaction)
         loop = asyncio.get_running_loop()
         loop.call_later(lag_s, self._apply_to, self._applied + len(self._behind), context=Context())
@@ -33,7 +36,7 @@ class LaggingServer:
         self._apply_to(self._applied + len(self._behind))
 
     def apply_next(self) -> None:
-        """Apply one pending transaction, if there is any."""
+        """Apply the oldest pending transaction, if there is one."""
         self._apply_to(self._applied + min(1, len(self._behind)))
 
     def _apply_to(self, count: int) -> None:

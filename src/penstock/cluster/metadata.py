@@ -1,8 +1,8 @@
-"""Cluster metadata of this broker: the image, which changes only by what the coordination store says.
+"""Cluster metadata of this broker: the image, which changes only by reads of the coordination store.
 
-Changes, including this broker's own, arrive through the change list in its order. Brokers and the controller,
-whose nodes vanish without an entry, arrive through watches. The writer of a change waits with `applied` until
-the image shows it. Loop thread only.
+Changes, including this broker's own, arrive through the change list, in its order. Registrations and the
+controller arrive through watches, because their nodes vanish without an entry. The writer of a change calls
+`applied` to wait until the image shows the change. Loop thread only.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ClusterMetadata:
     def __init__(
         self, store: CoordinationStore, node_id: BrokerId, config: BrokerConfig, log: Logger
     ) -> None:
-        """`config` is the configuration at startup. `self.config` also has the dynamic configs."""
+        """`config` is the configuration at startup. `self.config` adds the dynamic configs."""
         self.image = ClusterImage("")
         self.config = config
         self.started_with = config
@@ -47,7 +47,7 @@ class ClusterMetadata:
         self._subscribers: list[Callable[[ImageChange], None]] = []
         self._reading = asyncio.Lock()
         self.last_applied = -1
-        """Number of the newest change in the image; -1 before the first."""
+        """Number of the last change list entry that the image contains; -1 before the first."""
         self._changed: asyncio.Future[None] | None = None
         self._woken = asyncio.Event()
         self._members_changed = False
@@ -55,13 +55,13 @@ class ClusterMetadata:
         self._unwatch: list[Callable[[], None]] = []
 
     def subscribe(self, callback: Callable[[ImageChange], None]) -> None:
-        """Call back on the loop for every later change, in order, and before the writer of the change gets
+        """Call `callback` on the loop for every later change, in order, before the writer of the change gets
         its response.
         """
         self._subscribers.append(callback)
 
     async def load(self) -> ClusterImage:
-        """Read the whole image, and follow changes from then on."""
+        """Read the whole image, and start to follow changes."""
         self._unwatch = [
             self._store.watch(znodes.CHANGES, self._woken.set),
             self._store.watch(znodes.BROKER_IDS, self._wake_for_members),
@@ -91,8 +91,8 @@ class ClusterMetadata:
                 pass
 
     async def confirm(self) -> None:
-        """Apply all changes written by any broker before this call. The write makes a lagging server catch up
-        first.
+        """Apply all changes that any broker wrote before this call. The call makes a write first, so that a
+        lagging server catches up.
         """
         await self._store.multi([Check(znodes.CHANGES, -1)])
         await self.catch_up()
@@ -128,7 +128,7 @@ class ClusterMetadata:
                     await self.reread_members()
                 await self.catch_up()
             except SessionExpired:
-                return  # the next session has another instance
+                return  # The next session has its own instance.
             except Exception as error:  # noqa: BLE001 - a loop that dies would leave an old image for good
                 self._log.error_rarely("cannot read cluster metadata", error)
                 self._members_changed = True
@@ -138,8 +138,8 @@ class ClusterMetadata:
     async def _apply_next(self) -> bool:
         """Apply the next entries. Returns False if there were none.
 
-        The oldest entries are trimmed first: while the last applied entry exists, no later one can have
-        been missed.
+        The change list is trimmed from its oldest entry. So while the last applied entry exists, no later
+        entry is missing.
         """
         last = self.last_applied
         numbers = range(max(last, 0), last + 1 + READ_AHEAD)
@@ -175,7 +175,7 @@ class ClusterMetadata:
         names = whole | wanted.keys()
         gone = [name for name in names if name in image.topics and name not in found]
         changed = [topic for name, topic in found.items() if image.topics.get(name) != topic]
-        # A name may belong to another topic than before, whose old id must be removed.
+        # The name may belong to another topic than before, whose old id must be removed.
         replaced = [topic.name for topic in changed if _is_another(image, topic.name, topic.id)]
         if gone or replaced:
             image = image.without_topics([*gone, *replaced])
@@ -215,7 +215,7 @@ class ClusterMetadata:
         self.last_applied = znodes.change_number(names[-1]) if names else -1
 
     def _publish(self, image: ClusterImage, topics: frozenset[str] = frozenset()) -> None:
-        # While the listener between brokers changes in a rolling restart, each broker uses its own choice.
+        # During a rolling restart that changes the inter-broker listener, each broker uses its own setting.
         image = image.seen_from(self.started_with.listeners.inter_broker.name)
         if image == self.image:
             return

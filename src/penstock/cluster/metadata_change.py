@@ -16,7 +16,7 @@ from penstock.model import TopicPartition
 NO_SCOPE = Scope()
 
 Rule = Callable[[ClusterImage, TopicPartition, PartitionState], PartitionState | None]
-"""Computes the new state of a partition; None if nothing changes."""
+"""Function that computes the new state of a partition; None if nothing changes."""
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -25,8 +25,8 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class MetadataChange(Generic[R]):
-    """Change of the coordination store: writes (perhaps none), the scope that brokers read again, and the
-    result.
+    """Change of the coordination store: the writes (perhaps none), the scope that brokers read again, and the
+    result for the caller.
     """
 
     result: R
@@ -61,7 +61,7 @@ def existing_topic(image: ClusterImage, name: str) -> TopicImage:
 def change_of_topics(
     plans: Sequence[TopicImage | BrokerError], write: Callable[[TopicImage], tuple[TopicImage, Writes]]
 ) -> MetadataChange[list[TopicImage | BrokerError]]:
-    """Change that writes the planned topics and passes the errors of the others on."""
+    """Change that writes the planned topics. Errors in `plans` are passed on in the result."""
     results: list[TopicImage | BrokerError] = []
     writes = NOTHING
     for plan in plans:

@@ -1,7 +1,7 @@
-"""Administration of single partitions: reassignment, and elections at an operator's request.
+"""Administration of single partitions: reassignments, and elections at an operator's request.
 
-Any broker starts them, on condition of the partition's state. The controller completes reassignments
-(`reassignment.complete`). Loop thread only.
+Any broker starts them, with writes that are conditional on the partition's state. The controller completes
+reassignments (`reassignment.complete`). Loop thread only.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from penstock.model import BrokerId, TopicPartition
 from penstock.observability.logs import Logger
 
 Judge = Callable[[ClusterImage, PartitionState], PartitionState]
-"""Computes the new state of a partition, or raises BrokerError."""
+"""Function that computes the new state of a partition, or raises BrokerError."""
 
 
 MAX_NAMED = 20_000
-"""Maximum number of partitions in one request, because the response lists each of them."""
+"""Maximum number of partitions in one request. The response lists each of them."""
 
 
 class ElectionType(IntEnum):
@@ -41,7 +41,7 @@ class ElectionType(IntEnum):
 class ReassignmentRequest:
     name: TopicPartition
     target: tuple[BrokerId, ...] | None
-    """New replicas; None cancels the reassignment in progress."""
+    """Wanted replicas; None cancels the reassignment in progress."""
 
 
 class PartitionAdministration:
@@ -53,7 +53,7 @@ class PartitionAdministration:
     async def reassign(
         self, wanted: Sequence[ReassignmentRequest], *, may_change_count: bool = True
     ) -> list[BrokerError | None]:
-        """Start or cancel reassignments. Returns None or the error for each, in order."""
+        """Start or cancel reassignments. Returns None or the error for each request, in order."""
 
         def judge(
             target: tuple[BrokerId, ...] | None, image: ClusterImage, partition: PartitionState

@@ -1,6 +1,8 @@
-"""Writer of partition counts and of the phases of partitions that go, on any broker. Loop thread only.
+"""Writer of partition counts and of the phases of partitions that are being removed, on any broker. Loop
+thread only.
 
-Each change is decided from the image and written on condition of it (`ChangeMaker`); `shrinking` has the rules.
+Each change is decided from the image and written on condition of it (`ChangeMaker`); `shrinking` has the
+rules.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from penstock.model import LeaderEpoch, Offset, TopicPartition
 
 
 class Advance(NamedTuple):
-    """Next phase of a partition, by its leader in this leader epoch."""
+    """Request of a partition's leader, in this leader epoch, to move the partition to its next phase."""
 
     name: TopicPartition
     leader_epoch: LeaderEpoch
@@ -29,12 +31,14 @@ class Advance(NamedTuple):
 
 
 class PartitionRemoval(NamedTuple):
-    """Removal of a partition by its leader in this leader epoch."""
+    """Request of a partition's leader, in this leader epoch, to remove the partition."""
 
     name: TopicPartition
     leader_epoch: LeaderEpoch
     log_end: Callable[[PartitionState], Offset | None]
-    """Returns the end of the log for the recorded state of the partition, or None to keep the partition."""
+    """Function that returns the log end offset for the recorded state of the partition, or None to keep the
+    partition.
+    """
 
 
 class PartitionCounts:
@@ -44,7 +48,9 @@ class PartitionCounts:
         self._clock = clock
 
     async def set(self, wanted: WantedCount, *, validate_only: bool = False) -> TopicImage:
-        """Change the number of active partitions; the topic with the new phases. BrokerError if it is refused."""
+        """Change the number of active partitions and return the topic with the new phases. BrokerError if the
+        change is refused.
+        """
 
         def decide(image: ClusterImage) -> MetadataChange[TopicImage]:
             topic = shrinking.plan_count(image, wanted, self._metadata.config, self._clock.now_ms())
@@ -53,8 +59,8 @@ class PartitionCounts:
         return await self._changes.make(decide)
 
     async def advance(self, wanted: Sequence[Advance]) -> None:
-        """Write the next phases of partitions, as their leader, in one write. Partitions that another broker leads, or
-        whose phase has changed, are left alone.
+        """Write the next phases of partitions that this broker leads, in one write. Partitions are skipped if
+        another broker leads them or their phase has changed.
         """
 
         def decide(image: ClusterImage) -> MetadataChange[None]:
@@ -68,7 +74,7 @@ class PartitionCounts:
         await self._changes.make(decide)
 
     async def remove(self, wanted: Sequence[PartitionRemoval]) -> Set[TopicPartition]:
-        """Remove the last partitions of topics, as their leader, in one write; returns those that were removed."""
+        """Remove the last partitions of topics, as their leader, in one write. Returns the removed partitions."""
 
         def decide(image: ClusterImage) -> MetadataChange[Set[TopicPartition]]:
             ends: dict[TopicPartition, Offset] = {}
@@ -83,5 +89,5 @@ class PartitionCounts:
 
 
 def _is_led(state: PartitionState | None, leader_epoch: LeaderEpoch) -> TypeGuard[PartitionState]:
-    """Whether the caller still leads the partition, in this leader epoch."""
+    """True if the caller still leads the partition in this leader epoch."""
     return state is not None and state.leader_epoch == leader_epoch

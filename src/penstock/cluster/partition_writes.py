@@ -16,7 +16,7 @@ class PartitionWrites:
         self._touched: dict[str, list[int]] = {}
 
     def set(self, name: TopicPartition, state: PartitionState) -> None:
-        """Write the state on condition of the partition epoch that it was computed from."""
+        """Write the state, on condition that the partition epoch is the one that the state was computed from."""
         path = znodes.partition_path(name.topic, name.partition)
         self.operations.append(Set(path, encode_partition(state), state.partition_epoch))
         self._touched.setdefault(name.topic, []).append(name.partition)

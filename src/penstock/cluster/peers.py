@@ -2,9 +2,9 @@
 expires.
 
 The controller keeps a connection to every broker, and every broker keeps one to the controller. A broker is
-dead if it was reached before and its port is refused twice after the connection has ended; it is removed from
-the cluster (`BrokerRemoval`). A silent broker, or one that was never reached, is not dead: its session
-decides. Loop thread only.
+dead if it was connected before and its port refuses two connection attempts in a row after the connection
+ended. It is then removed from the cluster (`BrokerRemoval`). A broker that is silent or was never connected
+does not count as dead; its session expires instead. Loop thread only.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from penstock.wire.apis import API_VERSIONS
 
 REFUSALS = 2
 CONFIRM_SECONDS = 0.02
-"""Seconds between the end of a connection and the attempts that find the reason."""
+"""Pause in seconds after the end of a connection, and between the attempts that show whether the port refuses."""
 RETRY_SECONDS = 1.0
 CONNECT_SECONDS = 3.0
 PING_SECONDS = 5.0
@@ -37,7 +37,7 @@ Incarnation = tuple[BrokerId, BrokerEpoch]
 
 
 def peers_of(image: ClusterImage, me: BrokerId) -> dict[Incarnation, RegisteredBroker]:
-    """Brokers that a broker has to watch. Stopping brokers are expected to disconnect and are not watched."""
+    """Brokers that broker `me` has to watch. A stopping broker is expected to disconnect and is not watched."""
     watched = [broker for broker in image.brokers.values() if image.controller_id in (me, broker.node_id)]
     return {
         (broker.node_id, broker.epoch): broker
@@ -57,7 +57,7 @@ class PeerContext:
     on_lost: Callable[[BrokerId], None]
     """Called when a connection has ended."""
     observe_failover: Callable[[float], None]
-    """Called with the seconds from the end of the connection until the dead broker led no partition."""
+    """Called with the seconds from the end of the connection until the dead broker was no partition's leader."""
 
 
 class Peers:
@@ -98,12 +98,12 @@ class Peers:
             )
 
     async def _watch(self, peer: RegisteredBroker) -> None:
-        """Keep a connection to a broker until cancelled, and call `_on_dead` when its port refuses
-        connections; again as long as the broker is registered.
+        """Keep a connection to a broker until cancelled, and call `_on_dead` whenever its port keeps refusing
+        connections.
         """
         since: float | None = None
-        """Time at which the last connection ended. None while the broker was never reached: the network may
-        be the reason.
+        """Monotonic time at which the last connection ended. None while the broker was never connected: the
+        network may be the reason for refused connections.
         """
         refusals = fleeting = 0
         while True:
@@ -124,7 +124,7 @@ class Peers:
                 reached = self._context.clock.monotonic()
                 await self._hold(client)
                 since = self._context.clock.monotonic()
-                # Back off from a broker that accepts connections only to close them.
+                # Back off if the broker accepts connections only to close them.
                 fleeting = 0 if since - reached >= RETRY_SECONDS else fleeting + 1
                 pause_seconds = min(CONFIRM_SECONDS * 2**fleeting, RETRY_SECONDS)
                 self._context.on_lost(peer.node_id)
@@ -135,7 +135,7 @@ class Peers:
         return await BrokerConnection.connect(self._context.network, peer.host, peer.port, name)
 
     async def _hold(self, client: BrokerConnection) -> None:
-        """Keep the connection open until the broker closes it."""
+        """Keep the connection alive until the broker closes it."""
         try:
             with suppress(OSError, PenstockError):
                 while client.is_connected:
@@ -150,7 +150,7 @@ class Peers:
     def _on_dead(self, peer: RegisteredBroker, since: float) -> None:
         incarnation = (peer.node_id, peer.epoch)
         if incarnation not in self._removing:
-            # A task of its own, because the watch is cancelled when the registration is gone.
+            # The removal is a task of its own, because the watch is cancelled when the registration is gone.
             task = asyncio.get_running_loop().create_task(self._remove(peer, since))
             self._removing[incarnation] = task
             task.add_done_callback(lambda _: self._removing.pop(incarnation))

@@ -1,7 +1,7 @@
 """Placement of the replicas of new partitions. Pure.
 
 Replicas of a partition are on different brokers. Two of them share a machine only if no other machine is
-left, and racks are spread as far as that allows. Leaders are spread evenly, replicas nearly so.
+left, and they are on as many racks as that allows. Leaders are spread evenly, replicas nearly so.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def place_replicas(
 
 
 def _place_one(candidates: Sequence[RegisteredBroker], count: int, held: Counter[BrokerId]) -> list[BrokerId]:
-    """Choose the first candidate as leader, then always the most distant broker, and among those the least
-    loaded.
+    """Brokers for one partition: the first candidate as leader, then repeatedly the broker most distant from
+    the chosen ones and, among equally distant brokers, the least loaded.
     """
     chosen = [candidates[0]]
     while len(chosen) < count:

@@ -1,7 +1,7 @@
 """Encoding of quotas as nodes of the coordination store: one node for each entity.
 
-The name of a node has a part for each of user, client id and address: `u-` and the quoted name, or `u` for the
-default, joined by commas.
+The name of a node has a part for each of user, client id and address that the entity has, joined by commas. A
+part for a user is `u-` and the quoted name, or `u` for the default user.
 """
 
 from __future__ import annotations

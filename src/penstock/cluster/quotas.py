@@ -1,6 +1,7 @@
-"""Rules for changes of quotas: AlterClientQuotas, and what a change writes. Pure.
+"""Rules for AlterClientQuotas: which quotas are valid, and what a change writes. Pure.
 
-The node of an entity without quotas stays, as that of an empty access control list does (`acls.py`).
+The node of an entity stays when the entity loses its last quota, for the same reason as that of an empty
+access control list (`acls.py`).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class QuotaChange:
 def alter_quotas(
     image: ClusterImage, changes: Sequence[QuotaChange]
 ) -> MetadataChange[list[BrokerError | None]]:
-    """Alter the quotas of entities. The result has None or the error for each, in order."""
+    """Alter the quotas of entities. The result has None or the error for each change, in order."""
     results: list[BrokerError | None] = []
     operations: list[Operation] = []
     names: set[str] = set()
@@ -95,8 +96,8 @@ def check_entity(entity: QuotaEntity) -> None:
 
 
 def _check_address(text: str) -> None:
-    """Raise BrokerError INVALID_REQUEST for a name that no client address equals, so that its quota would have no
-    effect.
+    """Raise BrokerError INVALID_REQUEST if the text is not the normal form of an IP address: no client would
+    match it.
     """
     try:
         address = str(ipaddress.ip_address(text))

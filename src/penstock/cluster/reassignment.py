@@ -1,9 +1,8 @@
 """Rules of partition reassignment: begin, complete and cancel. Pure: a state in, a new state out.
 
 While a reassignment is in progress, the replicas are the original ones followed by the added ones. No replica
-is removed until all added ones are in sync. Replicas are removed in a new leader epoch, so that later fetches
-of them do not count. An in-sync set that would be left on one machine is written by its leader, after an
-fsync.
+is removed until all added ones are in sync. Replicas are removed in a new leader epoch, so that their later
+fetches do not count. If an in-sync set would shrink to one machine, its leader writes it after an fsync.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ def begin(
     *,
     may_change_count: bool = True,
 ) -> PartitionState:
-    """Partition with a reassignment to these replicas. Replaces a reassignment in progress."""
+    """Partition with a reassignment to the replicas in `target`. It replaces a reassignment in progress."""
     origin = _origin(partition)
     _check(image, partition, target)
     if not may_change_count and len(target) != len(origin):
@@ -50,7 +49,7 @@ def cancel(partition: PartitionState) -> PartitionState:
 def leaving(
     image: ClusterImage, name: TopicPartition, partition: PartitionState, config: BrokerConfig
 ) -> frozenset[BrokerId]:
-    """Replicas that the reassignment removes now."""
+    """Replicas that the reassignment removes if it completes now; empty if it cannot complete yet."""
     if not _is_due(image, name, partition, config):
         return frozenset()
     return frozenset(partition.replicas).difference(partition.target_replicas)
@@ -59,10 +58,10 @@ def leaving(
 def _is_due(
     image: ClusterImage, name: TopicPartition, partition: PartitionState, config: BrokerConfig
 ) -> bool:
-    """Whether all added replicas are in sync, so that the reassignment can complete.
+    """True if all added replicas are in sync, so that the reassignment can complete.
 
-    The remaining in-sync replicas must reach min.insync.replicas: completing never makes a writable partition
-    refuse writes.
+    The remaining in-sync replicas must reach min.insync.replicas, so that completing a reassignment never
+    makes a writable partition refuse writes.
     """
     if not partition.is_reassigning:
         return False
@@ -76,8 +75,8 @@ def _is_due(
 
 
 def complete(config: BrokerConfig) -> Rule:
-    """Rule that completes reassignments whose added replicas are in sync: removes the others and elects a
-    remaining leader.
+    """Rule that completes reassignments whose added replicas are in sync: it removes the other replicas and
+    elects one of the remaining replicas as leader.
     """
 
     def rule(image: ClusterImage, name: TopicPartition, partition: PartitionState) -> PartitionState | None:
@@ -129,7 +128,7 @@ def _check(image: ClusterImage, partition: PartitionState, target: Sequence[Brok
 
 
 def _unknown(image: ClusterImage, partition: PartitionState, target: Collection[BrokerId]) -> list[BrokerId]:
-    """Brokers that are neither registered nor replicas. A current replica may be on an offline broker."""
+    """Brokers in `target` that are neither registered nor replicas. A current replica may be on an offline broker."""
     return [broker for broker in target if broker not in image.brokers and broker not in partition.replicas]
 
 
@@ -138,8 +137,8 @@ def _among(replicas: Collection[BrokerId], members: Sequence[BrokerId]) -> tuple
 
 
 def _towards(partition: PartitionState, target: tuple[BrokerId, ...]) -> PartitionState:
-    """State with the new target. A replica that an earlier reassignment added in vain is removed at once, or
-    at the end of this one if it is in sync.
+    """State with a new target. A replica that an earlier reassignment added and the new target lacks is
+    removed at once or, if it is in sync, at the end of the new reassignment.
     """
     origin = _origin(partition)
     unwanted = tuple(

@@ -1,7 +1,7 @@
 """Rules for a broker that returns and may have lost records: it leaves in-sync sets before it registers.
 Pure.
 
-The rules are applied before the registration, so that no replica is elected that lacks committed records
+The rules are applied before the registration, so that a replica that lacks committed records is not elected
 while another replica has them.
 """
 
@@ -23,13 +23,13 @@ class LogCondition(Enum):
     """State of a replica's log when its broker starts."""
 
     COMPLETE = auto()
-    """The log has everything that was ever written to it."""
+    """The log has every record that was written to it."""
     UNCERTAIN = auto()
     """The log may lack records that were not fsynced: the machine lost power."""
     PARTIAL = auto()
     """The log has lost records, or was restored from a copy."""
     VANISHED = auto()
-    """The log is missing, but the checkpoint knows its offsets."""
+    """The log is missing, but the checkpoint has its offsets."""
     MISSING = auto()
     """The log is missing because the disk was replaced."""
 
@@ -41,13 +41,13 @@ class LogCondition(Enum):
 def rejoin_rule(
     broker: BrokerId, log_condition_of: Callable[[TopicPartition], LogCondition], config: BrokerConfig
 ) -> Rule:
-    """Rule to apply before this broker registers, by the state of each log.
+    """Rule to apply before this broker registers, depending on the condition of each log.
 
-    An incomplete replica leaves the in-sync set and the eligible leaders. While nothing can be committed
-    without it, it is recorded as a last resort. A replica that has all committed records (durability=fsync
-    after a power loss) is recorded as an eligible leader in any case: the registered members may be dead,
-    and an alive leader empties the list before it commits. `_yield` decides about the only member of an
-    in-sync set.
+    A replica with an incomplete log leaves the in-sync set and the eligible leaders. If nothing can be
+    committed without it, it is recorded as a last resort. A replica that has all committed records
+    (durability=fsync after a power loss) is always recorded as an eligible leader: the registered members may
+    be dead, and an alive leader empties the list before it commits. If the broker is the only member of the
+    in-sync set, `_yield` decides.
     """
 
     def rule(image: ClusterImage, name: TopicPartition, partition: PartitionState) -> PartitionState | None:
@@ -71,7 +71,9 @@ def rejoin_rule(
 
 
 def _demote(partition: PartitionState, broker: BrokerId, log_condition: LogCondition) -> PartitionState:
-    """Turn an eligible leader that may lack committed records into a last resort; without a log, remove it."""
+    """Turn an eligible leader that may lack committed records into a last resort. A replica without a log is
+    removed from both lists.
+    """
     resorts = partition.last_resort
     if not log_condition.has_log:
         resorts = _without(resorts, broker)
@@ -95,8 +97,8 @@ def _can_commit(image: ClusterImage, partition: PartitionState, min_in_sync: int
 def _keep(
     partition: PartitionState, broker: BrokerId, log_condition: LogCondition, *, is_durable: bool
 ) -> PartitionState:
-    """Record a replica that left as a possible leader: nothing is committed without it before the leader
-    empties the list.
+    """Record a replica that left the in-sync set as a possible leader: as an eligible leader if `is_durable`,
+    else as a last resort if it has a log. Nothing is committed without it until the leader empties the lists.
     """
     if is_durable:
         return replace(partition, eligible=(*_without(partition.eligible, broker), broker))
@@ -112,13 +114,14 @@ def _yield(
     log_condition: LogCondition,
     durability: Durability,
 ) -> PartitionState:
-    """Let the only member of the in-sync set give its place to replicas that have more records, if there are
-    any.
+    """Replace this broker, the only member of the in-sync set, by replicas that have more records, if there
+    are any.
 
-    After a power loss it has all committed records, because the only in-sync machine fsyncs first, except
-    with durability=os. Otherwise eligible leaders have more. A last resort has more than a lost log. Without
-    either, the broker keeps its place and leads with what is left of its log; if it has a new disk, the
-    partition has no leader until an operator elects one.
+    After a power loss the broker has all committed records, because the last in-sync machine fsyncs before it
+    commits; durability=os is the exception. In all other cases eligible leaders have more records. A last
+    resort has more records than a broker whose log is lost. If there is neither, the broker stays in the set
+    and leads with the rest of its log. If its disk was replaced, the partition has no leader until an
+    operator elects one.
     """
     if partition.eligible and (log_condition is not LogCondition.UNCERTAIN or durability is Durability.OS):
         resorts = (*partition.last_resort, broker) if log_condition.has_log else partition.last_resort

@@ -25,12 +25,16 @@ class Location:
 
 class ReplicaLayout:
     def __init__(self, current: Assignment, brokers: Mapping[BrokerId, Location]) -> None:
-        """Only `brokers` get replicas. Replicas on other brokers stay unless they are moved explicitly."""
+        """`brokers` are the brokers that may get replicas. Replicas on other brokers stay unless they are
+        moved explicitly.
+        """
         self._locations = brokers
         self._replicas = {name: list(current[name]) for name in sorted(current)}
         self._held: dict[BrokerId, dict[TopicPartition, None]] = {broker: {} for broker in sorted(brokers)}
         self._added: dict[BrokerId, dict[TopicPartition, None]] = {broker: {} for broker in self._held}
-        """Replicas that the plan has added: placing them elsewhere costs nothing."""
+        """Replicas that the plan has added, by broker. They have no data yet, so placing them elsewhere costs
+        nothing.
+        """
         self._of_topic: dict[str, Counter[BrokerId]] = {name.topic: Counter() for name in self._replicas}
         for name, replicas in self._replicas.items():
             for broker in replicas:
@@ -47,7 +51,9 @@ class ReplicaLayout:
         return len(self._replicas[name])
 
     def best_for(self, name: TopicPartition, instead_of: BrokerId | None = None) -> BrokerId:
-        """Broker most distant from the other replicas, and among those the one with the fewest replicas."""
+        """Broker most distant from the other replicas of the partition. Among equally distant brokers, the
+        one with the fewest replicas. `instead_of` is the replica that it replaces.
+        """
         others = [broker for broker in self._replicas[name] if broker != instead_of]
         free = [broker for broker in self._held if broker not in others]
         if not free:
@@ -78,7 +84,9 @@ class ReplicaLayout:
         self._added[target][name] = None
 
     def spread(self) -> bool:
-        """Move replicas that share a machine or rack apart where possible. Returns whether any was moved."""
+        """Move replicas of a partition that share a machine or rack apart where possible. Returns True if any
+        was moved.
+        """
         moved = [name for name in self._replicas if self._spread_one(name)]
         return bool(moved)
 
@@ -93,7 +101,9 @@ class ReplicaLayout:
         return False
 
     def level(self) -> None:
-        """Level the number of replicas of the brokers with few moves, topic by topic first."""
+        """Even out the number of replicas per broker with few moves: added replicas first, then each topic,
+        then all topics.
+        """
         if not self._held:
             return
         while self._level_added():
@@ -110,8 +120,8 @@ class ReplicaLayout:
             pass
 
     def _level_topic(self, names: Sequence[TopicPartition], low: int, high: int) -> bool:
-        """Move one replica of a topic from a broker above the average to one below it, if that also evens out
-        the topic.
+        """Move one replica of the topic from a broker with more than `high` replicas to one with fewer than
+        `low`, if that also evens out the topic.
         """
         of_topic = self._of_topic[names[0].topic]
         givers = [broker for broker, held in self._held.items() if len(held) > high]
@@ -125,7 +135,9 @@ class ReplicaLayout:
         return self._move_one((name for name in names if name in self._held[source]), source, target)
 
     def _level_any(self) -> bool:
-        """Move one replica to a broker that has at least two fewer, the most uneven pair first."""
+        """Move one replica to a broker that has at least two fewer. The pair of brokers with the greatest
+        difference is tried first.
+        """
         order = sorted(self._held, key=lambda broker: len(self._held[broker]))
         pairs = sorted(
             (
@@ -139,7 +151,9 @@ class ReplicaLayout:
         return any(self._move_one(self._held[source], source, target) for _, source, target in pairs)
 
     def _level_added(self) -> bool:
-        """Move one added replica to a broker that has fewer, directly or through other brokers."""
+        """Move one added replica to a broker that has at least two fewer, directly or through a chain of
+        other brokers.
+        """
         for giver in sorted(self._held, key=lambda broker: -len(self._held[broker])):
             ways: dict[BrokerId, tuple[BrokerId, TopicPartition] | None] = {giver: None}
             reached = [giver]
@@ -167,7 +181,7 @@ class ReplicaLayout:
     def _movable(
         self, names: Iterable[TopicPartition], source: BrokerId, target: BrokerId
     ) -> TopicPartition | None:
-        """First of these partitions whose replica may move."""
+        """First of these partitions whose replica may move from `source` to `target`; None if there is none."""
         taken = self._held[target]
         return next(
             (name for name in names if name not in taken and self._may_move(name, source, target)), None

@@ -1,10 +1,12 @@
-"""Rules of a smaller partition count: which partitions go, and when one is sealed and removed. Pure.
+"""Rules of a smaller partition count: which partitions are removed, and when a partition is sealed and
+removed. Pure.
 
-The partitions with the highest indexes go, each through the phases of `PartitionPhase`. They stay in the image until
-they are removed, so that consumers read them to their end. The leader of a partition writes its phases, on condition of
-the partition epoch; a request of an administrator writes the node of the topic as well, so that it conflicts with any
-other change of the partition count. A removed partition leaves its log end offset and leader epoch in the topic's
-node: a partition that is created again under its index begins there, so that no offset ever refers to two records.
+The partitions with the highest indexes are removed, each through the phases of `PartitionPhase`. They stay in
+the image until the end, so that consumers can read all their records. The leader of a partition writes its
+phases, on condition of the partition epoch. The request of an administrator also writes the topic's node, so
+that it conflicts with any other change of the partition count. The log end offset and leader epoch of a
+removed partition stay in the topic's node: a new partition with the same index begins there, so that no
+offset ever refers to two records.
 """
 
 from __future__ import annotations
@@ -32,12 +34,14 @@ from penstock.model import LeaderEpoch, Offset, TopicPartition
 
 
 class CountChange(Enum):
-    """Changes of a partition count that leave the logs alone."""
+    """Requests of an administrator that change the partition count or the phases of partitions."""
 
     SET = "set"
-    """Let partitions drain, or make draining and sealed ones active again, until `count` are active."""
+    """Change the number of active partitions to `count`: let partitions drain, or make draining and sealed
+    ones active.
+    """
     SEAL_NOW = "seal-now"
-    """Let the partitions from `count` on refuse records at once."""
+    """Refuse new records at once in the partitions from index `count` on."""
     DROP_SEALED = "drop-sealed"
     """Remove sealed partitions without waiting for their retention."""
 
@@ -46,13 +50,13 @@ class CountChange(Enum):
 class WantedCount:
     topic: str
     count: int
-    """Number of active partitions. It does not matter to DROP_SEALED."""
+    """Wanted number of active partitions. DROP_SEALED ignores it."""
     change: CountChange = CountChange.SET
     waits_for_groups: bool = True
 
 
 def plan_count(image: ClusterImage, wanted: WantedCount, config: BrokerConfig, now_ms: int) -> TopicImage:
-    """Topic with the new phases of its partitions; BrokerError if the request is refused."""
+    """Topic with the new phases of its partitions. BrokerError if the request is refused."""
     topic = existing_topic(image, wanted.topic)
     refuse_view(image, topic.name)
     if wanted.change is CountChange.DROP_SEALED:
@@ -73,7 +77,7 @@ def plan_count(image: ClusterImage, wanted: WantedCount, config: BrokerConfig, n
 
 
 def change_count(image: ClusterImage, topic: TopicImage) -> MetadataChange[TopicImage]:
-    """Change that writes the partitions whose phase is new."""
+    """Change that writes the partitions whose phase has changed, and the topic's node."""
     before = image.topics[topic.name].partitions
     writes = [
         Set(znodes.partition_path(topic.name, index), encode_partition(state), state.partition_epoch)
@@ -95,9 +99,9 @@ def with_phase(state: PartitionState, phase: PartitionPhase, now_ms: int) -> Par
 def removal(
     image: ClusterImage, ends: Mapping[TopicPartition, Offset]
 ) -> MetadataChange[AbstractSet[TopicPartition]]:
-    """Change by which a leader removes the last partitions of topics, whose logs end at these offsets for good.
+    """Change by which a leader removes the last partitions of topics. `ends` has their final log end offsets.
 
-    Returns the removed partitions: one that is not the last, or not sealed, stays.
+    The result is the set of removed partitions. A partition that is not the last one, or not sealed, stays.
     """
     operations: list[Operation] = []
     topics: list[TopicImage] = []
@@ -126,9 +130,9 @@ def _without_last(topic: TopicImage, log_end: Offset) -> TopicImage:
 
 
 def is_removable(topic: TopicImage, index: int, last: int | None = None) -> bool:
-    """Whether a partition is the last one, sealed, and without a reassignment in progress.
+    """True if a partition is the last one, sealed, and not being reassigned.
 
-    `last` is the index of the last partition when those above it are removed as well.
+    `last` is the index of the last partition if those above it are removed by the same change.
     """
     state = topic.partitions[index]
     is_last = 0 < index == (len(topic.partitions) - 1 if last is None else last)
@@ -136,7 +140,9 @@ def is_removable(topic: TopicImage, index: int, last: int | None = None) -> bool
 
 
 def begin_again(state: PartitionState, removed: RemovedPartition | None) -> PartitionState:
-    """First state of a partition: after the offsets and leader epochs of a removed one with its index."""
+    """First state of a partition. If a partition with its index was removed before, offsets and leader epochs
+    continue.
+    """
     if removed is None:
         return state
     epoch = LeaderEpoch(removed.leader_epoch + 1)

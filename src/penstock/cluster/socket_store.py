@@ -1,7 +1,7 @@
-"""Coordination store of a broker among several on one machine: a session with their common store.
+"""Coordination store of a broker that shares a machine with other brokers: a session with their common store.
 
-The other end is `store_server.py`. A lost connection is an expired session: the server has ended, or it has
-expired the session. A write without a response then has an unknown outcome.
+The other end is `store_server.py`. A lost connection means an expired session: either the server has ended,
+or it has expired the session. A write without a response has an unknown outcome.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ class SocketStore(SingleWrites):
 
     @property
     def requests_in_flight(self) -> int:
-        """Number of requests without a response: the server may have applied a write among them, or may apply it."""
+        """Number of requests without a response. The server may have applied a write among them, or may still
+        apply it.
+        """
         return len(self._waiting)
 
     async def start(self) -> None:
@@ -66,7 +68,7 @@ class SocketStore(SingleWrites):
                 for path in self._watched:
                     self._send(messages.Watch(path))
                 await self._opened
-        except (OSError, SessionExpired):  # a TimeoutError is an OSError
+        except (OSError, SessionExpired):  # A TimeoutError is an OSError.
             self._end()
             raise StoreUnreachable(self._path) from None
         self._ping()
@@ -80,7 +82,7 @@ class SocketStore(SingleWrites):
         self._end()
 
     def _end(self) -> None:
-        """End the session without a report."""
+        """End the session without a call of the session callbacks."""
         self._is_over = True
         if self._stream is not None:
             self._stream.close()
@@ -182,7 +184,7 @@ class SocketStore(SingleWrites):
         if self._ping_timer is not None:
             self._ping_timer.cancel()
         if self._opened is not None and not self._opened.done():
-            self._is_over = True  # the session was never open, so its end is not reported
+            self._is_over = True  # The session was never open, so its end is not reported.
             self._opened.set_exception(SessionExpired(ROOT))
         for future in self._waiting.values():
             if not future.done():

@@ -76,7 +76,7 @@ class List(_Message, frozen=True):
 class Write(_Message, frozen=True):
     id: int
     operations: list[tuple[Any, ...]]
-    """Number of the operation's kind, then its fields."""
+    """Operations, each as the number of its kind followed by its fields."""
 
 
 class Watch(_Message, frozen=True):

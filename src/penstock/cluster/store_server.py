@@ -1,8 +1,8 @@
 """Server of an embedded store: sessions for the brokers of one machine, over a socket.
 
-A session is one connection. It ends when the connection is lost, when its client ends it, and when its client
-was silent for the session timeout: it expires. Its ephemeral nodes are removed then, after the request in
-progress; requests behind that one are not carried out. A client never resumes a session, because a local
+A session is one connection. It ends when the connection is lost, when its client ends it, or when it expires
+because the client was silent for the session timeout. Its ephemeral nodes are then removed, after the request
+in progress; later requests in the queue are dropped. A client never resumes a session, because a local
 connection is lost only when one of the two processes ends or the session expires.
 """
 
@@ -24,13 +24,17 @@ from penstock.unreachable import ConnectionLost
 
 TICK_SECONDS = 0.5
 MAX_TICK_SECONDS = 2.0
-"""A tick that comes later than this shows that this process was suspended: it has not heard its clients."""
+"""A tick that is later than this many seconds means that this process was suspended and could not receive
+messages, so that silent clients are not expired.
+"""
 RETRY_SECONDS = 1.0
-"""Seconds between attempts to remove the ephemeral nodes of an ended session, for example on a full disk."""
+"""Pause in seconds before another attempt to remove the ephemeral nodes of an ended session, for example on a
+full disk.
+"""
 
 
 class SessionStore(Protocol):
-    """A store whose sessions are numbers that its server gives them, such as `EmbeddedStore`."""
+    """Store whose sessions are numbers that its server assigns, such as `EmbeddedStore`."""
 
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]: ...
 
@@ -58,7 +62,9 @@ class StoreServer:
         self._ticking = asyncio.ensure_future(self._expire_silent_sessions())
 
     async def close(self) -> None:
-        """Close all connections. Ephemeral nodes that are left are removed when the store is started again."""
+        """Close all connections. Ephemeral nodes that could not be removed are removed at the next start of
+        the store.
+        """
         if self._listener is None or self._ticking is None:
             return
         self._listener.close()

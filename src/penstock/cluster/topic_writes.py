@@ -1,10 +1,11 @@
 """Writes that create, extend or delete a topic, in several parts if it is large. Pure.
 
 The topic's node holds the number of partitions; zero means that the topic does not exist. Partition nodes
-beyond that number are invisible. A large change writes them before, or removes them after, in multis that
-ZooKeeper accepts, and becomes visible by one write of the topic's node. Until it is complete, that node tells
-how many invisible partition nodes there may be (`pending`) and which broker writes them (`writer`). Every
-part is conditional on the version of the topic's node: a broker that claims the topic stops the other writer.
+beyond that number are invisible. A large change creates partition nodes before, or removes them after, the
+one write of the topic's node that makes the change visible, in multis of a size that ZooKeeper accepts. Until
+the change is complete, the topic's node has the highest number of partition nodes that may exist (`pending`)
+and the broker that writes them (`writer`). Every part is conditional on the version of the topic's node, so a
+broker that claims the topic stops the other writer.
 """
 
 from __future__ import annotations
@@ -24,18 +25,20 @@ from penstock.cluster.loading import UnfinishedChange, encode_partition, encode_
 MAX_PARTITIONS_PER_MULTI = 500
 
 BYTES_PER_PARTITION = 1_000
-"""Upper estimate of the size of a partition in a multi. Other data is counted in units of it."""
+"""Upper bound of the size of one partition in a multi, in bytes. Sizes of other data are given in multiples of it."""
 
 MAX_NODE_BYTES = 400_000
-"""Maximum size of a node. ZooKeeper accepts 1 MB in one request, and a request has other data besides the node."""
+"""Maximum size of a node in bytes. ZooKeeper accepts 1 MB in one request, and a request has other data
+besides the node.
+"""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Writes:
-    """Writes of one change: `announced` and `before` are invisible, `visible` makes the change, `after`
-    cleans up.
+    """Writes of one change, in the order `announced`, `before`, `visible`, `after`. The change takes effect
+    with `visible`; the writes in `after` clean up.
     """
 
     visible: tuple[Operation, ...] = ()
@@ -120,7 +123,9 @@ def chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
 
 
 def batches(items: Sequence[T], sizes: Sequence[int]) -> Iterator[Sequence[T]]:
-    """Items in order, in batches that fit into one multi, at least one item each. Sizes are in partitions."""
+    """Split items into batches that fit into one multi, with at least one item each. Sizes are in units of
+    `BYTES_PER_PARTITION`.
+    """
     start = size = 0
     for end, more in enumerate(sizes):
         if end > start and size + more > MAX_PARTITIONS_PER_MULTI:

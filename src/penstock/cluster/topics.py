@@ -39,10 +39,10 @@ _NAME = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 USE_DEFAULT = -1
 
 DEFAULT_REPLICAS = 3
-"""Default replication factor if there are enough brokers and none is configured."""
+"""Replication factor if none is configured and there are enough brokers."""
 
 Assignment = Sequence[tuple[int, Sequence[int]]]
-"""Partition index and its replicas, as chosen by a client."""
+"""Pairs of partition index and replicas, as chosen by a client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class NewPartitions:
     total: int
     """Total number of partitions after the change."""
     assignment: Sequence[Sequence[int]] | None = None
-    """Replicas of each added partition; None lets the broker choose."""
+    """Replicas of each added partition; None to let the broker choose."""
 
 
 def check_topic_name(name: str) -> None:
@@ -89,21 +89,21 @@ class TopicPlanner:
     def __init__(
         self, image: ClusterImage, config: BrokerConfig, random: Random, internal: Collection[str] = ()
     ) -> None:
-        """`internal` are the topics that have no views."""
+        """`internal` are the names of internal topics, which cannot have views."""
         self._image = image
         self._internal = internal
         self._config = config
         self._random = random
         self._planned: dict[str, TopicImage] = {}
         self._replicas: Counter[BrokerId] = Counter()
-        """Number of replicas, for brokers that get some."""
+        """Number of replicas of each broker, including planned ones, for brokers that the plan uses."""
 
     @cached_property
     def _known_brokers(self) -> frozenset[BrokerId]:
         return self._image.known_brokers
 
     def plan_topic(self, new: CreatableTopic) -> TopicImage:
-        """Planned topic."""
+        """Check the request and return the planned topic."""
         check_topic_name(new.name)
         self._check_not_taken(new.name)
         configs = self._check_configs(new.configs)
@@ -119,7 +119,9 @@ class TopicPlanner:
         return topic
 
     def _plan_view(self, new: CreatableTopic, configs: dict[str, str]) -> TopicImage:
-        """Planned view. Tools must give a number of partitions; it does not matter, the source has the partitions."""
+        """Plan a view. A requested number of partitions is ignored, because a view has the partitions of its
+        source.
+        """
         check_view(self._image, configs, self._internal)
         if new.assignment:
             raise BrokerError(ErrorCode.invalid_replica_assignment, "a view has the replicas of its source")
@@ -128,7 +130,7 @@ class TopicPlanner:
         return topic
 
     def plan_partitions(self, new: NewPartitions) -> TopicImage:
-        """Topic with the new partitions."""
+        """Check the request and return the topic with the added partitions."""
         topic = self._image.topic(new.topic)
         if topic is None:
             raise BrokerError(ErrorCode.unknown_topic_or_partition, f"there is no topic {new.topic[:80]!r}")
@@ -200,7 +202,7 @@ class TopicPlanner:
         return DEFAULT_REPLICAS if is_cluster and not is_set else self._config[DEFAULT_REPLICATION_FACTOR]
 
     def _with_min_insync(self, configs: dict[str, str], replication_factor: int) -> dict[str, str]:
-        """Require two in-sync replicas of a topic with three replicas or more, unless its configs say otherwise."""
+        """Add min.insync.replicas=2 for a topic with three or more replicas, unless its configs set another value."""
         option = MIN_INSYNC_REPLICAS
         is_set = TopicConfig(self._config, configs).source(option) is not ConfigSource.DEFAULT_CONFIG
         if is_set or replication_factor < DEFAULT_REPLICAS:

@@ -1,7 +1,7 @@
 """Tree of versioned nodes behind the embedded and the in-memory store. Pure, without time or IO.
 
-A multi is first prepared, which checks it without a change, and later applied, so that a store can make it
-durable in between. Only one prepared write may be outstanding.
+A multi is prepared, which checks it without changing the tree, and applied later, so that a store can make it
+durable in between. There is at most one prepared write that was not applied.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class TreeEntry:
     version: int
     created: int
     owner: int = NO_OWNER
-    """Session of an ephemeral node."""
+    """Session that owns the node, if it is ephemeral."""
     next_sequence: int = 0
-    """Number for the next sequential child: the number of children so far, as in ZooKeeper."""
+    """Number of the next sequential child, which counts all children so far, as in ZooKeeper."""
 
     def node(self) -> Node:
         return Node(self.data, self.version, self.created, self.owner != NO_OWNER)
@@ -44,12 +44,12 @@ class TreeEntry:
 
 @dataclass(frozen=True, slots=True)
 class PreparedWrite:
-    """Valid multi: the changed entries (None for removed ones) and the results."""
+    """Valid multi: the changed entries by path (None for removed ones) and the results of the operations."""
 
     changes: dict[str, TreeEntry | None]
     results: list[str | Node | None]
     touched: frozenset[str]
-    """Paths whose watchers must be notified: changed nodes, and parents of created or removed nodes."""
+    """Paths whose watchers must be notified: changed nodes, and created or removed nodes with their parents."""
     last_change: int
 
 
@@ -101,7 +101,7 @@ class Tree:
         self.last_change = transaction.last_change
 
     def put(self, changes: Iterable[tuple[str, TreeEntry | None]]) -> None:
-        """Set entries without checks, in any order, for `apply` and for loading a stored tree."""
+        """Set entries without checks, in any order. Used by `apply` and to load a stored tree."""
         for path, entry in changes:
             parent, name = parent_of(path), path.rpartition("/")[2]
             if entry is not None:
@@ -116,7 +116,7 @@ class Tree:
 
 
 class _Preparation:
-    """Check of one multi. Changes are collected in an overlay, and the tree stays as it is."""
+    """Check of one multi. Changes are collected in an overlay, so the tree does not change."""
 
     def __init__(self, tree: Tree, session: int) -> None:
         self._tree = tree

@@ -1,4 +1,4 @@
-"""Changes of users beside their SCRAM credentials: disabling them, their access tokens, the ends of their sessions."""
+"""Changes of users other than SCRAM credentials: enabled or disabled, access tokens, ended browser sessions."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from penstock.security.access_token import TokenRecord
 
 
 class UserAdministration:
-    """Every method raises BrokerError, RESOURCE_NOT_FOUND if the user does not exist.
+    """Administration of users. Every method raises BrokerError; RESOURCE_NOT_FOUND if the user does not
+    exist.
 
-    A change that looks made already is not written, so each method learns first what other brokers have acknowledged.
+    A change that the image already shows is not written. Each method therefore waits first until the image
+    has every acknowledged change.
     """
 
     def __init__(self, changes: ChangeMaker, random: Random) -> None:
@@ -20,7 +22,7 @@ class UserAdministration:
         self._random = random
 
     async def set_disabled(self, user: str, is_disabled: bool) -> None:
-        """Disable a user, or enable it again; a user that is so already keeps its sessions."""
+        """Disable or enable a user. If the user is in that state already, nothing changes and its sessions stay."""
         credential = f"{self._random.getrandbits(64):016x}"
         await self._changes.confirm()
         await self._changes.make(lambda image: set_disabled(image, user, is_disabled, credential))
@@ -34,6 +36,6 @@ class UserAdministration:
         await self._changes.make(lambda image: remove_token(image, user, token_id))
 
     async def end_session(self, user: str, session_id: str, expires_ms: int) -> None:
-        """End a session of a browser, at all gateways."""
+        """End a browser session at all gateways."""
         await self._changes.confirm()
         await self._changes.make(lambda image: end_session(image, user, session_id, expires_ms))

@@ -1,4 +1,4 @@
-"""Rules for changes of users: AlterUserScramCredentials, and what a change writes. Pure."""
+"""Rules for changes of users: AlterUserScramCredentials, access tokens and browser sessions. Pure."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ MAX_ENDED_SESSIONS = 100
 
 @dataclass(frozen=True, slots=True)
 class CredentialChange:
-    """Change of one SCRAM credential; without a record it is deleted."""
+    """Change of one SCRAM credential. A change without a record deletes the credential."""
 
     user: str
     mechanism: ScramMechanism | None
-    """SCRAM mechanism; None if its code does not exist."""
+    """SCRAM mechanism; None if the request has an unknown code."""
     record: ScramRecord | None = None
 
 
 def alter_credentials(
     image: ClusterImage, changes: Sequence[CredentialChange], credential: str
 ) -> MetadataChange[dict[str, BrokerError | None]]:
-    """Apply the changes of each user as a whole: a user with one invalid change keeps all of its credentials."""
+    """Apply all changes of a user or none: a user with one invalid change keeps its credentials."""
     results: dict[str, BrokerError | None] = {}
     operations: list[Operation] = []
     changed: list[str] = []
@@ -84,7 +84,7 @@ def _altered(user: User, changes: Sequence[CredentialChange]) -> User:
 
 
 def set_disabled(image: ClusterImage, name: str, is_disabled: bool, credential: str) -> MetadataChange[None]:
-    """Disable a user, or enable it again. Its sessions end either way, unless nothing changes."""
+    """Disable or enable a user, which ends its sessions. Nothing changes if the user is in that state already."""
     before = _existing(image, name)
     if before.is_disabled == is_disabled:
         return _change(before, before)
@@ -92,7 +92,7 @@ def set_disabled(image: ClusterImage, name: str, is_disabled: bool, credential: 
 
 
 def add_token(image: ClusterImage, name: str, token_id: str, record: TokenRecord) -> MetadataChange[None]:
-    """Add an access token; one with the same id and digest is there already if a request was repeated."""
+    """Add an access token. A repeated request finds the token, with the same id and digest, and succeeds."""
     before = _existing(image, name)
     found = before.tokens.get(token_id)
     if found is not None and found.digest != record.digest:
@@ -112,8 +112,11 @@ def remove_token(image: ClusterImage, name: str, token_id: str) -> MetadataChang
 
 
 def end_session(image: ClusterImage, name: str, session_id: str, expires_ms: int) -> MetadataChange[None]:
-    """End a session of a browser before its time. Where many have ended, all that began before half of those end too,
-    so that the node of the user stays small. No clock decides, since clocks of brokers may be wrong.
+    """End a browser session before it expires.
+
+    More than MAX_ENDED_SESSIONS ended sessions would make the user's node too large. The older half of them
+    is then replaced by one time, and every session of the user that expires by that time ends. No clock is
+    read, because the clocks of brokers may be wrong.
     """
     before = _existing(image, name)
     if before.has_ended(session_id, expires_ms):
@@ -157,7 +160,7 @@ def _check_iterations(iterations: int) -> None:
 
 
 def write_user(before: User, after: User) -> Operation:
-    """Write of a changed user; a user without credentials is removed."""
+    """Operation that writes a changed user. A user without SCRAM credentials is removed."""
     path = znodes.user_path(after.name)
     if not after.scram:
         return Delete(path, before.version)

@@ -1,8 +1,8 @@
 """Rules of views: topics that show the matching records of another topic. Pure.
 
-A view is a topic with the configs `view.of` and `view.filter` and without partitions of its own. Its source exists as
-long as the view does: the creation of a view writes the node of the source as well, so that a deletion of the source
-that was decided before fails and is decided again.
+A view is a topic with the configs `view.of` and `view.filter` and without partitions of its own. Its source
+exists as long as the view does: creating a view also writes the node of the source, so that a concurrent
+deletion of the source fails and is decided again.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from penstock.filters.expression import check_expression
 
 VIEW_FILTER = "view.filter"
 MAX_SHARED_VIEWS = 100
-"""Maximum number of shared views of a topic: clients create them as they come."""
+"""Maximum number of shared views of a topic, because any client can create them."""
 _OWN_CONFIGS = (VIEW_OF, VIEW_FILTER, VIEW_SHARED)
 
 
 def refuse_view(image: ClusterImage, name: str) -> None:
-    """Raise BrokerError if the topic is a view, for requests that change records or partitions."""
+    """Raise BrokerError if the topic is a view. Used for requests that change records or partitions."""
     source = image.views.get(name)
     if source is not None:
         raise BrokerError(
@@ -38,7 +38,7 @@ def is_view(configs: Mapping[str, str | None]) -> bool:
 
 
 def check_view(image: ClusterImage, configs: Mapping[str, str], internal: Collection[str]) -> None:
-    """Check the configs of a view; BrokerError names what is wrong, in the filter with its position."""
+    """Check the configs of a new view. The BrokerError names the invalid config and, in a filter, the position."""
     source, text = configs.get(VIEW_OF), configs.get(VIEW_FILTER)
     if source is None or text is None:
         raise _invalid(f"a view needs both {VIEW_OF} and {VIEW_FILTER}")
@@ -74,7 +74,9 @@ def _check_count(image: ClusterImage, source: str, text: str) -> None:
 def check_altered(
     image: ClusterImage, topic: TopicImage, altered: Mapping[str, str], internal: Collection[str]
 ) -> None:
-    """Check changed configs of a topic: a view keeps its source, and no other topic becomes a view."""
+    """Check changed configs of a topic: a view keeps its source, and a topic that is not a view does not
+    become one.
+    """
     if topic.view_of is None and not is_view(altered):
         return
     if altered.get(VIEW_OF) != topic.view_of:
@@ -83,7 +85,7 @@ def check_altered(
 
 
 def check_has_no_views(image: ClusterImage, topic: TopicImage, deleted: Collection[str]) -> TopicImage:
-    """The topic, unless it has views that are not deleted with it."""
+    """Return the topic. Raises BrokerError if it has views that the same request does not delete."""
     views = [view for view in image.views_of(topic.name) if view not in deleted]
     if views:
         raise BrokerError(
@@ -93,14 +95,14 @@ def check_has_no_views(image: ClusterImage, topic: TopicImage, deleted: Collecti
 
 
 def sources_of(image: ClusterImage, created: Iterable[TopicImage]) -> list[TopicImage]:
-    """The sources of created views, each with the version that it gets by `touch`."""
+    """Sources of the created views, each with the version that it has after `touch`."""
     names = {topic.view_of for topic in created if topic.view_of is not None}
     topics = (image.topics[name] for name in sorted(names))
     return [replace(topic, version=topic.version + 1) for topic in topics]
 
 
 def touch(sources: Iterable[TopicImage]) -> Writes:
-    """Writes by which the creation of views conflicts with a deletion of their sources."""
+    """Writes of the source topics of created views, which conflict with a concurrent deletion of these topics."""
     return Writes(
         tuple(Set(znodes.topic_path(topic.name), encode_topic(topic), topic.version - 1) for topic in sources)
     )

@@ -89,7 +89,7 @@ def quoted(name: str) -> str:
 
 
 def unquoted(node_name: str) -> str:
-    """Name of which a node has the quoted form."""
+    """Original name of a node whose name is quoted."""
     return unquote(node_name)
 
 
@@ -152,7 +152,7 @@ class DirectoryNode(msgspec.Struct, frozen=True):
     directory_id: UUID
     epoch: int
     kept_epoch: int = -1
-    """Broker epoch that the directory names until it has recorded `epoch`; -1 if the broker had lost data."""
+    """Broker epoch that the data directory names until it has recorded `epoch`; -1 if the broker had lost data."""
 
 
 class ControllerNode(msgspec.Struct, frozen=True):
@@ -220,11 +220,13 @@ class TopicNode(msgspec.Struct, frozen=True, omit_defaults=True):
     """Number of visible partitions. Zero means that the topic does not exist (yet, or any more)."""
     configs: dict[str, str]
     pending: int = 0
-    """Partitions from `partitions` up to this number may have nodes of an unfinished change."""
+    """Upper bound of the partition nodes that an unfinished change may have created: those from index
+    `partitions` up to this number. 0 if no change is unfinished.
+    """
     writer: str = ""
-    """Writer of the unfinished change: node id and broker epoch."""
+    """Broker that writes the unfinished change: node id and broker epoch."""
     removed: tuple[tuple[int, int], ...] = ()
-    """Log end offset and leader epoch of removed partitions, from index `partitions` on."""
+    """Log end offset and leader epoch of each removed partition, beginning at index `partitions`."""
 
 
 class PartitionNode(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -251,23 +253,23 @@ class ProducerIdsNode(msgspec.Struct, frozen=True):
 
 
 class ChangeNode(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Change list entry: what to read again. The `token` tells the writer whether its change was written."""
+    """Change list entry, which names what to read again. `token` tells the writer whether its change was written."""
 
     token: str
     topics: tuple[str, ...] = ()
     partitions: dict[str, tuple[int, ...]] = {}
-    """Partitions of topics of which nothing else has changed."""
+    """Changed partitions by topic, for topics of which nothing else has changed."""
     broker_configs: tuple[str, ...] = ()
-    """Node names: broker ids or `default`."""
+    """Node names of changed broker configs: broker ids or `default`."""
     groups: tuple[str, ...] = ()
     """Groups whose configs have changed."""
     members: bool = False
-    """A registration has changed."""
+    """True if a registration has changed."""
     users: tuple[str, ...] = ()
     acls: tuple[str, ...] = ()
-    """Node names of access control lists."""
+    """Node names of changed access control lists."""
     quotas: tuple[str, ...] = ()
-    """Node names of quotas."""
+    """Node names of changed quotas."""
 
 
 N = TypeVar("N", bound=msgspec.Struct)

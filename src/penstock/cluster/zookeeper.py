@@ -47,8 +47,8 @@ from penstock.threads import Threads
 
 CHUNK = 100
 MAX_SINGLE_REQUESTS = 100
-"""Limit of concurrent requests. kazoo wakes its thread with a byte in a socket pair for each request; a few
-hundred unread bytes would block the loop.
+"""Maximum number of concurrent requests. kazoo wakes its thread with a byte in a socket pair for each
+request; a few hundred unread bytes would block the loop.
 """
 
 MAX_MULTI_BYTES = 1_000_000
@@ -58,10 +58,10 @@ OPERATION_BYTES = 100
 """Estimated size of an operation on the wire besides its path and data: headers, version, ACL."""
 
 CONNECTION_ATTEMPTS = 3
-"""Connection attempts within the session timeout, so that a server which accepts but does not respond cannot
-use it up.
+"""Connection attempts within the session timeout. A server that accepts connections but does not respond uses
+up only one of them.
 
-kazoo divides the time among the servers it knows, so a short list is repeated.
+kazoo divides the timeout among the servers that it knows, so a short list is repeated.
 """
 
 RECONNECT = {"max_tries": -1, "delay": 0.05, "max_delay": 0.5}
@@ -82,17 +82,17 @@ _LOST = (
     kazoo_errors.RequestTimeoutError,
     kazoo_errors.AuthFailedError,
 )
-"""Errors that do not tell whether a request was carried out."""
+"""Errors after which it is unknown whether a request was carried out."""
 
 _NOT_THE_CAUSE = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
-"""Responses for the operations of a multi before and after the one that failed."""
+"""Responses for the operations of a failed multi other than the operation that failed."""
 
 
 OPEN = ZooKeeperSecurity()
 
 
 def _acl_of(security: ZooKeeperSecurity) -> list[ACL] | None:
-    """Access rights of created nodes; None leaves them open."""
+    """Access rights of created nodes; None if any client may change them."""
     rights = []
     if security.digest is not None:
         rights.append(make_digest_acl(*security.digest.split(":", 1), all=True))
@@ -193,8 +193,8 @@ class ZooKeeperStore(SingleWrites):
             async with asyncio.timeout(self._timeout_s), self._singles:
                 answers = await self._ask(request.commit_async)
         except (TimeoutError, *_LOST) as error:
-            # Also after a timeout: the connection may be lost before kazoo reports it, and a read must not
-            # overtake the write.
+            # The connection counts as lost after a timeout too: kazoo may not have reported it yet, and a
+            # read must not overtake the write.
             self._losses += 1
             raise UnknownOutcome(f"no response from ZooKeeper ({type(error).__name__})") from error
         except kazoo_errors.ZookeeperError as error:
@@ -260,7 +260,7 @@ class ZooKeeperStore(SingleWrites):
                     raise _refusal(error, path) from error
 
     async def _read_chunk(self, paths: Sequence[str]) -> list[Node | None]:
-        """Read nodes in one pipeline. Responses arrive in order, so only the last one is waited for."""
+        """Read nodes in one pipeline. Responses arrive in order, so the method waits for the last one only."""
         results: list[AsyncResult] = []
 
         def send() -> AsyncResult:
@@ -297,7 +297,7 @@ class ZooKeeperStore(SingleWrites):
         future: asyncio.Future[AsyncResult] = self._loop.create_future()
 
         def deliver(result: AsyncResult) -> None:
-            # Counted also if the caller was cancelled: later reads must know of the loss.
+            # The loss is counted even if the caller was cancelled, because later reads must know of it.
             self._losses += isinstance(result.exception, _LOST)
             if not future.done():
                 future.set_result(result)
@@ -349,7 +349,7 @@ class ZooKeeperStore(SingleWrites):
         self._watches.notify([path])
 
     def _post(self, callback: Callable[..., None], *arguments: object) -> None:
-        """Run a callback on the loop. This is all that kazoo's threads do."""
+        """Run a callback on the loop. kazoo's threads do nothing else."""
         if self._loop is not None:
             with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(callback, *arguments)
@@ -381,7 +381,7 @@ class ZooKeeperStore(SingleWrites):
             callback(state)
 
     def _end(self) -> asyncio.Future[None]:
-        """Stop kazoo. Pending requests end with a lost connection."""
+        """Stop kazoo. Pending requests fail as if the connection were lost."""
         if self._ending is None:
             self._ending = self._threads.run("background", self._stop_client)
         return self._ending
@@ -393,7 +393,7 @@ class ZooKeeperStore(SingleWrites):
 
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's threads and sockets for a single session: kazoo itself would open another one after it expires."""
+    """kazoo's threads and sockets, for one session only: kazoo itself would open another session after expiry."""
 
     def __init__(self, attempts: int) -> None:
         super().__init__()
@@ -426,8 +426,8 @@ class _Deadline:
 class _NodeWatch:
     """Watch on a path: two ZooKeeper watches (node and children), set again after each event.
 
-    Setting them reads the current state, and `changed` is called if it differs from the last one. So no
-    change is missed between an event and the next watch, or while there was no connection.
+    Setting a watch reads the current state, and `changed` is called if it differs from the previous state. So
+    no change is missed between an event and the next watch, or while there was no connection.
     """
 
     def __init__(

@@ -22,7 +22,7 @@ from penstock.errors import ConfigError
 @dataclass(frozen=True, slots=True)
 class ZooKeeperSecurity:
     digest: str | None = field(default=None, repr=False)
-    """Credentials `user:password`: only this user may read or change the created nodes."""
+    """Credentials `user:password`. If set, only this user may read or change the created nodes."""
     uses_tls: bool = False
     certificate: str | None = None
     """PEM file with the certificate and key of this client."""
@@ -30,14 +30,14 @@ class ZooKeeperSecurity:
     authorities: str | None = None
     checks_host: bool = True
     subject: str | None = None
-    """Subject of a client certificate: only clients with it may read or change the created nodes."""
+    """Subject of a client certificate. If set, only clients with this subject may read or change the created nodes."""
 
     def __post_init__(self) -> None:
         if self.digest is not None and not all(self.digest.partition(":")):
             raise ConfigError("zookeeper.digest: write user:password")
 
     def kazoo_options(self) -> dict[str, Any]:
-        """TLS options of kazoo; none without TLS."""
+        """TLS options for kazoo; empty without TLS."""
         if not self.uses_tls:
             return {}
         return {
@@ -52,7 +52,7 @@ class ZooKeeperSecurity:
 
 
 def zookeeper_security(config: BrokerConfig, subject_of: Callable[[str], str]) -> ZooKeeperSecurity:
-    """Security from the settings of a broker; `subject_of` reads the subject of a certificate. Raises
+    """Security from the settings of a broker. `subject_of` reads the subject of a certificate file. Raises
     ConfigError.
     """
     certificate, has_tls = config[ZOOKEEPER_SSL_KEYSTORE_LOCATION], config[ZOOKEEPER_SSL_CLIENT_ENABLE]
