@@ -1,9 +1,10 @@
 """Confirmation that this broker coordinates a shard of groups, for responses that must not come from a
 replaced coordinator (see `docs/decisions/0020`).
 
-A coordinator without connections to the store and to other brokers does not know that it was replaced, but
-it cannot commit a record: so a commit is the proof. Under min ISR nothing is committed, and the store gives
-the proof. Loop thread only; created by `shard`.
+A coordinator that has lost its connections to the store and to other brokers does not learn that it was
+replaced, but it cannot commit a record either. A commit is therefore the proof. While the partition is under
+min.insync.replicas nothing is committed, and a read of the store is the proof. Loop thread only; created by
+`shard`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from penstock.groups.shard import GroupShard
 
 _NOTHING = GroupRecord(OffsetKey("", "", -1), None)
-"""A record without effect."""
+"""Tombstone of an offset that does not exist, so that applying it changes nothing."""
 
 
 class Confirmation:
@@ -32,7 +33,7 @@ class Confirmation:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self) -> asyncio.Future[None]:
-        """Return a future that is done when no other broker can have coordinated the shard before the call."""
+        """Future that is done when it is certain that no other broker coordinated the shard before the call."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         partition, is_open = self._appender.replica.partition, not self._shard.is_closed
         if is_open and partition.in_sync.is_alone:

@@ -28,7 +28,7 @@ class Subscription:
     version: int
     topics: frozenset[str]
     owned: TopicPartitions
-    """Partitions that the member owns; empty for members that revoke everything before they join."""
+    """Partitions that the member owns. Empty if the member revokes all partitions before it joins."""
     rack_id: str | None = None
     user_data: bytes | None = None
     generation: int = -1
@@ -47,7 +47,7 @@ def decode_subscription(data: bytes) -> Subscription:
 
 
 def decode_assignment(data: bytes) -> TopicPartitions:
-    """Decode an assignment. Empty bytes are an empty assignment: the member joined and has not synced."""
+    """Decode an assignment. Empty bytes are an empty assignment: the member has joined but not synced."""
     if not data:
         return {}
     _, message = _decode("assignment", data)
@@ -71,7 +71,7 @@ def encode_subscription(subscription: Subscription) -> bytes:
 
 
 def encode_assignment(assignment: TopicPartitions, version: int) -> bytes:
-    """All versions have the same fields."""
+    """Encode an assignment. All versions have the same fields."""
     return primitives.INT16(version) + _topic_partitions(assignment) + primitives.nullable_bytes(None)
 
 
@@ -96,7 +96,9 @@ def _by_topic(entries: Iterable[Any]) -> TopicPartitions:
 
 
 def _decode(what: str, data: bytes) -> tuple[int, Any]:
-    """A newer version is read as the newest known one: new versions only append fields."""
+    """Decode bytes that start with a version. A newer version is read as the newest known one, because new
+    versions only append fields.
+    """
     reader = Reader(memoryview(data))
     try:
         version = reader.int16()

@@ -23,7 +23,7 @@ class ShareStates(Protocol):
     """Access to the states of share-partitions in `__share_group_state`."""
 
     async def initialize(self, key: ShareKey, state_epoch: int, start_offset: int) -> None:
-        """Create or reset a state; BrokerError if it is not known to be stored."""
+        """Create or reset a state. BrokerError unless it is certain that the state is stored."""
 
     async def delete(self, key: ShareKey) -> None: ...
 
@@ -42,4 +42,4 @@ class GroupContext(ShardContext, Protocol):
     def wall_ms(self) -> int: ...
 
     async def confirm_image(self) -> None:
-        """Apply every change that was recorded before this call; BrokerError if the store does not respond."""
+        """Apply every change that was recorded before this call. BrokerError if the store does not respond."""

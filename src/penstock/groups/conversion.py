@@ -1,9 +1,9 @@
 """Conversion of a group with members: from classic to consumer when a member of the consumer protocol joins,
-and back when the last of them leaves.
+and back when the last of these members leaves.
 
-No member loses its partitions. The group epoch continues the generation and vice versa; each member is
-told by its next heartbeat to join again. The functions decide only: `shard_groups` applies the records, as
-in a replay, and the shard appends them before those of the request.
+No member loses its partitions. The group epoch continues the generation and vice versa; the next heartbeat of
+each member tells it to join again. The functions only decide: `shard_groups` applies the records, as in a
+replay, and the shard appends them before the records of the request.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ _UPGRADES = (GroupMigrationPolicy.BIDIRECTIONAL, GroupMigrationPolicy.UPGRADE)
 
 
 def upgrade(classic: ClassicGroup, image: ClusterImage, settings: GroupSettings) -> list[GroupRecord]:
-    """Convert a classic group; BrokerError if it cannot be converted. The caller answers waiting requests
-    with `give_up`.
+    """Records that convert a classic group to a consumer group. BrokerError if it cannot be converted. The
+    caller answers waiting requests with `give_up`.
 
-    The present assignments become the target of the epoch. Its topics are unknown, so the next event begins
-    a new epoch.
+    The current assignments become the target of the epoch. The epoch has no metadata hash, so the next event
+    begins a new epoch.
     """
     saved, group_id = classic.saved(), classic.group_id
     if settings.migration_policy not in _UPGRADES:
@@ -86,8 +86,9 @@ def upgrade(classic: ClassicGroup, image: ClusterImage, settings: GroupSettings)
 
 
 def downgrade(consumer: ConsumerGroup, now_ms: int) -> list[GroupRecord]:
-    """Convert a group whose members all use the classic protocol. `now_ms` is wall-clock time. The caller
-    begins a rebalance, because the broker no longer assigns partitions.
+    """Records that convert a consumer group, whose members all use the classic protocol, to a classic group.
+    `now_ms` is wall-clock time. The caller must begin a rebalance, because the broker no longer assigns
+    partitions.
     """
     remembered = consumer.remembered
     protocol_name = _common_protocol([_classic(member) for member in remembered.members.values()])
@@ -129,8 +130,8 @@ def _member_value(classic: ClassicGroup, member: ClassicMember) -> ConsumerMembe
 def _owned(
     members: Sequence[ClassicMember], values: Mapping[str, ConsumerMemberValue], image: ClusterImage
 ) -> dict[str, Assignment]:
-    """Partitions that members own: the assignment of their leader or, in an unfinished rebalance, what they
-    declared when they joined.
+    """Partitions that members own: those that the group leader assigned or, in an unfinished rebalance, those
+    that the members declared when they joined.
     """
     taken: dict[TopicId, set[int]] = {}
     owned: dict[str, Assignment] = {}
@@ -147,7 +148,9 @@ def _claimed(member: ClassicMember, value: ConsumerMemberValue) -> TopicPartitio
 
 
 def _take(partitions: TopicPartitions, image: ClusterImage, taken: dict[TopicId, set[int]]) -> Assignment:
-    """Remove partitions that an earlier member owns too, and partitions that do not exist."""
+    """Convert partitions to an assignment, without partitions in `taken`, which other members own, and
+    partitions that do not exist. The result is added to `taken`.
+    """
     assigned: Assignment = {}
     for name, numbers in partitions.items():
         topic = image.topic(name)
@@ -172,8 +175,8 @@ def _classic(member: ConsumerMember) -> ClassicProtocols:
 
 
 def _common_protocol(members: list[ClassicProtocols]) -> str:
-    """Return the first member's preferred protocol of those that all members support. There is one: a join
-    without one is refused.
+    """First member's preferred protocol among those that all members support. There always is one, because a
+    join without one is refused.
     """
     names = [[name for name, _ in member.protocols] for member in members]
     return next(name for name in names[0] if all(name in others for others in names))

@@ -45,7 +45,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
             ) from error
 
     def shard_of(self, group_id: str) -> GroupShard:
-        """Return the shard of the group; BrokerError if this broker does not coordinate the group or the
+        """Return the shard of the group. BrokerError if this broker does not coordinate the group or the
         shard is not loaded.
         """
         if len(group_id) > MAX_STRING_LENGTH:

@@ -1,7 +1,8 @@
 """Deadlines by key that are mostly postponed before they pass, such as sessions that every heartbeat extends.
 
-Postponing is a write to a dict; the heap is corrected when the earlier time comes. Each key has one live
-entry in the heap, at or before its deadline; dead entries never outnumber live ones by more than a few.
+Postponing a deadline only writes to a dict; the heap entry is corrected when its time comes. Each key has one
+valid heap entry, at or before its deadline. The number of invalid entries is bounded by that of valid ones
+plus a constant.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Deadlines:
 
     @property
     def next_ms(self) -> int | None:
-        """Lower bound of all deadlines; no deadline may be due at this time."""
+        """Lower bound of all deadlines; None if there are none. A deadline need not have passed at this time."""
         return self._heap[0][0] if self._heap else None
 
     def set(self, key: str, deadline_ms: int) -> None:
@@ -40,7 +41,7 @@ class Deadlines:
             self._drop_dead_entries()
 
     def pop(self, now_ms: int) -> str | None:
-        """Remove and return a key whose deadline has passed."""
+        """Remove and return a key whose deadline has passed; None if there is none."""
         while self._heap and self._heap[0][0] <= now_ms:
             entry_ms, key = heappop(self._heap)
             if self._entries_ms.get(key) != entry_ms:

@@ -1,4 +1,4 @@
-"""Metrics of the group coordinator. They are computed on the loop, so their number is bounded."""
+"""Metrics of the group coordinator. They are computed on the event loop, so their number is limited."""
 
 from __future__ import annotations
 
@@ -54,14 +54,16 @@ class GroupMetrics:
         )
         shards = {shard.partition: shard for shard in self._groups.shards}
         for group_id, index in shown:
-            # A group may be deleted while the metrics are read in slices. A share group has no committed offsets.
+            # A group may be deleted while the metrics are computed in slices. A share group has no committed
+            # offsets.
             group = shards[index].groups.get(group_id)
             if group is not None and group.kind is not GroupKind.SHARE:
                 yield from self._lags_of(group_id, shards[index])
 
     def _lags_of(self, group_id: str, shard: GroupShard) -> Iterator[GroupLag]:
-        """Consumer lag of every partition of the topics that the group reads: topics with a subscribed member
-        or a committed offset. Without a committed offset the lag counts from the log start offset.
+        """Consumer lag of every partition of the topics that the group reads, which are the topics with a
+        subscribed member or a committed offset. Without a committed offset the lag counts from the log start
+        offset.
         """
         image = self._groups.image
         committed = shard.offsets.fetch(group_id, None, image)
@@ -71,7 +73,7 @@ class GroupMetrics:
                 try:
                     replica = self._replicas.get(image.views.get(name, name), number)
                 except BrokerError:
-                    continue  # another broker has the replica
+                    continue  # Another broker has the replica.
                 offset = committed.get(TopicPartition(name, number))
                 reached = replica.log.log_start_offset if offset is None else offset.offset
                 yield GroupLag(group_id, name, number, max(0, replica.log.high_watermark - reached))

@@ -1,4 +1,4 @@
-"""The base of consumer groups and share groups: members report by heartbeats, and records alone change the state."""
+"""Base class of consumer groups and share groups: members report by heartbeats, and only records change the state."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.groups.settings import GroupSettings
 
 
 class RecordedState(Protocol):
-    """State of a group as its records have it."""
+    """State of a group that consists of its records."""
 
     epoch: int
 
@@ -33,13 +33,13 @@ class RecordedState(Protocol):
 
 
 class MemberDeadlines(Protocol):
-    """Deadlines after which members are removed."""
+    """Deadlines of members. A member is removed when its deadline passes."""
 
     @property
     def next_ms(self) -> int | None: ...
 
     def pop(self, now_ms: int) -> str | None:
-        """Remove and return a member id whose deadline has passed."""
+        """Remove and return the id of a member whose deadline has passed; None if there is none."""
 
 
 S = TypeVar("S", bound=RecordedState)
@@ -82,11 +82,11 @@ class HeartbeatGroup(ABC, Generic[S, D]):
         return self._empty_since_ms
 
     def _note_empty(self) -> None:
-        """Remember the time if the group has no members now."""
+        """Remember the current time if the group has no members."""
         self._empty_since_ms = self._wall_ms() if self.is_empty else None
 
     def on_topics(self, image: ClusterImage, now_ms: int) -> GroupStep:
-        """Handle topics that were created, deleted or extended."""
+        """Handle topics that were created or deleted or got more partitions."""
         self.remembered.see(image)
         self.remembered.update_target(changed=False)
         return GroupStep(self.remembered.take_records())
@@ -126,5 +126,5 @@ class HeartbeatGroup(ABC, Generic[S, D]):
         return self.remembered.tombstones()
 
     def give_up(self, error: ErrorCode) -> GroupStep:
-        """Return an empty step: no request waits in a group of this kind."""
+        """Return an empty step, because no request to a group of this kind waits."""
         return GroupStep()

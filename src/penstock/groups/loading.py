@@ -1,4 +1,4 @@
-"""Builds the state of a shard from the records of its log, in log order (see `state_log.replaying`)."""
+"""Loading of a shard: builds its state from the records of its log, in log order (see `state_log.replaying`)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Loading:
 
     @property
     def unknown(self) -> int:
-        """Number of records that were passed over."""
+        """Number of records that were skipped because this version does not know them."""
         return self._replaying.unknown
 
     @property
@@ -49,7 +49,7 @@ class Loading:
         return self._state
 
     async def _add_groups_of_offsets(self) -> None:
-        """Add an empty classic group for each group that only has offsets."""
+        """Add an empty classic group for each group id that only has offsets."""
         groups = self._state.groups
         for place, group_id in enumerate(tuple(self._state.offsets.groups())):
             if place % GROUPS_PER_TURN == 0:

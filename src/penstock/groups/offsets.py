@@ -1,9 +1,9 @@
 """Committed offsets of the groups of one shard: visible once committed, removed when expired (KIP-211).
 
 A commit is pending from its append until its batch is committed, and a transactional commit until its
-transaction is committed; pending offsets are not returned. An offset belongs to a topic id: if that topic
-was deleted, the offset is never returned, even if the topic was created again. Pure: times and the cluster
-image are arguments. Called by `shard` alone.
+transaction is committed; pending offsets are not returned. An offset belongs to a topic id: if that topic was
+deleted, the offset is never returned, even if a topic of the same name was created. Pure: times and the
+cluster image are arguments. Called by `shard` alone.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _MS_PER_MINUTE = 60_000
 
 
 class OffsetCommit:
-    """Offsets of one group to commit, by a member or by a client outside the group (no member id, generation
-    -1).
+    """Offsets that a member commits for its group. A client outside the group commits with no member id and
+    generation -1.
     """
 
     __slots__ = ("generation", "group_id", "instance_id", "member_id", "offsets")
@@ -59,7 +59,7 @@ class Offsets:
         return (*self._groups, *self.transactional.groups())
 
     def has(self, group_id: str) -> bool:
-        """Whether the group has committed or pending offsets."""
+        """True if the group has committed or pending offsets."""
         return group_id in self._groups or group_id in self._pending or self.transactional.has(group_id)
 
     # --- changes, in the order of the log
@@ -91,7 +91,7 @@ class Offsets:
         self._pending.setdefault(commit.group_id, {})[commit] = None
 
     def end(self, commit: OffsetCommit) -> None:
-        """End a pending commit: it was committed and applied, or refused."""
+        """End a pending commit, which was either committed and applied, or refused."""
         pending = self._pending[commit.group_id]
         del pending[commit]
         if not pending:
@@ -123,8 +123,8 @@ class Offsets:
     def fetch(
         self, group_id: str, partitions: Sequence[TopicPartition] | None, image: ClusterImage
     ) -> dict[TopicPartition, CommittedOffset]:
-        """Return the committed offsets of these partitions, or of all for None; partitions without one are
-        left out.
+        """Return the committed offsets of these partitions, or of all partitions if `partitions` is None.
+        Partitions without a committed offset are left out.
         """
         if partitions is None:
             return {
@@ -137,11 +137,11 @@ class Offsets:
         return {partition: value for partition, value in found if value is not None}
 
     def unstable(self, group_id: str) -> set[TopicPartition]:
-        """Partitions whose offset a transaction may be about to commit."""
+        """Partitions for which an open transaction has a pending offset."""
         return {TopicPartition(key.topic, key.partition) for key in self.transactional.keys(group_id)}
 
     def all(self) -> Iterator[tuple[str, str, int, CommittedOffset]]:
-        """Group, topic, partition and offset of all groups, for metrics."""
+        """Yield group id, topic, partition and committed offset for all groups, for metrics."""
         for group_id, topics in self._groups.items():
             for topic, values in topics.items():
                 for index, value in values.items():
@@ -152,7 +152,9 @@ class Offsets:
     def tombstones(
         self, group_id: str, partitions: Iterable[TopicPartition] | None = None
     ) -> list[GroupRecord]:
-        """Tombstones for these partitions, or for all of the group, including pending offsets."""
+        """Tombstones for the offsets of these partitions, or of all partitions of the group, including
+        pending offsets.
+        """
         known = dict.fromkeys(
             TopicPartition(topic, index)
             for topic, values in self._groups.get(group_id, {}).items()
@@ -170,7 +172,7 @@ class Offsets:
         return [_tombstone(group_id, partition.topic, partition.partition) for partition in chosen]
 
     def of_lost_topics(self, image: ClusterImage, topics: Iterable[str]) -> list[GroupRecord]:
-        """Tombstones for offsets of these topics whose topic id or partition does not exist any more."""
+        """Tombstones for offsets of these topics whose topic id or partition no longer exists."""
         return [
             _tombstone(group_id, topic, index)
             for group_id, own in self._groups.items()
@@ -189,8 +191,8 @@ class Offsets:
         image: ClusterImage,
         now_ms: int,
     ) -> list[GroupRecord]:
-        """Tombstones for the expired offsets of the group, without those that a transaction is about to
-        commit. `reads` is given for a group with members.
+        """Tombstones for the expired offsets of the group, except offsets that an open transaction may
+        change. `reads` tells whether a member reads a topic; None if the group has no members.
         """
         tombstones = []
         unstable = self.unstable(group_id)
@@ -212,7 +214,9 @@ class Offsets:
 
 
 def _is_of(image: ClusterImage, topic: str, index: int, value: OffsetValue) -> bool:
-    """Whether topic and partition of the offset still exist. Old records have no topic id: then the name decides."""
+    """True if the topic and the partition of the offset still exist. An offset of an old record has no topic
+    id and applies to any topic of the name.
+    """
     present = image.topics.get(topic)
     if present is not None and present.has_removed(index):
         return False
@@ -222,7 +226,9 @@ def _is_of(image: ClusterImage, topic: str, index: int, value: OffsetValue) -> b
 
 
 def _kept_ms(topic: str, retention_ms: int, config: BrokerConfig, image: ClusterImage) -> int | None:
-    """Retention of an unused offset in milliseconds; None keeps it for ever, like the records of its topic."""
+    """Retention of an unused offset in milliseconds, at least that of the topic's records; None if those are
+    kept forever.
+    """
     present = image.topics.get(topic)
     if present is None:
         return retention_ms

@@ -77,11 +77,11 @@ CURRENT_ASSIGNMENT_KIND: Final = 8
 _OFFSET_HEAD = Struct(">hqi")
 _OFFSET_WITHOUT_METADATA = Struct(">hqiBq")
 _KEYS_KEPT = 16_384
-"""Number of cached offset keys: a consumer commits the same few partitions repeatedly."""
+"""Maximum number of cached offset keys. A consumer commits the same few partitions repeatedly."""
 _TOPICS_KEPT = 4_096
-"""Number of cached topic ids."""
+"""Maximum number of cached topic ids."""
 _FLEXIBLE = 4
-"""First flexible version of the values of offsets and classic groups."""
+"""First version of the values of offsets and classic groups that is flexible (KIP-482)."""
 
 
 def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
@@ -156,7 +156,7 @@ def encode_offset(value: OffsetValue) -> bytes:
 
 @lru_cache(_TOPICS_KEPT)
 def _topic_id_tags(topic_id: TopicId) -> bytes:
-    """Tagged fields with the topic id; empty for an offset without one, which needs no flexible version."""
+    """Tagged fields with the topic id; empty for an offset without topic id, whose value needs no flexible version."""
     return b"" if topic_id == NO_TOPIC_ID else b"\x01" + p.tagged(0, topic_id.bytes)
 
 
@@ -167,7 +167,7 @@ def _decode_offset(reader: Reader, version: int) -> OffsetValue:
     metadata = reader.compact_string() if version >= _FLEXIBLE else reader.string()
     commit_timestamp_ms = reader.int64()
     if version == 1:
-        reader.int64()  # expiry time, which old clients chose
+        reader.int64()  # Expiry time, which clients of old versions chose.
     topic_id = NO_TOPIC_ID
     if version >= _FLEXIBLE:
         last = -1
@@ -237,7 +237,7 @@ def _decode_classic_member(reader: Reader, version: int) -> ClassicMember:
         instance_id,
         client_id,
         client_host,
-        # Version 0 has one timeout for both.
+        # Version 0 has one timeout for session and rebalance.
         rebalance_timeout_ms if version >= 1 else session_timeout_ms,
         session_timeout_ms,
         bytes(bytes_()),

@@ -1,7 +1,7 @@
 """Records of groups in `__consumer_offsets`: a key, and a value or None for a tombstone.
 
-Plain values; `record_codec` encodes them in Kafka's layout. The newest record of a key is valid, so a
-compacted log holds the whole state of a group.
+`record_codec` encodes them in Kafka's layout. The newest record of a key is valid, so a compacted log holds
+the whole state of a group.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class OffsetValue(NamedTuple):
     leader_epoch: int
     metadata: str
     topic_id: TopicId
-    """Topic id at the time of the commit, so that the offset does not apply to a later topic of the same
-    name.
+    """Id of the topic at the time of the commit, so that the offset does not apply to a later topic of the
+    same name.
     """
     commit_timestamp_ms: int
 
@@ -85,7 +85,7 @@ class ConsumerMemberKey:
 
 @dataclass(frozen=True, slots=True)
 class ClassicProtocols:
-    """Session timeout and protocols of a member that uses the classic protocol."""
+    """Session timeout and supported protocols of a member that uses the classic protocol."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
@@ -132,7 +132,7 @@ class CurrentAssignmentKey:
 
 
 class MemberState(IntEnum):
-    """State of a member, with Kafka's codes."""
+    """Reconciliation state of a member, with Kafka's codes."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
@@ -204,7 +204,7 @@ class ShareTopicsKey:
 
 @dataclass(frozen=True, slots=True)
 class ShareTopic:
-    """Partitions of a topic with a state in `__share_group_state`, or which get one."""
+    """Partitions of a topic that have, or are about to get, a state in `__share_group_state`."""
 
     name: str
     partitions: frozenset[int]
@@ -215,7 +215,7 @@ class ShareTopicsValue:
     initializing: dict[TopicId, ShareTopic]
     initialized: dict[TopicId, ShareTopic]
     deleting: dict[TopicId, str]
-    """Names of topics whose states are being deleted."""
+    """Names of the topics whose states are being deleted, by topic id."""
 
 
 Key: TypeAlias = (

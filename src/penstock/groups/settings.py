@@ -25,7 +25,7 @@ from penstock.config import (
 
 
 class GroupSettings:
-    """Settings of all groups of a broker, updated in place."""
+    """Settings of all groups of a broker. The object is updated in place."""
 
     def __init__(self, config: BrokerConfig, group_configs: Mapping[str, Mapping[str, str]]) -> None:
         self.update(config, group_configs)

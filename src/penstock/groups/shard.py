@@ -1,10 +1,10 @@
 """The groups and committed offsets of one partition of `__consumer_offsets`, while this broker leads it.
 
 A request becomes a step of its group: the state of the group changes at once, the records of the step are
-appended, and the responses follow their commit. If the log refuses the records, the shard closes and is
-loaded again. Offsets become visible when they are committed; a refused commit is an error to its client
-and nothing else. Under min ISR, requests that would write get COORDINATOR_NOT_AVAILABLE before a group
-decides anything; reads and heartbeats continue. Loop thread only.
+appended, and the responses are sent when the records are committed. If the log refuses the records, the shard
+closes and is loaded again. Offsets become visible when they are committed; a refused offset commit is an
+error for its client only. While the partition is under min.insync.replicas, requests that would write get
+COORDINATOR_NOT_AVAILABLE before a group decides anything; reads and heartbeats continue. Loop thread only.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ from penstock.state_log.appender import Appender, is_stored
 from penstock.state_log.shard import Shard, Waiter, ignore_outcome
 
 MAX_STRING_LENGTH = 8_191
-"""Limit of stored names, in characters: at most 32,767 bytes in UTF-8, the maximum of a Kafka string."""
+"""Maximum length of stored names in characters. UTF-8 needs at most 32,767 bytes for them, the maximum of a
+Kafka string.
+"""
 
 
 class GroupShard(Shard[GroupRecord]):
@@ -109,7 +111,7 @@ class GroupShard(Shard[GroupRecord]):
     async def consumer_heartbeat(self, group_id: str, request: ConsumerHeartbeat) -> ConsumerHeartbeatResult:
         self.check_open()
         if request.member_epoch <= 0:
-            self._appender.check_replicas()  # the member joins or leaves; other heartbeats write little or nothing
+            self._appender.check_replicas()  # The member joins or leaves; other heartbeats write little or nothing.
         _check_strings(request.member_id, request.instance_id, request.client_id)
         now_ms = self.now_ms()
         group, step = self._groups.for_consumer_heartbeat(group_id, request, now_ms)
@@ -121,8 +123,8 @@ class GroupShard(Shard[GroupRecord]):
     # --- offsets
 
     def commit(self, commit: OffsetCommit, response: Waiter) -> None:
-        """Commit offsets; `response` is settled when they are committed, or gets a BrokerError. No coroutine
-        and no future, because this is a hot path.
+        """Commit offsets. `response` is settled when they are committed, or gets a BrokerError. A receiver is
+        used instead of a coroutine or future because this path is hot.
         """
         now_ms = self.now_ms()
         try:
@@ -137,12 +139,14 @@ class GroupShard(Shard[GroupRecord]):
             self._limit_wait(response, now_ms + self._context.config[OFFSETS_COMMIT_TIMEOUT_MS])
 
     def check_commit(self, commit: OffsetCommit, now_ms: int, *, is_transactional: bool = False) -> None:
-        """Raise BrokerError if the commit is not allowed; create the group for a client outside of any group."""
+        """Raise BrokerError if the commit is not allowed. Creates the group if a client outside of any group
+        commits first.
+        """
         self.check_writable()
         group = self._groups.get(commit.group_id)
         if group is None:
-            # Clients of the consumer protocol send a member id from the start, even if they assign partitions
-            # by hand.
+            # The member id is not checked: clients of the consumer protocol send one from the start, even if
+            # they assign partitions by hand.
             if commit.generation >= 0:
                 raise BrokerError(ErrorCode.illegal_generation, f"there is no group {commit.group_id[:80]!r}")
             group = self._groups.add_classic(commit.group_id)
@@ -161,8 +165,9 @@ class GroupShard(Shard[GroupRecord]):
         member_epoch: int,
         partitions: Sequence[TopicPartition] | None,
     ) -> Mapping[TopicPartition, CommittedOffset]:
-        """Return the committed offsets; partitions without one are left out, and None asks for all.
-        `offsets.unstable` tells which of them a transaction may be about to change.
+        """Return the committed offsets of these partitions, or of all partitions if `partitions` is None.
+        Partitions without one are left out. `offsets.unstable` returns the partitions whose offsets an open
+        transaction may change.
         """
         self.check_open()
         group = self._groups.get(group_id)
@@ -173,7 +178,7 @@ class GroupShard(Shard[GroupRecord]):
         return self.offsets.fetch(group_id, partitions, self._context.image)
 
     def confirmed(self) -> asyncio.Future[None]:
-        """Return a future that is done when no other broker can have coordinated this shard before the call."""
+        """Future that is done when it is certain that no other broker coordinated this shard before the call."""
         return self._confirmation.begin()
 
     async def delete_offsets(
@@ -203,7 +208,7 @@ class GroupShard(Shard[GroupRecord]):
         self.settle(response, error)
 
     def apply(self, record: GroupRecord) -> None:
-        """Apply a committed record of an offset. Groups have changed their state when they decided."""
+        """Apply a committed record of an offset. Other records were applied when a group decided."""
         if isinstance(record.key, OffsetKey):
             self.offsets.apply(record.key, cast("OffsetValue | None", record.value))
 
@@ -233,7 +238,7 @@ class GroupShard(Shard[GroupRecord]):
         if isinstance(group, ShareGroup):
             async with self.share.changing(group):
                 await self.share.delete_states(group)
-                self.share.check_unused(group)  # a consumer may have joined meanwhile
+                self.share.check_unused(group)  # A consumer may have joined meanwhile.
                 forgotten = self._forget(group_id)
             await forgotten
             return
@@ -244,8 +249,8 @@ class GroupShard(Shard[GroupRecord]):
         await self._forget(group_id)
 
     def _forget(self, group_id: str) -> asyncio.Future[None]:
-        """Remove the group and its offsets. The group is gone from memory at once, so a refusal closes the
-        shard.
+        """Remove the group and its offsets. The group is gone from memory at once, so the shard closes if the
+        log refuses the tombstones.
         """
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         records = [*self.offsets.tombstones(group_id), *self._groups.remove(group_id)]
@@ -274,7 +279,7 @@ class GroupShard(Shard[GroupRecord]):
             self._schedule(group_id, deadline_ms)
 
     def on_topics(self, change: ImageChange) -> None:
-        """Handle topics that were created, deleted or extended."""
+        """Handle topics that were created or deleted or have another number of partitions."""
         before, after = change.before, change.after
         lost = [name for name in change.topics if _has_lost(before, after, name)]
         tombstones = self.offsets.of_lost_topics(after, lost)
@@ -284,7 +289,7 @@ class GroupShard(Shard[GroupRecord]):
             self.refresh(group_id)
 
     def refresh(self, group_id: str) -> None:
-        """Let the group follow the present topics."""
+        """Let the group take note of the current topics."""
         group = self._groups.get(group_id)
         if isinstance(group, (ConsumerGroup, ShareGroup)) and self._closed is None:
             self.carry_out(group_id, group.on_topics(self._context.image, self.now_ms()))
@@ -292,10 +297,10 @@ class GroupShard(Shard[GroupRecord]):
             self.share.follow_topics(group)
 
     def sweep(self, group_id: str) -> None:
-        """Remove the expired offsets of the group, and the group itself if nothing is left of it."""
+        """Remove the expired offsets of the group, and the group itself if it has neither members nor offsets."""
         group = self._groups.get(group_id)
         if isinstance(group, ShareGroup):
-            return  # a share group stays until it is deleted
+            return  # A share group stays until it is deleted.
         if group is None or self._closed is not None or self._appender.replica.is_under_min_insync:
             return
         tombstones = self.offsets.expired(
@@ -324,7 +329,7 @@ class GroupShard(Shard[GroupRecord]):
     # --- from a step to its responses
 
     def carry_out(self, group_id: str, step: GroupStep) -> None:
-        """Append the records of a step; its responses follow their commit."""
+        """Append the records of a step, and send its responses when the records are committed."""
         step += self._groups.downgrade_if_due(group_id, self.now_ms())
         if step.records or step.answers:
             self._appender.add(step.records, partial(self._on_step, step))
@@ -332,7 +337,7 @@ class GroupShard(Shard[GroupRecord]):
         self.drop_if_blank(group_id)
 
     def drop_if_blank(self, group_id: str) -> None:
-        """Remove a group that never had a member: refused requests with random group ids must not use memory."""
+        """Remove a group that never had a member, so that refused requests with random group ids use no memory."""
         group = self._groups.get(group_id)
         if (
             group is not None
@@ -374,7 +379,7 @@ def _check_strings(*texts: str | None) -> None:
 
 
 def _has_lost(before: ClusterImage, after: ClusterImage, name: str) -> bool:
-    """Whether the topic was deleted or created again, or has lost partitions."""
+    """True if the topic was deleted, or created again, or has fewer partitions."""
     was, now = before.topic(name), after.topic(name)
     if was is None or now is None:
         return was is not now

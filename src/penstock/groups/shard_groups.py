@@ -1,9 +1,10 @@
-"""The groups of a shard by group id: found, created at the first request, converted between classic and consumer
-groups, and removed.
+"""The groups of a shard by group id: found, created at the first request, converted between classic and
+consumer groups, and removed.
 
-`apply` is the only way to a group of the log, live and in a replay; a group without records, whose first
-rebalance is not over or which has offsets only, is created by `add_classic` or by a heartbeat. The steps
-hold the records of a conversion; the shard appends them. Used by `shard` and `shard_state` alone.
+Groups that have records in the log are created, changed and removed by `apply` only, live and in a replay. A
+group without records (its first rebalance is in progress, or it only has offsets) is created by `add_classic`
+or by a heartbeat. The returned steps contain the records of a conversion; the shard appends them. Used by
+`shard` and `shard_state` alone.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ class ShardGroups(dict[str, CoordinatedGroup]):
         self._context = context
 
     def apply(self, record: GroupRecord) -> None:
-        """Create, change or remove the group of a record. A record with a value replaces a group of the other
-        kind.
+        """Create, change or remove the group that a record belongs to. A record with a value replaces a group
+        of another kind.
         """
         key, is_tombstone = record.key, record.value is None
         kind = _kind_of(key)
@@ -67,7 +68,7 @@ class ShardGroups(dict[str, CoordinatedGroup]):
         return records
 
     def remove(self, group_id: str) -> list[GroupRecord]:
-        """Remove the group; returns its tombstones."""
+        """Remove the group and return its tombstones."""
         return self._apply_all(self[group_id].tombstones())
 
     def existing(self, group_id: str) -> CoordinatedGroup:
@@ -97,9 +98,10 @@ class ShardGroups(dict[str, CoordinatedGroup]):
         return group
 
     def for_share_heartbeat(self, group_id: str, request: ShareHeartbeat, has_offsets: bool) -> ShareGroup:
-        """Return the share group, created by the first member; BrokerError if the id belongs to another kind.
+        """Return the share group, which its first member creates. BrokerError if the id belongs to a group of
+        another kind.
 
-        `has_offsets` says that consumers have committed offsets under this id.
+        `has_offsets` is True if consumers have committed offsets under this id.
         """
         group = self.get(group_id)
         if isinstance(group, ShareGroup):
@@ -109,7 +111,9 @@ class ShardGroups(dict[str, CoordinatedGroup]):
         return self._add_share(group_id)
 
     def for_join(self, group_id: str) -> tuple[CoordinatedGroup, GroupStep]:
-        """Return the group, created or replaced if necessary, and the step of the replacement."""
+        """Return the group for a JoinGroup request, with the step that results from replacing an empty
+        consumer group. A missing group is created.
+        """
         group = self.get(group_id)
         if group is not None and not (isinstance(group, ConsumerGroup) and group.is_empty):
             return group, GroupStep()
@@ -119,8 +123,9 @@ class ShardGroups(dict[str, CoordinatedGroup]):
     def for_consumer_heartbeat(
         self, group_id: str, request: ConsumerHeartbeat, now_ms: int
     ) -> tuple[ConsumerGroup, GroupStep]:
-        """Return the consumer group, as `for_join`; BrokerError if there is no group to join, or it cannot be
-        converted.
+        """Return the consumer group for a heartbeat, with the step that results from replacing or converting
+        a classic group. BrokerError if the group does not exist and the member does not join, or if it cannot
+        be converted.
         """
         group = self.get(group_id)
         if isinstance(group, ConsumerGroup):

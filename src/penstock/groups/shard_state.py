@@ -1,5 +1,5 @@
-"""The groups and offsets of a shard, as its log has them. `apply` changes them as one record says; `loading`
-replays a log into them, and `shard` continues with them.
+"""The groups and offsets of a shard, as its log has them. `apply` changes them by one record. `loading`
+replays the log with it, and `shard` continues from the result.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Transactional offset commits of the groups of one shard: appended in the transaction, ended by its marker.
+"""Transactional offset commits of the groups of one shard: appended within the transaction, ended by its
+marker.
 
-The partition must be in the transaction, as for any transactional batch (see
-`replication.verified_appends`). The member is checked after that verification, so that a member that was
-replaced meanwhile cannot commit. Loop thread only.
+The partition must be in the transaction, as for any transactional batch (see `replication.verified_appends`).
+The member is checked after that verification, so that a member that was replaced meanwhile cannot commit.
+Loop thread only.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 _OF_PRODUCER = frozenset({ErrorCode.invalid_producer_epoch, ErrorCode.invalid_txn_state})
-"""Errors of the producer, which the client gets unchanged: the log is intact."""
+"""Errors that concern the producer and are passed to the client unchanged. The log is not affected."""
 
 
 class TransactionalCommits:
@@ -35,7 +36,7 @@ class TransactionalCommits:
         self._appender = appender
         self._replica = appender.replica
         self._connections: dict[ProducerId, tuple[ProducerEpoch, int]] = {}
-        """Producer epoch, and the newest connection that sent offsets, of each open transaction."""
+        """Producer epoch, and number of the newest connection that sent offsets, for each open transaction."""
         self._replica.on_marker = self._on_marker
 
     def close(self) -> None:
@@ -50,11 +51,11 @@ class TransactionalCommits:
         connection: int,
         verify: Verify,
     ) -> asyncio.Future[None]:
-        """Commit offsets in a transaction; the future is done when the batch is committed, or has a
+        """Commit offsets in a transaction. The future is done when the batch is committed, or fails with a
         BrokerError.
 
-        The offsets become valid when the transaction is committed. ProtocolError for a late request whose
-        producer has used a newer connection since: it would replace offsets that were committed after it.
+        The offsets become valid when the transaction is committed. ProtocolError for a late request, whose
+        producer has used a newer connection since: it would overwrite offsets that were committed after it.
         """
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         records = [GroupRecord(key, offset) for key, offset in commit.offsets.items()]

@@ -1,8 +1,8 @@
 """Offsets of open transactions in a shard, by producer (KIP-98, KIP-447).
 
-At a commit they become the group's offsets, unless a later record of the log has replaced them; at an
-abort they are dropped. While a partition has such an offset, requests for stable offsets get no offset for
-it. Pure. Called by `offsets` alone, in log order.
+When the transaction is committed they become the group's offsets, unless a later record of the log has
+replaced them; when it is aborted they are dropped. While a partition has such an offset, a request for stable
+offsets gets no offset for the partition. Pure. Called by `offsets` alone, in log order.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from penstock.groups.records import OffsetKey, OffsetValue
 class TransactionalOffsets:
     def __init__(self) -> None:
         self._producers: dict[int, dict[OffsetKey, tuple[int, OffsetValue]]] = {}
-        """Values of each producer with their position in the order of all calls."""
+        """Offset values of each producer, each with a sequence number that orders it among all changes."""
         self._groups: dict[str, dict[OffsetKey, set[int]]] = {}
-        """Producers that have a value for a key, by group."""
+        """Ids of the producers that have a value for a key, by group id and key."""
         self._in_flight: dict[OffsetKey, int] = {}
         self._order = count()
 
     def begin(self, keys: Iterable[OffsetKey]) -> None:
-        """Mark a commit of these keys as pending."""
+        """Mark the keys of a commit as pending."""
         for key in keys:
             self._in_flight[key] = self._in_flight.get(key, 0) + 1
 
     def end(self, keys: Iterable[OffsetKey]) -> None:
-        """End a pending commit: it was committed and added, or refused."""
+        """End a pending commit, which was either committed and added, or refused."""
         for key in keys:
             self._in_flight[key] -= 1
             if not self._in_flight[key]:
@@ -39,7 +39,7 @@ class TransactionalOffsets:
         self._groups.setdefault(key.group_id, {}).setdefault(key, set()).add(producer_id)
 
     def take(self, producer_id: int) -> Iterator[tuple[OffsetKey, OffsetValue]]:
-        """Remove and yield the offsets of a committed transaction, with all older values that they replace."""
+        """Remove and yield the offsets of a committed transaction, and drop all older values of the same keys."""
         for key, (order, value) in tuple(self._producers.get(producer_id, {}).items()):
             self._forget(key, order + 1)
             yield key, value
@@ -54,7 +54,7 @@ class TransactionalOffsets:
             self._forget_producer(key, producer_id)
 
     def replace(self, key: OffsetKey) -> None:
-        """Drop older values of the key: a later record outside of transactions replaces them."""
+        """Drop older values of the key, which a later record outside of transactions replaces."""
         if key.group_id in self._groups:
             self._forget(key, next(self._order))
 
@@ -65,7 +65,7 @@ class TransactionalOffsets:
         return self._groups.keys()
 
     def keys(self, group_id: str) -> set[OffsetKey]:
-        """Partitions of the group whose offset is not stable."""
+        """Keys of the group whose offset an open transaction or a pending commit may change."""
         in_flight = (key for key in self._in_flight if key.group_id == group_id)
         return {*self._groups.get(group_id, {}), *in_flight}
 

@@ -73,7 +73,9 @@ class ClassicGroup:
 
     @property
     def empty_since_ms(self) -> int | None:
-        """Wall-clock time in milliseconds."""
+        """Wall-clock time in milliseconds at which the last member left; None if the group has members or
+        never had any.
+        """
         had_members = self._state.protocol_type is not None
         is_emptied = had_members and self.state is GroupState.EMPTY
         return self._state.state_timestamp_ms if is_emptied else None
@@ -123,7 +125,7 @@ class ClassicGroup:
         return ErrorCode.rebalance_in_progress if is_joining else ErrorCode.none
 
     def _check(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Check that this is a member of this generation."""
+        """Check that the member exists and that `generation` is the current generation."""
         if self._state.current_state is GroupState.DEAD:
             return ErrorCode.coordinator_not_available
         error = self._members.check(member_id, instance_id)
@@ -146,7 +148,7 @@ class ClassicGroup:
             self._state.discard_pending(leaving.member_id)
             return ErrorCode.none
         member_id = leaving.member_id
-        if member_id == NO_MEMBER:  # an administrator names the instance id only
+        if member_id == NO_MEMBER:  # An administrator names the instance id only.
             holder = self._members.instance(leaving.instance_id)
             member_id = holder.member_id if holder else NO_MEMBER
         error = self._members.check(member_id, leaving.instance_id)
@@ -209,13 +211,13 @@ class ClassicGroup:
 
     @property
     def _known_topics(self) -> frozenset[str] | None:
-        """Topics of all members; None if a subscription cannot be read."""
+        """Topics to which the members subscribe; None if a subscription cannot be read."""
         return self._members.topics if self._state.protocol_type == PROTOCOL_TYPE else None
 
     # Views
 
     def describe(self) -> GroupDescription:
-        """Describe the group; metadata and assignments are shown in the Stable state only."""
+        """Describe the group. Metadata and assignments are included only if the group is Stable."""
         is_stable = self._state.current_state is GroupState.STABLE
         return GroupDescription(
             group_id=self.group_id,

@@ -103,7 +103,7 @@ class ClassicJoins:
     def _replace(
         self, member: ClassicGroupMember, request: JoinRequest, ticket: Ticket, now_ms: int, step: GroupStep
     ) -> None:
-        """Give a new member id to a static member that joins without its old one."""
+        """Give a new member id to a static member that joins without its member id."""
         state = self._state
         former_leader_id = state.leader.member_id if state.leader else NO_MEMBER
         former_metadata = member.metadata(state.protocol_name)
@@ -118,9 +118,9 @@ class ClassicJoins:
         state.rebalance(now_ms, step)
 
     def _still_fits(self, member: ClassicGroupMember, former_metadata: bytes) -> bool:
-        """Whether the assignment of a returning static member is still valid: the same protocol would be
-        selected, and it subscribes to the same topics. Other metadata may differ, because a restarted
-        client does not know what it owned.
+        """True if the assignment of a returning static member is still valid: the same protocol would be
+        selected, and the member subscribes to the same topics. Other metadata may differ, because a restarted
+        client does not know which partitions it owned.
         """
         if self._members.select_protocol() != self._state.protocol_name:
             return False
@@ -134,6 +134,7 @@ class ClassicJoins:
         self, member: ClassicGroupMember, request: JoinRequest, former_leader_id: str
     ) -> JoinResult:
         if not request.supports_skipping_assignment:
-            # A leader gets its previous member id: it takes itself for a follower and keeps the assignment.
+            # A leader gets its previous member id in the response, so that it takes itself for a follower and
+            # keeps the assignment.
             return self._state.joined(member, leader_id=former_leader_id, with_members=False)
         return self._state.joined(member, skip_assignment=member is self._state.leader)

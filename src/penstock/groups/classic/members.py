@@ -1,5 +1,5 @@
-"""Members of a classic group, with totals that are needed without iterating over them: waiting joins,
-supported protocols, instance ids, memory.
+"""Members of a classic group, with totals that would otherwise need an iteration over all members: waiting
+joins, supported protocols, instance ids, memory.
 
 Every change goes through `ClassicMembers`, which keeps the totals correct; `ClassicState` decides the
 changes.
@@ -29,7 +29,7 @@ class ClassicGroupMember:
     protocols: Protocols
     assignment: bytes = b""
     is_new: bool = False
-    """Whether the member waits for its first generation."""
+    """True until the member's first generation begins."""
     join_ticket: Ticket | None = None
     sync_ticket: Ticket | None = None
 
@@ -48,7 +48,7 @@ class ClassicGroupMember:
         return next((metadata for name, metadata in self.protocols if name == protocol_name), b"")
 
     def is_described_by(self, value: ClassicMember, protocol_name: str) -> bool:
-        """Whether a record has this member as it is, but perhaps with another assignment."""
+        """True if the record describes this member as it is, apart from the assignment."""
         is_supported = any(name == protocol_name for name, _ in self.protocols)
         return is_supported and self.saved(protocol_name, value.assignment) == value
 
@@ -99,11 +99,11 @@ class ClassicMembers:
         self._by_id: dict[str, ClassicGroupMember] = {}
         self._by_instance: dict[str, ClassicGroupMember] = {}
         self._pending: set[str] = set()
-        """Member ids that were given out and have not joined yet (KIP-394)."""
+        """Member ids that were given to clients that have not joined with them yet (KIP-394)."""
         self._supporters: dict[str, int] = {}
         """Number of members that support each protocol."""
         self.joining = 0
-        """Number of members whose join waits for its response."""
+        """Number of members with a JoinGroup request that waits for its response."""
         self.held_bytes = 0
         self._topics: frozenset[str] | None = None
         self._topics_are_known = False
@@ -140,7 +140,7 @@ class ClassicMembers:
         return None if instance_id is None else self._by_instance.get(instance_id)
 
     def check(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Check that this is a member, and that it holds the instance id it names (KIP-345)."""
+        """Check that the member exists and, if an instance id is given, that the member holds it (KIP-345)."""
         if instance_id is not None:
             holder = self._by_instance.get(instance_id)
             if holder is None:
@@ -168,7 +168,7 @@ class ClassicMembers:
         self._count(member, 1)
 
     def remove(self, member: ClassicGroupMember) -> None:
-        """Remove a member that has no waiting request."""
+        """Remove a member. It must not have a waiting request."""
         assert not member.is_waiting
         del self._by_id[member.member_id]
         if member.instance_id is not None:
@@ -176,8 +176,8 @@ class ClassicMembers:
         self._count(member, -1)
 
     def apply(self, recorded: Sequence[ClassicMember], protocol_name: str) -> None:
-        """Set the members of a record, in its order. A member that the record describes as it is keeps its
-        waiting requests and its other protocols, which are not recorded.
+        """Set the members to those of a record, in its order. A member that the record describes as it is
+        keeps its waiting requests and its other protocols, which records do not contain.
         """
         values = {value.member_id: value for value in recorded}
         for member in tuple(self):
@@ -218,12 +218,12 @@ class ClassicMembers:
         return ticket
 
     def support(self, protocols: Iterable[tuple[str, bytes]]) -> bool:
-        """Whether every member supports one of the protocols."""
+        """True if every member supports at least one of these protocols."""
         return any(self._supporters.get(name, 0) == len(self) for name, _ in protocols)
 
     def select_protocol(self) -> str:
-        """Select the protocol that most members prefer of those that all support; at a tie, that of the
-        oldest member.
+        """Select the protocol that most members prefer, among those that all members support. At a tie, the
+        preference of the oldest member decides.
         """
         candidates = {name for name, supporters in self._supporters.items() if supporters == len(self)}
         votes: dict[str, int] = {}
@@ -262,7 +262,7 @@ def subscribed_topics(subscription: bytes) -> frozenset[str] | None:
 
 
 def distinct(protocols: Protocols) -> Protocols:
-    """Drop repeated protocols; the first occurrence counts."""
+    """Drop repeated protocols, keeping the first of each name."""
     by_name: dict[str, bytes] = {}
     for name, metadata in protocols:
         by_name.setdefault(name, metadata)

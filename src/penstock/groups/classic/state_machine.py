@@ -1,12 +1,11 @@
 """The state of a classic group and its transitions from one generation to the next; no other module changes
 it.
 
-The states Stable and Empty are recorded: a group enters them by `apply` of a record, live and in a replay.
-The phases of a rebalance between them, waiting requests and deadlines are in memory only (decision 0032).
-In PreparingRebalance the members (re)join; in CompletingRebalance their leader assigns partitions; then the
-group is Stable. Joins wait only in the first phase, syncs only in the second; each phase has a deadline,
-and every ticket gets exactly one response. `ClassicGroup` and `ClassicJoins` check requests and call this
-module.
+The states Stable and Empty are recorded: a group enters them when a record is applied, live and in a replay.
+The phases of a rebalance between them, waiting requests and deadlines are in memory only (decision 0032). In
+PreparingRebalance the members (re)join. In CompletingRebalance their leader assigns partitions. Then the
+group is Stable. Joins wait only in the first phase, syncs only in the second; each phase has a deadline, and
+every ticket gets exactly one response. `ClassicGroup` and `ClassicJoins` check requests and call this module.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ from penstock.groups.records import ClassicGroupKey, ClassicGroupValue, GroupRec
 from penstock.groups.settings import GroupSettings
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
-"""Limit of a new member's wait for its first generation: its client may be gone, and cannot send heartbeats
-yet.
+"""Maximum time in milliseconds that a new member may wait for its first generation. Its client cannot send
+heartbeats yet, so the broker cannot tell whether it is still there.
 """
 
 
@@ -51,15 +50,15 @@ class ClassicState:
         self._sessions = Deadlines()
         self._join_deadline_ms: int | None = None
         self._initial_end_ms: int | None = None
-        """End of the wait for more members in the first rebalance of an empty group, in monotonic
-        milliseconds; None otherwise.
+        """End of the initial rebalance delay of an empty group, in monotonic milliseconds: the first
+        rebalance waits until then for more members. None if no such wait is in progress.
         """
         self._has_newcomer = False
         self._awaited_syncs: set[str] = set()
         self._sync_deadline_ms: int | None = None
 
     def apply(self, value: ClassicGroupValue) -> None:
-        """Set the recorded state: a stable group with the members of the record, or an empty group."""
+        """Set the state from a record: a stable group with the members of the record, or an empty group."""
         self.generation = value.generation
         self.protocol_type = value.protocol_type or None
         self.state_timestamp_ms = value.state_timestamp_ms
@@ -77,7 +76,7 @@ class ClassicState:
         return self._value({member.member_id: member.assignment for member in self.members})
 
     def _value(self, assignments: Mapping[str, bytes]) -> ClassicGroupValue:
-        """Return the value of a record with these assignments."""
+        """Value of a record with these assignments by member id."""
         return ClassicGroupValue(
             protocol_type=self.protocol_type or "",
             generation=self.generation,
@@ -91,7 +90,7 @@ class ClassicState:
         )
 
     def write(self, value: ClassicGroupValue, step: GroupStep) -> None:
-        """Apply a decision that is recorded: the only way to the states Stable and Empty."""
+        """Apply a decision and add its record to the step. Only records lead to the states Stable and Empty."""
         self.apply(value)
         step.records.append(GroupRecord(ClassicGroupKey(self._group_id), value))
 
@@ -119,7 +118,9 @@ class ClassicState:
     # Members
 
     def add_pending(self, member_id: str, session_timeout_ms: int, now_ms: int) -> None:
-        """Expect a join with this id, which was given to a new member (KIP-394), until its session ends."""
+        """Expect a JoinGroup request with this member id, which a new member got (KIP-394), until its session
+        expires.
+        """
         self.members.add_pending(member_id)
         self._sessions.set(member_id, now_ms + session_timeout_ms)
 
@@ -144,12 +145,12 @@ class ClassicState:
         self.members.update(member, request)
 
     def await_join(self, member: ClassicGroupMember, ticket: Ticket, step: GroupStep) -> None:
-        # A repeated request means that the client has given up the first one.
+        # A repeated request means that the client has given up waiting for the first one.
         self._answer_join(member, JoinResult(ErrorCode.rebalance_in_progress, member.member_id), step)
         self.members.await_join(member, ticket)
 
     def rename(self, member: ClassicGroupMember, member_id: str, step: GroupStep) -> None:
-        """Change the member id of a static member; requests with the previous id are fenced."""
+        """Change the member id of a static member. Waiting requests with the previous id are answered as fenced."""
         self._answer_join(member, JoinResult(ErrorCode.fenced_instance_id, member.member_id), step)
         self._answer_sync(member, SyncResult(ErrorCode.fenced_instance_id), step)
         self._sessions.discard(member.member_id)
@@ -169,8 +170,8 @@ class ClassicState:
         self._forget(member)
 
     def after_removal(self, members_before: int, now_ms: int, step: GroupStep) -> None:
-        """Continue or begin a rebalance after a removal. A removed pending member matters only to a rebalance
-        that waited for it.
+        """Continue or begin a rebalance after members or pending member ids were removed. Removed pending ids
+        alone matter only to a rebalance that waited for them.
         """
         if len(self.members) < members_before or self.current_state is GroupState.PREPARING_REBALANCE:
             self.rebalance(now_ms, step)
@@ -182,7 +183,7 @@ class ClassicState:
         else:
             member = self.members[member_id]
             if member.is_waiting and not member.is_new:
-                return  # the broker lets it wait: its session continues with the response
+                return  # The member waits for a response; its session continues when the response is sent.
             self.expel(member, step)
         self.after_removal(before, now_ms, step)
 
@@ -219,7 +220,7 @@ class ClassicState:
 
     @property
     def _rebalance_timeout_ms(self) -> int:
-        return max(self.members.rebalance_timeout_ms, 1)  # a client may send 0 or less
+        return max(self.members.rebalance_timeout_ms, 1)  # A client may send 0 or less.
 
     def _on_join_deadline(self, now_ms: int, step: GroupStep) -> None:
         if self._initial_end_ms is not None and self._has_newcomer and now_ms < self._initial_end_ms:
@@ -236,7 +237,7 @@ class ClassicState:
             self._become_empty(step)
             return
         leader = self._elect()
-        if leader is None:  # only static members, and none of them has rejoined
+        if leader is None:  # Only static members are left, and none of them has rejoined.
             self._join_deadline_ms = now_ms + self._rebalance_timeout_ms
             return
         self.leader = leader
@@ -314,14 +315,14 @@ class ClassicState:
         if self.current_state is GroupState.STABLE:
             step.answers.append((ticket, self._synced(member)))
             return
-        # A repeated request means that the client has given up the first one.
+        # A repeated request means that the client has given up waiting for the first one.
         self._answer_sync(member, SyncResult(ErrorCode.rebalance_in_progress), step)
         member.sync_ticket = ticket
         if member is self.leader:
             self._decide(assignments, now_ms, step)
 
     def _decide(self, assignments: Mapping[str, bytes], now_ms: int, step: GroupStep) -> None:
-        """Take the leader's assignment; assignments to unknown members are ignored."""
+        """Take over the leader's assignment. Assignments to unknown members are ignored."""
         value = replace(self._value(assignments), state_timestamp_ms=self._wall_ms())
         if sum(len(member.assignment) for member in value.members) > self._settings.max_metadata_bytes:
             self._refuse_syncs(ErrorCode.unknown_server_error, now_ms, step)
@@ -344,7 +345,7 @@ class ClassicState:
                 self.prolong(member, now_ms)
 
     def _on_sync_deadline(self, now_ms: int, step: GroupStep) -> None:
-        """Remove members that joined and did not sync in time."""
+        """Remove members that joined but did not sync before the deadline."""
         self._sync_deadline_ms = None
         for member_id in list(self._awaited_syncs):
             self._forget(self.members[member_id])

@@ -18,7 +18,7 @@ from penstock.model import TopicId
 
 
 class SubscribedMember(NamedTuple):
-    """A member as an assignor sees it. One is created for every member in every epoch, so it must be cheap."""
+    """A member as an assignor sees it. One is created for every member in every epoch, so creation must be cheap."""
 
     instance_id: str | None
     topics: frozenset[TopicId]
@@ -27,7 +27,9 @@ class SubscribedMember(NamedTuple):
 Assign: TypeAlias = Callable[
     [Mapping[str, SubscribedMember], Mapping[TopicId, int], Mapping[str, Assignment]], dict[str, Assignment]
 ]
-"""Computes assignments from the members, the partition counts of their topics, and the previous assignments."""
+"""Function that computes assignments from the members, the partition counts of their topics, and the previous
+assignments.
+"""
 
 
 def assign_uniform(
@@ -50,8 +52,9 @@ def assign_range(
     partition_counts: Mapping[TopicId, int],
     previous: Mapping[str, Assignment],
 ) -> dict[str, Assignment]:
-    """Order members by instance id, then those without one by member id: a static member that returns under
-    another member id keeps its range.
+    """Assign a contiguous range of every topic to each of its subscribers. Members are ordered by instance
+    id, then members without one by member id, so that a static member that returns under another member id
+    keeps its range.
     """
     order = sorted(readers, key=lambda member_id: _place(member_id, readers[member_id]))
     assigned: dict[str, Assignment] = {member_id: {} for member_id in readers}

@@ -22,7 +22,7 @@ def balance_same(
     assigned, free = _kept(dict.fromkeys(members, partition_counts.keys()), partition_counts, previous)
     sizes = {member: _size(of_member) for member, of_member in assigned.items()}
     wanted: dict[str, int] = {}
-    for member in members:  # members above their share may keep one extra partition, while there are any
+    for member in members:  # Members above their share may keep one extra partition, while there are any.
         if sizes[member] > quota and extra:
             extra -= 1
             wanted[member] = quota + 1
@@ -43,7 +43,7 @@ def _deal(
     missing: Mapping[str, int],
     free: Mapping[TopicId, list[int]],
 ) -> None:
-    """Assign partitions to members in turn, so that the partitions of a topic are spread."""
+    """Assign the free partitions to members in turn, so that the partitions of a topic are spread."""
     takers = [(member, count) for member, count in missing.items() if count > 0]
     waiting = [(topic, partition) for topic, partitions in free.items() for partition in sorted(partitions)]
     waiting.reverse()
@@ -85,7 +85,7 @@ def _hand_out(
     assigned: Mapping[str, dict[TopicId, set[int]]],
     loads: dict[str, int],
 ) -> None:
-    """Assign each partition to the subscriber with the fewest partitions."""
+    """Assign each partition of the topic to the subscriber with the fewest partitions."""
     if not partitions:
         return
     heap = [(loads[member], member) for member in members]
@@ -103,8 +103,8 @@ def _level(
     assigned: Mapping[str, dict[TopicId, set[int]]],
     loads: dict[str, int],
 ) -> bool:
-    """Move partitions of the topic from the most to the least loaded member while that balances them; returns
-    whether any moved. Each move makes the loads more even, so this ends.
+    """Move partitions of the topic from the most to the least loaded member as long as that evens out the
+    loads. Returns True if any was moved. Each move makes the loads more even, so the loop ends.
     """
     givers = [(-loads[member], member) for member in members if assigned[member].get(topic)]
     if not givers:
@@ -132,8 +132,8 @@ def _level(
 def _next_pair(
     givers: list[tuple[int, str]], takers: list[tuple[int, str]], loads: Mapping[str, int]
 ) -> tuple[str, str] | None:
-    """Remove the most loaded giver and return it with the least loaded taker; None if no move between them
-    would balance the loads. Entries whose load has changed since are corrected.
+    """Remove the most loaded giver from the heap and return it with the least loaded taker; None if no move
+    between them would even out the loads. Heap entries with an outdated load are corrected.
     """
     while givers:
         negative_load, giver = givers[0]
@@ -155,7 +155,7 @@ def _kept(
     partition_counts: Mapping[TopicId, int],
     previous: Mapping[str, Assignment],
 ) -> tuple[dict[str, dict[TopicId, set[int]]], dict[TopicId, list[int]]]:
-    """Return the previous partitions that members may keep, and the remaining ones."""
+    """Return the previous partitions that members may keep, by member, and the remaining partitions by topic."""
     left = {topic: set(range(count)) for topic, count in partition_counts.items()}
     assigned: dict[str, dict[TopicId, set[int]]] = {}
     for member, topics in topics_of.items():
@@ -182,7 +182,7 @@ def _size(of_member: Mapping[TopicId, set[int]]) -> int:
 def _frozen(
     assigned: Mapping[str, dict[TopicId, set[int]]], previous: Mapping[str, Assignment]
 ) -> dict[str, Assignment]:
-    """Reuse the previous value for a member whose assignment is unchanged."""
+    """Build the result. A member whose assignment is unchanged gets the previous object."""
     result: dict[str, Assignment] = {}
     for member, of_member in assigned.items():
         had = previous.get(member)

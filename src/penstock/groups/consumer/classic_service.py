@@ -1,9 +1,10 @@
-"""Join, sync, heartbeat and leave of members of a consumer group that use the classic protocol.
+"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup of members of a consumer group that use the classic
+protocol.
 
 No request waits for other members: a join gets the member epoch as its generation at once, and a sync gets
-the present assignment. A heartbeat tells the member to rejoin if there are partitions to revoke or to
-take; the owned partitions in the subscription then confirm the revocation, as in a ConsumerGroupHeartbeat.
-For `ConsumerGroup` alone.
+the current assignment. A heartbeat tells the member to rejoin if it has partitions to revoke or can take new
+ones. The owned partitions in its subscription then confirm the revocation, as in a ConsumerGroupHeartbeat.
+Used by `ConsumerGroup` alone.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ class ClassicService:
         value = _value(request, subscription)
         known = self._known(request)
         if known is None and subscription.owned:
-            # A new member owns nothing: this member was removed, and other members may own its partitions.
+            # A new member owns nothing: if it was a member before, it was removed, and other members may own
+            # its partitions.
             raise BrokerError(ErrorCode.unknown_member_id)
         self._state.check_room(value, known)
         if known is None:
@@ -91,8 +93,8 @@ class ClassicService:
         return ErrorCode.rebalance_in_progress
 
     def leaving(self, members: Sequence[LeavingMember]) -> tuple[list[ConsumerMember], tuple[ErrorCode, ...]]:
-        """Return the members that leave, and the error of each named one. A member that is named twice is
-        unknown the second time.
+        """Return the members that leave, and the error of each requested member, in order. If a member is
+        named twice, the second request gets UNKNOWN_MEMBER_ID.
         """
         gone: dict[str, ConsumerMember] = {}
         errors = []
@@ -127,7 +129,9 @@ class ClassicService:
         return decode_subscription(request.protocols[0][1])
 
     def _known(self, request: JoinRequest) -> ConsumerMember | None:
-        """Return the member that joins, perhaps a static member without its member id; None if it is new."""
+        """Return the known member that joins; None for a new member. A static member is also found by its
+        instance id alone.
+        """
         static = None if request.instance_id is None else self._state.static_member(request.instance_id)
         if static is None:
             return self._state.members.get(request.member_id)
@@ -168,7 +172,7 @@ class ClassicService:
         return member
 
     def _is_behind(self, member: ConsumerMember) -> bool:
-        """Whether a new epoch has begun and the member has no partitions to revoke first."""
+        """True if a new epoch has begun and the member has no partitions to revoke first."""
         return (
             member.epoch < self._state.epoch and member.current.state is not MemberState.UNREVOKED_PARTITIONS
         )
@@ -181,7 +185,7 @@ class ClassicService:
         return member.current.state is MemberState.UNREVOKED_PARTITIONS or self._all_is_free(member)
 
     def _all_is_free(self, member: ConsumerMember) -> bool:
-        """Whether all partitions that the member waits for are free, so that one more join gets all of them."""
+        """True if all partitions that the member waits for are free, so that one more join gets all of them."""
         missing = minus(self._state.targets.get(member.member_id, {}), member.assigned)
         return all(
             self._state.is_free(topic, number) for topic, numbers in missing.items() for number in numbers

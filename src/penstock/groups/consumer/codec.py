@@ -22,7 +22,7 @@ from penstock.wire import primitives as p
 from penstock.wire.reader import Reader
 
 _PRESENT = b"\x01"
-"""Precedes a nullable tagged structure that is present."""
+"""Byte before a nullable tagged structure that is present."""
 
 
 def _check_version(version: int) -> None:

@@ -1,9 +1,9 @@
 """A group of the consumer protocol (KIP-848), which behaves like that of Apache Kafka.
 
 Members report their state by heartbeats and get their assignment in the response. A change of members,
-subscriptions or topics begins a new group epoch, whose target assignment is computed at once; each member
-reconciles by its own heartbeats, and revokes before other members take (`reconciliation`).
-`ClassicService` serves members of the classic protocol.
+subscriptions or topics begins a new group epoch, whose target assignment is computed at once. Each member
+reconciles with its own heartbeats; partitions are revoked by one member before another one takes them
+(`reconciliation`). `ClassicService` serves members of the classic protocol.
 """
 
 from __future__ import annotations
@@ -116,8 +116,8 @@ class ConsumerGroup(HeartbeatGroup[ConsumerState, MemberTimers]):
         )
 
     def _known(self, request: ConsumerHeartbeat) -> ConsumerMember | None:
-        """Return the member that sent this heartbeat, None for a new one; BrokerError if the heartbeat must
-        be refused.
+        """Return the member that sent the heartbeat, or the static member that it replaces; None for a new
+        member. BrokerError if the heartbeat must be refused.
         """
         joins = request.member_epoch == JOIN_EPOCH
         member = self.remembered.members.get(request.member_id)
@@ -151,8 +151,8 @@ class ConsumerGroup(HeartbeatGroup[ConsumerState, MemberTimers]):
         return member
 
     def _check_epoch(self, member: ConsumerMember, request: ConsumerHeartbeat) -> None:
-        """Raise BrokerError for another member epoch. The previous epoch is accepted if the response with the
-        new one was lost: the member then owns part of its assignment.
+        """Raise BrokerError if the heartbeat has another member epoch. The previous epoch is accepted if the
+        member owns only partitions of its assignment: it has not received the response with the new epoch.
         """
         if request.member_epoch == member.epoch:
             return
@@ -210,7 +210,7 @@ class ConsumerGroup(HeartbeatGroup[ConsumerState, MemberTimers]):
 
     @property
     def must_downgrade(self) -> bool:
-        """Whether only members of the classic protocol are left, and the group may become a classic group."""
+        """True if only members of the classic protocol are left, and the group may become a classic group."""
         remembered = self.remembered
         return (
             bool(remembered.members)

@@ -15,8 +15,8 @@ _AS_BEFORE: Final = -1
 
 
 def check_heartbeat(request: ConsumerHeartbeat, settings: GroupSettings) -> None:
-    """Raise BrokerError for a heartbeat that no group accepts; called before a classic group is converted for
-    it.
+    """Raise BrokerError for a heartbeat that every group refuses. Called before a classic group is converted
+    because of the heartbeat.
     """
     if request.server_assignor is not None and request.server_assignor not in settings.assignors:
         known = ", ".join(sorted(settings.assignors))
@@ -27,7 +27,7 @@ def check_heartbeat(request: ConsumerHeartbeat, settings: GroupSettings) -> None
 
 
 def said_by(request: ConsumerHeartbeat, known: ConsumerMemberValue | None) -> ConsumerMemberValue:
-    """Return the description of the member, with the fields of this request over the known ones."""
+    """Return the member's description: the known one, updated by the fields of this heartbeat."""
     base = known or NOTHING_SAID
     rebalance_timeout_ms = request.rebalance_timeout_ms
     return ConsumerMemberValue(
@@ -54,8 +54,8 @@ def subscription_of(value: ConsumerMemberValue) -> tuple[frozenset[str], str | N
 
 
 def is_full(request: ConsumerHeartbeat) -> bool:
-    """Whether the heartbeat has all fields, as after an error that leaves the member's state unknown to its
-    client.
+    """True if the heartbeat has all fields. A client sends them after an error, when it does not know the
+    member's state.
     """
     return request.member_epoch == JOIN_EPOCH or (
         request.rebalance_timeout_ms != _AS_BEFORE

@@ -19,7 +19,9 @@ from penstock.groups.records import (
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
 STATIC_LEAVE_EPOCH: Final = -2
-"""A static member leaves temporarily: its assignment is kept until its session expires."""
+"""Member epoch in the last heartbeat of a static member that leaves temporarily. Its assignment is kept until
+its session expires.
+"""
 
 NOTHING_SAID: Final = ConsumerMemberValue(None, None, "", "", frozenset(), None, -1, None, None)
 NOTHING_YET: Final = CurrentAssignmentValue(JOIN_EPOCH, JOIN_EPOCH, MemberState.STABLE, {}, {})
@@ -32,11 +34,11 @@ class ConsumerMember:
     current: CurrentAssignmentValue = NOTHING_YET
     session_deadline_ms: int | None = None
     revocation_deadline_ms: int | None = None
-    """Deadline for revoking partitions, in monotonic milliseconds; None if there are none to revoke."""
+    """Deadline for revoking partitions, in monotonic milliseconds; None if the member has none to revoke."""
     join_deadline_ms: int | None = None
-    """Deadline for a classic member that was told to rejoin."""
+    """Monotonic deadline in milliseconds for the join of a classic member that was told to rejoin; None otherwise."""
     sync_deadline_ms: int | None = None
-    """Deadline for a classic member that has joined and has not synced."""
+    """Monotonic deadline in milliseconds for the sync of a classic member that has joined; None otherwise."""
 
     @property
     def classic(self) -> ClassicProtocols | None:
@@ -53,7 +55,7 @@ class ConsumerMember:
 
     @property
     def deadline_ms(self) -> int | None:
-        """First of the member's deadlines; the member is removed when it passes."""
+        """Earliest of the member's deadlines. The member is removed when it passes."""
         deadlines = (
             self.session_deadline_ms,
             self.revocation_deadline_ms,
@@ -67,7 +69,7 @@ class ConsumerMember:
 
 
 def said_bytes(value: ConsumerMemberValue) -> int:
-    """Approximate memory of the description, in bytes."""
+    """Approximate memory of a member's description, in bytes."""
     size = sum(map(len, value.subscribed_topics)) + len(value.subscribed_regex or "")
     if value.classic is not None:
         size += sum(len(name) + len(metadata) for name, metadata in value.classic.protocols)

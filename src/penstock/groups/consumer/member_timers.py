@@ -1,6 +1,6 @@
 """Deadlines of the members of a consumer group. Used by `ConsumerGroup` and its parts alone.
 
-Each member has one deadline, the first of several; the member is removed when it passes.
+The earliest of a member's deadlines counts: the member is removed when it passes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class MemberTimers:
         return self._deadlines.next_ms
 
     def pop(self, now_ms: int) -> str | None:
-        """Remove and return a member whose deadline has passed."""
+        """Remove and return the id of a member whose deadline has passed; None if there is none."""
         return self._deadlines.pop(now_ms)
 
     def forget(self, member: ConsumerMember) -> None:
@@ -37,7 +37,9 @@ class MemberTimers:
         self._moved(member)
 
     def reconciled(self, member: ConsumerMember, before: CurrentAssignmentValue | None, now_ms: int) -> None:
-        """Start the rebalance timeout if the member has new partitions to revoke; stop it if it has none."""
+        """Start the rebalance timeout if the member has got new partitions to revoke. Stop it if it has none
+        to revoke.
+        """
         if member.current.state is not MemberState.UNREVOKED_PARTITIONS:
             member.revocation_deadline_ms = None
         elif member.current is not before:
@@ -64,7 +66,7 @@ class MemberTimers:
         self._moved(member)
 
     def left_for_now(self, member: ConsumerMember) -> None:
-        """Keep only the session deadline: a static member may return until its session expires."""
+        """Keep only the session deadline, for a static member that may return until its session expires."""
         member.revocation_deadline_ms = member.join_deadline_ms = member.sync_deadline_ms = None
         self._moved(member)
 

@@ -1,8 +1,8 @@
-"""Reconciliation of a member from its present to its target assignment, one heartbeat at a time (KIP-848).
+"""Reconciliation of a member from its current to its target assignment, one heartbeat at a time (KIP-848).
 
-A partition has one owner at every instant: a member first revokes partitions and confirms that, and only
-then another member may take them. A member with partitions to revoke keeps its epoch; afterwards it moves
-to the target epoch and takes free partitions, and the others as they become free. Pure; called by
+A partition has at most one owner: a member first revokes a partition and confirms that, and only then may
+another member take it. A member with partitions to revoke keeps its epoch. Afterwards it moves to the target
+epoch and takes the partitions that are free, and the others when they become free. Pure; called by
 `ConsumerState`.
 """
 
@@ -26,8 +26,8 @@ def reconcile(
     is_free: IsFree,
     owned: Assignment | None,
 ) -> CurrentAssignmentValue:
-    """Return the next assignment of a member. `owned` has the partitions that the member reports; None if it
-    reports none.
+    """Return the next assignment of a member. `owned` has the partitions that the member reported; None if
+    the heartbeat did not report them.
     """
     if current.state is MemberState.STABLE and current.member_epoch == target_epoch:
         return current

@@ -1,7 +1,7 @@
 """Subscriptions by regular expression in RE2 syntax, which matches in linear time.
 
 An expression must match the whole topic name. Internal topics match too, as in Kafka. Each expression is
-matched against a name once: after a change of the cluster only new names are matched.
+matched against a topic name once, so after a change of the cluster only new names are matched.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _OPTIONS.max_mem = 1 << 20
 
 
 def compile_regex(pattern: str) -> Any:
-    """Raise BrokerError for an invalid regular expression."""
+    """Compile a regular expression. Raises BrokerError if it is invalid."""
     if len(pattern) > MAX_REGEX_CHARACTERS:
         message = f"the regular expression has {len(pattern)} characters; at most {MAX_REGEX_CHARACTERS} are allowed"
         raise BrokerError(ErrorCode.invalid_regular_expression, message)
@@ -48,15 +48,15 @@ class _Expression:
 
 
 class Regexes:
-    """Expressions of one group, and the topics that each matches now."""
+    """Regular expressions of one group, and the topics that each of them matches."""
 
     def __init__(self) -> None:
         self._expressions: dict[str, _Expression] = {}
         self._names: frozenset[str] = frozenset()
 
     def topics(self, pattern: str) -> frozenset[str]:
-        """Match nothing for an expression of an old log that is invalid now: the rest of the group is not
-        affected.
+        """Topics that the expression matches. An invalid expression, which an old log may contain, matches
+        nothing, so that the rest of the group is not affected.
         """
         expression = self._expressions.get(pattern)
         if expression is None:
@@ -68,7 +68,7 @@ class Regexes:
         return expression.topics
 
     def update(self, names: Iterable[str], patterns: Iterable[str]) -> None:
-        """Set the topics of the cluster, and drop expressions that are not in use."""
+        """Set the topic names of the cluster, and drop expressions that are not among `patterns`."""
         for pattern in self._expressions.keys() - set(patterns):
             del self._expressions[pattern]
         names = frozenset(names)

@@ -1,10 +1,10 @@
 """The recorded state of a consumer group, and its transitions from one epoch to the next.
 
 Everything that is recorded changes by `apply`, live and in a replay: a live change is a record that is
-applied at once and returned by `take_records`. So a replay of the records restores the state, with the
+applied at once and returned by `take_records`. A replay of the records therefore restores the state, with the
 totals and owners that `apply` derives. Invariants: a partition is assigned to, or being revoked by, at most
-one member (`_owners`); group, target and member epochs never decrease; after every step the target belongs
-to the group epoch. Used by `ConsumerGroup` and its parts.
+one member (`_owners`); group, target and member epochs never decrease; after every step the target belongs to
+the group epoch. Used by `ConsumerGroup` and its parts.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class ConsumerState:
         self.targets: dict[str, Assignment] = {}
         self.image = ClusterImage("")
         self.topics: frozenset[str] = frozenset()
-        """Topics to which members subscribe, by name or by expression."""
+        """Topics to which members subscribe, by name or by regular expression."""
         self.said_bytes = 0
         self.classic_members = 0
         self._metadata_hash = 0
@@ -70,7 +70,7 @@ class ConsumerState:
         return records
 
     def apply(self, record: GroupRecord) -> None:
-        """Change the state as the record says."""
+        """Change the state according to a record."""
         match record.key, record.value:
             case ConsumerGroupKey(), ConsumerGroupValue(epoch, metadata_hash):
                 self.epoch, self._metadata_hash = epoch, metadata_hash
@@ -90,7 +90,9 @@ class ConsumerState:
                 self._apply_removal(self.members[member_id])
 
     def _recorded(self, member_id: str) -> ConsumerMember:
-        """Return the member of a record; in a compacted log either of its records may be the first."""
+        """Return the member that a record refers to, created if necessary: in a compacted log any of its
+        records may be the first.
+        """
         member = self.members.get(member_id)
         if member is None:
             member = self.members[member_id] = ConsumerMember(member_id, NOTHING_SAID)
@@ -114,7 +116,7 @@ class ConsumerState:
     def loaded(self, image: ClusterImage) -> None:
         """Complete the state after all records of a replay were applied."""
         unknown = [member for member in self.members.values() if member.value is NOTHING_SAID]
-        for member in unknown:  # damage of the log: only the assignment of this member is left
+        for member in unknown:  # The log is damaged: only the assignment of this member is left.
             self._apply_removal(member)
         self.see(image)
         self.topics = self._subscribed_by_all()
@@ -122,7 +124,9 @@ class ConsumerState:
     # Members
 
     def check_room(self, value: ConsumerMemberValue, member: ConsumerMember | None) -> None:
-        """Raise BrokerError if the group is full, or its descriptions with this member are too large."""
+        """Raise BrokerError if the group is full, or if the descriptions of its members would be too large
+        with this one.
+        """
         before = 0 if member is None else said_bytes(member.value)
         if member is None and len(self.members) >= self._settings.max_size:
             message = f"the group has the maximum of {self._settings.max_size} members"
@@ -160,7 +164,7 @@ class ConsumerState:
         self._change(ConsumerMemberKey(self.group_id, member.member_id), None)
 
     def replace_static(self, old: ConsumerMember, member_id: str) -> ConsumerMember:
-        """Replace a static member by one with another member id; it keeps the assignment."""
+        """Replace a static member by one with another member id, which keeps the assignment."""
         target = self.targets.get(old.member_id, {})
         kept = replace(NOTHING_YET, assigned=old.assigned)
         self.remove(old)
@@ -207,7 +211,7 @@ class ConsumerState:
     # Epochs
 
     def see(self, image: ClusterImage) -> None:
-        """Set the cluster image; `update_target` checks whether the subscribed topics have changed."""
+        """Set the cluster image. `update_target` checks whether the subscribed topics have changed in it."""
         if image is not self.image:
             self.image = image
             self._is_checked = False
@@ -220,12 +224,14 @@ class ConsumerState:
     def subscribed(self, value: ConsumerMemberValue) -> frozenset[str]:
         if not value.subscribed_regex:
             return value.subscribed_topics
-        matching = self._regexes.topics(value.subscribed_regex)  # shared by all equal subscriptions
+        matching = self._regexes.topics(
+            value.subscribed_regex
+        )  # The set is shared by all equal subscriptions.
         return value.subscribed_topics | matching if value.subscribed_topics else matching
 
     def update_target(self, changed: bool) -> None:
-        """Begin a new epoch with a new target if members or subscriptions `changed`, or the subscribed topics
-        did.
+        """Begin a new epoch with a new target assignment if `changed` (members or subscriptions have changed)
+        or if the subscribed topics have.
         """
         if changed or self._topics_changed():
             self._start_epoch()
@@ -261,7 +267,7 @@ class ConsumerState:
         self._change(TargetEpochKey(self.group_id), TargetEpochValue(self.epoch))
 
     def reconcile(self, member: ConsumerMember, owned: Assignment | None, rejoins: bool = False) -> None:
-        """Reconcile a member. A member that `rejoins` owns nothing, whatever was assigned to it."""
+        """Reconcile a member with its target. With `rejoins`, the member owns nothing, whatever was assigned to it."""
         start = replace(NOTHING_YET, assigned=member.assigned) if rejoins else member.current
         target = self.targets.get(member.member_id, {})
         self.set_current(
@@ -269,22 +275,20 @@ class ConsumerState:
         )
 
     def _is_free_for(self, member: ConsumerMember) -> IsFree:
-        """Return a test whether a partition is free for the member; partitions that the member itself is
-        revoking are free.
+        """Return a function that tests whether a partition is free for the member. Partitions that the member
+        itself is revoking count as free.
         """
         member_id = member.member_id
         return lambda topic, partition: self._owners.get(topic, {}).get(partition, member_id) == member_id
 
     def by_name(self, assignment: Assignment) -> dict[str, frozenset[int]]:
-        """Return the assignment by topic name, without deleted topics."""
+        """Convert an assignment to topic names, without deleted topics."""
         names = self.image.topic_names
         return {names[topic_id]: numbers for topic_id, numbers in assignment.items() if topic_id in names}
 
     @property
     def assignor(self) -> ServerAssignor:
-        """Return the assignor that most members request. Requests were checked, but settings may have changed
-        since.
-        """
+        """Return the assignor that most members request. Assignors that are no longer enabled do not count."""
         known = sorted(self._settings.assignors) or [ServerAssignor.UNIFORM]
         default = ServerAssignor.UNIFORM if ServerAssignor.UNIFORM in known else known[0]
         votes = Counter(member.value.server_assignor for member in self.members.values())
@@ -305,7 +309,7 @@ class ConsumerState:
         return frozenset().union(*subscriptions)
 
     def _read_by(self, ids: Mapping[str, TopicId]) -> Iterator[tuple[ConsumerMember, frozenset[TopicId]]]:
-        """Topics of each member; members with equal subscriptions share the set."""
+        """Yield each member with its topics. Members with equal subscriptions share one set."""
         known: dict[frozenset[str], frozenset[TopicId]] = {}
         for member in self.members.values():
             names = self.subscribed(member.value)

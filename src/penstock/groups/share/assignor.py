@@ -1,8 +1,10 @@
-"""Assignor of share groups: every partition has a member, and every member a partition of its topics.
+"""Assignor of share groups: every partition has at least one member, and every member at least one partition
+of its topics.
 
-With at most as many members as partitions each partition has one member, and members differ by one partition at most.
-With more members each member has one partition, and partitions differ by one member at most. Members keep their
-partitions where the balance allows it. Pure; called by `ShareState`.
+With at most as many members as partitions, each partition has one member, and the members' numbers of
+partitions differ by at most one. With more members, each member has one partition, and the partitions'
+numbers of members differ by at most one. Members keep their partitions where the balance allows it. Pure;
+called by `ShareState`.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from penstock.groups.records import Assignment
 from penstock.model import TopicId
 
 Place = tuple[TopicId, int]
-"""A partition of a topic."""
+"""Topic id and partition index."""
 
 
 def assign_shared(
@@ -22,7 +24,7 @@ def assign_shared(
     counts: Mapping[TopicId, int],
     previous: Mapping[str, Assignment],
 ) -> dict[str, Assignment]:
-    """Assign the partitions 0 to count - 1 of each topic to members by their topics."""
+    """Assign the partitions 0 to count - 1 of each topic to the members that subscribe to it."""
     places = {
         topic: [(topic, index) for index in range(counts[topic])] for topic in sorted(counts) if counts[topic]
     }
@@ -78,7 +80,9 @@ def _fill_up(
     places: Mapping[TopicId, list[Place]],
     held: dict[str, list[Place]],
 ) -> None:
-    """Give a member to partitions without one, and a partition to members without one: subscriptions differ."""
+    """Give partitions without a member one, and members without a partition one. These occur if subscriptions
+    differ.
+    """
     load = {place: 0 for choices in places.values() for place in choices}
     for choices in held.values():
         for place in choices:

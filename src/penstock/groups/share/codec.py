@@ -162,7 +162,7 @@ KINDS: Final[dict[int, tuple[type[Any], bool, Callable[[Reader, int], Value]]]] 
     14: (ShareCurrentKey, True, _decode_current),
     15: (ShareTopicsKey, False, _decode_topics),
 }
-"""Key type, whether the key has a member, and the decoder of the value, for each kind of record."""
+"""For each kind of record: key type, whether the key contains a member id, and decoder of the value."""
 
 ENCODERS: Final[dict[type[Any], Callable[[Any], bytes]]] = {
     ShareMemberValue: _encode_member,

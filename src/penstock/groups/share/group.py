@@ -1,7 +1,8 @@
 """A share group (KIP-932), which behaves like that of Apache Kafka.
 
-Members report by heartbeats and get their assignment in the response. Nothing is revoked: partitions are shared, and
-the leader of a partition gives each record to one member. A partition is assigned once it has a share state.
+Members report by heartbeats and get their assignment in the response. Nothing is revoked, because members
+share partitions; the leader of a partition gives each record to one member at a time. A partition is assigned
+once it has a share state.
 """
 
 from __future__ import annotations
@@ -98,7 +99,9 @@ class ShareGroup(HeartbeatGroup[ShareState, Deadlines]):
         )
 
     def _known(self, request: ShareHeartbeat) -> ShareMember | None:
-        """Return the member of a heartbeat, None for a new one; BrokerError if the heartbeat must be refused."""
+        """Return the member that sent the heartbeat; None for a new member. BrokerError if the heartbeat must
+        be refused.
+        """
         member = self.remembered.members.get(request.member_id)
         if request.member_epoch == JOIN_EPOCH:
             return member
@@ -131,7 +134,7 @@ class ShareGroup(HeartbeatGroup[ShareState, Deadlines]):
     # --- share states
 
     def uninitialized(self, topics: Collection[str] | None = None) -> dict[TopicId, ShareTopic]:
-        """Return the partitions without a share state, of some topics or of the subscribed ones."""
+        """Partitions without a share state, of `topics` or, if that is None, of the subscribed topics."""
         return self.remembered.uninitialized(self.remembered.subscribed if topics is None else topics)
 
     def initializing(self, topics: Mapping[TopicId, ShareTopic]) -> GroupStep:
@@ -140,7 +143,7 @@ class ShareGroup(HeartbeatGroup[ShareState, Deadlines]):
         return GroupStep(self.remembered.take_records())
 
     def initialized(self, topics: Mapping[TopicId, ShareTopic]) -> GroupStep:
-        """Record that partitions have share states, and assign them."""
+        """Record that these partitions have share states, and assign them to members."""
         known = dict(self.remembered.topics.initialized)
         for topic_id, topic in topics.items():
             before = known.get(topic_id)
@@ -151,7 +154,7 @@ class ShareGroup(HeartbeatGroup[ShareState, Deadlines]):
         return GroupStep(self.remembered.take_records())
 
     def forget_topics(self, topics: Sequence[TopicId]) -> GroupStep:
-        """Record that the share states of these topics are gone."""
+        """Record that the share states of these topics were deleted."""
         known = {
             topic_id: topic
             for topic_id, topic in self.remembered.topics.initialized.items()
@@ -162,7 +165,7 @@ class ShareGroup(HeartbeatGroup[ShareState, Deadlines]):
         return GroupStep(self.remembered.take_records())
 
     def begin_reset(self) -> tuple[int, GroupStep]:
-        """Begin a new epoch for states that are reset; returns it as their state epoch."""
+        """Begin a new group epoch, which becomes the state epoch of states that are reset, and return it."""
         epoch = self.remembered.begin_epoch()
         return epoch, GroupStep(self.remembered.take_records())
 

@@ -1,8 +1,9 @@
 """Requests about the share groups of a shard, and the share states that their partitions need.
 
-States are created and deleted through the share coordinator, which may be on another broker. A task for each group
-does so in the background; heartbeats do not wait for it, and partitions are assigned when it is done. One change of the
-states of a group is in progress at a time, so a deleted group leaves no state behind. Loop thread only.
+States are created and deleted through the share coordinator, which may be on another broker. A background
+task for each group does so; heartbeats do not wait for it, and partitions are assigned when their states
+exist. The states of a group are changed by one task at a time, so a deleted group leaves no state behind.
+Loop thread only.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
 
 RETRY_SECONDS = 0.2
 JOIN_WAIT_SECONDS = 1.0
-"""Limit of the time in seconds that a joining member waits for the states of its partitions."""
+"""Maximum time in seconds that a joining member waits for the states of its partitions."""
 UNKNOWN_START = -1
-"""Start offset of a new state: the leader of the partition decides it by `share.auto.offset.reset`."""
+"""Start offset of a new state that is not decided yet: the partition's leader sets it by `share.auto.offset.reset`."""
 
 
 class ShareRequests:
@@ -54,7 +55,8 @@ class ShareRequests:
         task = self._tasks.get(group_id)
         if request.member_epoch != JOIN_EPOCH or result.error is not ErrorCode.none or task is None:
             return result
-        # The states of new partitions are created in a moment: the member gets them without another heartbeat.
+        # The states of new partitions exist in a moment, and the member gets these partitions without another
+        # heartbeat.
         await asyncio.wait([task], timeout=JOIN_WAIT_SECONDS)
         if not self._is_current(group) or request.member_id not in group.remembered.members:
             return result
@@ -63,7 +65,8 @@ class ShareRequests:
     async def _initialize_queue(self, group_id: str, request: ShareHeartbeat) -> ShareHeartbeatResult:
         """Create the states of partitions that were added to the topic of a queue.
 
-        Nothing joins: a receive from a queue must not keep the queue from being purged or deleted, nor create it again.
+        The request adds no member: a receive from a queue must not prevent the queue from being purged or
+        deleted, nor create it again.
         """
         group = await self._group_of_queue(group_id, request)
         async with self.changing(group):
@@ -76,7 +79,9 @@ class ShareRequests:
         )
 
     async def _group_of_queue(self, group_id: str, request: ShareHeartbeat) -> ShareGroup:
-        """Return the group of a queue, created again if Kafka's tools have deleted it and the queue still exists."""
+        """Return the group of a queue. It is created again if Kafka's tools have deleted it while the queue
+        still exists.
+        """
         self._shard.check_open()
         if self._groups.get(group_id) is None:
             await self._context.confirm_image()
@@ -98,7 +103,9 @@ class ShareRequests:
         return await ticket
 
     def existing(self, group_id: str) -> ShareGroup:
-        """Return the share group; BrokerError GROUP_ID_NOT_FOUND if there is none or it is of another kind."""
+        """Return the share group. BrokerError GROUP_ID_NOT_FOUND if it does not exist or is a group of
+        another kind.
+        """
         self._shard.check_open()
         group = self._groups.existing(group_id)
         if not isinstance(group, ShareGroup):
@@ -119,7 +126,7 @@ class ShareRequests:
             task.cancel()
 
     def changing(self, group: ShareGroup) -> asyncio.Lock:
-        """Lock for a change of the states of a group, which may take requests to several brokers."""
+        """Lock that is held while the states of a group change, which may need requests to several brokers."""
         return self._locks.setdefault(group, asyncio.Lock())
 
     def _has_work(self, group: ShareGroup) -> bool:
@@ -146,14 +153,14 @@ class ShareRequests:
         return not self._shard.is_closed and self._groups.get(group.group_id) is group
 
     def _check_current(self, group: ShareGroup) -> None:
-        """Raise BrokerError if the group was deleted, or the shard is closed."""
+        """Raise BrokerError if the group was deleted or the shard is closed."""
         self._shard.check_open()
         if not self._is_current(group):
             raise no_group(group.group_id)
 
     async def _initialize(self, group: ShareGroup, topics: Mapping[TopicId, ShareTopic]) -> None:
-        """Create states in the present epoch. A repetition after a failure finds them and changes nothing, in a later
-        epoch too: members may have used the states that exist.
+        """Create states with the current group epoch. A retry after a failure, even in a later epoch, does
+        not change states that exist already, because members may have used them.
         """
         epoch = group.remembered.epoch
         self._shard.carry_out(group.group_id, group.initializing(topics))
@@ -171,7 +178,9 @@ class ShareRequests:
     # --- administration
 
     async def delete_states(self, group: ShareGroup, topics: Sequence[TopicId] | None = None) -> None:
-        """Delete the states of a group without members, of some topics or of all. The caller holds `changing`."""
+        """Delete the states of a group without members, for `topics` or, if that is None, for all topics. The
+        caller holds the lock `changing`.
+        """
         self.check_unused(group)
         known = group.remembered.topics
         every = {**known.initializing, **known.initialized}
@@ -179,12 +188,12 @@ class ShareRequests:
             topic_id: topic for topic_id, topic in every.items() if topics is None or topic_id in topics
         }
         await self._delete(group, chosen)
-        self.follow_topics(group)  # a consumer that has joined meanwhile needs new states
+        self.follow_topics(group)  # A consumer that has joined meanwhile needs new states.
 
     async def alter_offsets(
         self, group_id: str, offsets: Mapping[tuple[TopicId, str, int], int]
     ) -> dict[tuple[TopicId, str, int], BrokerError | None]:
-        """Reset the start offset of partitions, given as topic id, topic name and partition."""
+        """Reset the start offsets of partitions, which are given as topic id, topic name and partition."""
         group = self._groups.get(group_id)
         if group is None:
             group = self._groups.for_share_heartbeat(group_id, _NOBODY, self._shard.offsets.has(group_id))
@@ -220,7 +229,7 @@ class ShareRequests:
         return outcomes
 
     def check_unused(self, group: ShareGroup) -> None:
-        """Raise BrokerError if the group has members or was deleted, or the shard is closed."""
+        """Raise BrokerError if the group has members or was deleted, or if the shard is closed."""
         self._check_current(group)
         if not group.is_empty:
             raise BrokerError(

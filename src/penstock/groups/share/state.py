@@ -1,7 +1,7 @@
 """Recorded state of a share group: members, epochs, target assignment, and the topics with share states.
 
-`apply` changes the state as one record says, live and in a replay; the records of a step are collected and taken by
-`take_records`. Used by `ShareGroup` alone.
+`apply` changes the state by one record, live and in a replay. `take_records` returns the records of a step.
+Used by `ShareGroup` alone.
 """
 
 from __future__ import annotations
@@ -126,7 +126,9 @@ class ShareState:
         return frozenset().union(*{member.value.subscribed_topics for member in self.members.values()})
 
     def update_target(self, changed: bool) -> None:
-        """Begin a new epoch with a new target if members or subscriptions `changed`, or the topics did."""
+        """Begin a new epoch with a new target assignment if `changed` (members or subscriptions have changed)
+        or if the topics have.
+        """
         metadata_hash = self._hash()
         if changed or (self.members and metadata_hash != self._metadata_hash):
             self.begin_epoch(metadata_hash)
@@ -134,7 +136,7 @@ class ShareState:
             self._assign()
 
     def begin_epoch(self, metadata_hash: int | None = None) -> int:
-        """Begin a new epoch; returns it."""
+        """Begin a new epoch and return it."""
         value = ShareGroupValue(self.epoch + 1, self._hash() if metadata_hash is None else metadata_hash)
         self.change(ShareGroupKey(self.group_id), value)
         self._assign()
@@ -157,7 +159,7 @@ class ShareState:
         self.change(ShareTargetEpochKey(self.group_id), TargetEpochValue(self.epoch))
 
     def _counts(self) -> dict[TopicId, int]:
-        """Number of partitions of each topic that are initialised, from partition 0 on."""
+        """Number of partitions of each topic that have a share state, counted from partition 0 without a gap."""
         counts = {}
         for topic_id, topic in self.topics.initialized.items():
             count = 0
@@ -168,7 +170,7 @@ class ShareState:
         return counts
 
     def _hash(self) -> int:
-        """Hash of the subscribed topics and their initialised partitions."""
+        """Hash of the subscribed topics and their partitions with a share state."""
         digest = blake2b(digest_size=_HASH_BYTES)
         counts = self._counts()
         for name in sorted(self.subscribed):
@@ -180,7 +182,7 @@ class ShareState:
     # --- share states
 
     def uninitialized(self, topics: Collection[str]) -> dict[TopicId, ShareTopic]:
-        """Partitions of topics that have no share state."""
+        """Partitions of these topics that have no share state."""
         missing = {}
         for name in sorted(topics):
             topic = None if self.image is None else self.image.topics.get(name)
