@@ -31,7 +31,7 @@ class Loading:
 
     @property
     def unknown(self) -> int:
-        """Number of records that were skipped because this version does not know them."""
+        """Number of records that were skipped because they are damaged or of an unknown kind or version."""
         return self._replaying.unknown
 
     @property

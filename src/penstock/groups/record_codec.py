@@ -14,9 +14,9 @@
     8       member                                         0  epoch 4, previous 4, state 1, assigned [], revoking []
     10-15   (share groups)                                 0  see `groups.share.codec`
 
-Numbers are the bytes of a field; strings and byte strings carry their length, arrays their count; ? may be null. Keys
-and classic values have lengths of fixed width; versions of value after the classic ones are flexible (KIP-482).
-Whatever the bytes are, `decode_record` raises nothing but UnknownRecord. Pure; any thread.
+Numbers are the bytes of a field; strings and byte strings carry their length, arrays their count; ? may be
+null. Keys and classic values have lengths of fixed width; versions of value after the classic ones are
+flexible (KIP-482). For any bytes, `decode_record` raises nothing but UnknownRecord. Pure; any thread.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Messages to other brokers in batches: one request per broker at a time; later messages share the next
-request.
+"""Batches of messages to other brokers: each broker gets one request at a time, and messages that arrive
+meanwhile share the next request.
 
 Loop thread only.
 """
@@ -19,7 +19,7 @@ MAX_TOGETHER = 2_000
 
 class Batches(Generic[T]):
     def __init__(self, tell: Callable[[BrokerId, list[T]], Awaitable[None]]) -> None:
-        """`tell` sends a batch and raises nothing: it handles every failure of the messages it was given."""
+        """`tell` sends a batch. It must not raise: it handles every failure of the messages in the batch."""
         self._tell = tell
         self._waiting: dict[BrokerId, list[T]] = {}
         self._tasks: dict[BrokerId, asyncio.Task[None]] = {}
@@ -30,7 +30,7 @@ class Batches(Generic[T]):
             self._tasks[broker_id] = asyncio.get_running_loop().create_task(self._work(broker_id))
 
     async def close(self) -> list[T]:
-        """Stop; returns the messages that were not sent."""
+        """Cancel the requests in progress. Returns the messages that were in no request yet."""
         untold = [thing for things in self._waiting.values() for thing in things]
         self._waiting.clear()
         tasks = tuple(self._tasks.values())

@@ -13,13 +13,13 @@ from penstock.transactions.endings import Ending
 
 @dataclass(slots=True)
 class TransactionCounts:
-    """Counters for metrics."""
+    """Counters of the transaction coordinator, for its metrics."""
 
     commits: int = 0
     aborts: int = 0
     timeouts: int = 0
     late_requests: int = 0
-    """Number of requests that came over an older connection than their producer uses."""
+    """Number of requests that were refused because their producer has used a newer connection."""
 
 
 class TransactionContext(ShardContext, Protocol):

@@ -26,7 +26,9 @@ from penstock.transactions.transaction import Transaction
 from penstock.wire.known_transactions import KnownTransactions, OpenTransaction
 
 MAX_ID_CHARACTERS = 8_191
-"""Limit of a transactional id, in characters: at most 32,767 bytes in UTF-8, the maximum of a Kafka string."""
+"""Maximum length of a transactional id in characters. UTF-8 needs at most 32,767 bytes for them, the maximum
+of a Kafka string.
+"""
 TRANSACTIONS_PER_TURN = 2_000
 
 
@@ -38,7 +40,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         new_producer_id: Callable[[], Awaitable[ProducerId]],
         newest_connection: Callable[[], int],
     ) -> None:
-        """`newest_connection` returns the number of the connection that was accepted last."""
+        """`newest_connection` returns the number of the last accepted connection."""
         super().__init__(context, TRANSACTIONS_TOPIC, new_transactions_topic)
         self.counts = TransactionCounts()
         self._markers = markers
@@ -46,13 +48,13 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         self._newest_connection = newest_connection
 
     def leader_of(self, transactional_id: str) -> BrokerId:
-        """Return the broker that coordinates the id, or NO_LEADER; BrokerError if the internal topic does not
-        exist.
+        """Return the broker that coordinates the id; NO_LEADER if there is none at present. BrokerError if
+        the internal topic does not exist.
         """
         return self._shards.leader_of(transactional_id)
 
     def shard_of(self, transactional_id: str) -> TransactionShard:
-        """Return the shard of the id; BrokerError if this broker does not coordinate the id or the shard is
+        """Return the shard of the id. BrokerError if this broker does not coordinate the id or the shard is
         not loaded.
         """
         if not 0 < len(transactional_id) <= MAX_ID_CHARACTERS:
@@ -63,9 +65,10 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         return self._shards.of(transactional_id)
 
     async def walk(self) -> AsyncIterator[tuple[TransactionShard, Sequence[tuple[str, Transaction]]]]:
-        """Iterate over all transactions in portions of one shard, with turns of the loop between portions.
+        """Iterate over all transactions in portions, each from one shard. Other tasks of the loop run between
+        portions.
 
-        A portion shows the transactions as they are when the iteration comes to their shard. A shard
+        A portion has the transactions of the moment at which the iteration reaches their shard. A shard
         without transactions yields one empty portion; a shard that closes meanwhile may yield none.
         """
         left = TRANSACTIONS_PER_TURN
@@ -82,8 +85,8 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
                     await asyncio.sleep(0)
 
     async def known(self, asked: Sequence[OpenTransaction]) -> KnownTransactions:
-        """Tell which of these open transactions this coordinator knows: the producer has the partition in its
-        transaction.
+        """Return the open transactions that this coordinator knows, which are those whose producer has the
+        partition in its transaction.
         """
         shards: dict[int, LeaderEpoch] = {}
         under_way: set[OpenTransaction] = set()
@@ -123,7 +126,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         await asyncio.sleep(0)
         shard.sweep()
 
-    # --- what shards ask for
+    # --- context for shards
 
     @property
     def id_count(self) -> int:

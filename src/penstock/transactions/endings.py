@@ -1,4 +1,4 @@
-"""The end of a transaction: markers on their way to its partitions, and requests that wait until all are
+"""The end of a transaction: the markers that its partitions still need, and requests that wait until all are
 written.
 
 Loop thread only.
@@ -33,18 +33,20 @@ class Ending:
         self.version = version
         self.is_done = False
         self.is_abandoned = False
-        """Whether another coordinator completes the transaction now."""
+        """True if another coordinator completes the transaction."""
         self._left = set(partitions)
         self._done = done
         self._pause_seconds = RETRY_SECONDS
 
     @property
     def left(self) -> frozenset[TopicPartition]:
-        """Partitions without a marker."""
+        """Partitions whose marker is not written yet."""
         return frozenset(self._left)
 
     def next_pause_seconds(self) -> float:
-        """Return the pause before the next attempt, and double it up to a limit; a written marker resets it."""
+        """Return the seconds to wait before the next attempt, and double the pause up to a limit. A written
+        marker resets it.
+        """
         pause_seconds = self._pause_seconds
         self._pause_seconds = min(2 * pause_seconds, MAX_RETRY_SECONDS)
         return pause_seconds
@@ -63,7 +65,7 @@ class Completions:
         self._waiting: dict[str, dict[asyncio.Future[None], None]] = {}
 
     async def wait(self, transactional_id: str, seconds: float) -> None:
-        """Wait until the transaction of the id has ended; TimeoutError after this many seconds."""
+        """Wait until the id's transaction has ended. Raises TimeoutError after this many seconds."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         waiting = self._waiting.setdefault(transactional_id, {})
         waiting[future] = None

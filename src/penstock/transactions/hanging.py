@@ -1,10 +1,10 @@
-"""Aborts hanging transactions: transactions that are open in a partition and unknown to every coordinator.
+"""Abort of hanging transactions: transactions that are open in a partition and unknown to every coordinator.
 
-The leader asks every shard of `__transaction_state`. It aborts only if all have responded, in the leader
-epochs that the store records now, and none has the partition in a transaction of that producer. A
-partition joins a transaction before its first record is written, so records of an unknown transaction can
-never be committed, provided that nothing was added meanwhile. The marker carries the epochs that the log
-knows, so it fences no coordinator. Loop thread only.
+The partition leader asks every shard of `__transaction_state`. It aborts a transaction only if all shards
+have responded, in the leader epochs that the store has now, and none has the partition in a transaction of
+that producer. A partition is added to a transaction before its first record is written, so records of an
+unknown transaction can never be committed, unless the producer has written since the check. The marker has
+the producer and coordinator epochs of the log, so it fences no coordinator. Loop thread only.
 """
 
 from __future__ import annotations
@@ -37,16 +37,14 @@ _REPLICAS_PER_TURN = 500
 WriteMarker = Callable[
     [Marker, int, Sequence[TopicPartition], float | None], Awaitable[Mapping[TopicPartition, ErrorCode]]
 ]
-"""Writes a marker, in this version of the protocol, to partitions that this broker leads. The last argument
-limits the wait for the commit, in seconds.
+"""Function that writes a marker, in this version of the transaction protocol, to partitions that this broker
+leads. The last argument is the maximum wait for the commit, in seconds.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A transaction that is open in a partition, with the producer's entry in the log at the time of the
-    check.
-    """
+    """A transaction that is open in a partition, with the producer's state in the log at the time of the check."""
 
     replica: Replica
     producer_id: ProducerId
@@ -74,7 +72,7 @@ class HangingTransactions:
         logger: Logger,
     ) -> None:
         self.aborts = 0
-        """Counter for metrics."""
+        """Number of hanging transactions that were aborted, for metrics."""
         self._node_id = node_id
         self._metadata = metadata
         self._replicas = replicas
@@ -95,8 +93,8 @@ class HangingTransactions:
         self._links.close()
 
     def suspect(self, partition: TopicPartition, producer_id: ProducerId) -> Suspect:
-        """Return the open transaction of a producer; BrokerError if it has none in the partition, or another
-        broker leads it.
+        """Return the open transaction of a producer. BrokerError if the producer has none in the partition,
+        or if another broker leads the partition.
         """
         replica = self._replicas.get(partition.topic, partition.partition)
         entry = replica.log.producers.get(producer_id)
@@ -107,8 +105,9 @@ class HangingTransactions:
         return Suspect(replica, producer_id, entry)
 
     async def abort(self, suspects: Sequence[Suspect]) -> list[ErrorCode]:
-        """Abort the transactions that no coordinator knows. INVALID_TXN_STATE if one is known;
-        COORDINATOR_NOT_AVAILABLE if not all coordinators responded.
+        """Abort those transactions that no coordinator knows. The result of a transaction is
+        INVALID_TXN_STATE if a coordinator knows it, COORDINATOR_NOT_AVAILABLE if not all coordinators
+        responded, or the error of writing its marker.
         """
         try:
             known = await self._known([suspect.question for suspect in suspects])
@@ -140,8 +139,8 @@ class HangingTransactions:
     # --- asking
 
     async def _known(self, asked: Sequence[OpenTransaction]) -> set[int]:
-        """Return the indexes of the transactions that a coordinator knows; raise an error if the others are
-        not certain.
+        """Return the indexes of the transactions that a coordinator knows. Raises an error unless every
+        coordinator responded.
         """
         await self._metadata.confirm()
         topic = self._metadata.image.topic(TRANSACTIONS_TOPIC)
@@ -185,12 +184,12 @@ class HangingTransactions:
                 await asyncio.sleep(0)
             suspects += _silent(replica, before_ms)
         if suspects:
-            # The remaining transactions are checked in the next round.
+            # The other transactions are checked in the next round.
             await self.abort(suspects[:MAX_TOGETHER])
 
 
 def _silent(replica: Replica, before_ms: int) -> Iterator[Suspect]:
-    """Open transactions whose producers have not written since `before_ms`."""
+    """Yield open transactions of the partition whose producers have not written since `before_ms`."""
     producers = replica.log.producers
     if replica.partition.is_leader and producers.unstable.first_open() is not None:
         for producer_id, entry in producers.copy().items():

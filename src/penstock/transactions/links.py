@@ -1,7 +1,7 @@
 """Connections between brokers for coordinators and partition leaders.
 
-One authenticated connection per broker is opened at the first request, and closed at the first error, so
-that no request is sent on it twice. Loop thread only.
+Each broker has one authenticated connection, which is opened at the first request and closed at the first
+error, so that no request is sent on it twice. Loop thread only.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ class BrokerLinks:
         self._links: dict[BrokerId, tuple[BrokerEpoch, asyncio.Task[BrokerConnection]]] = {}
 
     async def send(self, broker_id: BrokerId, request: Request[T]) -> T:
-        """Make a request on the connection to a broker.
+        """Send a request on the connection to a broker and return the result.
 
-        OSError, TimeoutError or PenstockError without a response; the broker may have served the request then.
+        Raises OSError, TimeoutError or PenstockError if there is no response. The broker may have served the
+        request even so.
         """
         timeout_seconds = self._metadata.config[REPLICA_SOCKET_TIMEOUT_MS] / 1000
         connecting = self._link(broker_id)
@@ -58,13 +59,13 @@ class BrokerLinks:
     async def _connected(
         self, broker_id: BrokerId, connecting: asyncio.Task[BrokerConnection]
     ) -> BrokerConnection:
-        """Wait for a connection. A request that gives up leaves it to the others that wait for it."""
+        """Wait for a connection. If this request gives up, other requests go on waiting for the connection."""
         try:
             return await asyncio.shield(connecting)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if connecting.cancelled() and task is not None and not task.cancelling():
-                # Not this request was cancelled, but the connection: the broker has registered again.
+                # The connection was cancelled, not this request: the broker has registered again.
                 raise ConnectionAbortedError(f"the connection to broker {broker_id} was given up") from None
             raise
         except BaseException:

@@ -1,8 +1,8 @@
-"""Writes the markers of a transaction that ends to all of its partitions, by their leaders, and retries until
-all are written.
+"""Writer of the markers of an ending transaction: sends them to the leaders of all its partitions, and
+retries until all are written.
 
-Markers for one broker share a request; markers for partitions of this broker need none. A deleted topic
-needs no marker; a topic that this broker does not know yet does. Loop thread only.
+Markers for one broker share a request; markers for partitions of this broker need none. A partition of a
+deleted topic needs no marker, but a partition that this broker does not know yet needs one. Loop thread only.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _SETTLED = frozenset(
 WriteHere = Callable[
     [Marker, int, Sequence[TopicPartition], Callable[[Mapping[TopicPartition, ErrorCode]], None]], object
 ]
-"""Writes a marker, in this version of the protocol, to partitions that this broker leads, and calls back when
-it is committed in all of them, or refused.
+"""Function that writes a marker, in this version of the transaction protocol, to partitions that this broker
+leads. It calls back with the error of each partition when the marker is committed or refused in all of them.
 """
 
 
@@ -67,7 +67,9 @@ class Markers:
         """Endings whose markers are written in the next turn."""
 
     def write(self, ending: Ending) -> None:
-        """Write the markers of an ending, beginning in the next turn: the client gets its response first."""
+        """Write the markers of an ending transaction. Writing begins in the next turn of the loop, so that
+        the client gets its response first.
+        """
         if not self._due:
             asyncio.get_running_loop().call_soon(self._send_due)
         self._due.append(ending)
@@ -110,8 +112,8 @@ class Markers:
         task.add_done_callback(self._tasks.discard)
 
     async def _look_for(self, ending: Ending, unknown: Sequence[TopicPartition]) -> None:
-        """Complete the ending for deleted partitions. A partition may also be new: its leader may know it
-        before this broker.
+        """Complete the ending for partitions that were deleted. An unknown partition may instead be so new
+        that only its leader knows it.
         """
         try:
             if unknown:
@@ -144,7 +146,7 @@ class Markers:
             self._on_written(ending, led, {})
 
     async def _write(self, leader: BrokerId, all_written: list[Written]) -> None:
-        """Have another broker write markers to partitions that it leads."""
+        """Send a request to write markers to the broker that leads their partitions."""
         wanted = [written for written in all_written if not written[0].is_abandoned]
         results: list[PartitionErrors] = [{} for _ in wanted]
         try:

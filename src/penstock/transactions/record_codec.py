@@ -6,8 +6,8 @@
             tags            0: earlier producer id 8, 1: next producer id 8, 2: client's transaction version 2
                             ours: 10000: held 1, 10001: epoch 2 that goes with the earlier producer id
 
-Version 1 of the value is flexible (KIP-482); version 0 has the same fields with lengths of fixed width and
-no tags. `decode_record` raises UnknownRecord and nothing else, whatever the bytes are. Pure; any thread.
+Version 1 of the value is flexible (KIP-482); version 0 has the same fields with lengths of fixed width and no
+tags. For any bytes, `decode_record` raises nothing but UnknownRecord. Pure; any thread.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _place = attrgetter("topic", "partition")
 class TransactionRecord(NamedTuple):
     transactional_id: str
     value: Transaction | None
-    """Transaction of the id; None is a tombstone."""
+    """State of the transactional id; None is a tombstone."""
 
 
 def encode_record(record: TransactionRecord) -> tuple[bytes, bytes | None]:
@@ -147,7 +147,7 @@ def _decode_partitions(reader: Reader, flexible: bool) -> frozenset[TopicPartiti
 
 
 def _decode_tags(reader: Reader) -> dict[int, int]:
-    """Tags that this broker knows; all of them are numbers."""
+    """Values by tag, for the tags that this broker knows. All of them are numbers."""
     tags: dict[int, int] = {}
     last = -1
     for _ in range(reader.tags()):

@@ -1,14 +1,14 @@
 """The transactional ids of one partition of `__transaction_state`, while this broker leads it.
 
-Each decision is a new `Transaction`: it takes effect at once, is appended to the log, and its response
-follows the commit. Refusals and repeated requests append the present state once more before their
-response: a coordinator that was replaced without knowing cannot commit that record, and clients treat such
-responses as final. Markers are written when the decision to commit or abort is committed, and again after
-a reload, until all are written.
+Each decision is a new `Transaction`: it takes effect at once and is appended to the log, and its response is
+sent when the record is committed. A refused or repeated request appends the current state once more before
+its response: a coordinator that was replaced without knowing cannot commit that record, and clients treat
+such responses as final. Markers are written when the decision to commit or abort is committed, and again
+after a reload, until all are written.
 
-Under min ISR, requests that would write get COORDINATOR_NOT_AVAILABLE before anything is decided, and
-markers wait: a decision that is lost with its last replica must not have ended the transaction in any
-partition. Loop thread only.
+While the partition is under min.insync.replicas, requests that would write get COORDINATOR_NOT_AVAILABLE
+before anything is decided, and markers wait: if the decision were lost with its last replica, a partition
+must not have ended the transaction. Loop thread only.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from penstock.transactions.record_codec import TransactionRecord
 from penstock.transactions.transaction import Identity, Transaction, TransactionState, begin
 
 COMPLETION_WAIT_SECONDS = 0.5
-"""Limit in seconds of the wait of a request for the end of the previous transaction."""
+"""Maximum time in seconds that a request waits for the end of the previous transaction."""
 REPLICAS_RETRY_MS = 200
-"""Interval of the checks whether enough replicas are in sync again, for work that no client repeats."""
+"""Interval of the checks whether enough replicas are in sync again, for work that no client will retry."""
 
 
 class TransactionShard(Shard[TransactionRecord]):
@@ -44,7 +44,7 @@ class TransactionShard(Shard[TransactionRecord]):
         context: TransactionContext,
         first_connection: int,
     ) -> None:
-        """`first_connection` is the number of the first connection since this broker leads the partition."""
+        """`first_connection` is the number of the first connection accepted since this broker leads the partition."""
         super().__init__(partition, appender, context)
         self.coordinator_epoch: LeaderEpoch = appender.replica.partition.leader_epoch
         self._transactions: dict[str, Transaction] = {}
@@ -52,7 +52,7 @@ class TransactionShard(Shard[TransactionRecord]):
         self.held_count = 0
         self._context = context
         self._uncommitted: dict[str, int] = {}
-        """Number of uncommitted records of each id."""
+        """Number of uncommitted records of each transactional id."""
         self._endings: dict[str, Ending] = {}
         self._completions = Completions()
         self._opened_ms: dict[str, int] = {}
@@ -64,7 +64,7 @@ class TransactionShard(Shard[TransactionRecord]):
         return self._transactions
 
     def resume(self) -> None:
-        """Resume the endings and timeouts of the transactions that were loaded."""
+        """Resume the loaded transactions: finish those that are ending, and start the timeouts of open ones."""
         now_ms, wall_ms = self.now_ms(), self._context.wall_ms()
         for transactional_id, transaction in self._transactions.items():
             if transaction.is_ending:
@@ -78,7 +78,7 @@ class TransactionShard(Shard[TransactionRecord]):
     async def init_producer_id(
         self, transactional_id: str, asking: Identity, timeout_ms: int, is_held: bool
     ) -> Identity:
-        """Return a producer identity that fences all earlier ones, once their transactions have ended."""
+        """Return a new producer identity, which fences all earlier ones, once the transactions of these have ended."""
         fresh_id: ProducerId | None = None
         while True:
             self.check_writable()
@@ -114,7 +114,7 @@ class TransactionShard(Shard[TransactionRecord]):
         *,
         may_wait: bool = True,
     ) -> None:
-        """Add partitions to the open transaction; begin one if none is open."""
+        """Add partitions to the open transaction. Begins a transaction if none is open."""
         while True:
             self._appender.check_replicas()
             try:
@@ -129,7 +129,7 @@ class TransactionShard(Shard[TransactionRecord]):
     async def verify(
         self, transactional_id: str, producer: Identity, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Tell for each partition whether it is in the open transaction of this producer, by committed state."""
+        """Check, by committed records, whether each partition is in the open transaction of this producer."""
         while True:
             known = self._transactions.get(transactional_id)
             await self._committed(transactional_id)
@@ -142,7 +142,7 @@ class TransactionShard(Shard[TransactionRecord]):
         return codes
 
     def vouches_for(self, transactional_id: str, producer: Identity, partition: TopicPartition) -> bool:
-        """Whether `verify` would confirm the partition without a wait."""
+        """True if `verify` would confirm the partition without waiting."""
         known = self._transactions.get(transactional_id)
         return (
             known is not None
@@ -153,7 +153,7 @@ class TransactionShard(Shard[TransactionRecord]):
     def plain_addition(
         self, transactional_id: str, producer: Identity, partitions: Iterable[TopicPartition], version: int
     ) -> Transaction | None:
-        """Decide like `add_partitions`, for `record`; None for a request that is refused or must wait."""
+        """Return the decision of `add_partitions`, for `record`; None if the request is refused or must wait."""
         known = self._transactions.get(transactional_id)
         if known is None or self._appender.replica.is_under_min_insync:
             return None
@@ -165,7 +165,7 @@ class TransactionShard(Shard[TransactionRecord]):
     def plain_end(
         self, transactional_id: str, producer: Identity, commit: bool, version: int
     ) -> Transaction | None:
-        """Decide like `end`, for `record`; None for a request that is refused or must wait."""
+        """Return the decision of `end`, for `record`; None if the request is refused or must wait."""
         known = self._transactions.get(transactional_id)
         if (
             known is None
@@ -177,14 +177,14 @@ class TransactionShard(Shard[TransactionRecord]):
         return known.ended(producer, commit, version, None, self._context.wall_ms())
 
     def record_at_once(self, transactional_id: str, changed: Transaction, response: Waiter) -> None:
-        """Record a decision like `record`, and append it now instead of at the end of the turn: turns of a busy
-        loop are long, and the client waits for the end of its transaction.
+        """Record a decision like `record`, but append it now instead of at the end of the loop turn. Turns of
+        a busy loop are long, and the client waits for the end of its transaction.
         """
         self.record(transactional_id, changed, response)
         self._appender.append_collected()
 
     async def end(self, transactional_id: str, producer: Identity, commit: bool, version: int) -> Identity:
-        """Decide the outcome; returns the producer identity that may begin the next transaction."""
+        """Decide the outcome of the open transaction. Returns the producer identity for the next transaction."""
         next_id: ProducerId | None = None
         while True:
             self._appender.check_replicas()
@@ -202,15 +202,15 @@ class TransactionShard(Shard[TransactionRecord]):
         return changed.successor
 
     def partitions_of(self, transactional_id: str) -> frozenset[TopicPartition]:
-        """Partitions of the transaction; while it ends, partitions without a marker."""
+        """Partitions of the transaction or, while it ends, those whose marker is not written yet."""
         ending = self._endings.get(transactional_id)
         return self._transactions[transactional_id].partitions if ending is None else ending.left
 
     def check_connection(self, transactional_id: str, producer: Identity, number: int) -> None:
-        """Raise ProtocolError for a late request: its producer has used a newer connection since.
+        """Raise ProtocolError for a late request, whose producer has used a newer connection since.
 
-        In version 1, which keeps the epoch, nothing else distinguishes a late EndTxn of the previous
-        transaction from that of the present one. Other producers are recognised by their identity.
+        In version 1, in which the epoch stays the same, nothing else distinguishes a late EndTxn of the
+        previous transaction from that of the current one. Other producers are recognised by their identity.
         """
         known = self._transactions.get(transactional_id)
         if known is None or known.successor != producer:
@@ -222,7 +222,7 @@ class TransactionShard(Shard[TransactionRecord]):
     # --- time
 
     def _on_deadline(self, transactional_id: str) -> None:
-        """Abort the transaction if it has been open for too long."""
+        """Abort the transaction if it has been open for longer than its timeout."""
         transaction = self._transactions.get(transactional_id)
         if transaction is None:
             return
@@ -251,7 +251,7 @@ class TransactionShard(Shard[TransactionRecord]):
         ]
         for transactional_id in expired:
             self._connections.forget(transactional_id)
-            # One record at a time: records that are added together must fit into one batch.
+            # Records that are added together must fit into one batch, so each is added by itself.
             ignore_outcome(self._record_nothing(transactional_id))
 
     def _on_close(self, code: ErrorCode) -> None:
@@ -275,14 +275,14 @@ class TransactionShard(Shard[TransactionRecord]):
         self.held_count += (value is not None and value.is_held) - (known is not None and known.is_held)
 
     def _recorded(self, transactional_id: str, changed: Transaction) -> asyncio.Future[None]:
-        """Apply and append a decision; done when it, and all earlier decisions about the id, are committed."""
+        """Apply and append a decision; the future is done when all decisions so far about the id are committed."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.record(transactional_id, changed, future)
         return future
 
     def record(self, transactional_id: str, changed: Transaction, response: Waiter) -> None:
-        """Apply and append a decision of this turn; `response` is settled when it, and all earlier decisions
-        about the id, are committed.
+        """Apply a decision, and append it at the end of the loop turn. `response` is settled when this and
+        all earlier decisions about the id are committed.
         """
         known = self._transactions.get(transactional_id)
         record = TransactionRecord(transactional_id, changed)
@@ -324,7 +324,7 @@ class TransactionShard(Shard[TransactionRecord]):
         self._write_markers(ending)
 
     def _write_markers(self, ending: Ending) -> None:
-        """Write the markers now, or once enough replicas have the decision."""
+        """Write the markers when enough replicas are in sync, now or later."""
         if ending.is_abandoned:
             return
         if self._appender.replica.is_under_min_insync:
@@ -345,7 +345,7 @@ class TransactionShard(Shard[TransactionRecord]):
         self._completions.tell(transactional_id)
 
     async def _confirm(self, transactional_id: str) -> None:
-        """Prove that this broker coordinated the id at the time of the call."""
+        """Prove, by a committed record, that this broker coordinated the id at the time of the call."""
         self._appender.check_replicas()
         known = self._transactions.get(transactional_id)
         if known is None:
@@ -362,7 +362,7 @@ class TransactionShard(Shard[TransactionRecord]):
             await future
 
     def _record_nothing(self, transactional_id: str) -> asyncio.Future[None]:
-        """Apply and append a tombstone of the id; done as in `_record`."""
+        """Apply and append a tombstone of the id. The future is done when it is committed."""
         record = TransactionRecord(transactional_id, None)
         self.apply(record)
         return self.write([record])
@@ -370,7 +370,9 @@ class TransactionShard(Shard[TransactionRecord]):
     async def _complete_first(
         self, transactional_id: str, error: BrokerError, *, may_wait: bool = True
     ) -> None:
-        """Wait for the end of the previous transaction; raise the error if that does not help, or takes too long."""
+        """Wait for the end of the previous transaction if the error is CONCURRENT_TRANSACTIONS and
+        `may_wait`. Otherwise, or if the wait takes too long, raise the error.
+        """
         if error.code is not ErrorCode.concurrent_transactions:
             await self._confirm(transactional_id)
             raise error

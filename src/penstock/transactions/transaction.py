@@ -1,11 +1,11 @@
-"""The state of a transactional id as an immutable value; each request makes a new value of it. Pure.
+"""State of a transactional id as an immutable value; each request makes a new value of it. Pure.
 
-Every change is one record of the log, so a new coordinator resumes from the last record. Once
-PREPARE_COMMIT is recorded, the outcome is commit, and likewise for abort. Clients never get the highest
-epoch: it is reserved for fencing and for the last marker of a producer id.
+Every change is one record of the log, so a new coordinator resumes from the last record. Once PREPARE_COMMIT
+is recorded, the outcome is commit, and likewise for abort. Clients never get the highest epoch, which is
+reserved for fencing and for the last marker of a producer id.
 
-Version 2 (KIP-890) gives the producer a new epoch with every end of a transaction, so that late requests
-carry an old epoch; version 1 keeps the epoch.
+In version 2 (KIP-890) the producer gets a new epoch at every end of a transaction, so that late requests have
+an old epoch; in version 1 the epoch stays the same.
 """
 
 from __future__ import annotations
@@ -57,20 +57,20 @@ NOBODY: Final = Identity(NO_PRODUCER_ID, NO_EPOCH)
 @dataclass(frozen=True, slots=True)
 class Transaction:
     producer: Identity
-    """The newest identity. While a transaction ends, the identity in its markers."""
+    """The newest identity. While the transaction ends, it is the identity in the markers."""
     timeout_ms: int
     state: TransactionState = TransactionState.EMPTY
     partitions: frozenset[TopicPartition] = frozenset()
     start_ms: int = NO_TIME_MS
     update_ms: int = NO_TIME_MS
     version: int = VERSION_1
-    """Version of the protocol that the client of the last transaction used."""
+    """Version of the transaction protocol that the client used in the last transaction."""
     earlier: Identity = NOBODY
-    """Identity whose own request led to the newest identity; its repeated request gets the same response."""
+    """Identity that requested the newest identity. If it repeats that request, it gets the same response."""
     next_producer_id: ProducerId = NO_PRODUCER_ID
-    """Producer id that follows when the transaction has ended, because the epochs are exhausted."""
+    """Producer id to use after the transaction has ended, because the current one has no more epochs."""
     is_held: bool = False
-    """Whether no timeout aborts the transaction, because an external coordinator decides its outcome."""
+    """True if no timeout aborts the transaction, because an external coordinator decides its outcome."""
 
     # --- queries
 
@@ -84,18 +84,18 @@ class Transaction:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether the next epoch needs another producer id."""
+        """True if the current producer id has no more epochs, so that the next identity needs another one."""
         return self.producer.epoch >= LAST_EPOCH_OF_CLIENTS
 
     @property
     def successor(self) -> Identity:
-        """Identity that may begin the next transaction."""
+        """Identity with which the next transaction may begin."""
         if self.is_ending and self.next_producer_id != NO_PRODUCER_ID:
             return Identity(self.next_producer_id, ProducerEpoch(0))
         return self.producer
 
     def expires_ms(self, expiration_ms: int) -> int | None:
-        """Wall-clock time in milliseconds at which the idle id expires; None while a transaction is open."""
+        """Wall-clock time in milliseconds at which an idle id expires; None while a transaction is open or ending."""
         return self.update_ms + expiration_ms if self.is_idle else None
 
     # --- InitProducerId
@@ -108,12 +108,13 @@ class Transaction:
         fresh_id: ProducerId | None,
         now_ms: int,
     ) -> Transaction:
-        """Return the state with a new epoch; for a client that names its identity only if no other producer
-        came since (KIP-360).
+        """Return the state with a new epoch. A client that names its identity gets one only if no other
+        producer has taken over since (KIP-360).
 
-        An open transaction is aborted first, under an epoch that no producer has; the response follows the
-        abort. A held transaction is not aborted for a client that wants to hold the next one: its external
-        coordinator may have decided to commit it. `fresh_id` is used when the epochs are exhausted.
+        An open transaction is aborted first, with an epoch that no producer has, and the response is sent
+        after the abort. A held transaction is not aborted for a client that requests to hold the next one,
+        because the external coordinator may have decided to commit it. `fresh_id` is used when the epochs are
+        exhausted.
         """
         is_repeat = asking != NOBODY and asking == self.earlier
         if asking not in (NOBODY, self.successor) and not is_repeat:
@@ -138,7 +139,7 @@ class Transaction:
     def with_partitions(
         self, producer: Identity, partitions: Iterable[TopicPartition], version: int, now_ms: int
     ) -> Transaction:
-        """Add partitions; returns the same value if all of them are in the transaction."""
+        """Add partitions. Returns the same object if all of them are in the transaction already."""
         self._check_producer(producer)
         if self.is_ending:
             raise BrokerError(ErrorCode.concurrent_transactions)
@@ -157,7 +158,7 @@ class Transaction:
         )
 
     def verify(self, producer: Identity, partition: TopicPartition) -> ErrorCode:
-        """Check whether the partition is in the open transaction of this producer."""
+        """Check that the partition is in the open transaction of this producer; NONE if it is."""
         if producer.producer_id != self.producer.producer_id:
             return ErrorCode.invalid_producer_id_mapping
         if producer != self.producer:
@@ -168,7 +169,7 @@ class Transaction:
     # --- the end
 
     def is_open_to(self, producer: Identity) -> bool:
-        """Whether this is the producer of a transaction that can be ended."""
+        """True if the transaction is open and this is its current producer."""
         return (
             self.state is TransactionState.ONGOING
             and producer == self.producer
@@ -181,8 +182,8 @@ class Transaction:
     def ended(
         self, producer: Identity, commit: bool, version: int, next_id: ProducerId | None, now_ms: int
     ) -> Transaction:
-        """Decide the outcome; markers follow, then `completed`. Returns the same value if it was decided
-        before.
+        """Decide the outcome. The markers are written next, then `completed` is called. Returns the same
+        object if the same outcome was decided before.
         """
         if version >= VERSION_2 and self._has_ended and producer == self.earlier != NOBODY:
             self._check_outcome(commit)
@@ -202,12 +203,12 @@ class Transaction:
         return replace(ending, start_ms=now_ms).completed(now_ms)
 
     def timed_out(self, now_ms: int) -> Transaction:
-        """Return this open transaction, whose timeout has passed, as aborting and with its producer fenced."""
+        """Return this open transaction, whose timeout has passed, as aborting, with its producer fenced."""
         assert self.state is TransactionState.ONGOING
         return self._fenced_off(NOBODY, now_ms)
 
     def completed(self, now_ms: int) -> Transaction:
-        """Complete the transaction: all markers are written."""
+        """Complete the transaction after all markers were written."""
         committed = self.state is TransactionState.PREPARE_COMMIT
         return replace(
             self,
@@ -265,7 +266,7 @@ class Transaction:
 
 
 def begin(producer_id: ProducerId, timeout_ms: int, is_held: bool, now_ms: int) -> Transaction:
-    """State of a new transactional id."""
+    """First state of a new transactional id."""
     producer = Identity(producer_id, ProducerEpoch(0))
     return Transaction(producer, timeout_ms, update_ms=now_ms, is_held=is_held)
 

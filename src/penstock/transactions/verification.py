@@ -1,9 +1,9 @@
 """Verification by a partition leader, before the first batch of a transaction, that the partition is in the
 transaction.
 
-A client of version 2 leaves it to the leader to add the partition (`is_implicit`); a client of version 1
-has added it before, and the leader verifies that (KIP-890). So no record is written that no marker would
-follow. A coordinator on this broker is called directly; other coordinators get questions in batches. Loop
+With a client of version 2, the leader adds the partition (`is_implicit`). A client of version 1 has added it
+before, and the leader verifies that (KIP-890). So no record is written in a partition that would get no
+marker. A coordinator on this broker is called directly; other coordinators get requests in batches. Loop
 thread only.
 """
 
@@ -24,13 +24,13 @@ from penstock.transactions.transaction import VERSION_2, Identity
 
 RETRY_SECONDS: Final = 0.02
 MAX_TRIES: Final = 25
-"""Number of attempts at another broker's coordinator while the previous transaction ends: half a second in
-total.
+"""Number of attempts at another broker's coordinator while the previous transaction is ending; they take half
+a second in total.
 """
 
 
 _Subject = tuple[str, Identity, bool]
-"""Transactional id, producer, and whether to add the partition."""
+"""Transactional id, producer, and True if the partition is to be added."""
 
 
 class _Question:
@@ -40,7 +40,7 @@ class _Question:
         self.answer: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
 
     def settle(self, code: ErrorCode) -> None:
-        """Complete the question; only the first call counts."""
+        """Set the answer. Only the first call has an effect."""
         if not self.answer.done():
             self.answer.set_result(code)
 
@@ -62,8 +62,8 @@ class Verifier:
         epoch: ProducerEpoch,
         partition: TopicPartition,
     ) -> bool:
-        """Whether `verify` would confirm the partition at once, because the coordinator is here and no
-        decision is pending.
+        """True if `verify` would confirm the partition at once, because this broker is the coordinator and no
+        decision about the id is uncommitted.
         """
         try:
             shard = self._coordinator.shard_of(transactional_id)
@@ -79,9 +79,10 @@ class Verifier:
         partition: TopicPartition,
         is_implicit: bool,
     ) -> ErrorCode:
-        """Verify that the partition is in the open transaction of this producer; NONE confirms it for good.
+        """Verify that the partition is in the open transaction of this producer. NONE is the final
+        confirmation.
 
-        Other codes are the coordinator's: PRODUCER_FENCED, INVALID_PRODUCER_ID_MAPPING,
+        Other codes are those of the coordinator: PRODUCER_FENCED, INVALID_PRODUCER_ID_MAPPING,
         TRANSACTION_ABORTABLE (the partition is not in the transaction), and the retriable
         CONCURRENT_TRANSACTIONS, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE.
         """
