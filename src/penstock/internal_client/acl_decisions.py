@@ -1,4 +1,4 @@
-"""Decisions of the cluster's rules, with the rule that decides: whether a user may do something."""
+"""Decisions of the cluster's access control lists: whether a user may do something, and which rule decides that."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class AclDecision(NamedTuple):
     operation: Operation
     is_allowed: bool
     reason: str
-    """The deciding rule, or why there is none."""
+    """The deciding rule, or the reason why no rule decides."""
 
 
 class AclDecisions:
@@ -48,7 +48,7 @@ class AclDecisions:
         return decisions
 
     async def _settings(self) -> dict[str, str]:
-        """Settings of a broker that take part in decisions."""
+        """Settings that a decision depends on, as one of the brokers has them."""
         node_id = (await self._inspection.broker_ids())[0]
         options = [SUPER_USERS.name, ADMIN_USER.name, UNRULED.name]
         described = await self._configs.describe(ConfigResourceType.BROKER, [str(node_id)], options)

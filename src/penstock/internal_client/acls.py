@@ -33,20 +33,20 @@ class AclCalls:
         self._routes = routes
 
     async def describe(self, wanted: AclFilter) -> list[AclBinding]:
-        """Return the rules that match, in order."""
+        """Return the rules that match a filter, in order."""
         fields = _filter_fields(wanted)
         response = await self._routes.at_any(lambda each: _DESCRIBE_ACLS.call(each, fields))
         check_error(response.error_code, response.error_message)
         return sorted(_binding(resource, acl) for resource in response.resources for acl in resource.acls)
 
     async def create(self, rules: Sequence[AclBinding]) -> None:
-        """Create rules; the first error is raised."""
+        """Create rules. Raises the first error."""
         for error in await self.create_each(rules):
             if error is not None:
                 raise error
 
     async def create_each(self, rules: Sequence[AclBinding]) -> list[BrokerError | None]:
-        """Create rules; return the error of each rule that was refused."""
+        """Create rules. Returns None or the error for each rule, in order."""
         outcomes: list[BrokerError | None] = []
         for start in range(0, len(rules), RULES_PER_REQUEST):
             fields = {"creations": [_creation(rule) for rule in rules[start : start + RULES_PER_REQUEST]]}
@@ -55,7 +55,7 @@ class AclCalls:
         return outcomes
 
     async def delete(self, filters: Sequence[AclFilter]) -> list[AclBinding]:
-        """Delete the rules that match a filter, and return them."""
+        """Delete the rules that match any of the filters, and return the deleted rules."""
         fields = {"filters": [_filter_fields(each) for each in filters]}
         response = await self._routes.at_any(lambda each: _DELETE_ACLS.call(each, fields))
         deleted: set[AclBinding] = set()

@@ -1,4 +1,4 @@
-"""One Kafka API in the one version that this client speaks."""
+"""A Kafka API in the only version in which this client sends it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.errors import BrokerError, ErrorCode
 from penstock.net.broker_connection import BrokerConnection
 
 RESPONSE_SECONDS = 30.0
-"""A broker that takes longer than this for a response counts as lost, unless the request asks it to wait."""
+"""Seconds without a response after which a broker counts as lost, unless the request asks it to wait."""
 
 
 class ClientApi(NamedTuple):
@@ -23,7 +23,7 @@ class ClientApi(NamedTuple):
         fields: Mapping[str, Any],
         timeout_seconds: float = RESPONSE_SECONDS,
     ) -> Any:
-        """Send one request and return its decoded response; OSError where none comes in time."""
+        """Send one request and return its decoded response. Raises OSError if no response arrives in time."""
         async with asyncio.timeout(timeout_seconds):
             return await connection.request(self.key, self.version, fields)
 

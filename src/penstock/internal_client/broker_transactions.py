@@ -1,4 +1,4 @@
-"""The requests about transactions that one broker sends to another, each on a connection of both brokers."""
+"""Requests about transactions that one broker sends to another, each on a connection between them."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _ADD_PARTITIONS_TO_TXN = ClientApi(24, 5)
 _WRITE_TXN_MARKERS = ClientApi(27, 2)
 
 PartitionErrors = Mapping[TopicPartition, ErrorCode]
-"""The error code of each partition; partitions that the response leaves out have none."""
+"""Error code of each partition. A partition that the response leaves out has no entry."""
 
 
 class MarkersToWrite(NamedTuple):
-    """One marker and the partitions that it is to be written to."""
+    """One marker and the partitions to write it to."""
 
     marker: Marker
     transaction_version: int
@@ -33,7 +33,7 @@ class MarkersToWrite(NamedTuple):
 
 
 class PartitionsToAdd(NamedTuple):
-    """Partitions that belong to a producer's open transaction, or are to be put into it."""
+    """Partitions to verify in, or to add to, a producer's open transaction."""
 
     transactional_id: str
     producer_id: int
@@ -45,7 +45,7 @@ class PartitionsToAdd(NamedTuple):
 async def write_txn_markers(
     connection: BrokerConnection, wanted: Sequence[MarkersToWrite]
 ) -> list[PartitionErrors]:
-    """Have a partition leader write markers; the results are in the order of `wanted`."""
+    """Ask a partition leader to write markers. The results are in the order of `wanted`."""
     response = await _WRITE_TXN_MARKERS.call(connection, {"markers": [_marker(each) for each in wanted]})
     results = {
         result.producer_id: {
@@ -61,7 +61,7 @@ async def write_txn_markers(
 async def add_partitions_to_txn(
     connection: BrokerConnection, wanted: Sequence[PartitionsToAdd]
 ) -> list[PartitionErrors]:
-    """Have a coordinator verify or add partitions of transactions; the results are in the order of `wanted`."""
+    """Ask a coordinator to verify or add partitions of transactions. The results are in the order of `wanted`."""
     fields = {"transactions": [_transaction(each) for each in wanted]}
     response = await _ADD_PARTITIONS_TO_TXN.call(connection, fields)
     check_error(response.error_code)
@@ -78,7 +78,7 @@ async def add_partitions_to_txn(
 async def known_transactions(
     connection: BrokerConnection, wanted: Sequence[OpenTransaction]
 ) -> KnownTransactions:
-    """Ask a broker which of the transactions its coordinator has open in their partitions."""
+    """Ask a broker which of these open transactions its coordinator knows."""
     correlation_id = connection.next_correlation_id()
     frame = encode_known_transactions_request(correlation_id, connection.client_id, wanted)
     response = decode_known_transactions_response(await connection.exchange(correlation_id, frame))

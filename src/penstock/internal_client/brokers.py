@@ -31,7 +31,7 @@ class ClusterHealth:
     cluster_id: str
     brokers: tuple[BrokerSummary, ...]
     partitions: int
-    """The number of partitions of all topics."""
+    """Number of partitions of all topics."""
     without_leader: int
     under_replicated: int
 
@@ -41,9 +41,9 @@ class LogDir:
     """One log directory of a broker."""
 
     usable_bytes: int
-    """Free space of its disk; negative where the broker does not tell."""
+    """Free space of the directory's disk in bytes; negative if the broker does not report it."""
     sizes: Mapping[TopicPartition, int]
-    """Bytes of each replica in it."""
+    """Size of each replica in the directory, in bytes."""
 
 
 class BrokerCalls:
@@ -51,19 +51,21 @@ class BrokerCalls:
         self._routes = routes
 
     async def all(self) -> Sequence[BrokerSummary]:
-        """Read the brokers that are in the cluster, sorted by id."""
+        """Read the brokers of the cluster, sorted by id."""
         await self._routes.read_brokers()
         return self._known()
 
     async def ids(self) -> list[int]:
-        """Return the ids of the brokers in the cluster, by DescribeCluster: of use before any topic exists."""
+        """Return the ids of the brokers in the cluster, by DescribeCluster, which works even before any topic
+        exists.
+        """
         fields = {"include_cluster_authorized_operations": False, "endpoint_type": _BROKER_ENDPOINTS}
         response = await self._routes.at_any(lambda connection: _DESCRIBE_CLUSTER.call(connection, fields))
         check_error(response.error_code, response.error_message)
         return sorted(int(each.broker_id) for each in response.brokers)
 
     async def health(self) -> ClusterHealth:
-        """Count the partitions of all topics that have no leader or too few in-sync replicas."""
+        """Count the partitions of all topics, those without a leader, and those that are under-replicated."""
         topics = await self._routes.topics()
         partitions, without_leader, under_replicated = await in_slices(
             _count(topics.values(), self._routes.brokers)
@@ -73,9 +75,10 @@ class BrokerCalls:
         )
 
     async def log_dirs(self, node_id: BrokerId, *, with_sizes: bool = True) -> list[LogDir]:
-        """Describe the log directories of one broker, with the size of every replica or without any.
+        """Describe the log directories of one broker. The size of every replica is included unless
+        `with_sizes` is False.
 
-        Directories that the broker reports an error for are left out.
+        Directories for which the broker reports an error are left out.
         """
         fields: dict[str, Any] = {"topics": None if with_sizes else []}
         response = await self._routes.at_broker(
@@ -99,7 +102,7 @@ class BrokerCalls:
 def _count(
     topics: Iterable[TopicRoute], alive: Container[BrokerId]
 ) -> Generator[None, None, tuple[int, int, int]]:
-    """Count partitions, those without a leader, and those with too few in-sync replicas."""
+    """Count all partitions, those without a leader, and those that are under-replicated."""
     partitions = without_leader = under_replicated = 0
     for topic in topics:
         partitions += len(topic.partitions)

@@ -1,4 +1,4 @@
-"""The client of one cluster: every kind of request over one set of connections."""
+"""The client of one cluster: calls for every kind of request, over one set of connections."""
 
 from __future__ import annotations
 
@@ -70,12 +70,12 @@ class InternalClient:
         response_seconds: float = RESPONSE_SECONDS,
         security: ClientSecurity | None = None,
     ) -> Self:
-        """Create a client of the cluster at `HOST:PORT,HOST:PORT`; ValueError, with the wrong part, for other
-        texts.
+        """Create a client of the cluster at `HOST:PORT,HOST:PORT`. ValueError names the invalid part of
+        another text.
 
-        Nothing is connected before the first request. `patience_seconds` bounds the retries of each request;
-        another broker is asked after `response_seconds` without a response. `security` encrypts connections and
-        logs in.
+        Nothing is connected before the first request. `patience_seconds` limits the retries of each request.
+        After `response_seconds` without a response, the request is sent to another broker. `security` has the
+        TLS settings and the login.
         """
         addresses = [parse_address(text.strip()) for text in bootstrap.split(",")]
         routes = Routes(
@@ -96,7 +96,7 @@ class InternalClient:
 
 
 def run(client: InternalClient, work: Callable[[InternalClient], Awaitable[T]]) -> T:
-    """Do some work with a client in an event loop of its own, and close the client."""
+    """Run `work` with the client in a new event loop, and close the client."""
 
     async def body() -> T:
         async with client:

@@ -1,7 +1,7 @@
-"""Security of a client: the authority of the brokers' certificates, a client certificate, and a user.
+"""Security of a client: trusted authority for the brokers' certificates, client certificate, and user.
 
-`PENSTOCK_CA`, `PENSTOCK_CERTIFICATE`, `PENSTOCK_USER` and `PENSTOCK_PASSWORD_FILE` apply to the command line, the
-gateway and the Python client alike.
+`PENSTOCK_CA`, `PENSTOCK_CERTIFICATE`, `PENSTOCK_USER` and `PENSTOCK_PASSWORD_FILE` apply to the command line,
+the gateway and the Python client alike.
 """
 
 from __future__ import annotations
@@ -35,18 +35,20 @@ _HANDSHAKE_VERSION, _AUTHENTICATE_VERSION = 1, 2
 @dataclass(frozen=True, slots=True)
 class ClientSecurity:
     ca: str | None = None
-    """File with the authority of the brokers; TLS is used if it is given."""
+    """File with the certificate of the authority that signs the brokers' certificates. Connections use TLS if
+    it is given.
+    """
     certificate: str | None = None
-    """File with the certificate and key of this client."""
+    """File with this client's certificate and key."""
     user: str | None = None
     password: str = field(default="", repr=False)
     key: str | None = None
-    """File with the key of the certificate, if it is not in the same file."""
+    """File with the key of the certificate, if the key is in a file of its own."""
     mechanism: ScramMechanism = MECHANISM
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> ClientSecurity:
-        """Raises ConfigError if a file cannot be used."""
+        """Security from environment variables. Raises ConfigError if a file cannot be used."""
         user = environment.get(USER) or None
         password = ""
         if user is not None:
@@ -55,7 +57,7 @@ class ClientSecurity:
 
     @classmethod
     def from_librdkafka(cls, settings: Mapping[str, Any]) -> ClientSecurity:
-        """Security by librdkafka's names. Raises ConfigError for settings that these connections do not know."""
+        """Security from librdkafka's settings. Raises ConfigError for settings that this client does not support."""
         protocol = str(settings.get("security.protocol", "plaintext")).upper()
         ca = certificate = key = user = None
         if protocol.endswith("SSL"):
@@ -78,7 +80,7 @@ class ClientSecurity:
         return self.ca is None and self.user is None
 
     def librdkafka(self) -> dict[str, Any]:
-        """Settings of librdkafka; none for a listener without security."""
+        """The same security as librdkafka's settings; empty for a listener without security."""
         if self.is_plaintext:
             return {}
         protocol = ("SASL_" if self.user is not None else "") + (
@@ -101,7 +103,7 @@ class ClientSecurity:
         return settings
 
     def network(self, network: Network) -> Network:
-        """Network whose connections are encrypted and logged in. Raises ConfigError if a file cannot be used."""
+        """Network whose connections use TLS and log in, as configured. Raises ConfigError if a file cannot be used."""
         if self.ca is not None:
             context = load_client(TlsSettings(self.certificate, self.key, authorities=self.ca), 0).context
             network = TlsNetwork(network, lambda: context)
@@ -130,7 +132,7 @@ class ClientSecurity:
 
 
 def _mechanism(name: str) -> ScramMechanism:
-    """Mechanism of a login. A password for PLAIN logs in with SCRAM: brokers keep credentials of SCRAM only."""
+    """SCRAM mechanism of a login. PLAIN is replaced by SCRAM, because brokers store only SCRAM credentials."""
     if name == "PLAIN":
         return MECHANISM
     try:
@@ -142,7 +144,7 @@ def _mechanism(name: str) -> ScramMechanism:
 
 
 def read_password(file: str | None) -> str:
-    """Password in a file, without the end of its line. Raises ConfigError."""
+    """Read the password in a file, without the final line break. Raises ConfigError."""
     if not file:
         raise ConfigError(f"{PASSWORD_FILE} is not set: name the file with the password of {USER}")
     check_private(file)

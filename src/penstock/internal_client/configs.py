@@ -1,6 +1,7 @@
 """Settings of topics, brokers and groups: describe and alter.
 
-The settings of one broker are described by that broker, which alone knows those that it was started with.
+The settings of one broker are read from that broker, because only it knows the settings that it was started
+with.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _INCREMENTAL_ALTER_CONFIGS = ClientApi(44, 1)
 _LIST_CONFIG_RESOURCES = ClientApi(74, 1)
 _OWN_SETTINGS = {ConfigResourceType.TOPIC: "topic_configs", ConfigResourceType.GROUP: "group_configs"}
 NAMES_PER_QUESTION = 500
-"""Number of resources in one question about their own settings, which a broker answers in a few milliseconds."""
+"""Number of resources in one request for their own settings. A broker answers it in a few milliseconds."""
 _SET_ON_RESOURCE = frozenset(
     {ConfigSource.DYNAMIC_TOPIC_CONFIG, ConfigSource.DYNAMIC_BROKER_CONFIG, ConfigSource.DYNAMIC_GROUP_CONFIG}
 )
@@ -40,16 +41,16 @@ class ConfigEntry:
 
     name: str
     value: str | None
-    """The value in force; None for a sensitive one."""
+    """Value in force; None for a sensitive setting."""
     source: int
-    """Kafka's code of the place that the value comes from."""
+    """Kafka's code for the source of the value."""
     is_read_only: bool
     is_sensitive: bool
     documentation: str
 
     @property
     def is_default(self) -> bool:
-        """Whether the value was not set for this very topic, broker or group."""
+        """True if the value was not set on this topic, broker or group itself."""
         return self.source not in _SET_ON_RESOURCE
 
 
@@ -58,8 +59,8 @@ class ConfigCalls:
         self._routes = routes
 
     async def names(self, kind: ConfigResourceType) -> list[str]:
-        """Names of all resources of a kind that have settings, sorted, whether or not the user may see them."""
-        with own_requests():  # the gateway shows a client the resources that it may describe
+        """Names of all resources of a kind that have settings, sorted, including names that the user may not see."""
+        with own_requests():  # The gateway shows a client the resources that the client may describe.
             response = await self._routes.at_any(
                 lambda each: _LIST_CONFIG_RESOURCES.call(each, {"resource_types": [kind]})
             )
@@ -79,10 +80,11 @@ class ConfigCalls:
         skips_refused: bool = False,
         with_documentation: bool = False,
     ) -> dict[str, Sequence[ConfigEntry]]:
-        """Return the settings of several topics or groups, or of one broker; all of them, or those in `options`.
+        """Return the settings of several topics or groups, or of one broker: those in `options`, or all if it
+        is None.
 
-        With `skips_refused`, names that do not exist or may not be described are left out. The documentation is most
-        of a response, so it is asked for only `with_documentation`.
+        With `skips_refused`, names that do not exist or may not be described are left out. The documentation
+        is most of a response, so it is requested only `with_documentation`.
         """
         resources = [
             {"resource_type": kind, "resource_name": name, "configuration_keys": options} for name in names
@@ -109,7 +111,7 @@ class ConfigCalls:
         return found
 
     async def own(self, kind: ConfigResourceType, names: Sequence[str]) -> dict[str, dict[str, str]]:
-        """Return the settings that were set on topics or groups themselves, without secrets.
+        """Return the settings that are set on topics or groups themselves, without secrets.
 
         Names that do not exist, or that the user may not describe, are left out.
         """
@@ -123,11 +125,11 @@ class ConfigCalls:
     async def alter(
         self, kind: ConfigResourceType, name: str, changes: Changes, *, may_repeat: bool = False
     ) -> None:
-        """Make all of the changes of one resource, or none; an empty name stands for all brokers."""
+        """Make all changes of one resource, or none. An empty name stands for all brokers."""
         await self.alter_many(kind, {name: changes}, may_repeat=may_repeat)
 
     async def check(self, kind: ConfigResourceType, name: str, changes: Changes) -> None:
-        """Raise the refusal of changes of one resource, and make none of them."""
+        """Validate changes of one resource without making them. Raises the error that the cluster would return."""
         await self.alter_many(kind, {name: changes}, may_repeat=True, validate_only=True)
 
     async def alter_many(
@@ -138,11 +140,11 @@ class ConfigCalls:
         may_repeat: bool = False,
         validate_only: bool = False,
     ) -> None:
-        """Make changes of several resources; the first that is refused is raised, and others may have been
-        made.
+        """Make changes of several resources. Raises the first refusal; changes of other resources may have
+        been made.
 
-        The request is sent once, with OutcomeUnknown where its response is lost; with `may_repeat` it is sent
-        to another broker then, since the same values can be set twice.
+        The request is sent once, and OutcomeUnknown is raised if its response is lost. With `may_repeat` the
+        request is sent to another broker instead, because setting the same values twice does no harm.
         """
         resources = [
             {"resource_type": kind, "resource_name": name, "configs": _operations(of_resource)}

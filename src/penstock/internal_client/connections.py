@@ -1,8 +1,8 @@
 """Connections to brokers by address: one for each, opened at its first use and shared by all callers.
 
-Requests that wait at the broker need connections of their own: a shared connection without a response for
-RESPONSE_SECONDS counts as lost, because a network may drop all of its packets unnoticed. A port of another
-protocol is recognised by its first response (`NotKafka`). Loop thread only.
+Requests that wait at the broker need connections of their own. A shared connection that has received no
+response for RESPONSE_SECONDS counts as lost, because a network may drop all of its packets unnoticed. A port
+that speaks another protocol is recognised by its first response (`NotKafka`). Loop thread only.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 CONNECT_SECONDS = 3.0
 Request = Callable[[BrokerConnection], Awaitable[T]]
-"""A request on a connection that is chosen when it is sent."""
+"""Request as a function of the connection, which is chosen when the request is sent."""
 
 
 class BrokerConnections:
@@ -36,7 +36,7 @@ class BrokerConnections:
 
     @property
     def addresses(self) -> Iterable[Address]:
-        """The addresses that had a connection last."""
+        """Addresses to which a shared connection was opened."""
         return tuple(self._open)
 
     def close(self) -> None:
@@ -47,7 +47,7 @@ class BrokerConnections:
         self._open.clear()
 
     async def get(self, address: Address) -> BrokerConnection:
-        """Return the shared connection to an address; Unreachable where none can be opened."""
+        """Return the shared connection to an address. Raises Unreachable if it cannot be opened."""
         connection = self.known(address)
         if connection is not None:
             return connection
@@ -60,7 +60,7 @@ class BrokerConnections:
         return await asyncio.shield(opening)
 
     def known(self, address: Address) -> BrokerConnection | None:
-        """Return the shared connection to an address where it is open and not silent."""
+        """Return the shared connection to an address if it is open and responds; otherwise None."""
         connection = self._open.get(address)
         if connection is None or not connection.is_connected:
             return None
@@ -70,7 +70,7 @@ class BrokerConnections:
         return connection
 
     async def open(self, address: Address) -> BrokerConnection:
-        """Open a connection of the caller's own; Unreachable where that fails."""
+        """Open a connection for the caller alone. Raises Unreachable if that fails."""
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 return await BrokerConnection.connect(
@@ -80,7 +80,7 @@ class BrokerConnections:
             raise Unreachable({address: error}) from error
 
     async def send(self, address: Address, request: Request[T], timeout_seconds: float | None = None) -> T:
-        """Make a request on the shared connection; Unreachable where no response comes in time."""
+        """Send a request on the shared connection. Raises Unreachable if no response arrives in time."""
         connection = await self.get(address)
         try:
             async with asyncio.timeout(timeout_seconds):
@@ -91,7 +91,7 @@ class BrokerConnections:
             raise Unreachable({address: error}) from error
 
     async def explain(self, address: Address, error: OSError) -> OSError:
-        """Return NotKafka in place of an error where a TLS listener has closed the connection in silence."""
+        """Return the error, or NotKafka in its place if a TLS listener closed the connection without a response."""
         connection = self._open.get(address)
         if isinstance(error, ConnectionLost) and connection is not None and not connection.has_received:
             with suppress(OSError):

@@ -1,8 +1,9 @@
 """Dead letters of queues, and of consumer groups with retries: list, redrive and purge them.
 
-A redrive copies dead letters to a topic and marks them in the dead-letter topic within one transaction, so an
-interrupted and repeated redrive sends nothing twice. A mark is a record with the header `penstock-dead-settled` in the
-partition of the letters, with their offsets as its value. Two redrives of a queue at a time fence each other.
+A redrive copies dead letters to a topic and marks them in the dead-letter topic within one transaction, so
+that a redrive that is interrupted and repeated sends nothing twice. A mark is a record with the header
+`penstock-dead-settled` in the same partition, with the offsets of the letters as its value. Of two concurrent
+redrives of a queue, the later one fences the earlier one.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from penstock.records.iteration import Record, iterate, read_batches
 SETTLED_HEADER: Final = "penstock-dead-settled"
 FROM_HEADER: Final = "penstock-redriven-from"
 BATCH: Final = 200
-"""Number of dead letters that one transaction redrives."""
+"""Maximum number of dead letters that one transaction redrives."""
 _GROUP_HEADER: Final = "__dlq.errors.group"
 _OWN: Final = ("__dlq.errors.", "penstock-dead-")
 _READ_BYTES: Final = 1 << 20
@@ -44,7 +45,7 @@ _CLOCK: Final = SystemClock()
 
 
 class DeadLetter(NamedTuple):
-    """A dead letter that was not redriven or purged yet."""
+    """Dead letter that was neither redriven nor purged."""
 
     partition: int
     record: Record
@@ -52,7 +53,7 @@ class DeadLetter(NamedTuple):
 
     @property
     def id(self) -> str:
-        """Partition and offset in the dead-letter topic."""
+        """Partition and offset in the dead-letter topic, as in `3-1042`."""
         return f"{self.partition}-{self.record.offset}"
 
     @property
@@ -82,11 +83,11 @@ class LetterOwner(Protocol):
 
     @property
     def dead_letter(self) -> str:
-        """Topic of the dead letters."""
+        """Name of the dead-letter topic."""
 
     @property
     def sent_to(self) -> str:
-        """Topic that a redrive sends them to."""
+        """Name of the topic to which a redrive copies the dead letters."""
 
 
 class RetryGroup(NamedTuple):
@@ -99,17 +100,17 @@ class RetryGroup(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The dead letters of a redrive; all of them by default."""
+    """Criteria that select dead letters; the default selects all."""
 
     expression: str | None = None
-    """CEL expression that a letter must match, as in the filter of a view."""
+    """CEL expression that a dead letter must match, as in the filter of a view."""
     since_ms: int = 0
-    """Time before which letters are left out."""
+    """Time in milliseconds since the epoch. Dead letters with an earlier timestamp are left out."""
     max_letters: int | None = None
 
 
 Progress = Callable[[int, int], None]
-"""Called with the number of letters that were redriven, and that are selected."""
+"""Callback that receives the number of dead letters redriven so far, and the number selected."""
 
 
 class DeadLetterCalls:
@@ -122,7 +123,9 @@ class DeadLetterCalls:
         self._policies = RetryPolicyCalls(routes)
 
     async def owner(self, name: str) -> LetterOwner:
-        """The queue of this name, or the consumer group with a retry policy; GROUP_ID_NOT_FOUND for neither."""
+        """Return the queue of this name, or the consumer group of this name with a retry policy. Raises
+        GROUP_ID_NOT_FOUND if there is neither.
+        """
         try:
             return await self._queues.get(name)
         except BrokerError as error:
@@ -141,7 +144,7 @@ class DeadLetterCalls:
         return RetryGroup(name, policy.dead_letter, policy.topic)
 
     async def find(self, queue: LetterOwner, selection: Selection) -> list[DeadLetter]:
-        """Read the dead letters of a queue, the oldest of each partition first."""
+        """Read the selected dead letters of a queue: by partition, the oldest first."""
         route = await self._topics.get(_topic_of(queue), fresh=True)
         partitions = range(len(route.partitions))
         found: list[DeadLetter] = []
@@ -161,20 +164,23 @@ class DeadLetterCalls:
         rate: float | None = None,
         progress: Progress | None = None,
     ) -> int:
-        """Copy dead letters to a topic, by default the queue's, and mark them; returns their number.
+        """Copy dead letters to the topic `to`, by default that of the queue, and mark them. Returns their
+        number.
 
-        `rate` limits the letters per second. A repetition continues where an interruption was.
+        `rate` is the maximum number of dead letters per second. A redrive that was interrupted continues when
+        it is repeated.
         """
         target = to or queue.sent_to
         if target == queue.dead_letter:
             raise BrokerError(ErrorCode.invalid_request, "a redrive to the dead-letter topic has no effect")
         await self._topics.get(target, fresh=True)
-        # The producer comes first: an earlier redrive is fenced, and its transaction ends before letters are read.
+        # The producer is obtained first: it fences an earlier redrive, whose transaction ends before letters
+        # are read.
         producer = await self._begin(queue)
         letters = await self.find(queue, selection)
         total, done = len(letters), 0
         began = asyncio.get_running_loop().time()
-        size = BATCH if rate is None else max(1, min(BATCH, int(rate)))  # a second's letters at most
+        size = BATCH if rate is None else max(1, min(BATCH, int(rate)))  # At most the letters of one second.
         for start in range(0, total, size):
             batch = letters[start : start + size]
             if start:
@@ -187,11 +193,13 @@ class DeadLetterCalls:
                 ahead = done / rate - (asyncio.get_running_loop().time() - began)
                 await asyncio.sleep(max(0.0, ahead))
         if done:
-            await self._begin(queue)  # waits until the last transaction is complete, so that readers see it
+            await self._begin(
+                queue
+            )  # Waits until the last transaction is complete, so that readers see its records.
         return done
 
     async def purge(self, queue: LetterOwner) -> int:
-        """Mark all dead letters of a queue, so that they are not listed or redriven any more."""
+        """Mark all dead letters of a queue, so that they are no longer listed or redriven. Returns their number."""
         producer = await self._begin(queue)
         letters = await self.find(queue, Selection())
         for start in range(0, len(letters), BATCH):
@@ -199,7 +207,7 @@ class DeadLetterCalls:
                 producer = await self._begin(queue)
             await self._in_transaction(producer, self._marks(queue, letters[start : start + BATCH]))
         if letters:
-            await self._begin(queue)  # as after a redrive
+            await self._begin(queue)  # Waits for the last transaction, as after a redrive.
         return len(letters)
 
     async def _begin(self, queue: LetterOwner) -> ProducerIdentity:
@@ -232,7 +240,7 @@ class DeadLetterCalls:
 
     @staticmethod
     def _marks(queue: LetterOwner, letters: Sequence[DeadLetter]) -> dict[tuple[str, int], list[NewRecord]]:
-        """Marks of letters, one record for each partition of the dead-letter topic."""
+        """Mark records for letters: one record for each partition of the dead-letter topic, by topic and partition."""
         offsets: dict[int, list[int]] = {}
         for letter in letters:
             offsets.setdefault(letter.partition, []).append(letter.record.offset)
@@ -249,7 +257,7 @@ class DeadLetterCalls:
     async def _read(
         self, queue: LetterOwner, partition: int, selection: Selection, limit: int | None
     ) -> list[DeadLetter]:
-        """Read the letters of one partition that have no mark."""
+        """Read the selected letters of one partition that have no mark."""
         topic = queue.dead_letter
         start = (await self._records.offsets(topic, [partition], EARLIEST))[partition]
         end = (await self._records.offsets(topic, [partition], LATEST))[partition]
@@ -312,7 +320,7 @@ def _offsets_in(value: bytes | None) -> list[int]:
 
 
 def _committed(content: memoryview, aborted: Mapping[int, int]) -> list[Record]:
-    """Records of the batches that are no markers and belong to no aborted transaction."""
+    """Records of batches that are neither control batches nor part of an aborted transaction."""
     found: list[Record] = []
     ongoing = dict(aborted)
     for header, batch in read_batches(content):
@@ -352,7 +360,7 @@ def _redriven(queue: LetterOwner, letter: DeadLetter) -> NewRecord:
     record = letter.record
     dropped = {FROM_HEADER}
     if isinstance(queue, RetryGroup):
-        dropped.add(RETRY_ATTEMPTS)  # attempts begin anew
+        dropped.add(RETRY_ATTEMPTS)  # The number of attempts begins anew.
     kept = tuple(each for each in record.headers if not each[0].startswith(_OWN) and each[0] not in dropped)
     headers = (*kept, (FROM_HEADER, f"{queue.dead_letter}-{letter.id}".encode()))
     return NewRecord(record.key, record.value, _CLOCK.now_ms(), headers)

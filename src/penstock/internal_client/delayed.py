@@ -1,4 +1,4 @@
-"""Delayed messages of a topic: count, list and show those that are pending, at the leaders, and cancel one.
+"""Delayed messages of a topic that are pending: count, list, show and cancel them, at the partition leaders.
 
 The id of a message is its partition and the offset at which it was first stored, as in `3-1042`.
 """
@@ -33,7 +33,7 @@ class DelayedMessageId(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> DelayedMessageId:
-        """The id in a text; ValueError if it is none."""
+        """Parse a message id. Raises ValueError for any other text."""
         found = _ID.fullmatch(text)
         if found is None:
             raise ValueError(text)
@@ -41,7 +41,7 @@ class DelayedMessageId(NamedTuple):
 
 
 class PendingMessage(NamedTuple):
-    """A pending message, in the order of lists."""
+    """Pending message. The order of the fields is the order of lists."""
 
     due_ms: int
     partition: int
@@ -53,12 +53,12 @@ class PendingMessage(NamedTuple):
 
     @property
     def cursor(self) -> str:
-        """Position of this message in a list, as a text."""
+        """Position of this message in a list, as text."""
         return f"{self.due_ms}-{self.partition}-{self.offset}"
 
     @classmethod
     def parse_cursor(cls, text: str) -> PendingMessage:
-        """The message that a cursor stands for; ValueError if the text is none."""
+        """Message at the position that a cursor stands for. Raises ValueError if the text is not a cursor."""
         found = _CURSOR.fullmatch(text)
         if found is None:
             raise ValueError(text)
@@ -79,7 +79,9 @@ class DelayedCalls:
     async def page(
         self, topic: str, partition: int | None = None, after: PendingMessage | None = None, limit: int = 100
     ) -> PendingPage:
-        """The next pending messages behind one, in the order of due time, partition and offset."""
+        """Return up to `limit` pending messages after the message `after`, ordered by due time, partition and
+        offset.
+        """
         leaders = await self._leaders(topic)
         wanted = range(len(leaders)) if partition is None else [partition]
         answers = await asyncio.gather(
@@ -89,14 +91,18 @@ class DelayedCalls:
         return PendingPage(sum(answer.total for answer in answers), messages[:limit])
 
     async def show(self, topic: str, message: DelayedMessageId) -> Any:
-        """Due time, key, value and headers of a pending message; RESOURCE_NOT_FOUND if it is not pending."""
+        """Return due time, key, value and headers of a pending message. Raises RESOURCE_NOT_FOUND if it is
+        not pending.
+        """
         leader = _leader_of(await self._leaders(topic), topic, message.partition)
         return await self._inspection.delayed_message(leader, topic, message.partition, message.offset)
 
     async def cancel(
         self, producer: IdempotentProducer, topic: str, message: DelayedMessageId, now_ms: int
     ) -> None:
-        """Cancel a message; INVALID_RECORD if it is not pending. The cancellation is final when this returns."""
+        """Cancel a message. Raises INVALID_RECORD if it is not pending. The cancellation is final when this
+        returns.
+        """
         leaders = await self._leaders(topic)
         leader = _leader_of(leaders, topic, message.partition)
         # A topic without delays would store the header as an ordinary record.

@@ -1,4 +1,4 @@
-"""Progress of a smaller partition count: the parts that all brokers report, put together."""
+"""Progress of reducing the number of partitions of a topic, combined from the reports of all brokers."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class GoingPartition:
     phase: str
     since_ms: int
     records: int | None
-    """Offsets between the log start and the high watermark; None if the leader did not answer."""
+    """Number of offsets between the log start and the high watermark; None if the leader did not respond."""
     size_bytes: int | None
     waits_for: tuple[str, ...]
     writers: tuple[PartitionWriter, ...]
     behind: tuple[tuple[str, int], ...]
-    """Groups that have committed an offset below the high watermark, with that offset."""
+    """Groups whose committed offset is below the high watermark, with that offset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +39,14 @@ class DrainProgress:
 
     @property
     def is_done(self) -> bool:
-        """Whether no partition takes records or waits for readers any more."""
+        """True if every partition that is being removed is sealed: it takes no records and waits for no group."""
         return all(each.phase in ("sealed", "dropping") for each in self.going)
 
 
 async def read_progress(inspection: InspectionCalls, topic: str, count: int = 0) -> DrainProgress:
-    """Ask every broker for the partitions of the topic that go; with a count, for those that would go with it."""
+    """Ask every broker about the partitions of the topic that are being removed. A `count` other than 0 asks
+    about the partitions that would be removed with that number of partitions.
+    """
     broker_ids = await inspection.broker_ids()
     answers = await asyncio.gather(*(inspection.drain_progress(each, topic, count) for each in broker_ids))
     newest = max(answers, key=lambda answer: (len(answer["phases"]), -answer["active"]))

@@ -1,4 +1,4 @@
-"""The failure of a change whose response was lost."""
+"""Error for a change whose response was lost."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from penstock.errors import PenstockError
 
 
 class OutcomeUnknown(PenstockError):
-    """A change was sent and its response was lost: the change may or may not have been made."""
+    """A change was sent but its response was lost, so the change may or may not have been made."""

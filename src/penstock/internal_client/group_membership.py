@@ -1,8 +1,8 @@
-"""Requests of a member of a consumer group (KIP-848) to its coordinator: heartbeats, commits, offsets, other
-members.
+"""Requests of a member of a consumer group (KIP-848) to its coordinator: heartbeats, commits, committed
+offsets, other members.
 
-Every request may be sent twice, and is retried while the coordinator changes or loads. Topics go by id, so
-that offsets of a deleted topic never become those of a new one with its name.
+Every request may be sent twice, and is retried while the coordinator changes or loads. Topics are named by
+id, so that offsets of a deleted topic never become those of a new topic of the same name.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ _TRANSLATED = {
     ErrorCode.unstable_offset_commit: ErrorCode.concurrent_transactions,
     ErrorCode.unknown_topic_id: ErrorCode.unknown_topic_or_partition,
 }
-"""Codes that mean something else here: a transaction is about to decide (retriable); the topic was deleted (final)."""
+"""Error codes and their replacements. UNSTABLE_OFFSET_COMMIT is retriable: an open transaction has pending
+offsets. UNKNOWN_TOPIC_ID is final: the topic was deleted.
+"""
 
 Assignment = Mapping[UUID, frozenset[int]]
 
@@ -42,13 +44,13 @@ class MemberIdentity:
 
     @classmethod
     def nobody(cls, group: str) -> MemberIdentity:
-        """Return the identity that commits for a group without members."""
+        """Identity that commits offsets for a group without members."""
         return cls(group, "", -1)
 
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatSubscription:
-    """The part of a heartbeat that a member sends when it joins, and after a heartbeat whose response was lost."""
+    """Fields of a heartbeat that a member sends when it joins and after a heartbeat whose response was lost."""
 
     rebalance_timeout_ms: int
     topics: Sequence[str]
@@ -59,7 +61,7 @@ class HeartbeatResponse:
     member_epoch: int
     interval_seconds: float
     assignment: Assignment | None
-    """The partitions that the member should own; None where they have not changed."""
+    """Partitions that the member should own; None if they have not changed."""
 
 
 class GroupMembership:
@@ -69,7 +71,7 @@ class GroupMembership:
     async def heartbeat(
         self, member: MemberIdentity, subscription: HeartbeatSubscription | None, owned: Assignment | None
     ) -> HeartbeatResponse:
-        """Send a heartbeat; None stands for a field that has not changed since the last one."""
+        """Send a heartbeat. An argument that is None has not changed since the last heartbeat."""
         fields: dict[str, Any] = {
             "group_id": member.group,
             "member_id": member.id,
@@ -87,7 +89,7 @@ class GroupMembership:
         )
 
     async def commit(self, member: MemberIdentity, topic: UUID, offsets: Mapping[int, int]) -> None:
-        """Commit all of the offsets, or raise the first error."""
+        """Commit offsets by partition. Raises the first error."""
         partitions = [
             {"partition_index": partition, "committed_offset": offset}
             for partition, offset in offsets.items()
@@ -103,7 +105,7 @@ class GroupMembership:
     async def committed(
         self, member: MemberIdentity, topic: UUID, partitions: Sequence[int]
     ) -> dict[int, int]:
-        """Return the offsets that the group has committed; partitions without one are left out."""
+        """Return the group's committed offsets by partition. Partitions without one are left out."""
         group = {
             "group_id": member.group,
             "member_id": member.id or None,
@@ -120,7 +122,7 @@ class GroupMembership:
         }
 
     async def owners(self, group: str, topic: UUID, client_id: str) -> dict[int, MemberIdentity]:
-        """Return the member that owns each partition, of the members with this client id."""
+        """Return the owner of each partition, for the partitions whose owner has this client id."""
         fields = {"group_ids": [group], "include_authorized_operations": False}
         response = await self._call(group, _CONSUMER_GROUP_DESCRIBE, fields)
         return {

@@ -1,4 +1,4 @@
-"""Consumer groups of a cluster at their coordinators: list, describe, read and reset committed offsets, delete."""
+"""Consumer groups of a cluster, at their coordinators: list, describe, delete, and read or reset committed offsets."""
 
 from __future__ import annotations
 
@@ -34,10 +34,12 @@ _COUNT, _LENGTH = Struct(">i"), Struct(">h")
 class GroupSummary:
     id: str
     type: str
-    """`classic` or `consumer`, the protocol of the group."""
+    """Protocol of the group: `classic` or `consumer`."""
     state: str
     protocol_type: str = CONSUMER
-    """`consumer`, empty for a group that only commits offsets, or the name that another kind of group gave itself."""
+    """Protocol type: `consumer`, empty for a group that only commits offsets, or the name that the members
+    have chosen.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +48,9 @@ class GroupMemberSummary:
     client_id: str
     host: str
     partitions: Mapping[str, tuple[int, ...]]
-    """The assigned partitions by topic."""
+    """Indexes of the assigned partitions by topic."""
     instance_id: str | None = None
-    """The group.instance.id of a static member."""
+    """`group.instance.id` of a static member; None for a dynamic member."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ class GroupOffset:
 
     @property
     def lag(self) -> int:
-        """Offsets between the committed offset and the log end, or in the whole log without a committed offset."""
+        """Number of offsets from the committed offset, or from the log start if there is none, to the log end."""
         return max(0, self.log_end - (self.log_start if self.committed is None else self.committed))
 
 
@@ -84,14 +86,16 @@ class GroupCalls:
         return sorted((each for some in found for each in some), key=lambda each: each.id)
 
     async def describe(self, group: str) -> GroupDetails:
-        """Describe the members and the lag of a group of either protocol; GROUP_ID_NOT_FOUND without it."""
+        """Describe the members and the lag of a group of either protocol. Raises GROUP_ID_NOT_FOUND if it
+        does not exist.
+        """
         found = await self.describe_members(group)
         if found.summary.protocol_type == SHARE:
-            return found  # a share group has no committed offsets
+            return found  # A share group has no committed offsets.
         return replace(found, offsets=await self._offsets(group, found.members))
 
     async def describe_members(self, group: str) -> GroupDetails:
-        """Describe a group of either protocol without its offsets; GROUP_ID_NOT_FOUND without it."""
+        """Describe a group of either protocol without its offsets. Raises GROUP_ID_NOT_FOUND if it does not exist."""
         try:
             return await self._describe_consumer(group)
         except BrokerError as problem:
@@ -106,9 +110,9 @@ class GroupCalls:
     async def committed(
         self, group: str, topic: str, partitions: Sequence[int], *, require_stable: bool = False
     ) -> dict[int, int]:
-        """Return the committed offsets of some partitions; those without one are left out.
+        """Return the committed offsets of these partitions. Partitions without one are left out.
 
-        `require_stable` waits until no open transaction has offsets of these partitions.
+        With `require_stable`, wait until no open transaction has pending offsets for these partitions.
         """
         found = await self._fetch_offsets(
             group, [{"name": topic, "partition_indexes": list(partitions)}], require_stable
@@ -116,7 +120,7 @@ class GroupCalls:
         return found.get(topic, {})
 
     async def reset(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
-        """Commit offsets for a group that has no members; NON_EMPTY_GROUP where it has."""
+        """Commit offsets for a group without members. Raises NON_EMPTY_GROUP if it has members."""
         by_topic: dict[str, list[dict[str, Any]]] = {}
         for (topic, partition), offset in offsets.items():
             by_topic.setdefault(topic, []).append(
@@ -137,13 +141,13 @@ class GroupCalls:
         await self._call(group, _OFFSET_COMMIT, fields, _check_reset)
 
     async def delete(self, group: str) -> None:
-        """Delete a group without members, and its committed offsets."""
+        """Delete a group without members, together with its committed offsets."""
         await self._call(
             group, _DELETE_GROUPS, {"groups_names": [group]}, lambda response: _checked(response.results[0])
         )
 
     async def delete_offsets(self, group: str, topic: str) -> None:
-        """Delete the committed offsets of a topic; GROUP_SUBSCRIBED_TO_TOPIC where a member reads it."""
+        """Delete the committed offsets of a topic. Raises GROUP_SUBSCRIBED_TO_TOPIC if a member reads it."""
         partitions = (await self.all_committed(group)).get(topic, {})
         if not partitions:
             raise BrokerError(
@@ -155,7 +159,7 @@ class GroupCalls:
         await self._call(group, _OFFSET_DELETE, fields, _check_deleted)
 
     async def remove_member(self, group: str, member_id: str) -> None:
-        """Remove a member of a group of either protocol; UNKNOWN_MEMBER_ID without such a member."""
+        """Remove a member from a group of either protocol. Raises UNKNOWN_MEMBER_ID if there is no such member."""
         found = await self.describe_members(group)
         member = next((each for each in found.members if each.id == member_id), None)
         if member is None:
@@ -199,7 +203,9 @@ class GroupCalls:
         return GroupDetails(summary, members, described.protocol_data)
 
     async def _offsets(self, group: str, members: Sequence[GroupMemberSummary]) -> tuple[GroupOffset, ...]:
-        """Return the lag of every partition of the topics that have a committed offset or an assigned partition."""
+        """Return offset and lag of every partition of the topics that have a committed offset or an assigned
+        partition.
+        """
         committed: dict[str, dict[int, int]] = {
             topic: {} for member in members for topic in member.partitions
         }
@@ -217,7 +223,7 @@ class GroupCalls:
         except BrokerError as problem:
             if problem.code is not ErrorCode.unknown_topic_or_partition:
                 raise
-            # The topic was deleted: no record of it is left to read.
+            # The topic was deleted, so none of its records is left to read.
             return [
                 GroupOffset(topic, number, offset, offset, offset) for number, offset in committed.items()
             ]
@@ -229,7 +235,7 @@ class GroupCalls:
     async def _fetch_offsets(
         self, group: str, topics: Sequence[Mapping[str, Any]] | None, require_stable: bool
     ) -> dict[str, dict[int, int]]:
-        """Fetch committed offsets by topic and partition, of all topics where `topics` is None."""
+        """Fetch committed offsets by topic and partition, of these topics or, if `topics` is None, of all."""
         wanted = {"group_id": group, "member_id": None, "member_epoch": _NO_MEMBER_EPOCH, "topics": topics}
         fields = {"groups": [wanted], "require_stable": require_stable}
         response = await self._call(group, _OFFSET_FETCH, fields, _check_fetched)
@@ -270,7 +276,7 @@ def _check_fetched(response: Any) -> Any:
     for topic in group.topics:
         for each in topic.partitions:
             if each.error_code == ErrorCode.unstable_offset_commit:
-                # A transaction is about to decide about the offset: retriable.
+                # A transaction is about to decide on the offset, which is retriable.
                 raise BrokerError(ErrorCode.concurrent_transactions)
             check_error(each.error_code)
     return group
@@ -310,7 +316,9 @@ def _classic_member(member: Any) -> GroupMemberSummary:
 
 
 def _read_assignment(data: bytes) -> dict[str, tuple[int, ...]]:
-    """Read the consumers' embedded protocol: version 2 | topics, each a name and partitions. Empty for any other."""
+    """Partitions by topic from an assignment of the protocol type "consumer": version 2 | topics, each a name
+    and partitions. Empty for any other bytes.
+    """
     found: dict[str, tuple[int, ...]] = {}
     try:
         position = _LENGTH.size

@@ -1,6 +1,7 @@
-"""Questions to single brokers about their own state: changes, connections, log lines, times of partitions.
+"""Inspect requests to single brokers about their own state: changes, connections, log lines, times of
+partitions.
 
-The answers are bounded; the caller follows `complete` where there is more.
+The size of every answer is limited. If `complete` is false in an answer, the caller asks for the rest.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from penstock.wire.inspect import InspectRequest, decode_inspect_response, encod
 QuestionArguments: TypeAlias = Mapping[str, int | str | list[str]]
 
 JOURNALS = ("topics", "logs", "groups")
-"""The journals of a broker: topics of the cluster, logs that it leads, groups that it coordinates."""
+"""Journals of a broker: topics of the cluster, logs that the broker leads, groups that it coordinates."""
 
 
 class InspectionCalls:
@@ -28,18 +29,19 @@ class InspectionCalls:
         self._routes = routes
 
     def close(self) -> None:
-        """Close the connections, if these questions have routes of their own."""
+        """Close the connections, if this object has routes of its own."""
         self._routes.close()
 
     async def broker_ids(self) -> list[BrokerId]:
-        """Read the brokers that are in the cluster, in order."""
+        """Read the ids of the brokers in the cluster, in order."""
         await self._routes.read_brokers()
         return sorted(self._routes.brokers)
 
     async def activity(self, node_id: BrokerId, epoch: int, versions: Mapping[str, int]) -> Any:
-        """Return the changes of the named journals after their versions, with the figures of the broker.
+        """Return the changes of the named journals after these versions, with the current metrics of the
+        broker.
 
-        An `epoch` other than the broker's counts as version 0 of every journal.
+        If `epoch` is not the broker's epoch, every journal is read from version 0.
         """
         return await self.ask(node_id, "activity", {"epoch": epoch, **versions})
 
@@ -47,7 +49,7 @@ class InspectionCalls:
         return await self.ask(node_id, "connections", {})
 
     async def close_connection(self, node_id: BrokerId, number: int) -> None:
-        """Close a client connection; RESOURCE_NOT_FOUND where the broker has none with this number."""
+        """Close a client connection. Raises RESOURCE_NOT_FOUND if the broker has no connection with this number."""
         await self.ask(node_id, "close_connection", {"number": number})
 
     async def log_lines(self, node_id: BrokerId, limit: int) -> Any:
@@ -55,33 +57,34 @@ class InspectionCalls:
         return (await self.ask(node_id, "log_lines", {"limit": limit}))["lines"]
 
     async def partition_times(self, node_id: BrokerId, topic: str) -> Any:
-        """Return sizes and times of the partitions of a topic that a broker leads."""
+        """Return sizes and times of the partitions of a topic that the broker leads."""
         return (await self.ask(node_id, "partition_times", {"topic": topic}))["partitions"]
 
     async def delayed_messages(
         self, node_id: BrokerId, topic: str, partition: int, limit: int, start: Mapping[str, int]
     ) -> Any:
-        """Return the number of pending messages of a partition, and the next ones behind `start`."""
+        """Return the number of pending messages of a partition, and the pending messages after `start`."""
         arguments: dict[str, int | str] = {"topic": topic, "partition": partition, "limit": limit, **start}
         return await self.ask(node_id, "delayed_messages", arguments)
 
     async def delayed_message(self, node_id: BrokerId, topic: str, partition: int, offset: int) -> Any:
-        """Return a pending message with its content; RESOURCE_NOT_FOUND if it is not pending."""
+        """Return a pending message with its content. Raises RESOURCE_NOT_FOUND if it is not pending."""
         arguments: dict[str, int | str] = {"topic": topic, "partition": partition, "offset": offset}
         return await self.ask(node_id, "delayed_message", arguments)
 
     async def refusals(self, node_id: BrokerId) -> Any:
-        """Return the requests that a broker has refused, with its authorization mode."""
+        """Return the requests that a broker has refused, and its authorization mode."""
         return await self.ask(node_id, "refusals", {})
 
     async def drain_progress(self, node_id: BrokerId, topic: str, count: int = 0) -> Any:
-        """Return the progress of the partitions that go and that a broker leads, and groups that it coordinates; with
-        a count, of the partitions that would go with that count.
+        """Return the progress of the partitions being removed that the broker leads, and the groups that it
+        coordinates. A `count` other than 0 asks about the partitions that would be removed with that number
+        of partitions.
         """
         return await self.ask(node_id, "drain_progress", {"topic": topic, "count": count})
 
     async def retention_reasons(self, topic: str) -> dict[int, str]:
-        """Return what deletion waits for in the partitions of a topic with `retention.acknowledged`."""
+        """Return the reason why records are kept, by partition, for a topic with `retention.acknowledged`."""
         found: dict[int, str] = {}
         for node_id in await self.broker_ids():
             answer = await self.ask(node_id, "retention_reasons", {"topic": topic})
@@ -91,8 +94,9 @@ class InspectionCalls:
     async def authorize(
         self, user: str | None, host: str, checks: Sequence[str], *, is_filter: bool = False
     ) -> list[bool]:
-        """Ask a broker for decisions about a user; None is a client without a user. `checks` is operation, resource
-        type and resource name of each decision, one after the other. Refusals are recorded, those of a filter are not.
+        """Ask a broker whether a user may do something; `user` is None for a client without a user. `checks`
+        has operation, resource type and resource name of each decision, one after the other. The broker
+        records refusals unless `is_filter`.
         """
         named = {} if user is None else {"user": user}
         arguments: QuestionArguments = {
@@ -104,8 +108,8 @@ class InspectionCalls:
         return list((await self.ask_any("authorize", arguments))["allowed"])
 
     async def charge_user(self, user: str, received: int, sent: int, seconds: float) -> tuple[float, float]:
-        """Charge bytes and time of a user's requests to its quotas. Returns the seconds until the user is within them
-        for requests that write, and for requests that read.
+        """Charge bytes and processing seconds of a user's requests to its quotas. Returns the seconds until
+        the user is within its quota for requests that write, and for requests that read.
         """
         arguments: QuestionArguments = {
             "user": user,
@@ -117,7 +121,7 @@ class InspectionCalls:
         return answer["write_wait_ms"] / 1000, answer["read_wait_ms"] / 1000
 
     async def ask_any(self, question: str, arguments: QuestionArguments) -> Any:
-        """Ask any broker; the question may be sent twice."""
+        """Ask any broker. The question may be sent twice."""
         return await self._routes.at_any(lambda connection: ask_broker(connection, question, arguments))
 
     async def ask(self, node_id: BrokerId, question: str, arguments: QuestionArguments) -> Any:
@@ -130,7 +134,7 @@ class InspectionCalls:
 
 
 async def ask_broker(connection: BrokerConnection, question: str, arguments: QuestionArguments) -> Any:
-    """Ask a broker over a connection to it."""
+    """Ask the broker at the other end of a connection."""
     request = InspectRequest(question, msgspec.msgpack.encode(arguments))
     correlation_id = connection.next_correlation_id()
     frame = encode_inspect_request(correlation_id, connection.own_client_id, request)

@@ -1,8 +1,8 @@
-"""Reads of single keys, in any number at once, over one connection to each broker.
+"""Reads of single keys, any number at the same time, over one connection to each broker.
 
-All lookups of one loop turn share a request, and those of a few milliseconds while many wait. While a lookup
-is pending, a request waits at the broker, and the next request ends that wait (`wire/fetch_by_key.py`).
-Failures are those of `Routes`. Loop thread only.
+All lookups of one loop turn share a request; while many lookups wait, all lookups of a few milliseconds do.
+While a lookup is pending, a request waits at the broker, and the next request ends that wait
+(`wire/fetch_by_key.py`). Errors are those of `Routes`. Loop thread only.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from penstock.wire.fetch_by_key import (
 
 _MAX_ID = 2**31 - 1
 _LATE_SECONDS = 10.0
-"""A lookup without a result this many seconds after its wait is late; a broker that sent nothing else counts
-as hung.
+"""Seconds after the end of its wait at which a lookup without a result fails. If the broker has sent nothing
+at all for this time, all its lookups fail.
 """
 _LOOK_SECONDS = 2.0
 _APART_SECONDS = 0.003
-"""Seconds between two requests to a broker while many lookups wait; lookups in between share the next
-request.
+"""Seconds between two requests to a broker while many lookups wait. Lookups that arrive meanwhile share the
+next request.
 """
 _MANY = 16
 
 
 class KeyedRead(NamedTuple):
-    """A read of the committed records of a key from an offset on, as many as fit the limits, but at least
-    one.
+    """A read of the committed records of a key, starting at `from_offset`. The limits apply, but at least one
+    record is returned.
 
-    Where there is none, the broker waits for one up to `max_wait_ms`.
+    If there is no record, the broker waits for one for up to `max_wait_ms`.
     """
 
     topic: str
@@ -60,7 +60,7 @@ class KeyedRead(NamedTuple):
 
 
 class KeyReceiver(Protocol):
-    """The receiver of a result: a future, or an object that is called in the loop turn of the response."""
+    """Receiver of a result: a future, or an object that is called in the loop turn in which the response arrives."""
 
     def done(self) -> bool: ...
 
@@ -70,7 +70,7 @@ class KeyReceiver(Protocol):
 
 
 class RecordDamaged(BrokerError):
-    """A record of the key cannot be read from the disk; records from `next_offset` on may be readable."""
+    """A record of the key cannot be read from the disk. Records from `next_offset` on may be readable."""
 
     def __init__(self, next_offset: int) -> None:
         super().__init__(ErrorCode.corrupt_message, "a record is damaged on the disk")
@@ -89,9 +89,9 @@ class KeyedReads:
             conversation.close()
 
     async def read(self, wanted: KeyedRead, seconds: float) -> KeyResult:
-        """Read at the leader, with retries for `seconds`; raise the last error then.
+        """Read at the leader, with retries for `seconds`; then raise the last error.
 
-        A wait that a change of leader ends begins anew, within `seconds`.
+        If a change of leader ends a wait, a new wait begins within `seconds`.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
@@ -107,9 +107,9 @@ class KeyedReads:
         return await retry(attempt, seconds)
 
     def begin(self, wanted: KeyedRead, receiver: KeyReceiver) -> Callable[[], None] | None:
-        """Look up once at the leader, without retries; return the function that gives the lookup up.
+        """Look up once at the leader, without retries. Returns a function that gives up the lookup.
 
-        None where the leader is not known or not connected.
+        Returns None, and does nothing, if the leader is unknown or not connected.
         """
         known = self._routes.known_leader(wanted.topic, wanted.partition)
         if known is None:
@@ -137,7 +137,7 @@ class KeyedReads:
 
 
 class _Conversation:
-    """The lookups at one broker. The first failure ends it, with all pending lookups."""
+    """The lookups at one broker over one connection. The first failure ends it and fails all pending lookups."""
 
     def __init__(self, network: Network, address: Address, client_id: str) -> None:
         self._is_over = False
@@ -150,7 +150,7 @@ class _Conversation:
         self._timer: asyncio.TimerHandle | None = None
         self._heard_at = self._sent_at = 0.0
         self._requests = 0
-        """The number of requests in flight."""
+        """Number of requests in flight."""
         self._is_due = True
         self._opening = asyncio.get_running_loop().create_task(self._open(network, address, client_id))
 
@@ -181,7 +181,7 @@ class _Conversation:
         max_wait_ms: int,
         receiver: KeyReceiver,
     ) -> int:
-        """Send a lookup with those of this loop turn, and return its id."""
+        """Send a lookup together with the others of this loop turn. Returns its id."""
         lookup_id = self._last_id = self._last_id % _MAX_ID + 1
         limits = wanted.max_records, wanted.max_bytes, max_wait_ms
         where = wanted.partition, wanted.key, wanted.from_offset
@@ -195,13 +195,13 @@ class _Conversation:
         return lookup_id
 
     def give_up(self, lookup_id: int) -> None:
-        """Cancel a lookup at the broker, unless its result has come."""
+        """Cancel a lookup at the broker, unless its result has arrived."""
         if self._waiting.pop(lookup_id, None) is not None:
             self._given_up.append(lookup_id)
             self._send_soon()
 
     def _look(self) -> None:
-        """Check whether the broker still responds, and fail lookups that are late."""
+        """Fail late lookups, or all lookups if the broker no longer responds."""
         self._timer = None
         now = asyncio.get_running_loop().time()
         self._deadlines = {each: self._deadlines[each] for each in self._waiting}

@@ -1,4 +1,6 @@
-"""Small topics of documents, read as a whole: the last JSON value of each key. The first write creates the topic."""
+"""Small topics of JSON documents that are read as a whole; the last value of a key counts. The first write
+creates the topic.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +31,14 @@ _COORDINATION_TOPIC = "__consumer_offsets"
 
 @dataclass(frozen=True, slots=True)
 class KeyedTopic:
-    """Topic of documents that clients create and write, with the number of replicas of the offsets topic."""
+    """Topic of documents that clients create and write. It has as many replicas as the offsets topic."""
 
     name: str
     partitions: int
     settings: Mapping[str, str]
 
     async def documents(self, routes: Routes) -> dict[str, Any]:
-        """Last document of each key; none if the topic does not exist."""
+        """Last document of each key; empty if the topic does not exist."""
         found: dict[str, Any] = {}
         async for record in self.records(routes):
             key = (record.key or b"").decode(errors="replace")
@@ -47,7 +49,7 @@ class KeyedTopic:
         return found
 
     async def records(self, routes: Routes, last: int | None = None) -> AsyncIterator[Record]:
-        """Records of all partitions; of each partition the `last` offsets only, if that is given."""
+        """Yield the records of all partitions or, with `last`, of the last `last` offsets of each partition."""
         route = await self._find(routes)
         calls = RecordCalls(routes)
         for partition in range(len(route.partitions) if route else 0):
@@ -67,7 +69,9 @@ class KeyedTopic:
                 offset = following
 
     async def put(self, routes: Routes, key: str, document: Mapping[str, Any] | None) -> None:
-        """Store a document; None removes it. Stored on return; OutcomeUnknown if that is not certain."""
+        """Store a document, or remove it if `document` is None. Raises OutcomeUnknown if it is not certain
+        that the write was stored.
+        """
         route = await self._ensure(routes)
         partition = partition_for(key.encode(), len(route.partitions))
         producer = PartitionProducer(routes, self.name, partition, actor=acting_for.get())
@@ -87,7 +91,7 @@ class KeyedTopic:
         try:
             await TopicCalls(routes).create(NewTopic(self.name, self.partitions, replicas, self.settings))
         except OutcomeUnknown:
-            pass  # seen below if it was created
+            pass  # If the topic exists, it is found below.
         except BrokerError as error:
             if error.code is not ErrorCode.topic_already_exists:
                 raise
@@ -112,7 +116,7 @@ class KeyedTopic:
 
 
 async def _replicas(routes: Routes) -> int:
-    """Number of replicas of the offsets topic; -1, the broker's default, if there is none yet."""
+    """Number of replicas of the offsets topic; -1, the broker's default, if that topic does not exist yet."""
     try:
         return len((await routes.topic(_COORDINATION_TOPIC)).partitions[0].replicas)
     except BrokerError:

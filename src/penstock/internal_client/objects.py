@@ -1,4 +1,4 @@
-"""Calls to the owners of named objects, such as schedules: one kind of objects over the routes of a client."""
+"""Calls to the owners of named objects, such as schedules. An instance serves one kind of objects."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ObjectCalls:
         self._kind = kind
 
     async def call(self, name: str, verb: str, arguments: Mapping[str, Any] | None = None) -> Any:
-        """Make a call at the owner of the name, with retries: only for calls that may be sent twice."""
+        """Make a call at the owner of the name, with retries. Only for calls that may be sent twice."""
         encoded = msgspec.msgpack.encode(arguments or {})
         request = ObjectCallRequest(self._kind, verb, name, encoded)
         return await self._routes.at_coordinator(
@@ -51,7 +51,7 @@ class ObjectCalls:
 
 
 def _check_complete(answers: list[dict[str, Any]]) -> None:
-    """Raise a retriable error if a shard is missing in the answers: its owner changes at present."""
+    """Raise a retriable error if the answers lack a shard, because its owner is changing."""
     partitions = max((answer["partitions"] for answer in answers), default=0)
     seen = {shard for answer in answers for shard in answer["shards"]}
     if len(seen) < partitions:

@@ -1,4 +1,4 @@
-"""Kafka connections of clients and brokers, over all brokers. The id of a connection is its broker and its number."""
+"""Kafka connections of clients and brokers to all brokers. The id of a connection has the broker id and a number."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from penstock.model import BrokerId
 
 
 async def list_connections(inspection: InspectionCalls) -> tuple[list[dict[str, Any]], int]:
-    """Return the connections by broker, the oldest first, and the number of all; a broker lists its oldest 1,000."""
+    """Return the connections, grouped by broker, the oldest first, and their total number. A broker lists at
+    most 1,000.
+    """
     ids = await inspection.broker_ids()
     found = await asyncio.gather(*(_of_broker(inspection, node_id) for node_id in ids))
     return [each for of_broker, _ in found for each in of_broker], sum(count for _, count in found)
 
 
 async def close_connection(inspection: InspectionCalls, connection: str) -> None:
-    """Close a connection; BROKER_ID_NOT_REGISTERED or RESOURCE_NOT_FOUND where it does not exist, INVALID_REQUEST
-    for a text that is no id.
+    """Close a connection. Raises BROKER_ID_NOT_REGISTERED or RESOURCE_NOT_FOUND if it does not exist,
+    INVALID_REQUEST for a text that is not a connection id.
     """
     broker, _, number = connection.partition("-")
     if not (broker.isdecimal() and number.isdecimal()):
@@ -33,7 +35,7 @@ async def _of_broker(inspection: InspectionCalls, node_id: BrokerId) -> tuple[li
     try:
         answer = await inspection.connections(node_id)
     except OSError:
-        return [], 0  # the broker has just left
+        return [], 0  # The broker has just left the cluster.
     shown = [
         {
             "id": f"{node_id}-{each['number']}",

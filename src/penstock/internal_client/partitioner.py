@@ -1,4 +1,4 @@
-"""The partition of a key, equal to that of Kafka's own clients, so that all producers agree."""
+"""Partition of a key, computed as Kafka's own clients do, so that all producers choose the same one."""
 
 from __future__ import annotations
 

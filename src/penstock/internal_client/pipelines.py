@@ -1,7 +1,7 @@
-"""Declared pipelines of a cluster: definitions, the state that their owners report, and their events.
+"""Declared pipelines of a cluster: definitions, the states that their supervisors report, and their events.
 
-Definitions are in the compacted topic `__pipelines`, whose partitions the supervisors share among themselves; states
-are in `__pipeline_status`, events in `__pipeline_logs`.
+Definitions are in the compacted topic `__pipelines`, whose partitions the supervisors share as consumer group
+members. States are in `__pipeline_status`, events in `__pipeline_logs`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ DEFINITIONS = KeyedTopic("__pipelines", 8, _COMPACTED)
 STATUSES = KeyedTopic("__pipeline_status", 1, _COMPACTED)
 LOGS = KeyedTopic("__pipeline_logs", 1, {"retention.ms": str(7 * 86_400_000), "segment.bytes": "16777216"})
 GROUP = "penstock-pipelines"
-"""Consumer group of the supervisors: the member that has the partition of a pipeline may own it."""
+"""Consumer group of the supervisors. The member that is assigned the partition of a pipeline may own the pipeline."""
 WAITING_FOR_SUPERVISOR = "waiting for a supervisor"
 SILENT_MS = 60_000
-"""A pipeline has no supervisor this long after the last report."""
+"""Milliseconds after the last report at which a pipeline counts as having no supervisor."""
 _LOG_TAIL = 20_000
 
 
@@ -31,12 +31,12 @@ _LOG_TAIL = 20_000
 class StoredPipeline:
     name: str
     id: str
-    """Time of creation in hexadecimal: a pipeline that is deleted and declared again is another one."""
+    """Time of creation in hexadecimal, which distinguishes a pipeline from a deleted one of the same name."""
     document: Mapping[str, Any]
     is_paused: bool = False
     revision: int = 1
     run_requests: int = 0
-    """Number of runs that were requested by hand."""
+    """Number of runs that users have requested."""
     changed_ms: int = 0
 
     def encode(self) -> dict[str, Any]:
@@ -77,7 +77,9 @@ class PipelineCalls:
         return None if found is None else StoredPipeline.decode(found)
 
     async def put(self, document: Mapping[str, Any]) -> tuple[StoredPipeline, str]:
-        """Store a definition without problems. Returns it, and `created`, `changed` or `unchanged`."""
+        """Store a definition that was checked. Returns the stored pipeline, and `created`, `changed` or
+        `unchanged`.
+        """
         name = document["name"]
         present = await self.get(name)
         if present is not None and present.document == document:
@@ -100,7 +102,7 @@ class PipelineCalls:
         await STATUSES.put(self._routes, name, None)
 
     async def statuses(self) -> dict[str, dict[str, Any]]:
-        """Last state of each pipeline that an owner has reported."""
+        """Last reported state of each pipeline."""
         return await STATUSES.documents(self._routes)
 
     async def report(self, name: str, status: Mapping[str, Any]) -> None:
@@ -110,7 +112,7 @@ class PipelineCalls:
         await LOGS.put(self._routes, name, event)
 
     async def events(self, name: str, most: int) -> list[dict[str, Any]]:
-        """Last events of a pipeline, oldest first."""
+        """Last events of a pipeline, at most `most`, oldest first."""
         key = name.encode()
         found = [
             json.loads(record.value)
@@ -126,7 +128,7 @@ class PipelineCalls:
 
 
 def description(pipeline: StoredPipeline, status: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Pipeline as programs see it: definition, and the state of its owner."""
+    """Pipeline as a JSON document: its definition, and the state that its owner reported."""
     known = status if status is not None and status.get("id") == pipeline.id else {}
     return {
         "name": pipeline.name,
@@ -140,7 +142,9 @@ def description(pipeline: StoredPipeline, status: Mapping[str, Any] | None) -> d
 
 
 def _state(known: Mapping[str, Any]) -> str:
-    """State of a pipeline. A supervisor reports every few seconds, until it releases the pipeline."""
+    """State of a pipeline. A supervisor reports every few seconds until it releases the pipeline, so an old
+    report means that there is no supervisor.
+    """
     is_silent = SystemClock().now_ms() - int(known.get("at_ms", 0)) > SILENT_MS
     if not known or (is_silent and not known.get("released")):
         return WAITING_FOR_SUPERVISOR

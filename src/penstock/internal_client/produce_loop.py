@@ -1,6 +1,7 @@
-"""The idempotent produce loop: one batch of a partition is sent with its sequence until its outcome is known.
+"""The idempotent produce loop: a batch of a partition is sent with its sequence number until its outcome is
+known.
 
-Because a broker recognises a repeated sequence, the batch is stored once. Loop thread only.
+A broker recognises a repeated sequence number, so the batch is stored once. Loop thread only.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _UNKNOWN_PRODUCER = frozenset(
         ErrorCode.producer_fenced,
     }
 )
-"""Errors of a broker that knows another history of this producer."""
+"""Errors of a broker that does not know the previous batches of this producer, or knows others."""
 
 _PERHAPS_AFTER_APPEND = MOVED | {
     ErrorCode.request_timed_out,
@@ -44,11 +45,11 @@ _PERHAPS_AFTER_APPEND = MOVED | {
 
 
 Begun = ProduceResult | BaseException | None
-"""Outcome of a first attempt by `PartitionProducer.begin`; None without one."""
+"""Outcome of a first attempt by `PartitionProducer.begin`; None if there was no such attempt."""
 
 
 class PartitionProducer:
-    """The writer of one partition; one `write` at a time."""
+    """Writer of one partition. Only one `write` may be in progress."""
 
     def __init__(
         self,
@@ -62,10 +63,11 @@ class PartitionProducer:
         requests: ProduceRequests | None = None,
         actor: Actor | None = None,
     ) -> None:
-        """Create a writer with a given producer, or with producer ids that it obtains itself.
+        """Create a writer that uses the given producer, or obtains producer ids itself if `producer` is None.
 
-        Writers with the same `requests` share Produce requests. `waits_for_space` retries while the broker's
-        disk is full, instead of raising DiskFull at once. `actor` is the client on behalf of whom a gateway writes.
+        Writers with the same `requests` share Produce requests. With `waits_for_space`, a batch is retried
+        while the broker's disk is full; otherwise DiskFull is raised at once. `actor` is the client for which
+        a gateway writes.
         """
         self._routes = routes
         self._topic, self._partition = topic, partition
@@ -85,9 +87,11 @@ class PartitionProducer:
         *,
         has_sequence: bool = True,
     ) -> bool:
-        """Send one batch once, without a task; False where a producer id or a connection has to be obtained.
+        """Send one batch once, without a task. Returns False, and sends nothing, if a producer id or a
+        connection is missing.
 
-        After success the caller calls `advance`; any other outcome goes to `write`, which repeats the batch.
+        After success the caller calls `advance`. After any other outcome it calls `write`, which repeats the
+        batch.
         """
         connection = self._routes.known_connection(self._topic, self._partition)
         if self._producer is None or connection is None:
@@ -100,18 +104,18 @@ class PartitionProducer:
         return True
 
     def advance(self, count: int) -> None:
-        """Count the records of a batch with a sequence that is stored."""
+        """Advance the sequence number by the records of a stored batch."""
         self._sequence = (self._sequence + count) % _SEQUENCES
 
     async def write(
         self, records: Sequence[NewRecord], deadline: float, *, has_sequence: bool = True, begun: Begun = None
     ) -> int:
-        """Write one batch and return its base offset, once it is committed; -1 where the broker does not know
-        it.
+        """Write one batch and return its base offset when it is committed; -1 if the broker no longer knows
+        the offset.
 
-        BrokerError or OSError where nothing was stored, OutcomeUnknown at the deadline where that is not
-        certain. A batch without a sequence is deduplicated by its idempotency key alone. `begun` is the outcome
-        of a first attempt by `begin`.
+        Raises BrokerError or OSError if nothing was stored, OutcomeUnknown at the deadline if that is not
+        certain. A batch without a sequence number is deduplicated by its idempotency key alone. `begun` is
+        the outcome of a first attempt by `begin`.
         """
         loop = asyncio.get_running_loop()
         pause_seconds, may_be_stored, was_stored = RETRY_SECONDS, False, False
@@ -175,7 +179,8 @@ class PartitionProducer:
         if code == ErrorCode.duplicate_sequence_number:
             return
         if code == ErrorCode.unknown_topic_or_partition:
-            # The leader may not know a new topic yet; of a deleted one the next Metadata response tells.
+            # The leader may not know a new topic yet. If the topic was deleted, the next Metadata response
+            # shows that.
             raise BrokerError(
                 ErrorCode.leader_not_available, f"{self._topic}-{self._partition} is unknown to its leader"
             )
@@ -200,7 +205,7 @@ class PartitionProducer:
         if not may_be_stored:
             raise error
         if self._has_own_id:
-            # The sequence of the next batch depends on an outcome that nobody knows.
+            # The sequence number of the next batch depends on this outcome, which is unknown.
             self._producer = None
         reason = str(error) if isinstance(error, PenstockError) else reason_of(error)
         raise OutcomeUnknown(reason) from error
@@ -226,7 +231,7 @@ def batches_of(records: Sequence[NewRecord], max_records: int) -> Iterator[Seque
 
 
 def size_of(record: NewRecord) -> int:
-    """Estimate the bytes of a record in a batch, from above."""
+    """Upper bound of the size of a record in a batch, in bytes."""
     size = len(record.key or b"") + len(record.value or b"") + _RECORD_OVERHEAD_BYTES
     if record.headers:
         size += sum(len(name) + len(value or b"") for name, value in record.headers)

@@ -1,8 +1,8 @@
-"""Produce requests to brokers: batches of one loop turn share a request for each connection, and batches of two
-milliseconds while many wait for their result.
+"""Produce requests to brokers: the batches of one loop turn for a connection share a request. While many
+batches wait for their results, those of two milliseconds do.
 
-Every batch has its own result. Responses on a connection come in the order of the requests, so a batch in a
-shared request waits no longer than in a request of its own. Loop thread only.
+Every batch has its own result. Responses on a connection arrive in the order of the requests, so a batch
+waits no longer in a shared request than in its own. Loop thread only.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from penstock.wire.produce import ProducePartition, ProduceRequest, ProduceResul
 from penstock.wire.produce_client import decode_produce_response, encode_produce_request
 
 ATTEMPT_SECONDS = 10.0
-"""Seconds that a broker may wait for the in-sync replicas of a batch."""
+"""Maximum time in seconds that a broker waits for the in-sync replicas to store a batch."""
 MAX_REQUEST_BYTES = 4 * 1024 * 1024
-"""A request with more bytes of batches than this takes no further batch."""
+"""Size in bytes of the batches in a request from which on the request takes no further batch."""
 MANY_BATCHES = 16
-"""Number of batches without a result from which on requests to a broker are spaced out in time."""
+"""Number of batches without a result from which on requests to a broker are delayed, so that batches share them."""
 APART_SECONDS = 0.002
 """Seconds between two requests to a broker while many batches wait."""
 _PRODUCE_VERSION = 12
-"""The first version that adds partitions to a transaction by itself (KIP-890)."""
+"""First version in which a Produce request adds its partitions to the transaction (KIP-890)."""
 _ACKS_ALL = -1
 
 Place = tuple[str, int]
-"""A topic and the index of a partition."""
+"""Topic name and partition index."""
 
 
 class ResultReceiver(Protocol):
-    """The receiver of a result: a future, or an object that is called in the loop turn of the response."""
+    """Receiver of a result: a future, or an object that is called in the loop turn in which the response arrives."""
 
     def done(self) -> bool:
-        """Whether a result has come or is not wanted any more."""
+        """True if the result has arrived or is no longer wanted."""
         ...
 
     def set_result(self, result: ProduceResult, /) -> None: ...
@@ -49,7 +49,9 @@ class ResultReceiver(Protocol):
 
 
 _Sender = tuple[BrokerConnection, str | None, Actor | None]
-"""Batches share a request if they have the same connection, transactional id and client on behalf of whom."""
+"""Connection, transactional id, and client for which a gateway sends. Batches share a request if all three
+are equal.
+"""
 
 
 class _Batch(NamedTuple):
@@ -63,7 +65,7 @@ class ProduceRequests:
     def __init__(self) -> None:
         self._waiting: dict[_Sender, list[_Batch]] = {}
         self._in_flight: Counter[BrokerConnection] = Counter()
-        """Batches without a result, by connection."""
+        """Number of batches without a result, by connection."""
         self._sent_at = 0.0
 
     def send(
@@ -74,9 +76,9 @@ class ProduceRequests:
         records: bytes | bytearray,
         actor: Actor | None = None,
     ) -> asyncio.Future[ProduceResult]:
-        """Send one batch at the end of this loop turn; the future gives the broker's result.
+        """Send one batch at the end of this loop turn. The future gets the broker's result.
 
-        The failure of the connection, or ProtocolError, where there is no result.
+        If there is no result, the future gets the error of the connection, or ProtocolError.
         """
         result: asyncio.Future[ProduceResult] = asyncio.get_running_loop().create_future()
         self.submit(connection, transactional_id, place, records, result, actor=actor)
@@ -92,9 +94,10 @@ class ProduceRequests:
         deadline: float = inf,
         actor: Actor | None = None,
     ) -> None:
-        """Send one batch as `send` does, to a receiver; it gets TimeoutError at the deadline.
+        """Send one batch as `send` does, with a receiver for the result. At the deadline the receiver gets
+        TimeoutError.
 
-        `actor` is the client on behalf of whom a gateway sends.
+        `actor` is the client for which a gateway sends.
         """
         loop = asyncio.get_running_loop()
         key = connection, transactional_id, actor
@@ -136,16 +139,16 @@ class ProduceRequests:
 
 
 class _Results:
-    """The receiver of one response."""
+    """Receiver of one response, which distributes the results to the batches."""
 
     def __init__(self, batches: dict[Place, _Batch], on_end: Callable[[], None]) -> None:
-        """Create a receiver; `on_end` is called once, before the batches have their results."""
+        """`on_end` is called once, before the batches get their results."""
         self._batches = batches
         self._on_end: Callable[[], None] | None = on_end
         self._timer: asyncio.TimerHandle | None = None
 
     def start_timer(self) -> None:
-        """Fail all batches at the first of their deadlines; a batch may be sent again."""
+        """Fail all batches at the earliest of their deadlines. Their senders may send them again."""
         deadline = min(batch.deadline for batch in self._batches.values())
         if deadline < inf:
             error = TimeoutError("the broker does not respond")
@@ -184,12 +187,12 @@ class _Results:
 
 
 def _requests_of(batches: list[_Batch]) -> Iterator[dict[Place, _Batch]]:
-    """Divide the batches among requests, with at most one batch of a partition in each."""
+    """Distribute the batches among requests, with at most one batch of each partition in a request."""
     shared: dict[Place, _Batch] = {}
     size = 0
     for batch in batches:
         if batch.result.done():
-            # The caller has given up; nothing was sent.
+            # The caller has given up before the batch was sent.
             continue
         if size >= MAX_REQUEST_BYTES or batch.place in shared:
             yield shared

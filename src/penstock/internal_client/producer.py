@@ -1,8 +1,9 @@
-"""A producer for many concurrent callers: each record is stored once, in order for each partition.
+"""A producer for many concurrent callers: each record is stored once, and records of a partition are stored
+in order.
 
-One batch of a partition is in flight at a time; records that arrive meanwhile make the next. Batches of the
-same loop turn for the same broker share a request (`produce_requests.py`). Every caller has
-a result within the delivery time: an offset, a refusal, or OutcomeUnknown. Loop thread only.
+One batch of a partition is in flight at a time; records that arrive meanwhile form the next batch. Batches of
+the same loop turn for the same broker share a request (`produce_requests.py`). Every caller gets a result
+within the delivery time: an offset, a refusal, or OutcomeUnknown. Loop thread only.
 """
 
 from __future__ import annotations
@@ -39,14 +40,16 @@ REFUSED_FOR_CONTENT = frozenset(
         ErrorCode.invalid_timestamp,
     }
 )
-"""Errors of a batch because of one of its records, or their total size: other records may be accepted without it."""
+"""Errors that refuse a batch because of one of its records or because of their total size. Other records of
+the batch may be accepted in a batch of their own.
+"""
 
 
 class OffsetReceiver(Protocol):
-    """The receiver of a result: a future, or an object that is called in the loop turn of the response."""
+    """Receiver of a result: a future, or an object that is called in the loop turn in which the response arrives."""
 
     def done(self) -> bool:
-        """Whether the result is not wanted any more."""
+        """True if the result is no longer wanted."""
         ...
 
     def set_result(self, offset: int, /) -> None: ...
@@ -56,7 +59,7 @@ class OffsetReceiver(Protocol):
 
 @dataclass(slots=True)
 class _Pending:
-    """Records of one call, which are in one batch."""
+    """Records of one call, which are sent in one batch."""
 
     records: Sequence[NewRecord]
     size: int
@@ -70,15 +73,15 @@ class _PartitionQueue:
     producer: PartitionProducer
     pending: deque[_Pending] = field(default_factory=deque)
     sending: list[_Pending] = field(default_factory=list)
-    """The batch that is being delivered."""
+    """Calls whose records are in the batch that is being delivered."""
     is_busy: bool = False
-    """Whether a batch is being delivered or about to be."""
+    """True if a batch is being delivered or is about to be."""
     task: asyncio.Task[None] | None = None
-    """Delivers a batch for which an attempt without a task was not enough."""
+    """Task that delivers a batch after an attempt without a task was not enough; None otherwise."""
 
 
 _QueueKey = tuple[str, int, Actor | None]
-"""Topic, partition, and the client on behalf of whom the records are sent."""
+"""Topic, partition, and the client for which a gateway sends the records."""
 
 
 class IdempotentProducer:
@@ -90,7 +93,7 @@ class IdempotentProducer:
         self._is_closed = False
 
     async def close(self) -> None:
-        """Stop; callers that still wait get OutcomeUnknown."""
+        """Stop the producer. Callers that still wait get OutcomeUnknown."""
         self._is_closed = True
         tasks = [queue.task for queue in self._queues.values() if queue.task is not None]
         for task in tasks:
@@ -108,11 +111,11 @@ class IdempotentProducer:
         is_alone: bool = False,
         actor: Actor | None = None,
     ) -> asyncio.Future[int]:
-        """Send one record; the future gives its offset once it is committed, or a BrokerError.
+        """Send one record. The future gets its offset when it is committed, or a BrokerError.
 
-        `is_alone` sends a batch of this record alone, without a sequence: a broker deduplicates it by its
-        idempotency key, as it may repeat a record of another producer. `actor` is the client on behalf of whom a
-        gateway sends.
+        With `is_alone` the record is sent in a batch of its own and without a sequence number. The broker
+        deduplicates it by its idempotency key, because it may repeat a record of another producer. `actor` is
+        the client for which a gateway sends.
         """
         base_offset: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self.submit(topic, partition, [record], base_offset, is_alone=is_alone, actor=actor)
@@ -121,7 +124,8 @@ class IdempotentProducer:
     def send_many(
         self, topic: str, partition: int, records: Sequence[NewRecord], actor: Actor | None = None
     ) -> list[tuple[asyncio.Future[int], int]]:
-        """Send records in batches; each result is the base offset of one batch and its number of records.
+        """Send records in batches. Returns a future for the base offset of each batch, with the batch's
+        number of records.
 
         A batch is stored or refused as a whole.
         """
@@ -143,7 +147,7 @@ class IdempotentProducer:
         is_alone: bool = False,
         actor: Actor | None = None,
     ) -> None:
-        """Send records of one batch, as `send` does; the receiver gets their base offset or the failure."""
+        """Send records in one batch, as `send` does. The receiver gets their base offset or the error."""
         queue = self._queues.get((topic, partition, actor))
         if queue is None:
             queue = self._open((topic, partition, actor))
@@ -158,14 +162,14 @@ class IdempotentProducer:
     def _open(self, key: _QueueKey) -> _PartitionQueue:
         topic, partition, actor = key
         if actor is not None and len(self._queues) >= MAX_IDLE_QUEUES:
-            # Users come in any number: forget the queues of users that hold nothing.
+            # There may be any number of users, so queues of users that hold no records are dropped.
             self._queues = {each: kept for each, kept in self._queues.items() if kept.is_busy or not each[2]}
         producer = PartitionProducer(self._routes, topic, partition, requests=self._requests, actor=actor)
         queue = self._queues[key] = _PartitionQueue(producer)
         return queue
 
     def _send_next(self, queue: _PartitionQueue) -> None:
-        """Send the next batch, without a task where nothing has to be waited for but the response."""
+        """Send the next batch. A task is created only if there is something to wait for besides the response."""
         if self._is_closed:
             _fail_all(queue)
         elif not queue.pending:
@@ -181,13 +185,13 @@ class IdempotentProducer:
                 asyncio.get_running_loop().call_soon(self._send_next, queue)
 
     def on_delivered(self, queue: _PartitionQueue, offset: int) -> None:
-        """Give the senders of the batch their offsets, and send the next batch."""
+        """Give the callers of the batch their offsets, and send the next batch."""
         batch, queue.sending = queue.sending, []
         _succeed(batch, offset)
         self._send_next(queue)
 
     def deliver_in_task(self, queue: _PartitionQueue, begun: Begun) -> None:
-        """Deliver the batch in a task; `begun` is the outcome of the attempt without one."""
+        """Deliver the batch in a task. `begun` is the outcome of the attempt without a task."""
         if self._is_closed:
             _fail_all(queue)
         else:
@@ -210,7 +214,7 @@ class IdempotentProducer:
         batch: list[_Pending],
         begun: Begun = None,
     ) -> None:
-        """Deliver a batch, or its halves where it is refused for the content of a record."""
+        """Deliver a batch. If it is refused because of the content of a record, deliver its halves."""
         try:
             offset = await _write(producer, batch, begun)
         except (PenstockError, OSError) as error:
@@ -225,7 +229,7 @@ class IdempotentProducer:
 
 
 class DeliveryAttempt:
-    """The attempt to deliver a batch without a task: the receiver of its result."""
+    """Attempt to deliver a batch without a task; the receiver of its result."""
 
     __slots__ = ("_batch", "_is_over", "_owner", "_queue")
 
@@ -242,7 +246,7 @@ class DeliveryAttempt:
         )
 
     def done(self) -> bool:
-        # The batch was taken away where the producer was closed.
+        # The queue no longer has this batch if the producer was closed.
         return self._is_over or self._queue.sending is not self._batch
 
     def set_result(self, result: ProduceResult, /) -> None:
@@ -304,7 +308,7 @@ def _succeed(batch: list[_Pending], offset: int) -> None:
 
 
 def _fail_all(queue: _PartitionQueue) -> None:
-    """Fail everything that is left in a queue; nothing is left unless the producer was closed."""
+    """Fail all records that are left in a queue. Records are left only if the producer was closed."""
     left = [*queue.sending, *queue.pending]
     queue.sending = []
     queue.pending.clear()

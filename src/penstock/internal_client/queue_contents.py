@@ -1,7 +1,7 @@
 """Contents of queue messages: values of any JSON type, text or bytes, and options as record headers.
 
-Text and JSON have a `content-type` header, so that a value is received as it was sent, from Python and over HTTP. A
-value without the header is bytes. Pure.
+Text and JSON values have a `content-type` header, so that the receiver gets a value as it was sent, in Python
+and over HTTP. A value without the header is bytes. Pure.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ROUTE_HEADER: Final = "penstock-route"
 
 
 def encode_content(value: Any) -> tuple[bytes | None, Headers]:
-    """Return the bytes of a value and its content type; TypeError or ValueError where it is no JSON."""
+    """Return the bytes of a value and its headers. Raises TypeError or ValueError if the value has no JSON form."""
     if value is None or isinstance(value, bytes | bytearray | memoryview):
         return None if value is None else bytes(value), ()
     if isinstance(value, str):
@@ -34,7 +34,7 @@ def encode_content(value: Any) -> tuple[bytes | None, Headers]:
 
 
 def decode_content(value: bytes | None, headers: Headers) -> Any:
-    """Return the value as it was sent; bytes where the content type is unknown or does not fit."""
+    """Return the value as it was sent. Returns bytes if the content type is unknown or does not fit the bytes."""
     content_type = next((found for name, found in headers if name == CONTENT_TYPE), None)
     if value is None or content_type is None:
         return value
@@ -47,9 +47,11 @@ def decode_content(value: bytes | None, headers: Headers) -> Any:
 
 
 def expires_at_ms(headers: Headers, timestamp_ms: int) -> int | None:
-    """Time in epoch milliseconds at which a message expires; None if it does not, or its header is malformed.
+    """Time in epoch milliseconds at which a message expires; None if it does not expire or its header is
+    malformed.
 
-    `penstock-expires-at` is epoch milliseconds or ISO 8601 with an offset; `penstock-ttl-ms` counts from the timestamp.
+    The header `penstock-expires-at` has epoch milliseconds or ISO 8601 with an offset; `penstock-ttl-ms`
+    counts from the record's timestamp.
     """
     for name, value in headers:
         text = (value or b"").decode("ascii", errors="replace").strip()
@@ -71,7 +73,7 @@ def _parse_time_ms(text: str) -> int | None:
 
 
 def option_headers(options: Mapping[str, Any]) -> Headers:
-    """Headers of the options that are given: `delay_ms`, `ttl_ms`, `priority` and `route`."""
+    """Headers for the options `delay_ms`, `ttl_ms`, `priority` and `route`, if given."""
     names = {
         "delay_ms": DELAY_HEADER,
         "ttl_ms": TTL_HEADER,

@@ -1,4 +1,4 @@
-"""Messages in the response of a leader to QueueReceive, in the order in which the leader has chosen them. Pure."""
+"""Messages in a leader's response to QueueReceive, in the order in which the leader has chosen them. Pure."""
 
 from __future__ import annotations
 
@@ -18,32 +18,33 @@ from penstock.wire.queue_receive import (
 )
 
 MAX_BATCH_BYTES: Final = 16 * 1024 * 1024
-"""Limit of one batch after decompression, in bytes."""
+"""Maximum size of one batch after decompression, in bytes."""
 
 
 class ReceivedMessage(NamedTuple):
-    """A message of a queue. `state` is the one of `queues.states`; a received message is acquired."""
+    """Message of a queue. `state` is one of `queues.states`; a received message is acquired."""
 
     record: Record
     partition: int
     attempt: int
     place: Receipt | None
-    """Receipt of a message that was taken; None for one that is shown."""
+    """Receipt of an acquired message; None for a message that is only shown."""
     lock_ms: int
     state: int
 
     @property
     def receipt(self) -> str:
-        """The receipt as text; empty for a message that is shown."""
+        """Receipt as text; empty for a message that is only shown."""
         return "" if self.place is None else str(self.place)
 
 
 def messages_of(
     request: QueueReceiveRequest, response: QueueReceiveResponse, found: ReceivedPartition
 ) -> list[ReceivedMessage]:
-    """The messages in the ranges of a partition. Offsets without a record are left out.
+    """Messages in the acquired or shown ranges of a partition. Offsets without a record are left out.
 
-    With priorities ranges are in the order of levels, and a batch of several levels may be there more than once.
+    With priorities the ranges are ordered by level, and a batch with records of several levels may occur more
+    than once.
     """
     places = {each.first_offset: place for place, each in enumerate(found.ranges)}
     ranges = sorted(found.ranges)

@@ -1,7 +1,8 @@
 """Messages of queues: receive, show and settle them at the leaders of the queue's partitions.
 
-A receive asks each leader once; without a message it waits at all of them, and takes from the first that has one.
-Requests that wait have connections of their own, since responses on a connection come in order. Loop thread only.
+A receive asks each leader once. If none has a message, it waits at all leaders and asks again when one of
+them has a message. Waiting requests use connections of their own, because responses on a connection arrive in
+order. Loop thread only.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from penstock.wire.queue_settle import (
 
 MAX_RECEIVE_BYTES: Final = 4 * 1024 * 1024
 _MAX_IDLE: Final = 64
-"""Number of idle connections that are kept for each broker."""
+"""Maximum number of idle connections that are kept for each broker."""
 _PAUSE_SECONDS: Final = 0.05
 _GAP: Final = 0
 _CLOCK: Final = SystemClock()
@@ -52,7 +53,7 @@ _PATIENCE_SECONDS: Final = 10.0
 class Settlement(NamedTuple):
     receipt: Receipt
     action: int
-    """Acknowledge type of KIP-932: accept 1, release 2, reject 3, renew 4."""
+    """Acknowledge type of KIP-932 (1 accept, 2 release, 3 reject, 4 renew), or an extension of QueueSettle."""
     delay_ms: int = GROUP_DELAY
     reason: str = ""
 
@@ -75,7 +76,7 @@ class QueueMessages:
     async def receive(
         self, queue: str, topic: str, max_records: int, wait_ms: int = 0, lock_ms: int = GROUP_LOCK
     ) -> list[ReceivedMessage]:
-        """Take messages; waits up to `wait_ms` for the first one."""
+        """Acquire messages. Waits up to `wait_ms` for the first one."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_ms / 1000
         patience = loop.time() + _PATIENCE_SECONDS
@@ -99,7 +100,7 @@ class QueueMessages:
     async def _without_expired(
         self, queue: str, topic: str, found: list[ReceivedMessage]
     ) -> tuple[list[ReceivedMessage], bool]:
-        """Settle messages whose lifetime is over; returns the others, and whether there were such messages."""
+        """Settle messages that have expired. Returns the other messages, and True if there were expired ones."""
         now_ms = _CLOCK.now_ms()
         expired = [each for each in found if _is_expired(each, now_ms)]
         if not expired:
@@ -109,7 +110,7 @@ class QueueMessages:
         return [each for each in found if not _is_expired(each, now_ms)], True
 
     async def peek(self, queue: str, topic: str, max_records: int) -> list[ReceivedMessage]:
-        """Show the first messages that are not settled, without taking them."""
+        """Show the first messages that are not settled, without acquiring them."""
         route = await self._routes.topic(topic)
         found: list[ReceivedMessage] = []
         for partitions in _by_leader(route).values():
@@ -164,14 +165,16 @@ class QueueMessages:
             await asyncio.gather(*waits, return_exceptions=True)
 
     async def _ask(self, topic: str, request: QueueReceiveRequest) -> list[ReceivedMessage]:
-        """Ask one leader. The states of partitions that the queue has not read yet are created."""
+        """Send one request to a leader. If the queue has no state for new partitions of the topic, the states
+        are created.
+        """
         response = await self._send(topic, request)
         found = [message for each in response.partitions for message in messages_of(request, response, each)]
         failed = [each for each in response.partitions if each.error_code]
         if request.kind == ReceiveKind.TAKE:
             await self._skip_gaps(topic, request, response, found)
         if any(each.error_code == ErrorCode.invalid_request for each in failed):
-            # Partitions were added to the topic, and the queue has no state of them yet.
+            # The queue has no state of partitions that were added to the topic.
             await self._groups.initialize(request.group_id, topic)
         elif failed and not found:
             check_error(failed[0].error_code, failed[0].error_message)
@@ -186,7 +189,7 @@ class QueueMessages:
         response: QueueReceiveResponse,
         found: Sequence[ReceivedMessage],
     ) -> None:
-        """Settle offsets that were taken and have no record: compaction has removed it."""
+        """Settle acquired offsets without a record, which compaction has removed."""
         taken = sum(last - first + 1 for each in response.partitions for first, last, *_ in each.ranges)
         if taken == len(found):
             return
@@ -216,7 +219,9 @@ class QueueMessages:
         return response
 
     async def _connection(self, topic: str, partition: int, wait_ms: int) -> tuple[BrokerConnection, int]:
-        """Return a connection to a leader, and the leader's id if the connection belongs to this call."""
+        """Return a connection to a leader. The second value is the leader's id if only this call uses the
+        connection, else -1.
+        """
         if wait_ms <= 0:
             return await self._routes.leader(topic, partition), -1
         _, broker = await self._routes.find_leader(topic, partition)
@@ -239,7 +244,7 @@ class QueueMessages:
     async def settle(
         self, queue: str, topic: str, settlements: Sequence[Settlement]
     ) -> list[BrokerError | None]:
-        """Settle messages; each has a result of its own, in the order of the settlements."""
+        """Settle messages. Returns None or the error for each settlement, in order."""
         route = await self._routes.topic(topic)
         results: list[BrokerError | None] = [None] * len(settlements)
         by_leader: dict[int, list[int]] = {}
@@ -267,7 +272,7 @@ class QueueMessages:
     ) -> None:
         ranges = _in_ranges(settlements, places)
         await self._settle_ranges(queue, topic, settlements, ranges, results)
-        # A range is refused as a whole: its messages are settled one by one then.
+        # A refused range is refused as a whole, so its messages are settled one by one.
         alone = [
             [place] for each in ranges if len(each) > 1 and _is_refused(results[each[0]]) for place in each
         ]
@@ -282,7 +287,7 @@ class QueueMessages:
         ranges: Sequence[Sequence[int]],
         results: list[BrokerError | None],
     ) -> None:
-        """Settle ranges of messages, each given by the places of its settlements, with one request."""
+        """Settle ranges of messages with one request. Each range is a list of indexes in `settlements`."""
         chosen = tuple(_as_sent(settlements[each[0]], settlements[each[-1]]) for each in ranges)
         try:
             connection = await self._routes.leader(topic, chosen[0].partition)
@@ -307,7 +312,7 @@ class QueueMessages:
 
 
 def _in_ranges(settlements: Sequence[Settlement], places: Sequence[int]) -> list[list[int]]:
-    """Places of settlements, those of one delivery with the same outcome and neighbouring offsets together."""
+    """Indexes in `settlements`, grouped into ranges of the same delivery and outcome with consecutive offsets."""
     ranges: list[list[int]] = []
     before, expected = None, -1
     for place in places:

@@ -1,4 +1,4 @@
-"""Retention of a queue's own topic, by acknowledgement or for a time, and the policy of its maximum length."""
+"""Retention of a queue's own topic, by acknowledgement or by time, and the policy for its maximum length."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RETAIN_CONFIGS: Final = (RETENTION_ACKNOWLEDGED.name, RETENTION_MS.name)
 
 
 def retain_configs(retain: str) -> dict[str, str | None]:
-    """Topic configs of `acknowledged`, or of a time such as `2w`; ValueError for other texts."""
+    """Topic configs for `acknowledged`, or for a time such as `2w`. Raises ValueError for other texts."""
     if not retain:
         return {}
     if retain == ACKNOWLEDGED:
@@ -23,7 +23,7 @@ def retain_configs(retain: str) -> dict[str, str | None]:
 
 
 def retain_text(values: Mapping[str, str | None]) -> str:
-    """How long a topic with these configs keeps messages, as `retain_configs` takes it; `forever` without a limit."""
+    """Retention of a topic with these configs, in the format of `retain_configs`; `forever` without a limit."""
     if values.get(RETENTION_ACKNOWLEDGED.name) == "true":
         return ACKNOWLEDGED
     kept_ms = int(values.get(RETENTION_MS.name) or -1)
@@ -31,7 +31,7 @@ def retain_text(values: Mapping[str, str | None]) -> str:
 
 
 def not_its_own(queue: str, topic: str) -> BrokerError:
-    """Error of a change to a topic that a queue only reads."""
+    """Error of a request to change a topic that a queue only reads."""
     return BrokerError(
         ErrorCode.invalid_config,
         f"{topic} is not the own topic of queue {queue}; `penstock topic alter {topic} --set "
@@ -40,7 +40,7 @@ def not_its_own(queue: str, topic: str) -> BrokerError:
 
 
 def check_policy(policy: str | None, dead_letter: str | None) -> None:
-    """Refuse a queue whose oldest messages should become dead letters, and that has no topic for them."""
+    """Refuse a queue whose oldest messages would become dead letters if it has no dead-letter topic."""
     if policy == MaxLengthPolicy.DEAD_LETTER and not dead_letter:
         raise BrokerError(
             ErrorCode.invalid_config,

@@ -1,4 +1,4 @@
-"""Settings of queues in documents: values of JSON, and the group configs that hold them. Pure."""
+"""Settings of queues in JSON documents, and their conversion to the group configs that hold them. Pure."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ _FORMS: Final[Mapping[str, _Form]] = {
 
 
 def stored_settings(document: Mapping[str, Any]) -> dict[str, str | None]:
-    """Values of the settings that a document names; None returns a setting to its default.
+    """Values of the settings that a document has, by setting; None returns a setting to its default.
 
-    ValueError, with the name of the field, for a back-off that cannot be read.
+    Raises ValueError, with the name of the field, for an invalid back-off.
     """
     if document.get("back_off"):
         try:
@@ -55,5 +55,5 @@ def stored_settings(document: Mapping[str, Any]) -> dict[str, str | None]:
 
 
 def shown_settings(stored: Mapping[str, str]) -> dict[str, Any]:
-    """Fields of a document from values by the names of `queues.SETTINGS`."""
+    """Fields of a document, from setting values by the names of `queues.SETTINGS`."""
     return {name: form.show(stored[form.setting]) for name, form in _FORMS.items() if form.setting in stored}

@@ -1,4 +1,4 @@
-"""Settlements of one queue: those of one turn of the loop share a request. Loop thread only."""
+"""Settlements of one queue. Settlements of one turn of the loop share a request. Loop thread only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class QueueSettler:
         self._sending: set[asyncio.Task[None]] = set()
 
     async def settle(self, settlement: Settlement) -> None:
-        """Settle a message; BrokerError where it was refused, OSError where no broker responds."""
+        """Settle a message. Raises BrokerError if the settlement is refused, OSError if no broker responds."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
         if not self._unsent:

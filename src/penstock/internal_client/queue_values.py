@@ -32,11 +32,11 @@ SETTINGS: Final[Mapping[str, str]] = {
     "max_length": SHARE_MAX_LENGTH.name,
     "max_length_policy": SHARE_MAX_LENGTH_POLICY.name,
 }
-"""Settings of a queue with the group configs that hold them."""
+"""Names of the group configs that hold the settings of a queue, by setting."""
 
 
 DEAD_REASONS: Final = ("rejected", "attempts", "expired", "overflow")
-"""Reasons of dead letters."""
+"""Reasons why messages become dead letters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,25 +47,25 @@ class QueueSummary:
     max_attempts: int
     back_off: str
     dead_letter: str = ""
-    """Topic of the dead letters; empty for none."""
+    """Name of the dead-letter topic; empty if there is none."""
     of: str = ""
-    """Topic of which `topic` is a view; empty if the queue reads all of `topic`."""
+    """Source of the view `topic`; empty if `topic` is not a view."""
     filter: str = ""
-    """Filter of the messages; empty for all."""
+    """Filter that messages must match; empty if all messages match."""
     order: str = "none"
     """Order of delivery: `key`, or `none`."""
     priorities: bool = False
-    """Whether messages of a higher priority are delivered first."""
+    """True if messages with a higher priority are delivered first."""
     priority_share: float = 0.0
-    """Share of deliveries that is reserved for messages of lower priorities."""
+    """Share of deliveries that is reserved for messages of lower priorities, from 0 to 1."""
     max_length: int = 0
     """Maximum number of messages that are not settled; 0 for no limit."""
     max_length_policy: str = MaxLengthPolicy.REFUSE.value
-    """Beyond the maximum length, `refuse` or `dead-letter`."""
+    """Policy when the queue has its maximum length: `refuse` or `dead-letter`."""
 
     @property
     def sent_to(self) -> str:
-        """Topic that messages of the queue are written to."""
+        """Name of the topic to which messages for the queue are written."""
         return self.of or self.topic
 
 
@@ -79,11 +79,11 @@ class QueuePartition:
     waiting: int = 0
     delayed: int = 0
     archiving: int = 0
-    """Number of messages that wait for their dead letter."""
+    """Number of messages that wait to be written to the dead-letter topic."""
     redelivered: int = 0
-    """Number of redeliveries since the leader of the partition has loaded its state."""
+    """Number of redeliveries since the partition's leader loaded the state."""
     dead_letters: Mapping[str, int] = field(default_factory=dict)
-    """Number of dead letters by reason, since then."""
+    """Number of dead letters by reason since the partition's leader loaded the state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +91,9 @@ class QueueDetails:
     summary: QueueSummary
     partitions: tuple[QueuePartition, ...]
     kept_by: Mapping[int, str] = field(default_factory=dict)
-    """Reason why records are kept, by partition, in a topic with `retention.acknowledged`."""
+    """Reason why records are kept, by partition, if the topic has `retention.acknowledged`."""
     retain: str = ""
-    """How long the topic keeps messages: `acknowledged`, a time such as `2w`, or `forever`; empty if unknown."""
+    """Retention of the topic: `acknowledged`, a time such as `2w`, or `forever`; empty if unknown."""
 
     @property
     def depth(self) -> int:
@@ -101,7 +101,7 @@ class QueueDetails:
 
     @property
     def depth_is_upper_bound(self) -> bool:
-        """Whether `depth` may count messages that do not match: the queue of a view has not come to them yet."""
+        """True if `depth` may count messages that do not match the filter, because the queue has not read them yet."""
         return bool(self.summary.of)
 
     @property
@@ -122,7 +122,7 @@ class QueueDetails:
 
     @property
     def dead_letters(self) -> dict[str, int]:
-        """Number of dead letters by reason, since the leaders of the partitions have loaded their states."""
+        """Number of dead letters by reason since the leaders of the partitions loaded their states."""
         total: Counter[str] = Counter()
         for each in self.partitions:
             total.update(each.dead_letters)
@@ -131,31 +131,31 @@ class QueueDetails:
 
 @dataclass(frozen=True, slots=True)
 class NewQueue:
-    """A queue to create: with a topic of its own, or of an existing topic."""
+    """Queue to create, with a topic of its own or on an existing topic."""
 
     name: str
     of: str | None = None
     partitions: int = -1
     replication_factor: int = -1
     settings: Mapping[str, str] = field(default_factory=dict)
-    """Values by the names of `SETTINGS`."""
+    """Setting values by the names of `SETTINGS`."""
     is_from_end: bool = False
-    """Whether messages that an existing topic has now are left out."""
+    """True to leave out the messages that an existing topic has now."""
     filter: str = ""
-    """Filter of the messages of an existing topic; empty for all."""
+    """Filter for the messages of an existing topic; empty for all messages."""
     retain: str = ""
-    """How long the queue's own topic keeps messages, see `retain_configs`; empty for the default."""
+    """Retention of the queue's own topic, in the format of `retain_configs`; empty for the default."""
 
     @property
     def topic(self) -> str:
-        """Topic that the queue reads: its own, the existing one, or a view of it with the name of the queue."""
+        """Name of the topic that the queue reads: its own, the existing one, or a view with the name of the queue."""
         return self.of if self.of is not None and not self.filter else self.name
 
 
 def queue_partition(
     number: int, start_offset: int | None, depth: int | None, served: ShareStatus | None
 ) -> QueuePartition:
-    """State of a partition of a queue; `served` is the part that its leader knows."""
+    """State of a partition of a queue. `served` is the part that only the leader knows; None if there is none."""
     if served is None:
         return QueuePartition(number, start_offset, depth)
     return QueuePartition(

@@ -1,4 +1,4 @@
-"""Views of queues: a queue that reads a part of a topic has a view of it, with the name of the queue."""
+"""Views of queues: a queue that reads a part of a topic reads it through a view with the name of the queue."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from penstock.internal_client.views import View, ViewCalls
 
 
 class Part(NamedTuple):
-    """The part of a topic that a queue reads."""
+    """Part of a topic that a queue reads: the topic and a filter."""
 
     of: str
     filter: str
 
 
 def queue_filter(filter_text: str | None, route: str | None) -> str:
-    """Filter of the messages that match a filter, a pattern of routes, or both; empty without either."""
+    """Filter for messages that match a filter, a route pattern, or both; empty if neither is given."""
     if not route:
         return filter_text or ""
     quoted = route.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     routed = f'route("{quoted}")'
-    end = "\n" if filter_text and "//" in filter_text else ""  # a comment would hide the bracket
+    end = "\n" if filter_text and "//" in filter_text else ""  # A comment would hide the bracket.
     return f"({filter_text}{end}) && {routed}" if filter_text else routed
 
 
@@ -36,7 +36,9 @@ class QueueViews:
         self._views = ViewCalls(topics, configs)
 
     async def parts(self, topics: Iterable[str]) -> dict[str, Part]:
-        """Parts of those topics that are views. A topic that is gone, or whose settings are secret, is left out."""
+        """Part that each of these topics shows, for those that are views. Deleted topics, and topics whose
+        settings the user may not see, are left out.
+        """
         names = sorted({each for each in topics if each})
         if not names:
             return {}
@@ -50,7 +52,7 @@ class QueueViews:
         return found
 
     async def create(self, queue: str, part: Part) -> None:
-        """Create the view of a queue, unless an interrupted creation has left it."""
+        """Create the view of a queue. A view that an interrupted creation has left is used."""
         try:
             await self._views.create(View(queue, *part, is_shared=False))
         except BrokerError as error:
@@ -63,7 +65,7 @@ class QueueViews:
                 ) from None
 
     async def set_filter(self, queue: str, topic: str, text: str) -> None:
-        """Change the filter of a queue; INVALID_REQUEST if the queue has no view of its own."""
+        """Change the filter of a queue. Raises INVALID_REQUEST if the queue has no view of its own."""
         if topic != queue or topic not in await self.parts([topic]):
             raise BrokerError(
                 ErrorCode.invalid_request,

@@ -1,7 +1,8 @@
 """Queues of a cluster: create, list, describe, alter, purge and delete them.
 
-A queue is a share group with the config `share.queue.topic`. Its settings are group configs, so that Kafka's tools see
-and change them, and a share consumer with the name of the queue as its group id is a consumer of the queue.
+A queue is a share group with the config `share.queue.topic`. Its settings are group configs, so that Kafka's
+tools can show and change them. A share consumer whose group id is the name of the queue consumes from the
+queue.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class QueueCalls:
         self._inspection = InspectionCalls(routes)
         self._views = QueueViews(self._topics, self._configs)
         self._known: dict[str, tuple[float, QueueSummary]] = {}
-        """Queues by name, each with the time at which it was read."""
+        """Queues by name, each with the monotonic time at which it was read."""
 
     async def all(self) -> list[QueueSummary]:
         """Read every queue, sorted by name."""
@@ -70,7 +71,7 @@ class QueueCalls:
         return found
 
     async def get(self, name: str) -> QueueSummary:
-        """Read one queue; GROUP_ID_NOT_FOUND where there is none."""
+        """Read one queue. Raises GROUP_ID_NOT_FOUND if it does not exist."""
         [found] = await self._summaries([name])
         if not found.topic:
             raise BrokerError(
@@ -81,7 +82,7 @@ class QueueCalls:
         return found
 
     async def _with_filters(self, queues: Sequence[QueueSummary]) -> list[QueueSummary]:
-        """The queues with the filters of the views that they read."""
+        """Return the queues with the filters of the views that they read."""
         parts = await self._views.parts(each.topic for each in queues)
         return [
             each if (part := parts.get(each.topic)) is None else replace(each, of=part.of, filter=part.filter)
@@ -89,18 +90,18 @@ class QueueCalls:
         ]
 
     async def get_known(self, name: str) -> QueueSummary:
-        """Read one queue, or return it as it was a few seconds ago."""
+        """Return one queue as it was read up to a few seconds ago."""
         now = asyncio.get_running_loop().time()
         known = self._known.get(name)
         if known is None or now - known[0] > _KNOWN_SECONDS:
             if len(self._known) >= _MAX_KNOWN:
-                self._known.clear()  # names come from clients, in any number
+                self._known.clear()  # Names come from clients, in any number.
             known = self._known[name] = (now, await self.get(name))
         return known[1]
 
     async def _summaries(self, names: Sequence[str]) -> list[QueueSummary]:
         options = [SHARE_QUEUE_TOPIC.name, *SETTINGS.values()]
-        with own_requests():  # the gateway checks the right of its client on the queue
+        with own_requests():  # The gateway checks whether its client may use the queue.
             described = await self._configs.describe(ConfigResourceType.GROUP, names, options)
         found = []
         for name in names:
@@ -138,12 +139,12 @@ class QueueCalls:
         try:
             kept_by = await self._inspection.retention_reasons(summary.sent_to)
         except (BrokerError, OSError):
-            kept_by = {}  # the user may not describe the topic, or a broker is away
+            kept_by = {}  # The user may not describe the topic, or a broker does not respond.
         ordered = tuple(sorted(partitions, key=lambda each: each.partition))
         return QueueDetails(summary, ordered, kept_by, await self._retain(summary.sent_to))
 
     async def _retain(self, topic: str) -> str:
-        with own_requests():  # a setting of the queue, where the topic is its own
+        with own_requests():  # For a topic of its own, this is a setting of the queue.
             found = await self._configs.describe(
                 ConfigResourceType.TOPIC, [topic], RETAIN_CONFIGS, skips_refused=True
             )
@@ -152,7 +153,7 @@ class QueueCalls:
     # --- changes
 
     async def create(self, queue: NewQueue) -> QueueSummary:
-        """Create a queue. Each step can be repeated, so a creation that was interrupted is finished by another."""
+        """Create a queue. Each step can be repeated, so repeating an interrupted creation completes it."""
         [known] = await self._summaries([queue.name])
         topic = queue.topic
         if known.topic:
@@ -166,7 +167,8 @@ class QueueCalls:
         check_policy(queue.settings.get("max_length_policy"), dead_letter)
         await self._check_dead_letter(queue.of or topic, dead_letter)
         changes: dict[str, str | None] = {SETTINGS[name]: value for name, value in queue.settings.items()}
-        # First: a refused setting must not leave topics behind. The dead-letter topic is created below.
+        # The settings are checked first, so that a refused setting leaves no topics behind. The dead-letter
+        # topic is created below.
         checked = {name: value for name, value in changes.items() if name != SETTINGS["dead_letter"]}
         await self._configs.check(ConfigResourceType.GROUP, queue.name, checked)
         if queue.of is None:
@@ -178,13 +180,14 @@ class QueueCalls:
         partitions = range(len((await self._topics.get(topic, fresh=True)).partitions))
         offsets = await self._records.offsets(topic, partitions, start)
         changes[SHARE_AUTO_OFFSET_RESET.name] = "earliest"
-        # A redrive that is interrupted aborts its transaction; the queue must not see those copies.
+        # A redrive that is interrupted aborts its transaction, and the queue must not deliver the aborted
+        # copies.
         changes[SHARE_ISOLATION_LEVEL.name] = "read_committed"
         await self._configs.alter(ConfigResourceType.GROUP, queue.name, changes, may_repeat=True)
         await self._share_groups.reset(
             queue.name, {(topic, partition): offset for partition, offset in offsets.items()}
         )
-        # Last: from now on the queue exists.
+        # This is the last step: from now on the queue exists.
         mark: Changes = {SHARE_QUEUE_TOPIC.name: topic}
         await self._configs.alter(ConfigResourceType.GROUP, queue.name, mark, may_repeat=True)
         return await self.get(queue.name)
@@ -204,7 +207,9 @@ class QueueCalls:
             ) from None
 
     async def _check_dead_letter(self, topic: str, dead_letter: str) -> None:
-        """Refuse a dead-letter topic that is internal, or whose own queues lead back to this topic."""
+        """Refuse a dead-letter topic that is internal or whose own queues lead back to this topic by their
+        dead letters.
+        """
         if not dead_letter:
             return
         if dead_letter.startswith("__"):
@@ -237,7 +242,7 @@ class QueueCalls:
     async def alter(
         self, name: str, settings: Mapping[str, str | None], filter_text: str = "", retain: str = ""
     ) -> QueueSummary:
-        """Change settings, given by the names of `SETTINGS`, and the filter; None returns one to its default.
+        """Change settings, by the names of `SETTINGS`, and the filter. None returns a setting to its default.
 
         `retain` is as in `NewQueue`.
         """
@@ -261,7 +266,9 @@ class QueueCalls:
         return await self.get(name)
 
     async def purge(self, name: str) -> int:
-        """Settle all messages of the queue; returns their number. NON_EMPTY_GROUP while share consumers are members."""
+        """Settle all messages of the queue and return their number. Raises NON_EMPTY_GROUP while it has share
+        consumers.
+        """
         details = await self.describe(name)
         topic = details.summary.topic
         partitions = range(len((await self._topics.get(topic, fresh=True)).partitions))
@@ -272,7 +279,9 @@ class QueueCalls:
         return details.depth
 
     async def delete(self, name: str, *, keeps_topic: bool = False) -> None:
-        """Delete a queue, and its topic if the topic has the name of the queue. Can be repeated."""
+        """Delete a queue, and its topic if the topic has the name of the queue. An interrupted deletion can
+        be repeated.
+        """
         self._known.pop(name, None)
         queue = await self.get(name)
         await self._delete_group(name)
@@ -288,9 +297,9 @@ class QueueCalls:
             SHARE_AUTO_OFFSET_RESET.name: None,
             SHARE_ISOLATION_LEVEL.name: None,
         }
-        with own_requests():  # the right to delete the group is enough
+        with own_requests():  # The right to delete the group is sufficient.
             await self._configs.alter(ConfigResourceType.GROUP, name, removed, may_repeat=True)
-        await self._delete_group(name)  # a receive may have created it again before the queue was gone
+        await self._delete_group(name)  # A receive may have created it again meanwhile.
 
     async def _delete_group(self, name: str) -> None:
         try:

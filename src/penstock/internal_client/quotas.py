@@ -30,7 +30,7 @@ class QuotaCalls:
         }
 
     async def alter(self, entity: QuotaEntity, values: Mapping[str, float | None]) -> None:
-        """Set quotas of an entity; None removes a quota."""
+        """Set quotas of an entity. A value of None removes the quota."""
         operations = [
             {"key": key, "value": 0.0 if value is None else value, "remove": value is None}
             for key, value in values.items()
@@ -42,7 +42,7 @@ class QuotaCalls:
 
 
 def entity_document(entity: QuotaEntity) -> dict[str, str | None]:
-    """An entity as a JSON document, in which null is the default."""
+    """Entity as a JSON document, in which null stands for the default entity."""
     names = {"user": entity.user, "client_id": entity.client_id, "ip": entity.ip}
     return {
         kind: None if isinstance(name, Default) else name for kind, name in names.items() if name is not None

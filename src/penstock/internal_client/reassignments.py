@@ -52,9 +52,9 @@ class ReassignmentCalls:
         }
 
     async def begin(self, targets: Mapping[TopicPartition, Sequence[BrokerId]]) -> None:
-        """Reassign partitions to these replicas; a topic that was deleted meanwhile is left out.
+        """Reassign partitions to these replicas. A topic that was deleted meanwhile is skipped.
 
-        A repeated request changes nothing, so another broker is asked where one does not respond.
+        A repeated request changes nothing, so another broker is asked if one does not respond.
         """
         for some in _portions(list(targets)):
             by_topic = _by_topic(
@@ -76,7 +76,7 @@ class ReassignmentCalls:
                     raise BrokerError(code, f"{name}: {partition.error_message or code.name}")
 
     async def elect_preferred(self, partitions: Iterable[TopicPartition]) -> None:
-        """Elect the preferred replicas as leaders; partitions where that is not possible now are left as they are."""
+        """Elect the preferred replicas as leaders. Partitions whose preferred replica cannot lead now are skipped."""
         for some in _portions(list(partitions)):
             by_topic = _by_topic((each.topic, each.partition) for each in some)
             wanted = [{"topic": topic, "partitions": numbers} for topic, numbers in by_topic.items()]

@@ -2,8 +2,8 @@
 
     version 1 | topic id 16 | partition 4 | offset 8 | token 16     as URL-safe base64 without padding
 
-A receipt is not signed: the broker draws the token at random, and accepts a settlement only while the lock of that very
-delivery lasts (`SharePartition.acknowledge`). Pure.
+A receipt is not signed. The broker draws the token at random, and accepts a settlement only while the lock of
+the delivery with this token lasts (`SharePartition.acknowledge`). Pure.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Receipt(NamedTuple):
 
 
 def parse_receipt(text: str) -> Receipt:
-    """Parse a receipt; ValueError where the text is none."""
+    """Parse a receipt. Raises ValueError if the text is not a receipt."""
     if len(text) != _CHARACTERS:
         raise ValueError(f"a receipt has {_CHARACTERS} characters, this text has {len(text)}")
     try:

@@ -1,6 +1,6 @@
 """Record batches and offsets of partitions: Fetch, ListOffsets and DeleteRecords at their leaders.
 
-The functions make one request on a given connection; `Records` finds the leader and retries.
+The functions send one request on a given connection; `RecordCalls` finds the leader and retries.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from penstock.wire.fetch import FetchPartition, FetchRequest, FetchResult, Fetch
 from penstock.wire.fetch_client import decode_fetch_response, encode_fetch_request
 
 EARLIEST, LATEST = -2, -1
-"""Kafka's values in place of a time, for the log start and the log end of a partition."""
+"""Kafka's special timestamps for the log start and the log end of a partition."""
 NOT_FOUND = -1
-"""The offset of a time that is later than all records."""
+"""Offset in the response for a timestamp that is later than all records."""
 _FETCH_VERSION = 16
 _LIST_OFFSETS = ClientApi(2, 7)
 _DELETE_RECORDS = ClientApi(21, 2)
@@ -36,7 +36,9 @@ async def fetch(
     *,
     read_committed: bool = True,
 ) -> Sequence[FetchResult]:
-    """Fetch partitions of one topic from their offsets on. The broker waits `wait_ms` for the first record."""
+    """Fetch partitions of one topic, each from its offset on. The broker waits up to `wait_ms` for the first
+    record.
+    """
     partitions = [FetchPartition(partition, offset, max_bytes) for partition, offset in offsets.items()]
     request = FetchRequest(
         wait_ms,
@@ -64,7 +66,7 @@ async def list_offsets(
     *,
     read_committed: bool = True,
 ) -> Sequence[Any]:
-    """Look up the first offset at or after a time, or EARLIEST, or LATEST; errors are in the results."""
+    """Look up the first offset at or after a time, or at EARLIEST or LATEST. The results contain the errors."""
     wanted = [
         {"partition_index": partition, "current_leader_epoch": -1, "timestamp": time_ms}
         for partition in partitions
@@ -98,7 +100,7 @@ class RecordCalls:
         *,
         read_committed: bool = True,
     ) -> FetchResult:
-        """Fetch one partition from an offset on, at its leader, with retries."""
+        """Fetch one partition from an offset on at its leader, with retries."""
 
         async def request(connection: BrokerConnection) -> FetchResult:
             topic_id = (await self._routes.topic(topic)).id
@@ -111,7 +113,7 @@ class RecordCalls:
         return await self._routes.at_leader(topic, partition, request)
 
     async def offset(self, topic: str, partition: int, time_ms: int, *, read_committed: bool = True) -> int:
-        """Return the first offset at or after a time, or EARLIEST, or LATEST; NOT_FOUND where all is older."""
+        """Return the first offset at or after a time, or at EARLIEST or LATEST; NOT_FOUND if all records are older."""
 
         async def request(connection: BrokerConnection) -> int:
             [result] = await list_offsets(
@@ -125,9 +127,9 @@ class RecordCalls:
     async def offsets(
         self, topic: str, partitions: Sequence[int], time_ms: int, *, read_committed: bool = True
     ) -> Mapping[int, int]:
-        """Return the offset of each partition at a time; the log end where all records are older.
+        """Return the offset of each partition at a time; the log end if all records are older.
 
-        Each leader gets one request; partitions that it cannot tell at once are asked for one by one.
+        Each leader gets one request. Partitions without a result in its response are looked up one by one.
         """
         route = await self._routes.topic(topic)
         by_leader: dict[BrokerId, list[int]] = {}
@@ -170,9 +172,10 @@ class RecordCalls:
         return offset
 
     async def delete_before(self, topic: str, offsets: Mapping[int, int]) -> Mapping[int, Truncated]:
-        """Delete the records before the offsets (-1: the high watermark); return what was deleted, by partition.
+        """Delete the records before these offsets (-1 is the high watermark). Returns the result by
+        partition.
 
-        Partitions are truncated one after the other, up to the first that fails.
+        Partitions are truncated one after the other, until one fails.
         """
         return {
             partition: await self._delete_before(topic, partition, offset)

@@ -1,9 +1,9 @@
-"""Requests over queues and their replies.
+"""Requests through queues and their replies.
 
-The replies of a queue go to the topic `QUEUE-replies`, which has `index.by.key`. A request names the place of its reply
-in one header: topic, partition and a random key. The requester waits for that key at the leader of the partition. The
-key is the idempotency key of the reply too: however often a message is delivered and answered, one reply is stored.
-Loop thread only.
+The replies of a queue go to the topic `QUEUE-replies`, which has `index.by.key`. A request names the place of
+its reply in one header: topic, partition and a random key. The requester waits for that key at the leader of
+the partition. The key is also the idempotency key of the reply, so one reply is stored even if a message is
+delivered and answered several times. Loop thread only.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ IDEMPOTENCY_KEY: Final = "penstock-idempotency-key"
 MAX_REPLY_BYTES: Final = 16 * 1024 * 1024
 _RETENTION_MS: Final = 3_600_000
 _WAIT_MS: Final = 10_000
-"""A wait looks up the leader of its partition again after this time."""
+"""Milliseconds after which a wait looks up the leader of the partition again."""
 _PLACE = re.compile(r"([a-zA-Z0-9._-]{1,249})/([0-9]{1,9})/([a-zA-Z0-9._-]{1,100})", re.ASCII)
 
 
 class ReplyPlace(NamedTuple):
-    """Place of the reply to a request."""
+    """Place of the reply to a request: topic, partition and key."""
 
     topic: str
     partition: int
@@ -47,9 +47,9 @@ def reply_topic(queue: str) -> str:
 
 
 def parse_reply_place(text: str, queue: str) -> ReplyPlace:
-    """Parse a place; ValueError unless it belongs to the queue.
+    """Parse a place. Raises ValueError if it does not belong to the queue.
 
-    Every sender to the queue chooses the header, so a reply goes to the topic of replies and nowhere else.
+    The sender of a message chooses the header, so a reply is accepted for the reply topic of the queue only.
     """
     found = _PLACE.fullmatch(text)
     if found is None or found[1] != reply_topic(queue):
@@ -64,7 +64,7 @@ class ReplyCalls:
         self._producer = producer
 
     async def place(self, queue: str, key: str) -> ReplyPlace:
-        """Choose the place of a reply with a random key; the topic of replies is created unless it exists."""
+        """Return the place of the reply with this random key. Creates the reply topic if it does not exist."""
         topic = reply_topic(queue)
         try:
             route = await self._topics.get(topic)
@@ -84,7 +84,7 @@ class ReplyCalls:
                 raise
 
     async def wait(self, place: ReplyPlace, seconds: float) -> Record | None:
-        """Wait for the reply; None if none comes in time."""
+        """Wait for the reply. Returns None if none arrives in time."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         while True:
@@ -111,13 +111,14 @@ class ReplyCalls:
         now_ms: int,
         actor: Actor | None = None,
     ) -> bool:
-        """Store a reply; False if another reply to the request was stored before."""
+        """Store a reply. Returns False if another reply to the request was stored before."""
         own = (*headers, (IDEMPOTENCY_KEY, place.key.encode()))
         record = NewRecord(place.key.encode(), value, now_ms, own)
         try:
             await self._producer.send(place.topic, place.partition, record, is_alone=True, actor=actor)
         except BrokerError as error:
-            # Only the idempotency key can be refused: the record has nothing else that is checked.
+            # INVALID_RECORD can only concern the idempotency key, because the record has nothing else that is
+            # checked.
             if error.code is ErrorCode.invalid_record:
                 return False
             raise

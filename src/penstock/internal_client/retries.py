@@ -1,4 +1,4 @@
-"""The retry policy of every request that may be sent twice: retriable errors, pauses, and when to give up."""
+"""Retry policy of every request that may be sent twice: retriable errors, pauses, and when to give up."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ RETRIABLE = MOVED | {
 
 
 async def retry(attempt: Callable[[], Awaitable[T]], seconds: float) -> T:
-    """Repeat an attempt after retriable errors, with growing pauses; raise the last error after `seconds`.
+    """Repeat an attempt after retriable errors, with growing pauses. Raises the last error after `seconds`.
 
-    Only for requests that may be sent twice. A port of another protocol is raised at once.
+    Only for requests that may be sent twice. A port that speaks another protocol is not retried.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
@@ -59,7 +59,7 @@ async def retry(attempt: Callable[[], Awaitable[T]], seconds: float) -> T:
 
 
 def is_retriable(error: BaseException) -> bool:
-    """Whether the same request may succeed later; true for every failure of a connection to a broker."""
+    """True if the same request may succeed later, as after every failure of a connection to a broker."""
     if isinstance(error, BrokerError):
         return error.code in RETRIABLE
     return not (isinstance(error, Unreachable) and error.is_wrong_port)

@@ -1,7 +1,7 @@
 """Retry policies of consumer groups: set, read and delete them.
 
-The configs of a group's retry topic hold its policy (`delay/retry_policy.py`), so that the leaders of the topic apply
-it, and Kafka's tools see it.
+The policy of a group is stored in the configs of its retry topic (`delay/retry_policy.py`), so that the
+leaders of the topic apply it and Kafka's tools show it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class RetryPolicyCalls:
         self._configs = ConfigCalls(routes)
 
     async def set(self, policy: RetryPolicy, partitions: int = -1) -> RetryPolicy:
-        """Set the policy of a group; creates the retry topic and the dead-letter topic unless they exist."""
+        """Set the policy of a group. Creates the retry topic and the dead-letter topic if they do not exist."""
         if policy.dead_letter == policy.topic:
             raise BrokerError(
                 ErrorCode.invalid_config,
@@ -40,7 +40,7 @@ class RetryPolicyCalls:
         return await self.get(policy.group)
 
     async def _create(self, topic: NewTopic, *, validate_only: bool = False) -> bool:
-        """Create a topic; returns whether it existed before."""
+        """Create a topic. Returns True if it existed before."""
         try:
             await self._topics.create(topic, validate_only=validate_only)
         except BrokerError as error:
@@ -63,7 +63,7 @@ class RetryPolicyCalls:
         return {each.name: each.value for each in found[topic]}
 
     async def get(self, group: str) -> RetryPolicy:
-        """Read the policy of a group; RESOURCE_NOT_FOUND without one."""
+        """Read the policy of a group. Raises RESOURCE_NOT_FOUND if it has none."""
         try:
             policy = read_policy(group, await self._read(retry_topic(group), list(OPTIONS)))
         except BrokerError as error:
@@ -78,7 +78,7 @@ class RetryPolicyCalls:
         return policy
 
     async def delete(self, group: str) -> RetryPolicy:
-        """Delete the policy of a group and return it. The retry topic stays: it may hold messages."""
+        """Delete the policy of a group and return it. The retry topic stays, because it may hold messages."""
         policy = await self.get(group)
         removed = dict.fromkeys(OPTIONS)
         await self._configs.alter(ConfigResourceType.TOPIC, policy.topic, removed, may_repeat=True)

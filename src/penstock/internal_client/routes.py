@@ -1,7 +1,7 @@
 """Routes to the brokers of a cluster: leaders of partitions, coordinators of groups and transactional ids.
 
 Metadata is kept until a caller finds it wrong (`forget`), and one Metadata request serves all callers that
-ask at the same time. Failures are BrokerErrors with Kafka's code, and `Unreachable`. Loop thread only.
+ask at the same time. Errors are BrokerError with Kafka's code, and `Unreachable`. Loop thread only.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ T = TypeVar("T")
 PATIENCE_SECONDS = 10.0
 MAX_COORDINATORS = 10_000
 MAX_AGE_SECONDS = 30.0
-"""Metadata older than this is read again in the background: no error tells that partitions were added."""
+"""Age in seconds from which on metadata is read again in the background, because no error shows added partitions."""
 _METADATA = ClientApi(3, 12)
 _FIND_COORDINATOR = ClientApi(10, 4)
 _DESCRIBE_TOPICS = ClientApi(75, 0)
@@ -62,9 +62,9 @@ class Routes:
         patience_seconds: float = PATIENCE_SECONDS,
         response_seconds: float = RESPONSE_SECONDS,
     ) -> None:
-        """Create routes; nothing is connected yet.
+        """Create routes. Nothing is connected yet.
 
-        `shortcuts` replace the addresses that brokers advertise. `patience_seconds` bounds the retries of a
+        `shortcuts` replace the addresses that brokers advertise. `patience_seconds` limits the retries of a
         request. After `response_seconds` without a response, a request for any broker is sent to the next
         one.
         """
@@ -91,10 +91,11 @@ class Routes:
     # --- topics and their leaders
 
     async def topic(self, name: str) -> TopicRoute:
-        """Return the topic's partitions, as known or read now; UNKNOWN_TOPIC_OR_PARTITION without such a topic."""
+        """Return the topic's partitions, known or read now. Raises UNKNOWN_TOPIC_OR_PARTITION if it does not exist."""
         route = self._topics.get(name)
         if route is None:
-            # The result of the read itself: another caller may have forgotten the topic again by now.
+            # This is the result of the read itself, because another caller may have forgotten the topic again
+            # by now.
             route = (await asyncio.shield(self._read_one(name))).get(name)
         elif asyncio.get_running_loop().time() - self._read_at.get(name, 0.0) > MAX_AGE_SECONDS:
             self._read_one(name)
@@ -113,11 +114,13 @@ class Routes:
     def _on_read(self, name: str, done: asyncio.Task[Mapping[str, TopicRoute]]) -> None:
         self._reading.pop(name, None)
         if not done.cancelled():
-            # Callers that wait get the exception; a read in the background has none.
+            # Callers that wait get the exception. A read in the background has no caller.
             done.exception()
 
     async def topics(self) -> Mapping[str, TopicRoute]:
-        """Read and return every topic, page by page: no response, and no work on it, grows with the cluster."""
+        """Read and return every topic, page by page, so that no response, and no work on one, grows with the
+        cluster.
+        """
         began = asyncio.get_running_loop().time()
         await self.read_brokers()
         pages = TopicPages()
@@ -130,7 +133,7 @@ class Routes:
         return pages.topics
 
     async def read_brokers(self) -> None:
-        """Read the brokers of the cluster and its controller, without any topic."""
+        """Read the brokers of the cluster and its controller, without topics."""
         await self._read([])
 
     async def leader(self, topic: str, partition: int) -> BrokerConnection:
@@ -139,12 +142,12 @@ class Routes:
         return await self._connections.get(broker.address)
 
     async def open_to_leader(self, topic: str, partition: int) -> BrokerConnection:
-        """Open a connection of the caller's own to the partition's leader, for requests that wait there."""
+        """Open a connection to the partition's leader for the caller alone, for requests that wait there."""
         _, broker = await self.find_leader(topic, partition)
         return await self._connections.open(broker.address)
 
     async def find_leader(self, topic: str, partition: int) -> tuple[TopicRoute, BrokerRoute]:
-        """Return the topic and the partition's leader; LEADER_NOT_AVAILABLE without one."""
+        """Return the topic and the partition's leader. Raises LEADER_NOT_AVAILABLE if it has none."""
         route = await self.topic(topic)
         if partition >= len(route.partitions):
             # Partitions may have been added since.
@@ -161,7 +164,7 @@ class Routes:
         return route, leader
 
     def known_leader(self, topic: str, partition: int) -> tuple[TopicRoute, BrokerRoute] | None:
-        """Return the same from fresh metadata; None where `find_leader` has to read some."""
+        """Return the result of `find_leader` from recent metadata; None if metadata would have to be read."""
         route = self._topics.get(topic)
         if (
             route is None
@@ -173,12 +176,14 @@ class Routes:
         return None if leader is None else (route, leader)
 
     def known_connection(self, topic: str, partition: int) -> BrokerConnection | None:
-        """Return the open connection to the leader by fresh metadata; None where `leader` has to wait for it."""
+        """Return the open connection to the leader according to recent metadata; None if `leader` would have
+        to wait.
+        """
         known = self.known_leader(topic, partition)
         return None if known is None else self._connections.known(known[1].address)
 
     def forget(self, topic: str) -> None:
-        """Drop the metadata of a topic, after a response that contradicts it."""
+        """Drop the metadata of a topic after a response that contradicts it."""
         self._topics.pop(topic, None)
         self._read_at.pop(topic, None)
 
@@ -220,7 +225,7 @@ class Routes:
         return self._broker(found)
 
     def forget_coordinator(self, kind: CoordinatorKind, key: str) -> None:
-        """Drop a coordinator, after a response that contradicts it."""
+        """Drop a known coordinator after a response that contradicts it."""
         self._coordinators.pop((kind, key), None)
 
     # --- requests
@@ -228,7 +233,7 @@ class Routes:
     async def at_leader(
         self, topic: str, partition: int, request: Request[T], seconds: float | None = None
     ) -> T:
-        """Make a request at the partition's leader, with retries: only for requests that may be sent twice."""
+        """Send a request to the partition's leader, with retries. Only for requests that may be sent twice."""
 
         async def attempt() -> T:
             try:
@@ -243,7 +248,7 @@ class Routes:
     async def at_coordinator(
         self, kind: CoordinatorKind, key: str, request: Request[T], seconds: float | None = None
     ) -> T:
-        """Make a request at the coordinator, with retries: only for requests that may be sent twice."""
+        """Send a request to the coordinator, with retries. Only for requests that may be sent twice."""
 
         async def attempt() -> T:
             try:
@@ -256,32 +261,34 @@ class Routes:
         return await retry(attempt, self._patience_seconds if seconds is None else seconds)
 
     async def at_any(self, request: Request[T]) -> T:
-        """Make a request at any broker, and at the next where one does not respond: it may be sent twice."""
+        """Send a request to any broker, and to the next one if it does not respond. Only for requests that
+        may be sent twice.
+        """
         problems: dict[Address, OSError] = {}
         for address in self._addresses():
             try:
                 return await self._connections.send(address, request, self._response_seconds)
             except Unreachable as error:
                 problem = error.problems[address]
-                # A port that never was a broker's may belong to another protocol.
+                # Before any broker is known, the port may belong to another protocol.
                 problems[address] = (
                     problem if self.brokers else await self._connections.explain(address, problem)
                 )
         raise Unreachable(problems)
 
     async def at_broker(self, node_id: BrokerId, request: Request[T]) -> T:
-        """Make a request at one broker."""
+        """Send a request to one broker."""
         return await self._connections.send(self._broker(node_id).address, request)
 
     async def at_all(self, request: Request[T]) -> list[T]:
-        """Make a request at every broker, one after the other in the order of their ids."""
+        """Send a request to every broker, one after the other in the order of their ids."""
         await self.read_brokers()
         return [await self.at_broker(node_id, request) for node_id in sorted(self.brokers)]
 
     async def once(self, request: Request[T], node_id: BrokerId | None = None) -> T:
-        """Make a request that must not be sent twice, at one broker or at any.
+        """Send a request that must not be sent twice, to one broker or to any.
 
-        Unreachable where no broker can be connected to, OutcomeUnknown where the response is lost.
+        Raises Unreachable if no broker can be connected to, OutcomeUnknown if the response is lost.
         """
         connection = await (self.any_broker() if node_id is None else self.broker(node_id))
         try:
@@ -317,7 +324,7 @@ class Routes:
 
 
 async def read_topic(connection: BrokerConnection, name: str) -> TopicRoute | None:
-    """Return a topic as one broker knows it; None where the broker does not know it."""
+    """Return a topic as one broker knows it; None if the broker does not know it."""
     fields = {"topics": [{"topic_id": None, "name": name}], "allow_auto_topic_creation": False}
     response = await _METADATA.call(connection, fields)
     return next((route_of(topic) for topic in response.topics if topic.partitions), None)

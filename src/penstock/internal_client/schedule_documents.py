@@ -50,7 +50,7 @@ def details_document(details: ScheduleDetails) -> dict[str, Any]:
 
 
 def _content(name: str, data: bytes | None) -> dict[str, str | None]:
-    """Bytes as text, or as base64 in a field of its own if they are no UTF-8."""
+    """Bytes as text or, if they are not UTF-8, as base64 in a field of its own."""
     if data is None:
         return {name: None}
     try:

@@ -1,6 +1,6 @@
 """Schedules of a cluster: create, list, describe, pause, resume, run and delete them.
 
-Every call may be repeated: tokens recognise a creation or a run that was requested before.
+Every call may be repeated, because a token in the request identifies a creation or a run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DEFAULT_TIMEZONE = "UTC"
 
 @dataclass(frozen=True, slots=True)
 class NewSchedule:
-    """A schedule to create."""
+    """Schedule to create."""
 
     name: str
     cron: str
@@ -56,9 +56,9 @@ class ScheduleSummary:
     catch_up: str
     paused: bool
     next_ms: int | None
-    """Next time at which the schedule fires; None while it is paused."""
+    """Time of the next firing; None while the schedule is paused."""
     last_ms: int | None
-    """Last time for which the schedule has fired."""
+    """Time of the last firing; None if there was none."""
     fired: int
     missed: int
 
@@ -75,15 +75,15 @@ class ScheduleDetails:
     summary: ScheduleSummary
     created_ms: int
     next_times_ms: tuple[int, ...]
-    """The next five times."""
+    """Times of the next five firings."""
     in_flight_ms: int | None
-    """Time of the firing that is being written; None if there is none."""
+    """Time of the firing whose message is being written; None if there is none."""
     waiting_runs: int
-    """Number of requested firings that wait."""
+    """Number of firings that were requested by `run` and wait."""
     problem: str
     """Reason why the schedule cannot fire; empty if it can."""
     message: ScheduleMessage | None
-    """Message of each firing; None for users that may neither read nor write the topic."""
+    """Message of each firing; None if the user may neither read nor write the topic."""
 
 
 class ScheduleCalls:
@@ -96,7 +96,7 @@ class ScheduleCalls:
         return [ScheduleSummary(**each) for each in await self._objects.all()]
 
     async def create(self, new: NewSchedule) -> ScheduleDetails:
-        """Create a schedule; DUPLICATE_RESOURCE if the name is taken."""
+        """Create a schedule. Raises DUPLICATE_RESOURCE if the name is taken."""
         if new.catch_up not in CATCH_UPS:
             raise BrokerError(
                 ErrorCode.invalid_request,
@@ -106,18 +106,20 @@ class ScheduleCalls:
         return _details(await self._objects.call(new.name, "create", arguments))
 
     async def describe(self, name: str) -> ScheduleDetails:
-        """Describe a schedule; RESOURCE_NOT_FOUND without it."""
+        """Describe a schedule. Raises RESOURCE_NOT_FOUND if it does not exist."""
         return _details(await self._objects.call(name, "describe"))
 
     async def pause(self, name: str) -> ScheduleDetails:
         return _details(await self._objects.call(name, "pause"))
 
     async def resume(self, name: str) -> ScheduleDetails:
-        """Let a paused schedule fire again, from the next time after now on."""
+        """Let a paused schedule fire again, from its next time on. Missed times are skipped."""
         return _details(await self._objects.call(name, "resume"))
 
     async def run(self, name: str) -> int:
-        """Fire now, besides the times of the schedule; returns the time in milliseconds that identifies the firing."""
+        """Fire now, in addition to the times of the schedule. Returns the time in milliseconds that
+        identifies the firing.
+        """
         answer = await self._objects.call(name, "run", {"token": await self._new_token()})
         return int(answer["scheduled_for_ms"])
 
@@ -125,7 +127,7 @@ class ScheduleCalls:
         await self._objects.call(name, "delete")
 
     async def _new_token(self) -> str:
-        """Text that no other request has: a producer id, which a cluster never gives out twice."""
+        """Unique token for a request: a producer id, which a cluster never gives out twice."""
         producer = await self._routes.at_any(lambda connection: init_producer_id(connection, None))
         return str(producer.producer_id)
 

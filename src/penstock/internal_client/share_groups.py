@@ -1,4 +1,4 @@
-"""Share groups of a cluster (KIP-932): describe, offsets, lag, records in flight, and resetting start offsets."""
+"""Share groups of a cluster (KIP-932): members, start offsets, lag, records in flight, and reset of start offsets."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ShareMemberSummary:
 
 @dataclass(frozen=True, slots=True)
 class ShareGroupOffset:
-    """Start offset and lag of a partition; None if unknown."""
+    """Start offset and lag of a partition; None if they are unknown."""
 
     topic: str
     partition: int
@@ -54,7 +54,7 @@ class ShareGroupCalls:
         self._routes = routes
 
     async def describe(self, group: str) -> ShareGroupDetails:
-        """Describe members, offsets and lag; GROUP_ID_NOT_FOUND without the group."""
+        """Describe members, offsets and lag. Raises GROUP_ID_NOT_FOUND if the group does not exist."""
         fields = {"group_ids": [group], "include_authorized_operations": False}
         response = await self._call(group, _DESCRIBE, fields, lambda each: each.groups[0])
         members = tuple(
@@ -75,7 +75,7 @@ class ShareGroupCalls:
         )
 
     async def status(self, group: str) -> list[ShareStatus]:
-        """Records in flight of the partitions that brokers serve at this moment."""
+        """Records in flight of the group's partitions that brokers serve at present."""
 
         async def ask(connection: BrokerConnection) -> list[ShareStatus]:
             correlation_id = connection.next_correlation_id()
@@ -87,18 +87,19 @@ class ShareGroupCalls:
         return [each for some in await self._routes.at_all(ask) for each in some]
 
     async def reset(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
-        """Reset start offsets of a group without members; NON_EMPTY_GROUP where it has some."""
+        """Reset start offsets of a group without members. Raises NON_EMPTY_GROUP if it has members."""
         by_topic: dict[str, list[dict[str, int]]] = {}
         for (topic, partition), offset in offsets.items():
             by_topic.setdefault(topic, []).append({"partition_index": partition, "start_offset": offset})
         topics = [{"topic_name": topic, "partitions": each} for topic, each in by_topic.items()]
-        # Errors of partitions are raised within the request: it is repeated while a coordinator loads.
+        # Errors of partitions are raised within the request, so that it is repeated while a coordinator
+        # loads.
         await self._call(group, _ALTER_OFFSETS, {"group_id": group, "topics": topics}, _without_errors)
 
     async def initialize(self, group: str, topic: str) -> None:
-        """Create the states of partitions of a topic that the group has not read yet; existing states stay.
+        """Create the states of the topic's partitions that the group has not read yet. Existing states stay.
 
-        GROUP_ID_NOT_FOUND without the group: the queue was deleted.
+        Raises GROUP_ID_NOT_FOUND if the group does not exist, because the queue was deleted.
         """
         fields = {"group_id": group, "member_id": QUEUE_INITIALIZER, "rack_id": None}
         join = {**fields, "member_epoch": 0, "subscribed_topic_names": [topic]}

@@ -1,4 +1,4 @@
-"""The requests about states of share-partitions that one broker sends to another (KIP-932)."""
+"""Requests about states of share-partitions that one broker sends to another (KIP-932)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SUMMARY = ClientApi(87, 1)
 
 
 class SharePlace(NamedTuple):
-    """A share-partition as requests name it."""
+    """Key of a share-partition in requests."""
 
     group_id: str
     topic_id: UUID
@@ -36,7 +36,7 @@ async def initialize_share_group_state(
 
 
 async def exchange_share_state(connection: BrokerConnection, request: ShareStateRequest) -> bytes:
-    """Read a state, or store an update of it; returns the snapshot that was read, encoded."""
+    """Read a state or store an update of it. Returns the encoded snapshot that was read."""
     correlation_id = connection.next_correlation_id()
     frame = encode_share_state_request(correlation_id, connection.client_id, request)
     async with asyncio.timeout(RESPONSE_SECONDS):

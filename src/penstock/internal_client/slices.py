@@ -1,4 +1,4 @@
-"""Long work on the event loop, done in slices: other callbacks of the loop run between two slices."""
+"""Long work on the event loop, divided into slices: other callbacks of the loop run between two slices."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SLICE_SECONDS = 0.001
 
 
 async def in_slices(steps: Generator[None, None, T]) -> T:
-    """Run a generator to its end and return its value; a slice ends with the first step after SLICE_SECONDS."""
+    """Run a generator to its end and return its value. A slice ends at the first step after SLICE_SECONDS."""
     loop = asyncio.get_running_loop()
     slice_end = 0.0
     while True:
@@ -28,7 +28,7 @@ async def in_slices(steps: Generator[None, None, T]) -> T:
 
 
 async def collect(items: Iterable[T]) -> list[T]:
-    """Return the items of a lazy iterable, made in slices."""
+    """Return the items of a lazy iterable as a list, working in slices."""
     return await in_slices(_collecting(iter(items)))
 
 

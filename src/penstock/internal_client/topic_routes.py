@@ -10,9 +10,13 @@ from penstock.errors import ErrorCode
 from penstock.model import BrokerId, TopicId
 
 PARTITION_IS_GOING = ErrorCode.invalid_partitions
-"""Error code that Metadata gives internal clients for a partition that a smaller partition count removes."""
+"""Error code by which Metadata tells internal clients that a partition is being removed by a smaller
+partition count.
+"""
 PAGE_PARTITIONS = 125
-"""Partitions in one response of DescribeTopicPartitions: broker and client work on it for a few milliseconds."""
+"""Maximum number of partitions in one response of DescribeTopicPartitions, on which broker and client work
+for a few milliseconds.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +26,7 @@ class PartitionRoute:
     replicas: tuple[BrokerId, ...]
     in_sync: tuple[BrokerId, ...]
     is_going: bool = False
-    """Whether a smaller partition count removes the partition: it is read, and not written."""
+    """True if a smaller partition count removes the partition. It can be read, but not written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +38,7 @@ class TopicRoute:
 
     @property
     def active_count(self) -> int:
-        """Number of partitions for new records: the first ones."""
+        """Number of partitions that take new records, which are the first ones."""
         return sum(not partition.is_going for partition in self.partitions)
 
 
@@ -69,7 +73,7 @@ class TopicPages:
         if topic.partitions[-1].partition_index == len(route.partitions) - 1:
             self.topics[route.name] = route
         else:
-            # The topic was created again between two pages: its first partitions are unknown.
+            # The topic was created again between two pages, so its first partitions are unknown.
             self.topics.pop(route.name, None)
 
 

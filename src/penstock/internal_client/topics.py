@@ -1,6 +1,6 @@
 """Topics of a cluster: list, create, add partitions and delete.
 
-A request that changes a topic is sent once: where its response is lost, OutcomeUnknown is raised.
+A request that changes a topic is sent once. OutcomeUnknown is raised if its response is lost.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CREATE_PARTITIONS = ClientApi(37, 3)
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create; -1 stands for the broker's default."""
+    """Topic to create; -1 stands for the broker's default."""
 
     name: str
     partitions: int = -1
@@ -41,7 +41,7 @@ class TopicCalls:
         return [topics[name] for name in sorted(topics)]
 
     async def get(self, name: str, *, fresh: bool = False) -> TopicRoute:
-        """Return a topic, read anew when `fresh`; UNKNOWN_TOPIC_OR_PARTITION where it does not exist."""
+        """Return a topic. With `fresh`, it is read again. Raises UNKNOWN_TOPIC_OR_PARTITION if it does not exist."""
         if fresh:
             self._routes.forget(name)
         return await self._routes.topic(name)
@@ -54,7 +54,8 @@ class TopicCalls:
     async def create_each(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False
     ) -> list[BrokerError | None]:
-        """Create topics with different names by one request; return the error of each topic that was refused.
+        """Create topics with different names by one request. Returns None or the error for each topic, in
+        order.
 
         With `validate_only` the broker only checks whether it would create them.
         """
@@ -77,7 +78,7 @@ class TopicCalls:
         check_error(result.error_code, result.error_message)
 
     async def set_partitions(self, name: str, count: int) -> None:
-        """Add partitions, or let some drain, until there are `count`."""
+        """Change the number of partitions to `count`: add partitions, or let the last ones drain."""
         self._routes.forget(name)
         if count <= len((await self._routes.topic(name)).partitions):
             await self.reduce_partitions(name, count)
@@ -93,9 +94,9 @@ class TopicCalls:
         waits_for_groups: bool = True,
         dry_run: bool = False,
     ) -> Mapping[str, Any]:
-        """Let the partitions from `count` on drain, or keep those below it that were to be removed.
+        """Let the partitions from index `count` on drain, and keep those below that were about to be removed.
 
-        `change` may be `seal-now` or `drop-sealed` instead of `set`. Returns the phase of each partition.
+        `change` is `set`, `seal-now` or `drop-sealed`. Returns the phase of each partition.
         """
         arguments: QuestionArguments = {
             "topic": name,
@@ -111,7 +112,7 @@ class TopicCalls:
         return cast("Mapping[str, Any]", phases)
 
     async def phases(self, name: str) -> Mapping[str, Any]:
-        """Return the number of active partitions, and the phase of each partition with its time."""
+        """Return the number of active partitions, and the phase of each partition with the time at which it began."""
         answer = await self._routes.at_any(lambda c: ask_broker(c, "partition_phases", {"topic": name}))
         return cast("Mapping[str, Any]", answer)
 

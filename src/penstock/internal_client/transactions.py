@@ -1,4 +1,6 @@
-"""Transactions of a cluster at their coordinators: list, describe, begin, end; and open transactions in partitions."""
+"""Transactions of a cluster at their coordinators: list, describe, begin and end them; and open transactions
+of partitions.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 class ProducerIdentity(NamedTuple):
-    """The identity that a producer writes with; without a transactional id it is idempotent only."""
+    """Identity that a producer writes with. Without a transactional id the producer is idempotent only."""
 
     transactional_id: str | None
     producer_id: int
@@ -52,9 +54,9 @@ class TransactionDescription:
     producer_id: int
     producer_epoch: int
     timeout_ms: int | None
-    """Timeout of the transaction; None for a held one, which no timeout ends."""
+    """Timeout of the transaction in milliseconds; None for a held transaction, which no timeout ends."""
     start_ms: int | None
-    """Time at which the open transaction began; None if none is open."""
+    """Time at which the open transaction began, in milliseconds since the epoch; None if none is open."""
     partitions: Mapping[str, Sequence[int]]
 
     @property
@@ -68,7 +70,7 @@ class TransactionDescription:
 
 @dataclass(frozen=True, slots=True)
 class OpenInPartition:
-    """A transaction that is open in one partition, as its leader knows it."""
+    """Transaction that is open in one partition, as the partition's leader knows it."""
 
     topic: str
     partition: int
@@ -82,7 +84,7 @@ class OpenInPartition:
 async def list_transactions(
     connection: BrokerConnection, states: Sequence[str] = (), pattern: str | None = None
 ) -> list[TransactionSummary]:
-    """List the transactional ids whose coordinator is the broker, by state and by a regular expression."""
+    """List the transactional ids that this broker coordinates, filtered by state and by a regular expression."""
     fields = {
         "state_filters": list(states),
         "producer_id_filters": [],
@@ -104,10 +106,11 @@ async def init_producer_id(
     *,
     is_held: bool = False,
 ) -> ProducerIdentity:
-    """Obtain a producer id and epoch. The producer that had the transactional id is fenced, its transaction
-    ended.
+    """Obtain a producer id and epoch. The previous producer of the transactional id is fenced, and its
+    transaction ends.
 
-    `is_held` begins transactions that no timeout ends; an id with an open transaction is refused then.
+    With `is_held`, no timeout ends the producer's transactions; an id that has an open transaction is
+    refused.
     """
     request = InitProducerIdRequest(transactional_id, timeout_ms, is_held=is_held)
     correlation_id = connection.next_correlation_id()
@@ -122,17 +125,19 @@ async def init_producer_id(
 
 class TransactionCalls:
     def __init__(self, routes: Routes, patience_seconds: float | None = None) -> None:
-        """Create the client; `patience_seconds` bounds the retries at coordinators, as the routes do by default."""
+        """Create the client. `patience_seconds` limits the retries at coordinators; None for the limit of the
+        routes.
+        """
         self._routes = routes
         self._patience_seconds = patience_seconds
 
     async def all(self, states: Sequence[str] = ()) -> Sequence[TransactionSummary]:
-        """List the transactional ids of all coordinators, sorted; only those in `states` where some are given."""
+        """List the transactional ids of all coordinators, sorted: those in `states` or, if it is empty, all."""
         found = await self._routes.at_all(lambda connection: list_transactions(connection, states))
         return sorted((each for some in found for each in some), key=lambda each: each.transactional_id)
 
     async def describe(self, transactional_id: str) -> TransactionDescription:
-        """Describe one transactional id; TRANSACTIONAL_ID_NOT_FOUND where no coordinator knows it."""
+        """Describe one transactional id. Raises TRANSACTIONAL_ID_NOT_FOUND if no coordinator knows it."""
 
         async def request(connection: BrokerConnection) -> TransactionDescription:
             fields = {"transactional_ids": [transactional_id]}
@@ -144,7 +149,7 @@ class TransactionCalls:
         return await self._at_coordinator(transactional_id, request)
 
     async def find(self, transactional_id: str) -> TransactionDescription | None:
-        """Describe one transactional id; None where no coordinator knows it."""
+        """Describe one transactional id; None if no coordinator knows it."""
         try:
             return await self.describe(transactional_id)
         except BrokerError as error:
@@ -153,7 +158,7 @@ class TransactionCalls:
             raise
 
     async def begin(self, transactional_id: str, timeout_ms: int, *, is_held: bool) -> ProducerIdentity:
-        """Obtain the producer of a transactional id, as `init_producer_id` at its coordinator."""
+        """Obtain the producer of a transactional id from its coordinator, as `init_producer_id` does."""
         return await self._at_coordinator(
             transactional_id,
             lambda connection: init_producer_id(connection, transactional_id, timeout_ms, is_held=is_held),
@@ -162,7 +167,7 @@ class TransactionCalls:
     async def end(self, producer: ProducerIdentity, *, is_commit: bool) -> None:
         """Commit or abort the open transaction of a producer.
 
-        A repeated request succeeds; INVALID_TXN_STATE where the transaction has ended the other way.
+        A repeated request succeeds. Raises INVALID_TXN_STATE if the transaction has ended the other way.
         """
         fields = {
             "transactional_id": producer.transactional_id,
@@ -177,7 +182,7 @@ class TransactionCalls:
         await self._at_coordinator(producer.transactional_id or "", request)
 
     async def abort(self, transactional_id: str) -> None:
-        """Abort the open transaction of an id and fence its producer; INVALID_TXN_STATE where none is open."""
+        """Abort the open transaction of an id and fence its producer. Raises INVALID_TXN_STATE if none is open."""
         description = await self.describe(transactional_id)
         if not description.is_open:
             raise BrokerError(
@@ -204,10 +209,10 @@ class TransactionCalls:
         ]
 
     async def abort_hanging(self, hanging: OpenInPartition) -> None:
-        """Have the partition's leader abort a transaction that no coordinator knows.
+        """Ask the partition's leader to abort a transaction that no coordinator knows.
 
-        INVALID_TXN_STATE where a coordinator knows it, COORDINATOR_NOT_AVAILABLE where not all could be
-        asked.
+        Raises INVALID_TXN_STATE if a coordinator knows it, COORDINATOR_NOT_AVAILABLE if not all coordinators
+        responded.
         """
         marker = {
             "producer_id": hanging.producer_id,

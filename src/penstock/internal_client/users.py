@@ -17,7 +17,7 @@ from penstock.security.scram import MIN_ITERATIONS, SALT_BYTES, ScramMechanism, 
 _DESCRIBE_USER_SCRAM_CREDENTIALS = ClientApi(50, 0)
 _ALTER_USER_SCRAM_CREDENTIALS = ClientApi(51, 0)
 Credential = Mapping[str, str | int | bytes]
-"""Upsertion of AlterUserScramCredentials."""
+"""Element of `upsertions` in AlterUserScramCredentials."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,20 +26,22 @@ class TokenDescription:
     label: str
     created_ms: int
     expires_ms: int
-    """Time at which the token expires; 0 if it does not."""
+    """Time at which the token expires, in milliseconds since the epoch; 0 if it does not expire."""
 
 
 @dataclass(frozen=True, slots=True)
 class UserDescription:
     name: str
     mechanisms: dict[str, int]
-    """Iterations by mechanism."""
+    """Number of iterations by SCRAM mechanism."""
     is_disabled: bool = False
     tokens: tuple[TokenDescription, ...] = ()
 
 
 def new_credentials(name: str, password: str) -> list[Credential]:
-    """Credentials of a user for all mechanisms, with new salts. Takes some 20 ms, so not on an event loop."""
+    """Credentials of a user for all mechanisms, with new salts. Takes some 20 ms, so do not call it on an
+    event loop.
+    """
     credentials: list[Credential] = []
     for mechanism in ScramMechanism:
         salt = ssl.RAND_bytes(SALT_BYTES)
@@ -55,7 +57,7 @@ class UserCalls:
         self._questions = InspectionCalls(routes)
 
     async def describe(self, names: Sequence[str] = ()) -> list[UserDescription]:
-        """Return these users, or all. BrokerError RESOURCE_NOT_FOUND if a user does not exist."""
+        """Describe these users, or all. Raises BrokerError RESOURCE_NOT_FOUND if a user does not exist."""
         fields = {"users": [{"name": name} for name in names] or None}
         response = await self._routes.at_any(lambda each: _DESCRIBE_USER_SCRAM_CREDENTIALS.call(each, fields))
         check_error(response.error_code, response.error_message)
@@ -72,11 +74,13 @@ class UserCalls:
         return [user for answer in answers for user in answer["users"]]
 
     async def set_disabled(self, name: str, is_disabled: bool) -> None:
-        """Disable a user, which ends its connections, or enable it again."""
+        """Disable a user, which ends its connections, or enable it."""
         await self._questions.ask_any("disable_user", {"user": name, "disabled": int(is_disabled)})
 
     async def create_token(self, name: str, label: str, lifetime_ms: int) -> AccessToken:
-        """Create an access token; its secret stays in this process. A lifetime of 0 has no end."""
+        """Create an access token. The secret is not sent to the cluster. A lifetime of 0 means that it never
+        expires.
+        """
         token = AccessToken(name, ssl.RAND_bytes(ID_BYTES).hex(), ssl.RAND_bytes(SECRET_BYTES))
         fields: dict[str, int | str | list[str]] = {"user": name, "id": token.id, "label": label}
         fields |= {"digest": token.digest.hex(), "lifetime_ms": lifetime_ms}
@@ -87,11 +91,11 @@ class UserCalls:
         await self._questions.ask_any("revoke_token", {"user": name, "id": token_id})
 
     async def set_password(self, name: str, password: str) -> None:
-        """Create a user or change its password, for all mechanisms. The password stays in this process."""
+        """Create a user or change its password, for all mechanisms. The password is not sent to the cluster."""
         await self.put_credentials(new_credentials(name, password))
 
     async def put_credentials(self, credentials: Sequence[Credential]) -> None:
-        """Create a user or replace its credentials by those of `new_credentials`."""
+        """Create a user or replace its credentials. `credentials` are from `new_credentials`."""
         await self._alter({"deletions": (), "upsertions": credentials})
 
     async def delete(self, user: UserDescription) -> None:

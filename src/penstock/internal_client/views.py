@@ -1,4 +1,4 @@
-"""Views of a cluster: list, create, and share by topic and filter."""
+"""Views of a cluster: list and create them, and get the shared view of a topic and filter."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class View:
     of: str
     filter: str
     is_shared: bool
-    """True if the view is removed when it is not used."""
+    """True if the cluster removes the view when it is no longer used."""
 
 
 class ViewCalls:
@@ -39,7 +39,7 @@ class ViewCalls:
         return sorted(found, key=lambda view: view.name)
 
     async def get(self, name: str) -> View | None:
-        """Read a view; None if the topic is no view, UNKNOWN_TOPIC_OR_PARTITION if there is no such topic."""
+        """Read a view; None if the topic is not a view. Raises UNKNOWN_TOPIC_OR_PARTITION if it does not exist."""
         await self._topics.get(name, fresh=True)
         return next(iter(await self._read([name])), None)
 
@@ -50,14 +50,14 @@ class ViewCalls:
         await self._topics.create(NewTopic(view.name, configs=configs), validate_only=validate_only)
 
     async def share(self, topic: str, text: str) -> str:
-        """Create the shared view of a topic and a filter, or mark the present one as wanted; return its name."""
+        """Create the shared view of a topic and a filter, or mark the existing one as used. Returns its name."""
         view = View(shared_view_name(topic, text), topic, text.strip(), is_shared=True)
         try:
             await self.create(view)
         except BrokerError as error:
             if error.code is not ErrorCode.topic_already_exists:
                 raise
-            # A removal that is due begins to count again.
+            # The time until the view is removed as unused starts again.
             await self.set_filter(view.name, view.filter)
         return view.name
 

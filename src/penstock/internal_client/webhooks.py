@@ -1,8 +1,8 @@
-"""Webhooks of a cluster: create, list, describe, alter, pause, resume, test and delete them, and change their
+"""Webhooks of a cluster: create, list, describe, alter, pause, resume, test and delete them, and rotate their
 secrets.
 
-A webhook of a topic has a queue of its own, which is created before the webhook and deleted after it. Every call may be
-repeated.
+A webhook of a topic has a queue of its own, which is created before the webhook and deleted after it. Every
+call may be repeated.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ DEFAULT_TIMEOUT_MS: Final = 10_000
 DEFAULT_FORMAT: Final = "raw"
 FORMATS: Final = ("raw", "cloudevent")
 QUEUE_PREFIX: Final = "webhook-"
-"""Prefix of the queues that webhooks of topics have."""
+"""Prefix of the names of queues that are created for webhooks of topics."""
 _MAX_NAME: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
 class NewWebhook:
-    """A webhook to create: of an existing queue, or of a topic."""
+    """Webhook to create, for an existing queue or for a topic."""
 
     name: str
     url: str
     queue: str = ""
     topic: str = ""
     filter: str = ""
-    """Filter of the messages of a topic; empty for all."""
+    """Filter for the messages of a topic; empty for all messages."""
     concurrency: int = DEFAULT_CONCURRENCY
     timeout_ms: int = DEFAULT_TIMEOUT_MS
     format: str = DEFAULT_FORMAT
     secret: str = ""
-    """Secret that signs the calls; empty to have one drawn."""
+    """Secret that signs the calls. If it is empty, a random secret is chosen."""
 
     def __repr__(self) -> str:
         return f"NewWebhook({self.name!r})"
@@ -50,7 +50,7 @@ class WebhookSummary:
     name: str
     queue: str
     topic: str
-    """Topic of a queue that was created for the webhook; empty for an existing queue."""
+    """Topic, if the queue was created for the webhook; empty for an existing queue."""
     filter: str
     url: str
     concurrency: int
@@ -59,17 +59,17 @@ class WebhookSummary:
     paused: bool
     paused_reason: str
     owner: int
-    """Broker that makes the calls; -1 before it has begun."""
+    """Broker that makes the calls; -1 if no broker has begun."""
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookDetails:
-    """A webhook, with its calls since the present owner makes them. Times are milliseconds since the epoch."""
+    """Webhook with statistics of its calls since its current owner began. Times are milliseconds since the epoch."""
 
     summary: WebhookSummary
     created_ms: int
     secrets: int
-    """Number of secrets that sign calls: two during a rotation."""
+    """Number of secrets that sign calls, which is two during a rotation."""
     successes: int = 0
     failures: int = 0
     last_status: int | None = None
@@ -85,14 +85,14 @@ class WebhookDetails:
 class CreatedWebhook:
     details: WebhookDetails
     secret: str
-    """Secret that was drawn; empty if the caller has given one. It is not shown again."""
+    """Secret that was chosen for the webhook; empty if the caller gave one. It is not shown again."""
 
 
 @dataclass(frozen=True, slots=True)
 class TestedWebhook:
     ok: bool
     status: int | None
-    """Status of the answer; None without one."""
+    """HTTP status of the response; None if there was none."""
     latency_ms: float
     error: str
 
@@ -107,7 +107,7 @@ class WebhookCalls:
         return [WebhookSummary(**each) for each in await self._objects.all()]
 
     async def create(self, new: NewWebhook) -> CreatedWebhook:
-        """Create a webhook; DUPLICATE_RESOURCE if the name is taken."""
+        """Create a webhook. Raises DUPLICATE_RESOURCE if the name is taken."""
         self._check(new)
         definition: dict[str, Any] = {
             "queue": new.queue or f"{QUEUE_PREFIX}{new.name}",
@@ -125,7 +125,7 @@ class WebhookCalls:
         secret = new.secret or drawn
         if new.topic:
             await self._create_queue(new, definition["queue"])
-        # The drawn secret is random, so it also identifies this request.
+        # The chosen secret is random, so it also identifies this request.
         arguments |= {"secret": secret, "token": drawn[-32:]}
         try:
             answer = await self._objects.call(new.name, "create", arguments)
@@ -146,7 +146,7 @@ class WebhookCalls:
             raise _invalid(f"{new.name[:80]!r} has characters besides letters, digits, '.', '_' and '-'")
 
     async def _create_queue(self, new: NewWebhook, name: str) -> None:
-        """Create the queue of a webhook of a topic; it begins with messages that are sent from now on."""
+        """Create the queue of a webhook of a topic. It starts with messages that are sent from now on."""
         if await self._exists(new.name):
             raise BrokerError(
                 ErrorCode.duplicate_resource,
@@ -174,11 +174,11 @@ class WebhookCalls:
                 raise
 
     async def _prepare(self, name: str, arguments: dict[str, Any]) -> str:
-        """Have a definition checked, before anything is created; returns a random secret."""
+        """Let the broker check a definition before anything is created. Returns a random secret."""
         return str((await self._objects.call(name, "prepare", arguments))["secret"])
 
     async def describe(self, name: str) -> WebhookDetails:
-        """Describe a webhook; RESOURCE_NOT_FOUND without it."""
+        """Describe a webhook. Raises RESOURCE_NOT_FOUND if it does not exist."""
         return _details(await self._objects.call(name, "describe"))
 
     async def alter(self, name: str, changes: Mapping[str, object]) -> WebhookDetails:
@@ -192,7 +192,7 @@ class WebhookCalls:
         return _details(await self._objects.call(name, "resume"))
 
     async def rotate_secret(self, name: str, secret: str, overlap_ms: int) -> CreatedWebhook:
-        """Give a webhook another secret; the present one signs calls too for `overlap_ms`."""
+        """Give a webhook a new secret. The old secret also signs calls for another `overlap_ms`."""
         chosen = secret or await self._prepare(name, {})
         answer = await self._objects.call(name, "rotate", {"secret": chosen, "overlap_ms": overlap_ms})
         return CreatedWebhook(_details(answer), "" if secret else chosen)
@@ -202,7 +202,7 @@ class WebhookCalls:
         return TestedWebhook(**await self._objects.call(name, "test"))
 
     async def delete(self, name: str) -> None:
-        """Delete a webhook, and the queue that was created for it. Its dead letters stay."""
+        """Delete a webhook and the queue that was created for it. Its dead letters stay."""
         details = await self.describe(name)
         await self._objects.call(name, "delete")
         if details.summary.topic:

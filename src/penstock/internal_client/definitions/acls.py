@@ -1,4 +1,4 @@
-"""Rules of access control lists. A rule is created or deleted, and never changed."""
+"""Rules of access control lists in a definitions document. A rule is created or deleted, never changed."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class AclSection(DefinitionSection):
 
 
 def _exactly(entry: Entry) -> AclFilter:
-    """Filter that matches one rule."""
+    """Filter that matches exactly one rule."""
     rule = read_rule(entry)
     resource, access = rule.resource, rule.entry
     return AclFilter(

@@ -1,4 +1,4 @@
-"""Settings of all brokers, and settings of groups."""
+"""Cluster-wide broker settings, and settings of groups, in a definitions document."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OF_QUEUES = {
     SHARE_AUTO_OFFSET_RESET.name,
     SHARE_ISOLATION_LEVEL.name,
 }
-"""Settings of a group that belong to its queue."""
+"""Group settings that belong to the group's queue, and therefore to the section of queues."""
 
 
 class _ConfigSection(DefinitionSection):
@@ -49,14 +49,14 @@ class _ConfigSection(DefinitionSection):
 
 
 class BrokerSection(_ConfigSection):
-    """Settings of all brokers: one entry without a name."""
+    """Cluster-wide broker settings: a single entry without a name."""
 
     name = "brokers"
     noun = "settings of all brokers"
     kind = ConfigResourceType.BROKER
 
     async def read(self, reading: DefinitionReading) -> list[Entry]:
-        # The broker lists the settings of all brokers alone, whatever their source.
+        # A request for all brokers returns the cluster-wide settings only, whatever their source.
         entries = await reading.cluster.configs.get(ConfigResourceType.BROKER, "")
         shown = {
             each.name: each.value for each in entries if not each.is_sensitive and each.value is not None

@@ -1,4 +1,4 @@
-"""Declared pipelines."""
+"""Declared pipelines in a definitions document."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Export of all definitions, the plan from one document to another, and its steps."""
+"""Export of all definitions, the plan that leads from one document to another, and the execution of its steps."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ SECTIONS: Final[Mapping[str, DefinitionSection]] = {
         PipelineSection(),
     )
 }
-"""Sections in the order in which entries are created: rights come before topics, topics before queues."""
+"""Sections in the order in which their entries are created: access rights before topics, topics before queues."""
 Definitions = Mapping[str, Sequence[Entry]]
-"""Entries by section. A section that is absent is not known, or not wanted to change."""
+"""Entries by section. A section that is absent is unknown or is not to be changed."""
 _REFUSED: Final = frozenset(
     {
         ErrorCode.cluster_authorization_failed,
@@ -63,7 +63,7 @@ _GONE: Final = frozenset(
 
 
 class InvalidDefinition(ValueError):
-    """An entry of a document that cannot be applied; the text names it."""
+    """An entry of a document cannot be applied. The text of the error names the entry."""
 
     def __init__(self, section: str, place: int, text: str) -> None:
         super().__init__(text)
@@ -71,7 +71,7 @@ class InvalidDefinition(ValueError):
 
 
 async def export(reading: DefinitionReading) -> Definitions:
-    """Read the definitions of the cluster, without sections that the user may not read."""
+    """Read the definitions of the cluster, without the sections that the user may not read."""
     found: dict[str, Sequence[Entry]] = {}
     for section in SECTIONS.values():
         try:
@@ -83,7 +83,7 @@ async def export(reading: DefinitionReading) -> Definitions:
 
 
 def document(definitions: Definitions) -> dict[str, Any]:
-    """The document of `penstock export`."""
+    """Document that `penstock export` prints."""
     made: dict[str, Any] = {"format": FORMAT, **definitions}
     for entry in definitions.get("brokers", ()):
         made["brokers"] = entry["configs"]
@@ -91,7 +91,9 @@ def document(definitions: Definitions) -> dict[str, Any]:
 
 
 def read_document(given: Mapping[str, Any]) -> Definitions:
-    """Entries of a document whose form was checked; InvalidDefinition for the first that is wrong."""
+    """Entries of a document whose JSON form is already checked. Raises InvalidDefinition for the first
+    invalid entry.
+    """
     sections: dict[str, list[Entry]] = {
         name: list(entries) for name, entries in given.items() if name in SECTIONS and name != "brokers"
     }
@@ -105,7 +107,7 @@ def read_document(given: Mapping[str, Any]) -> Definitions:
 
 
 def _split_topics(sections: dict[str, list[Entry]]) -> None:
-    """Move views and retry policies that are written as settings of topics to their sections."""
+    """Move views and retry policies, which a document may also define by settings of topics, to their own sections."""
     views = sections.setdefault("views", [])
     topics: list[Entry] = []
     for topic in sections["topics"]:
@@ -144,8 +146,8 @@ def _checked(section: DefinitionSection, entries: Sequence[Entry]) -> list[Entry
 def plan(present: Definitions, wanted: Definitions, *, prune: bool = False) -> list[ApplyStep]:
     """Return the steps from the present definitions to the wanted ones. Pure.
 
-    With `prune`, entries and settings that a section of the document does not name are removed too; sections that the
-    document does not have stay as they are.
+    With `prune`, entries and settings that are missing from a section of the document are removed. Sections
+    that the document does not have are never changed.
     """
     steps = [
         step
@@ -156,12 +158,16 @@ def plan(present: Definitions, wanted: Definitions, *, prune: bool = False) -> l
     made = [step for step in steps if step.action != "delete"]
     removed = [step for step in steps if step.action == "delete"]
     order = list(SECTIONS)
-    removed.sort(key=lambda step: -order.index(step.section))  # stable: what needs others goes first
+    removed.sort(
+        key=lambda step: -order.index(step.section)
+    )  # The sort is stable: entries that others need go first.
     return [*_webhooks_first(made), *removed]
 
 
 def _webhooks_first(steps: list[ApplyStep]) -> list[ApplyStep]:
-    """Steps with the queues of new webhooks last: a webhook of a topic creates its queue."""
+    """Reorder the steps so that queues of new webhooks come last, because a webhook of a topic creates its
+    own queue.
+    """
     queues = {
         own_queue(step.entry) for step in steps if step.section == "webhooks" and step.action == "create"
     }
@@ -169,9 +175,9 @@ def _webhooks_first(steps: list[ApplyStep]) -> list[ApplyStep]:
 
 
 async def carry_out(steps: Sequence[ApplyStep], cluster: ClusterCalls) -> None:
-    """Make the steps in order. A BrokerError names the first entry that was refused.
+    """Carry out the steps in order. A BrokerError names the first entry that was refused.
 
-    Other entries of the same request may have been created too. The deletion of something that is gone succeeds.
+    Other entries of the same request may have been created. Deleting an entry that no longer exists succeeds.
     """
     place = 0
     for together in _together(steps):
@@ -184,7 +190,7 @@ async def carry_out(steps: Sequence[ApplyStep], cluster: ClusterCalls) -> None:
 
 
 async def check(steps: Sequence[ApplyStep], cluster: ClusterCalls) -> list[ApplyStep]:
-    """Return the steps with the problems that the cluster finds in entries to create; nothing is changed."""
+    """Return the steps with the problems that the cluster reports for entries to create. Nothing is changed."""
     found: list[ApplyStep] = []
     for together in _together(steps):
         outcomes: Outcomes = [None] * len(together)
@@ -200,7 +206,9 @@ async def check(steps: Sequence[ApplyStep], cluster: ClusterCalls) -> list[Apply
 
 
 def _together(steps: Sequence[ApplyStep]) -> Iterator[list[ApplyStep]]:
-    """Steps that are made together: neighbours that create, or delete, entries of one section."""
+    """Group neighbouring steps of one section that create, or delete, entries, so that one request can carry
+    them out.
+    """
     for (section, action), group in groupby(steps, key=lambda step: (step.section, step.action)):
         alike, of = list(group), SECTIONS[section]
         most = {"create": of.created_together, "delete": of.deleted_together}.get(action, 1)
@@ -209,7 +217,7 @@ def _together(steps: Sequence[ApplyStep]) -> Iterator[list[ApplyStep]]:
 
 
 async def _make(together: Sequence[ApplyStep], cluster: ClusterCalls) -> Outcomes:
-    """Make steps of one section; return the error of each."""
+    """Carry out steps of one section together. Returns None or the error for each step, in order."""
     step = together[0]
     section, entries = SECTIONS[step.section], [each.entry for each in together]
     try:

@@ -1,4 +1,4 @@
-"""Queues: the topics that they read, and the settings that differ from the defaults."""
+"""Queues in a definitions document: the topics that they read, and the settings that differ from the defaults."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class QueueSection(DefinitionSection):
         return {**place, **shown_settings(stored)}
 
     async def create(self, cluster: ClusterCalls, entry: Entry) -> None:
-        """Create a queue. A queue that its webhook has created in the meantime gets the settings."""
+        """Create a queue. If its webhook has created the queue meanwhile, only the settings are applied."""
         name, of = entry["name"], entry.get("of")
         settings = stored_settings(entry)
         if of is None and await _has_topic(cluster, name):
@@ -57,7 +57,9 @@ class QueueSection(DefinitionSection):
         await cluster.queues.alter(step.name, stored_settings(changed), filter_text)
 
     async def delete(self, cluster: ClusterCalls, entry: Entry) -> None:
-        """Delete a queue; its own topic is an entry of its own, but its view goes with it."""
+        """Delete a queue and, if it reads a view of its own, the view. The queue's own topic stays: it is an
+        entry of its own.
+        """
         await cluster.queues.delete(entry["name"], keeps_topic="filter" not in entry)
 
     def rights(self, step: ApplyStep) -> Iterator[Right]:

@@ -1,4 +1,4 @@
-"""Quotas of users, client ids and addresses."""
+"""Quotas of users, client ids and addresses in a definitions document."""
 
 from __future__ import annotations
 

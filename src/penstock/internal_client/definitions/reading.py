@@ -1,4 +1,4 @@
-"""The cluster as definitions see it: requests for every section, and answers that several sections share."""
+"""Reader of the definitions of a cluster. Responses that several sections need are shared."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from penstock.internal_client.views import ViewCalls
 from penstock.internal_client.webhooks import WebhookCalls
 
 _STATE_TOPICS: Final = frozenset({DEFINITIONS.name, LOGS.name, STATUSES.name})
-"""Topics of declared pipelines, which their first declaration creates."""
+"""Internal topics of pipelines, which the first declaration of a pipeline creates."""
 Visible = Callable[[str, Sequence[str]], Awaitable[Iterable[str]]]
-"""Names of a resource type whose settings the user may see."""
+"""Function that returns the names of a resource type whose settings the user may see."""
 
 
 class ClusterCalls(Protocol):
-    """Requests to a cluster: the gateway's backend, or a client."""
+    """Interface for requests to a cluster, implemented by the gateway's backend and by a client."""
 
     topics: TopicCalls
     configs: ConfigCalls
@@ -42,12 +42,12 @@ class ClusterCalls(Protocol):
 
 
 async def all_visible(kind: str, names: Sequence[str]) -> Iterable[str]:
-    """Every name: brokers decide what the user sees."""
+    """Return every name, because the brokers decide what the user may see."""
     return names
 
 
 class DefinitionReading:
-    """One reading of the definitions. Each request that several sections need is sent once."""
+    """One reading of the definitions. A request whose response several sections need is sent once."""
 
     def __init__(self, cluster: ClusterCalls, visible: Visible = all_visible) -> None:
         self.cluster = cluster
@@ -57,7 +57,7 @@ class DefinitionReading:
         self._queues: dict[str, QueueSummary] | None = None
 
     async def topics(self) -> Mapping[str, tuple[TopicRoute, dict[str, str]]]:
-        """Topics with the settings that are set on them, without internal ones."""
+        """Topics other than internal ones, with the settings that are set on them."""
         if self._topics is None:
             routes = {
                 each.name: each
@@ -69,7 +69,7 @@ class DefinitionReading:
         return self._topics
 
     async def groups(self) -> Mapping[str, dict[str, str]]:
-        """Settings of groups that have some."""
+        """Settings of the groups that have any."""
         if self._groups is None:
             names = await self.cluster.configs.names(ConfigResourceType.GROUP)
             self._groups = await self._own(ConfigResourceType.GROUP, "GROUP", names)
@@ -87,5 +87,5 @@ class DefinitionReading:
         self, kind: ConfigResourceType, resource: str, names: Sequence[str]
     ) -> dict[str, dict[str, str]]:
         visible = set(await self._visible(resource, names))
-        # A resource may be deleted between both requests.
+        # A resource may be deleted between the two requests.
         return await self.cluster.configs.own(kind, [name for name in names if name in visible])

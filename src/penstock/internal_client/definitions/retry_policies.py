@@ -1,4 +1,4 @@
-"""Retry policies of consumer groups; the configs of their retry topics hold them."""
+"""Retry policies of consumer groups in a definitions document. The configs of their retry topics store them."""
 
 from __future__ import annotations
 

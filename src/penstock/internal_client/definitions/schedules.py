@@ -1,4 +1,6 @@
-"""Schedules with their messages. A schedule whose message the user may not see is left out."""
+"""Schedules and their messages in a definitions document. A schedule is left out if the user may not see its
+message.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,7 @@ class ScheduleSection(DefinitionSection):
             await cluster.schedules.pause(full["name"])
 
     async def change(self, cluster: ClusterCalls, step: ApplyStep) -> None:
-        """Pause or resume a schedule; any other change replaces it."""
+        """Pause or resume a schedule. Any other change replaces the schedule."""
         if step.changes.keys() == {"paused"}:
             paused = step.changes["paused"].new
             await (cluster.schedules.pause if paused else cluster.schedules.resume)(step.name)

@@ -1,6 +1,8 @@
-"""One section of a document of definitions: its entries, their differences, and the steps that remove them.
+"""One section of a definitions document: its entries, and the steps that lead from present entries to wanted
+ones.
 
-Entries are JSON objects. `DefinitionSection.plan` is pure; the other methods send requests.
+Entries are JSON objects. `DefinitionSection.plan` is pure; the methods that read or change the cluster send
+requests.
 """
 
 from __future__ import annotations
@@ -18,9 +20,9 @@ if TYPE_CHECKING:
 FORMAT: Final = 1
 Entry = Mapping[str, Any]
 Outcomes = Sequence[BrokerError | None]
-"""Error of each entry that was refused, None for the others, in order."""
+"""Error of each entry, in order; None for an entry that was accepted."""
 Right = tuple[str, str, str]
-"""Operation, resource type and resource name."""
+"""Operation, resource type and resource name that a user needs a right for."""
 CLUSTER_RESOURCE: Final = ("CLUSTER", "kafka-cluster")
 
 
@@ -39,16 +41,16 @@ class FieldChange:
 @dataclass(frozen=True, slots=True)
 class ApplyStep:
     action: str
-    """`create`, `change`, `delete`; `differs` changes nothing."""
+    """One of `create`, `change`, `delete` and `differs`. A `differs` step only reports a difference."""
     section: str
     name: str
     text: str
-    """The step for people."""
+    """Description of the step for people."""
     entry: Entry = field(default_factory=dict)
-    """The entry of the document; of a deletion, the present one."""
+    """Wanted entry from the document or, for a deletion, the present entry."""
     changes: Mapping[str, FieldChange] = field(default_factory=dict)
     problem: str = ""
-    """Reason why the cluster would refuse the step, found by a dry run; empty if none is known."""
+    """Reason why the cluster would refuse the step, found by a dry run; empty if none was found."""
 
     def document(self) -> dict[str, Any]:
         changes = {name: {"from": each.old, "to": each.new} for name, each in self.changes.items()}
@@ -63,15 +65,15 @@ class ApplyStep:
 
 
 class DefinitionSection(ABC):
-    """One kind of definition. Subclasses name the fields, and send the requests."""
+    """One kind of definition. Subclasses name the fields and send the requests."""
 
     name: ClassVar[str]
-    """Key of the document."""
+    """Key of the section in the document."""
     noun: ClassVar[str]
     defaults: ClassVar[Mapping[str, Any]] = {}
-    """Values of fields that an entry may leave out."""
+    """Default values of fields that an entry may leave out."""
     fixed: ClassVar[frozenset[str]] = frozenset()
-    """Fields that cannot be changed; a difference is reported."""
+    """Fields that cannot be changed. A difference is only reported."""
     created_together: ClassVar[int] = 1
     """Maximum number of entries that one request creates."""
     deleted_together: ClassVar[int] = 1
@@ -81,7 +83,7 @@ class DefinitionSection(ABC):
 
     @abstractmethod
     async def read(self, reading: DefinitionReading) -> list[Entry]:
-        """Entries of the cluster, without those that the user may not see."""
+        """Read the entries from the cluster, without those that the user may not see."""
 
     async def create_each(self, cluster: ClusterCalls, entries: Sequence[Entry]) -> Outcomes:
         """Create up to `created_together` entries."""
@@ -99,7 +101,7 @@ class DefinitionSection(ABC):
     async def create(self, cluster: ClusterCalls, entry: Entry) -> None: ...
 
     async def change(self, cluster: ClusterCalls, step: ApplyStep) -> None:
-        """Make the changes of a step; sections whose entries never change need none."""
+        """Carry out the changes of a step. Sections whose entries never change do not implement this."""
         raise NotImplementedError
 
     @abstractmethod
@@ -107,25 +109,25 @@ class DefinitionSection(ABC):
 
     @abstractmethod
     def rights(self, step: ApplyStep) -> Iterator[Right]:
-        """Rights that a user needs for a step."""
+        """Rights that a user needs to carry out a step."""
 
     def identity(self, entry: Entry) -> str:
         return str(entry["name"])
 
     def normal(self, entry: Entry) -> Entry:
-        """An entry of a document in the form in which the cluster shows it."""
+        """Entry of a document in the form that `read` returns."""
         return entry
 
     def problem(self, entry: Entry) -> str:
-        """Reason why an entry cannot be applied, found without the cluster; empty if there is none."""
+        """Reason why an entry cannot be applied, found without a request to the cluster; empty if there is none."""
         return ""
 
     def order(self, entry: Entry) -> Any:
-        """Sort key of entries: an entry is created after those that it needs."""
+        """Sort key of entries. An entry must sort after the entries that it needs."""
         return self.identity(entry)
 
     def settings(self, entry: Entry) -> Mapping[str, Any]:
-        """Fields that are compared, without those that identify the entry."""
+        """Fields of an entry that are compared, without those that identify it."""
         return {name: value for name, value in entry.items() if name != "name"}
 
     def plan(self, present: Sequence[Entry], wanted: Sequence[Entry], prune: bool) -> Iterator[ApplyStep]:
@@ -149,7 +151,7 @@ class DefinitionSection(ABC):
                     )
 
     def differences(self, name: str, present: Entry, wanted: Entry, prune: bool) -> Iterator[ApplyStep]:
-        """Steps for an entry that exists."""
+        """Steps for an entry that exists on both sides."""
         changes = self.changes(self.settings(present), self.settings(wanted), prune)
         for each in sorted(self.fixed & changes.keys()):
             change = changes.pop(each)
@@ -162,13 +164,15 @@ class DefinitionSection(ABC):
             )
 
     def way_out(self, field_name: str) -> str:
-        """Advice about a field that cannot be changed."""
+        """Advice to add to the report of a field that cannot be changed."""
         return f"; delete the {self.noun} first"
 
     def changes(
         self, present: Mapping[str, Any], wanted: Mapping[str, Any], prune: bool
     ) -> dict[str, FieldChange]:
-        """Fields that differ. A field that the document leaves out stays, or gets its default with `prune`."""
+        """Changed fields by name. A field that the document leaves out stays or, with `prune`, returns to its
+        default.
+        """
         full = {**self.defaults, **present}
         found = {
             name: FieldChange(full.get(name), value)
@@ -194,7 +198,7 @@ async def _outcome(request: Awaitable[None]) -> BrokerError | None:
 
 
 def shown(value: Any) -> str:
-    """A value of a field for people."""
+    """Value of a field as text for people."""
     if isinstance(value, bool):
         return str(value).lower()
     return value if isinstance(value, str) and value else repr(value)

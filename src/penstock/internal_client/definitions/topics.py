@@ -1,4 +1,6 @@
-"""Topics with their settings, views left out. A plan never lowers a number of partitions and never moves replicas."""
+"""Topics and their settings in a definitions document, without views. A plan never lowers a number of
+partitions and never moves replicas.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from penstock.internal_client.definitions.section import (
 from penstock.internal_client.topics import NewTopic
 
 _WITH_DELAY = {MESSAGE_TIMESTAMP_TYPE.name: "LogAppendTime"}
-"""Settings that a topic with delayed messages gets besides."""
+"""Settings that the broker adds to a topic with delayed messages."""
 _LAYOUT = ("partitions", "replication_factor")
 
 
@@ -103,7 +105,7 @@ class TopicSection(DefinitionSection):
 
 
 def new_topic(entry: Entry) -> NewTopic:
-    """Topic of an entry; a field that the entry leaves out is the default of the broker."""
+    """Topic to create for an entry. Fields that the entry leaves out get the broker's defaults."""
     return NewTopic(
         entry["name"],
         entry.get("partitions", -1),

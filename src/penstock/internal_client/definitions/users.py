@@ -1,6 +1,6 @@
-"""Users without their secrets.
+"""Users in a definitions document, without their secrets.
 
-A user that a document creates has credentials that no password fits, until a password is set.
+A user created from a document has credentials that match no password, until a password is set.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Views: topics that show a part of another. Views of queues are part of their queues; shared views are left out."""
+"""Views in a definitions document: topics that show a part of another topic. Views of queues belong to their
+queues; shared views are left out.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,7 @@ class ViewSection(DefinitionSection):
 
 
 def view_entry(name: str, configs: Mapping[str, str]) -> dict[str, Any]:
-    """Entry of a view with these settings."""
+    """Entry of a view with these topic configs."""
     more = {option: value for option, value in sorted(configs.items()) if option not in _OPTIONS.values()}
     entry: dict[str, Any] = {
         "name": name,

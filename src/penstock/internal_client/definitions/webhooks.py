@@ -1,4 +1,4 @@
-"""Webhooks without their secrets. A new webhook gets a new secret."""
+"""Webhooks in a definitions document, without their secrets. A new webhook gets a new secret."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class WebhookSection(DefinitionSection):
 
 
 def own_queue(entry: Entry) -> str:
-    """Queue that a webhook of a topic creates and deletes; empty for a webhook of an existing queue."""
+    """Name of the queue that a webhook of a topic creates and deletes; empty for a webhook of an existing queue."""
     return f"{QUEUE_PREFIX}{entry['name']}" if "topic" in entry else ""
 
 
