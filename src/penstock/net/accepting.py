@@ -1,4 +1,6 @@
-"""Acceptance of new connections: a few in each turn of the event loop, and none with the last file descriptors."""
+"""Acceptance of new connections: a few in each turn of the event loop, and none if only reserved file
+descriptors are left.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +13,20 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 RESERVED_DESCRIPTORS = 64
-"""File descriptors that clients never get: logs are opened with them, and connections to other brokers."""
+"""Number of file descriptors that client connections never get, so that logs and connections to other brokers
+can be opened.
+"""
 
 _LARGEST_RESERVE_SHARE = 4
 _ACCEPTS_PER_WAKEUP = 8
-"""Connections that are accepted in one turn of the loop: each takes some 60 us, and other clients wait meanwhile."""
+"""Maximum number of connections that are accepted in one turn of the loop. Each takes some 60 us, for which
+other clients wait.
+"""
 _PAUSE_SECONDS = 0.1
 
 
 class Accepting:
-    """Accepts connections of bound sockets until `close`. `take` returns false if others have to wait a moment."""
+    """Accepts connections of bound sockets until `close`. `take` returns False to pause accepting for a moment."""
 
     def __init__(
         self,
@@ -50,7 +56,8 @@ class Accepting:
             except (BlockingIOError, ConnectionAbortedError):
                 return
             except OSError:
-                # Out of file descriptors or memory. New connections stay in the kernel's backlog.
+                # There are no file descriptors or no memory left. New connections stay in the kernel's
+                # backlog.
                 self._pause(listening)
                 return
             if not self._take(connected, address):
@@ -68,7 +75,9 @@ class Accepting:
 
 
 def only_reserved_descriptors_left(descriptor: int) -> bool:
-    """True if the next file descriptor of this process is a reserved one; `descriptor` is any open one."""
+    """True if the next file descriptor of this process would be a reserved one. `descriptor` is any open
+    descriptor.
+    """
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         return False

@@ -1,7 +1,7 @@
 """One connection to one broker: requests are pipelined, and responses are matched to them in order.
 
-Followers, the internal client and simulated clients use it. It knows correlation ids; the content of requests
-and responses belongs to `wire`. Loop thread only.
+Followers, the internal client and simulated clients use it. It handles correlation ids; requests and
+responses are encoded by `wire`. Loop thread only.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ _MAX_FRAME_BYTES = 2**31 - 1
 
 
 class ResponseReceiver(Protocol):
-    """The receiver of one response: a future, or an object that is called in the loop turn of the response."""
+    """Receiver of one response: a future, or an object that is called in the loop turn in which the response
+    arrives.
+    """
 
     def done(self) -> bool: ...
 
@@ -37,11 +39,13 @@ class BrokerConnection:
 
     def __init__(self, socket: Socket, client_id: str) -> None:
         self.has_received = False
-        """Whether the peer has sent anything."""
+        """True if the peer has sent anything."""
         self._client_id = client_id
         self._waiting: deque[tuple[int, ResponseReceiver]] = deque()
         self._silent_since = 0.0
-        """Time of the loop when the first of the waiting requests was sent, or when the last response came."""
+        """Loop time at which the first of the waiting requests was sent or the last response arrived,
+        whichever is later.
+        """
         self._correlation_id = 0
         self._lost: ConnectionLost | None = None
         self._loss: asyncio.Future[None] | None = None
@@ -57,12 +61,12 @@ class BrokerConnection:
 
     @property
     def client_id(self) -> str:
-        """Client id for a request of the running task, with the client on behalf of whom it runs."""
+        """Client id for a request of the running task, which names the client that the task serves."""
         return with_actor(self._client_id, acting_for.get())
 
     @property
     def own_client_id(self) -> str:
-        """Client id for requests that serve several clients, or none."""
+        """Client id for a request that serves several clients, or none."""
         return self._client_id
 
     @property
@@ -71,7 +75,7 @@ class BrokerConnection:
         return self._stream.binding
 
     def detach(self) -> Socket:
-        """Give the socket away; no request may be waiting."""
+        """Give the socket to the caller. No request may be waiting."""
         assert not self._waiting, "a request is waiting"
         return self._stream.detach()
 
@@ -81,7 +85,7 @@ class BrokerConnection:
 
     @property
     def silent_seconds(self) -> float:
-        """Seconds without any response while a request is waiting for one, abandoned requests included."""
+        """Seconds without a response while a request is waiting for one. Abandoned requests count too."""
         return asyncio.get_running_loop().time() - self._silent_since if self._waiting else 0.0
 
     def next_correlation_id(self) -> int:
@@ -95,13 +99,13 @@ class BrokerConnection:
         return decode_response_frame(api_key, version, await self.exchange(correlation_id, frame))
 
     def exchange(self, correlation_id: int, frame: bytes) -> asyncio.Future[memoryview]:
-        """Send a request frame; the future gives the frame of its response, without the size."""
+        """Send a request frame. The future gets the frame of the response, without its size."""
         response: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
         self.submit(correlation_id, frame, response)
         return response
 
     def submit(self, correlation_id: int, frame: bytes, receiver: ResponseReceiver) -> None:
-        """Send a request frame and call the receiver in the loop turn in which its response comes."""
+        """Send a request frame. The receiver is called in the loop turn in which the response arrives."""
         if self._lost is not None:
             receiver.set_exception(self._lost)
             return
@@ -115,7 +119,7 @@ class BrokerConnection:
         self._stream.send(frame)
 
     async def until_lost(self) -> None:
-        """Wait until the connection has ended, from either side."""
+        """Wait until either side has closed the connection."""
         if self._lost is None:
             self._loss = self._loss or asyncio.get_running_loop().create_future()
             await asyncio.shield(self._loss)

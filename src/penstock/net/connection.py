@@ -2,9 +2,9 @@
 
 Reading stops while too much of this client is pending (requests without a response, unsent bytes, or a
 request that blocks the next one), so a client that does not read its responses harms only itself. Requests
-that were received before the client closed the connection are carried out and their responses dropped: a
-consumer that sends LeaveGroup behind another request and closes the connection has left its group. Loop
-thread only.
+that were received before the client closed the connection are carried out and their responses dropped. For
+example, a consumer that sends LeaveGroup after another request and closes the connection has left its group.
+Loop thread only.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from penstock.threads import Threads
 from penstock.wire.framing import SIZE_PREFIX, FrameReader
 
 _TURN_SECONDS = 0.002
-"""Seconds for which requests of one connection are served before other connections have their turn."""
+"""Seconds for which the requests of one connection are served before other connections get their turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class ConnectionLimits:
 
 
 class Traffic:
-    """State that all connections of a broker share: byte counters, the memory they hold, and the clock."""
+    """State that all connections of a broker share: byte counters, memory held by requests, and the clock."""
 
     __slots__ = ("memory", "monotonic", "received_bytes", "sent_bytes")
 
@@ -59,8 +59,8 @@ class Connection:
         self.peer = socket.peer
         self.closed = False
         self.progress = 0
-        """A counter that changes when bytes move; a connection with the same value as before is idle or
-        stuck.
+        """Counter that increases when bytes are received or sent. If it has not changed since an earlier
+        look, the connection is idle or stuck.
         """
         self.received_bytes = 0
         self.sent_bytes = 0
@@ -72,42 +72,42 @@ class Connection:
         self._frames: deque[memoryview] = deque()
         self._responses: deque[Parts | PendingResponse] = deque()
         self._request_bytes = 0
-        """Bytes of requests whose response is not ready."""
+        """Bytes of received requests whose response is not ready."""
         self._held_bytes = 0
-        """Memory of this client in bytes, as `RequestMemory` counts it: requests until their response is ready,
-        responses until they are sent.
+        """Memory that this client holds, in bytes, as reported to `RequestMemory`: requests until their
+        response is ready, responses until they are sent.
         """
         self._dispatching = self._awaits_turn = self._is_muted = False
         self._is_scheduled = False
-        """Whether responses that became ready in this turn of the loop are sent together at its end."""
+        """True if responses that become ready in this turn of the loop will be sent together at its end."""
         self._reading = True
         self._has_ended = False
-        """Whether the client has disconnected and only requests that it sent before remain."""
+        """True if the client has disconnected and only the requests that it sent before remain."""
         traffic.memory.connections += 1
         socket.on_readable(self._on_readable)
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the client waits for a response in progress (a long poll, an fsync)."""
+        """True if the client waits for a response that is being prepared, for example by a long poll or an fsync."""
         return bool(self._responses) and not self._outbox
 
     @property
     def owes_reading(self) -> bool:
-        """Whether a response is ready that the client does not read."""
+        """True if a response is ready that the client has not read."""
         return bool(self._outbox)
 
     @property
     def owes_sending(self) -> bool:
-        """Whether a part of a request has been received."""
+        """True if a request was received in part."""
         return self._reader.is_inside_frame
 
     @property
     def hogs_memory(self) -> bool:
-        """Whether the connection holds more than its share while the memory of requests is exhausted."""
+        """True if the memory for requests is exhausted and the connection holds more than its fair share."""
         return not self._traffic.memory.has_room(self._held_bytes)
 
     def serve_with(self, handle: Callable[[memoryview], Answer], max_frame_bytes: int) -> None:
-        """Pass later frames to another handler, with another limit on their size."""
+        """Pass later frames to another handler, with another maximum size of frames."""
         self._handle = handle
         self._reader.max_frame_bytes = max_frame_bytes
 
@@ -133,7 +133,7 @@ class Connection:
     def on_response(self) -> None:
         """Continue after a PendingResponse of this connection has changed.
 
-        One flush or one fetch of a follower makes many responses ready: they are sent with one call.
+        One fsync, or one fetch of a follower, can make many responses ready. They are sent with one call.
         """
         if self._dispatching or self._is_scheduled:
             return
@@ -186,7 +186,7 @@ class Connection:
                 self._hold_for_memory()
 
     def _end(self, error: Exception | None = None) -> None:
-        """Close once the received requests are carried out: the client has disconnected."""
+        """Close the connection when the received requests are carried out, because the client has disconnected."""
         if not self._frames:
             self.close(error)
             return
@@ -199,9 +199,7 @@ class Connection:
         self._continue()
 
     def _dispatch(self) -> None:
-        """Serve frames in order until none is left or one has to wait, then send the responses that are
-        ready.
-        """
+        """Serve frames in order until none is left or one has to wait. Then send the responses that are ready."""
         self._dispatching = True
         frames = self._frames
         try:
@@ -240,7 +238,7 @@ class Connection:
             else:
                 self._request_bytes -= len(frame) + SIZE_PREFIX
             if responses:
-                self._collect_responses()  # the handler may have completed earlier ones
+                self._collect_responses()  # The handler may have completed earlier responses.
             if response is None:
                 pass
             elif responses or self._has_ended or isinstance(response, PendingResponse):
@@ -251,7 +249,7 @@ class Connection:
                 self._await_turn()
 
     def _await_turn(self) -> None:
-        """Continue after all other connections that have work now."""
+        """Pause, and continue after all other connections that have work now."""
         self._awaits_turn = True
         asyncio.get_running_loop().call_soon(self._on_turn)
 
@@ -260,7 +258,7 @@ class Connection:
         self._continue()
 
     def mute(self, seconds: float) -> None:
-        """Serve no request for some seconds; responses are sent. At most one request is received meanwhile."""
+        """Serve no request for some seconds. Responses are still sent, and at most one more request is received."""
         if not self.closed and not self._is_muted:
             self._is_muted = self._awaits_turn = True
             asyncio.get_running_loop().call_later(seconds, self._unmute)
@@ -274,7 +272,7 @@ class Connection:
         self._traffic.memory.when_room(self._continue)
 
     def _account(self) -> None:
-        """Report the memory of this client, once for all requests of a turn; others may continue at once."""
+        """Report the memory of this client once for all requests of a turn. Other connections may continue at once."""
         held_bytes = self._request_bytes + self._outbox.memory_bytes
         more = held_bytes - self._held_bytes
         if more and not self.closed:
@@ -327,7 +325,9 @@ class Connection:
         return is_barrier or len(responses) >= self._limits.max_in_flight_requests
 
     def _may_read(self) -> bool:
-        """Read one frame ahead while a response is pending, to notice when the client disconnects."""
+        """True if the next frame may be read. One frame is read ahead while a response is pending, so that a
+        disconnect is noticed.
+        """
         return not self._frames and self._outbox.unsent_bytes <= self._limits.max_unsent_bytes
 
     def _set_reading(self, reading: bool) -> None:

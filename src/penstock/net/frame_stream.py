@@ -1,7 +1,7 @@
 """Stream of frames over a socket, in both directions and in order.
 
-A frame is sent with its size and received without it; its content belongs to the user of the stream. Loop
-thread only.
+Frames are sent with their size and delivered without it. The user of the stream interprets their content.
+Loop thread only.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class FrameStream:
         on_lost: Callable[[ConnectionLost], None],
         check_start: Callable[[memoryview], None] | None = None,
     ) -> None:
-        """`check_start` gets the first bytes of the peer. This call and `on_frame` may raise ConnectionLost or
-        ProtocolError, which closes the stream. `on_lost` is called once, when the stream has ended from either
-        side.
+        """`check_start` gets the first bytes of the peer. It and `on_frame` may raise ConnectionLost or
+        ProtocolError, which closes the stream. `on_lost` is called once, when either side has ended the
+        stream.
         """
         self.is_open = True
         self._socket = socket
@@ -38,7 +38,7 @@ class FrameStream:
         socket.on_readable(self._on_readable)
 
     def send(self, frame: bytes) -> None:
-        """Send a frame, after the frames before it. A closed stream drops it."""
+        """Send a frame after all earlier frames. A closed stream drops it."""
         if self._unsent:
             self._unsent.append(memoryview(frame))
         elif self.is_open:
@@ -59,13 +59,13 @@ class FrameStream:
         return getattr(self._socket, "binding", b"")
 
     def detach(self) -> Socket:
-        """Give the socket away between two frames; the stream is not used afterwards."""
+        """Give the socket to the caller, between two frames. The stream must not be used afterwards."""
         assert not self._unsent, "a frame is under way"
         self._socket.on_readable(None)
         return self._socket
 
     def close(self) -> None:
-        """End the stream. Frames that the socket has not taken are lost."""
+        """End the stream. Frames that the socket has not accepted are lost."""
         self._end(ConnectionLost("the connection was closed"))
 
     def _flush(self) -> None:

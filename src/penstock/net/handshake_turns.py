@@ -1,7 +1,8 @@
-"""Order of handshake steps. A step takes up to a millisecond of the loop, so one runs in each turn.
+"""Order of handshake steps. A step takes up to a millisecond of the loop, so only one runs in each turn.
 
-A handshake in progress holds 16 KB more than an idle connection, so handshakes that have begun continue before others
-begin, and the C library is told to return the memory of many handshakes to the machine. Loop thread only.
+A handshake in progress holds 16 KB more than an idle connection. Handshakes that have begun therefore
+continue before others begin. After many handshakes, `on_rest` can tell the C library to return their memory
+to the system. Loop thread only.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ _REST_SECONDS = 1.0
 
 class HandshakeTurns:
     def __init__(self, on_rest: Callable[[], object] = lambda: None) -> None:
-        """`on_rest` is called when none of many handshakes has ended for a second."""
+        """`on_rest` is called when many handshakes have ended and none has for a second."""
         self._on_rest = on_rest
         self._ended = 0
-        """Handshakes that have ended since the last rest."""
+        """Number of handshakes that have ended since the last call of `on_rest`."""
         self._continuing: deque[Callable[[], None]] = deque()
         self._beginning: deque[Callable[[], None]] = deque()
         self._is_scheduled = False
@@ -28,17 +29,17 @@ class HandshakeTurns:
         return len(self._continuing) + len(self._beginning)
 
     def begin(self, step: Callable[[], None]) -> None:
-        """Run the first step of a handshake, after the steps of all that have begun."""
+        """Schedule the first step of a handshake, after the steps of all handshakes that have begun."""
         self._beginning.append(step)
         self._schedule()
 
     def proceed(self, step: Callable[[], None]) -> None:
-        """Run a further step of a handshake."""
+        """Schedule a further step of a handshake that has begun."""
         self._continuing.append(step)
         self._schedule()
 
     def ended(self) -> None:
-        """Note that a handshake is complete."""
+        """Record that a handshake is complete."""
         self._ended += 1
         if self._ended == _MANY:
             self._await_rest()

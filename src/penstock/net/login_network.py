@@ -13,7 +13,7 @@ CLIENT_ID = "penstock-login"
 
 class LoginNetwork:
     def __init__(self, network: Network, log_in: Callable[[BrokerConnection], Awaitable[None]]) -> None:
-        """`log_in` makes the requests of a login; any error of it closes the connection."""
+        """`log_in` makes the requests of a login. If it raises an error, the connection is closed."""
         self._network = network
         self._log_in = log_in
 

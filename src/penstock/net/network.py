@@ -1,6 +1,7 @@
-"""The network seam: the calls that a connection makes on a socket, and where connected sockets come from.
+"""Interface to the network: the calls that a connection makes on a socket, and the source of connected
+sockets.
 
-`Socket` is a connected, non-blocking byte stream: its calls never wait, they raise BlockingIOError. The real
+`Socket` is a connected, non-blocking byte stream: its calls never wait, but raise BlockingIOError. The real
 one uses the event loop's reader and writer callbacks; the simulated one has the same interface.
 """
 
@@ -22,25 +23,25 @@ from penstock.records.log_slice import SliceFile
 class Socket(Protocol):
     @property
     def peer(self) -> str:
-        """The peer's address for logs and authorization, as `host:port`."""
+        """Address of the peer for logs and authorization, as `host:port`."""
         ...
 
     def recv_into(self, buffer: memoryview) -> int:
-        """Receive bytes and return their number; 0 when the peer has closed."""
+        """Receive bytes and return their number; 0 if the peer has closed the connection."""
         ...
 
     def sendmsg(self, buffers: Sequence[Buffer], more: bool) -> int:
-        """Send bytes and return the number taken, perhaps fewer than given; `more` says that further bytes
-        follow at once.
+        """Send bytes and return the number that was accepted, which may be lower than the number given.
+        `more` means that further bytes follow at once.
         """
         ...
 
     def sendfile(self, file: SliceFile, position: int, length: int) -> int:
-        """Send bytes straight from a file's pages and return the number taken."""
+        """Send bytes from the page cache of a file, without a copy, and return the number that was accepted."""
         ...
 
     def on_readable(self, callback: Callable[[], None] | None) -> None:
-        """Call back whenever there is something to read; None stops that, so that the peer has to wait."""
+        """Call `callback` whenever there is something to read. None stops that, so that the peer has to wait."""
         ...
 
     def on_writable(self, callback: Callable[[], None] | None) -> None: ...
@@ -57,16 +58,16 @@ class Listener(Protocol):
 
 class Network(Protocol):
     async def listen(self, host: str, port: int, accept: Callable[[Socket], bool]) -> Listener:
-        """Pass every new connection to `accept`; when it returns False, accepting pauses for a moment."""
+        """Pass every new connection to `accept`. If it returns False, accepting pauses for a moment."""
         ...
 
     async def connect(self, host: str, port: int) -> Socket:
-        """Connect; ConnectionRefusedError only where no address of the host has a listener."""
+        """Connect to a host. Raises ConnectionRefusedError only if no address of the host has a listener."""
         ...
 
 
 _MSG_MORE = getattr(socket, "MSG_MORE", 0)
-# macOS has an os.sendfile, but it reports partial sends through an exception; only Linux's is used.
+# macOS has an os.sendfile, but it reports partial sends through an exception. Only that of Linux is used.
 _HAS_SENDFILE = sys.platform == "linux"
 _COPY_BYTES = 256 * 1024
 _BACKLOG = 4096
@@ -154,14 +155,14 @@ class TcpListener:
 
 
 def limit_send_buffer(fileno: int, send_buffer_bytes: int) -> None:
-    """Set the size of the send buffer; that of a listener applies to all connections that it accepts."""
+    """Set the size of the send buffer. The size of a listener's buffer applies to all connections that it accepts."""
     with socket.socket(fileno=os.dup(fileno)) as same:
         same.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
 
 
 class TcpNetwork:
-    """`Network` of the operating system; `send_buffer_bytes` of accepted connections, -1 for the system's
-    default.
+    """`Network` of the operating system. `send_buffer_bytes` is for accepted connections; -1 keeps the
+    system's default.
     """
 
     def __init__(self, send_buffer_bytes: int = -1) -> None:
@@ -223,6 +224,6 @@ def format_address(host: str, port: int) -> str:
 
 
 def resolve_host(host: str, port: int) -> list[str]:
-    """Addresses of a host, in the order in which they should be tried. Blocks; OSError if there is none."""
+    """Addresses of a host, in the order in which to try them. Blocks. Raises OSError if there is none."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]) for *_, address in found))

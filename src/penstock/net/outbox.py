@@ -1,9 +1,9 @@
-"""Responses on their way to a peer: in order, as much as the peer takes at a time, files straight from their
-pages.
+"""Unsent responses to a peer: sent in order, as fast as the peer accepts them, with files sent from the page
+cache.
 
-Bytes of a file that are not in memory are read in a pool first, a piece at a time: a sendfile of them would
-block the loop. A long response is sent in turns, so that other connections are served in between. Loop thread
-only.
+Bytes of a file that are not in the page cache are first read in a thread pool, a piece at a time, because a
+sendfile of them would block the loop. A long response is sent in turns, so that other connections are served
+in between. Loop thread only.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from penstock.threads import Threads
 
 _BUFFERS_PER_SEND = 256
 _PIECE_BYTES = 256 << 10
-"""Most bytes of a file that one call sends or reads."""
+"""Maximum number of bytes of a file that one call sends or reads."""
 _TURN_BYTES = 1 << 20
 _TURN_SECONDS = 0.0005
-"""A turn ends after this many bytes or seconds, whichever comes first; a piece is always sent."""
+"""A turn ends after _TURN_BYTES or this many seconds, whichever comes first, but sends at least one piece."""
 _COPIED_SLICE_BYTES = 16 << 10
 _JOINED_BYTES = 64 << 10
-"""Up to this size, responses in memory are joined: one copy is cheaper than many buffers."""
+"""Total size up to which responses in memory are joined: one copy is cheaper than many buffers."""
 
 
 class Sender(Protocol):
@@ -37,16 +37,18 @@ class Sender(Protocol):
     def on_sent(self, count: int) -> None: ...
 
     def on_sendable(self) -> None:
-        """Report that the socket takes bytes again: call `send` again."""
+        """Report that the socket accepts bytes again, or that the next turn begins. The sender must call
+        `send` again.
+        """
         ...
 
     def on_broken(self, error: Exception | None) -> None:
-        """Report that nothing more can be sent; without an error the peer has just disconnected."""
+        """Report that nothing more can be sent. `error` is None if the peer has just disconnected."""
         ...
 
 
 class _Nobody:
-    """The connection of a closed outbox."""
+    """Sender of a closed outbox, which ignores all calls."""
 
     def on_sent(self, count: int) -> None: ...
 
@@ -64,7 +66,7 @@ class Outbox:
     ) -> None:
         self.unsent_bytes = 0
         self.memory_bytes = 0
-        """Bytes of memory that unsent responses hold."""
+        """Memory that unsent responses hold, in bytes."""
         self._socket = socket
         self._threads = threads
         self._sender: Sender = sender
@@ -81,7 +83,7 @@ class Outbox:
 
     @property
     def is_blocked(self) -> bool:
-        """Whether sending waits for the peer to read, or for its next turn."""
+        """True if sending waits for the peer to read or for the next turn."""
         return self._is_waiting or self._awaits_turn
 
     def put(self, parts: Parts) -> None:
@@ -104,7 +106,7 @@ class Outbox:
             self._parts.append(part)
 
     def send(self) -> None:
-        """Send what the peer takes now, the rest when it takes more."""
+        """Send the bytes that the peer accepts now. The rest is sent when it accepts more."""
         if self._parts and not (self._is_closed or self._is_reading or self._awaits_turn):
             self._send_parts()
 
@@ -112,14 +114,14 @@ class Outbox:
         self._is_closed = True
         self._parts.clear()
         self.memory_bytes = 0
-        self._sender = _NOBODY  # the connection holds its outbox: leave no reference cycle
+        self._sender = _NOBODY  # Break the reference cycle with the connection.
 
     def _send_parts(self) -> None:
         try:
             if self.unsent_bytes == self.memory_bytes <= _JOINED_BYTES:
                 self._send_joined()
             if self._parts and not self._send_turn():
-                self._wait(False)  # or a writable socket would call back for as long as the disk takes
+                self._wait(False)  # Otherwise a writable socket calls back all the time.
                 return
         except (BlockingIOError, InterruptedError):
             self._wait(True)
@@ -133,7 +135,7 @@ class Outbox:
         self._wait(False)
 
     def _send_turn(self) -> bool:
-        """Send parts until none is left; False when the disk or the next turn has to be waited for."""
+        """Send parts until none is left. Returns False if sending has to wait for the disk or for the next turn."""
         turn_end, left = self._monotonic() + _TURN_SECONDS, _TURN_BYTES
         while self._parts:
             part = self._parts[0]
@@ -153,7 +155,7 @@ class Outbox:
         self._sender.on_sendable()
 
     def _send_joined(self) -> None:
-        """Send the usual case, small responses of which nothing is sent yet, in as few steps as possible."""
+        """Send small responses, of which nothing is sent yet, in as few steps as possible. This is the usual case."""
         parts = self._parts
         content = parts[0] if len(parts) == 1 else b"".join(parts)  # type: ignore[arg-type]  # no slice is there
         sent = self._socket.sendmsg((content,), False)  # type: ignore[arg-type]
@@ -193,7 +195,7 @@ class Outbox:
         return 0
 
     def _on_read(self, read: asyncio.Future[bytes]) -> None:
-        """Put bytes that were read from the disk in the place of the first part of the slice."""
+        """Replace the first piece of the slice by the bytes that were read from the disk."""
         self._is_reading = False
         if self._is_closed or read.cancelled():
             return

@@ -1,7 +1,8 @@
-"""The memory that requests of all connections hold together, and the rule for which connections stop reading.
+"""Memory that requests of all connections hold together, and the rule that decides which connections stop
+reading.
 
 When the limit is reached, only connections that hold more than their fair share stop, so that a few slow
-senders of large requests cannot starve the others. Loop thread only.
+senders of large requests do not starve the others. Loop thread only.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ class RequestMemory:
         self._waiting: dict[Callable[[], None], None] = {}
 
     def has_room(self, held_bytes: int) -> bool:
-        """Whether a connection that holds this many bytes may read more."""
+        """True if a connection that holds this many bytes may read more."""
         if self.used_bytes < self._limit_bytes:
             return True
         return held_bytes <= self._limit_bytes // max(_LEAST_SHARES, self.connections)

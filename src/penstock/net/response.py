@@ -1,6 +1,7 @@
-"""The response of a handler to a request: parts to send now, a response that comes later, or none.
+"""Response of a handler to a request: parts to send now, a response that comes later, or none.
 
-A `PendingResponse` belongs to the code that works on the response; its connection is notified when it changes.
+A `PendingResponse` is created by the code that prepares the response. Its connection is notified when it
+changes.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ Parts: TypeAlias = list[Part]
 
 
 class ResponseWaiter(Protocol):
-    """A connection, as seen by the responses it waits for."""
+    """Connection, from the point of view of the responses that it waits for."""
 
     def on_response(self) -> None: ...
 
 
 class ResponseObserver(Protocol):
-    """A dispatcher, which counts requests and their durations."""
+    """Observer of responses, such as a dispatcher that counts requests and their durations."""
 
     def observe(self, api_key: int, started: float) -> None:
         """Count a request whose response is ready now."""
@@ -29,8 +30,8 @@ class ResponseObserver(Protocol):
 
 
 class PendingResponse:
-    """A response that is not ready yet. With `barrier` the connection dispatches no later request until it
-    is.
+    """A response that is not ready yet. If `barrier` is True, the connection serves no later request until it
+    is ready.
     """
 
     __slots__ = (
@@ -61,23 +62,23 @@ class PendingResponse:
         self._abandoned: Callable[[], None] | None = None
 
     def resolve(self, parts: Parts | None) -> None:
-        """Set the response; None for a request that has none."""
+        """Set the response; None if the request has no response."""
         self.parts = parts
         self._finish()
 
     def fail(self, error: Exception) -> None:
-        """Fail: there will be no response, and the connection is closed."""
+        """Report that there will be no response, which closes the connection."""
         self.error = error
         self._finish()
 
     def lift_barrier(self) -> None:
-        """Let the connection dispatch later requests, although this one has no response yet."""
+        """Let the connection serve later requests, although this response is not ready yet."""
         self.barrier = False
         if self._connection is not None:
             self._connection.on_response()
 
     def observe(self, observer: ResponseObserver, api_key: int, started: float) -> None:
-        """Tell the observer when the response is ready."""
+        """Call `observer.observe` when the response is ready."""
         self._observer = observer
         self._api_key = api_key
         self._started = started
@@ -88,19 +89,19 @@ class PendingResponse:
         self._watchers.append(watcher)
 
     def when_abandoned(self, callback: Callable[[], None]) -> None:
-        """Call back when the client has disconnected, so that the work can stop."""
+        """Call `callback` if the client disconnects, so that the work on the response can stop."""
         self._abandoned = callback
 
     @property
     def can_be_abandoned(self) -> bool:
-        """Whether the response only waits, so that no work is lost when the wait ends early."""
+        """True if the work may stop when the client disconnects, because it only waits."""
         return self._abandoned is not None
 
     def attach(self, connection: ResponseWaiter) -> None:
         self._connection = connection
 
     def abandon(self) -> None:
-        """Tell the work that the client has disconnected."""
+        """Call the callback of `when_abandoned`, because the client has disconnected."""
         if not self.is_done:
             self.is_done = True
             self._observer = self._watchers = None
@@ -118,7 +119,7 @@ class PendingResponse:
             watchers, self._watchers = self._watchers, None
             for watcher in watchers:
                 watcher()
-        self._abandoned = None  # the work holds this object too: no reference cycle is left for the collector
+        self._abandoned = None  # The work refers to this object: break the cycle.
         if self._connection is not None:
             self._connection.on_response()
 

@@ -15,7 +15,7 @@ HANDSHAKE_SECONDS = 10.0
 
 class TlsNetwork:
     def __init__(self, network: Network, context: Callable[[], ssl.SSLContext]) -> None:
-        """`context` returns the context of the next connection, so that certificates can change."""
+        """`context` returns the TLS context for the next connection, so that certificates can change."""
         self._network = network
         self._context = context
         self._turns = HandshakeTurns()
@@ -24,7 +24,7 @@ class TlsNetwork:
         return await self._network.listen(host, port, accept)
 
     async def connect(self, host: str, port: int) -> TlsSocket:
-        """Connect and complete the handshake. The name in the certificate is compared with `host`."""
+        """Connect and complete the handshake. The certificate of the peer must be for `host`."""
         inner = await self._network.connect(host, port)
         context = self._context()
         ended: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
@@ -53,4 +53,4 @@ class TlsNetwork:
 
 
 class TlsFailure(ConnectionError):
-    """TLS connection that could not be established; the message has the reason."""
+    """TLS connection that could not be established. The message contains the reason."""

@@ -1,8 +1,9 @@
-"""TLS as a `Socket` around another `Socket`: the connection above it sees plain bytes.
+"""TLS as a `Socket` around another `Socket`, so that the connection above it sees plaintext.
 
-The TLS object works on memory buffers. It is created with the first bytes of the peer, so a silent connection
-costs nothing. Counts are plaintext bytes; ciphertext that the inner socket did not take, at most one piece, waits
-here. Thread of its loop only; a process may have several loops, each in a thread of its own.
+The TLS object works on memory buffers. It is created when the first bytes of the peer arrive, so a silent
+connection costs little. Counts are plaintext bytes. Ciphertext that the inner socket did not accept, at most
+one piece, is kept here. An object is used in the thread of its loop only; a process may have several loops,
+each in its own thread.
 """
 
 from __future__ import annotations
@@ -20,25 +21,25 @@ from penstock.net.network import Socket
 from penstock.records.log_slice import SliceFile
 
 PIECE_BYTES = 128 * 1024
-"""Plaintext that is encrypted at once: the ciphertext stays in the processor's cache until it is sent."""
+"""Bytes of plaintext that are encrypted at once: the ciphertext stays in the processor's cache until it is sent."""
 _RECORD_BYTES = 17 * 1024
-"""Size that no TLS record exceeds."""
+"""Upper bound of the size of a TLS record in bytes."""
 _MAX_SILENT_BYTES = 64 * 1024
-"""Ciphertext without plaintext that a peer may send: four records. More are KeyUpdates or empty records."""
+"""Limit of ciphertext without plaintext from a peer: four records. More are KeyUpdates or empty records."""
 _MAX_HANDSHAKE_BYTES = 128 * 1024
-"""Bytes of the peer in a handshake, certificate chain included."""
+"""Maximum number of bytes that the peer may send in a handshake, including its certificate chain."""
 _MAX_OWED_BYTES = 256 * 1024
-"""Ciphertext that may wait because of what the peer sent (KeyUpdate, alerts) while it does not read."""
+"""Limit of ciphertext that waits as answers to the peer (KeyUpdate, alerts) while the peer does not read."""
 _BUFFER_BYTES = 256 * 1024
 
-# Ciphertext is decrypted as soon as it is received, so connections share a few buffers. Loops in several threads do: a
-# buffer belongs to one connection from `pop` to `append`.
+# Ciphertext is decrypted as soon as it is received, so connections share a few buffers. The list is used by
+# several threads: between `pop` and `append` a buffer belongs to one connection.
 _free_buffers: list[memoryview] = []
 
 
 class TlsSocket:
-    """`Socket` that encrypts. `make` creates the TLS object from its incoming and outgoing buffer; `on_end` is
-    called once, with None when the handshake is complete or with the reason why it failed.
+    """`Socket` that encrypts. `make` creates the TLS object from its incoming and outgoing buffer. `on_end`
+    is called once: with None when the handshake is complete, or with the reason why it failed.
     """
 
     __slots__ = (
@@ -84,9 +85,11 @@ class TlsSocket:
         self._reader: Callable[[], None] | None = None
         self._writer: Callable[[], None] | None = None
         self._has_more = False
-        """Whether decrypted bytes may be left although the inner socket is empty, or the end of the stream."""
+        """True if decrypted bytes, or the end of the stream, may be left to read although the inner socket is
+        empty.
+        """
         self._is_ended = False
-        """Whether the peer has sent close_notify: it sends nothing more, and may wait for this side to close."""
+        """True if the peer has sent close_notify. It sends nothing more, and may wait for this side to close."""
         self._silent_bytes = 0
         self._handshake_bytes = 0
         self._failure: str | None = None
@@ -98,12 +101,12 @@ class TlsSocket:
 
     @property
     def tls(self) -> ssl.SSLObject | None:
-        """TLS object, for the certificate of the peer; None before the first bytes."""
+        """TLS object, which has the certificate of the peer; None before the first bytes arrived."""
         return self._tls
 
     @property
     def binding(self) -> bytes:
-        """Fingerprint of the peer's certificate: the broker's, on the side of a client."""
+        """Fingerprint of the peer's certificate (on the client side, the broker's); empty if there is none."""
         certificate = None if self._tls is None else self._tls.getpeercert(binary_form=True)
         return b"" if certificate is None else hashlib.sha256(certificate).digest()
 
@@ -112,7 +115,7 @@ class TlsSocket:
         self._step()
 
     def refuse(self, reason: str) -> None:
-        """End the connection after its handshake: the next read fails with the reason."""
+        """End the connection after its handshake. The next read raises an error with the reason."""
         self._failure = reason
 
     # --- Socket
@@ -174,7 +177,7 @@ class TlsSocket:
             return
         if self.is_established and self._tls is not None and self._failure is None and not self._unsent:
             with suppress(ssl.SSLError, OSError):
-                self._tls.unwrap()  # sends close_notify; the peer's is not awaited
+                self._tls.unwrap()  # Sends close_notify. The peer's close_notify is not awaited.
             self._send_last()
         self._closed = True
         self._stop_timer()
@@ -201,7 +204,9 @@ class TlsSocket:
         if self._handshake_bytes > _MAX_HANDSHAKE_BYTES:
             self._fail("the handshake is too long")
             return
-        self._socket.on_readable(None)  # further bytes, perhaps requests already, wait until the step is done
+        self._socket.on_readable(
+            None
+        )  # Further bytes, which may already be requests, wait until the step is done.
         (self._turns.begin if self._tls is None else self._turns.proceed)(self._step)
 
     def _step(self) -> None:
@@ -216,7 +221,7 @@ class TlsSocket:
             self._socket.on_readable(self._on_raw_readable)
             return
         except (ssl.SSLError, OSError, ValueError) as error:
-            self._flush_quietly()  # the alert tells the peer the reason
+            self._flush_quietly()  # The alert tells the peer the reason.
             self._fail(_reason(error))
             return
         self.is_established = True
@@ -258,7 +263,7 @@ class TlsSocket:
     # --- reading
 
     def _deliver(self) -> None:
-        """Call the reader; again in the next turn while decrypted bytes may be left."""
+        """Call the reader, and again in the next turn if decrypted bytes may be left."""
         if self._reader is None or self._closed:
             return
         self._reader()
@@ -266,8 +271,8 @@ class TlsSocket:
             asyncio.get_running_loop().call_soon(self._deliver)
 
     def _receive(self, tls: ssl.SSLObject, buffer: memoryview, has_plaintext: bool) -> int:
-        """Receive ciphertext once and decrypt it into the buffer. Returns 0 when the peer has closed; raises
-        BlockingIOError where there is no plaintext yet.
+        """Receive ciphertext once and decrypt it into the buffer. Returns 0 if the peer has closed the
+        connection. Raises BlockingIOError if there is no plaintext yet.
         """
         try:
             count = self._receive_ciphertext(len(buffer) + _RECORD_BYTES)
@@ -289,7 +294,9 @@ class TlsSocket:
         raise BlockingIOError
 
     def _receive_ciphertext(self, max_bytes: int) -> int:
-        """Receive once for the TLS object to read, and return the number of bytes; 0 when the peer has closed."""
+        """Receive ciphertext once for the TLS object and return the number of bytes; 0 if the peer has closed
+        the connection.
+        """
         try:
             buffer = _free_buffers.pop()
         except IndexError:
@@ -302,14 +309,14 @@ class TlsSocket:
         return count
 
     def _decrypt(self, tls: ssl.SSLObject, buffer: memoryview) -> int:
-        """Decrypt into the buffer until it is full or ciphertext is missing; one TLS read gives one record.
+        """Decrypt into the buffer until it is full or ciphertext is missing. One TLS read returns one record.
 
-        SSLZeroReturnError at the end of the stream.
+        Raises SSLZeroReturnError at the end of the stream.
         """
         filled = 0
         try:
             while filled < len(buffer):
-                # With a buffer the result is a count, which typeshed does not know.
+                # With a buffer, the result is a count, which typeshed does not know.
                 count: int = tls.read(len(buffer) - filled, buffer[filled:])  # type: ignore[assignment]
                 if not count:  # close_notify
                     self._is_ended = True
@@ -322,7 +329,7 @@ class TlsSocket:
         return filled
 
     def _flush_owed(self) -> None:
-        """Send what a read made TLS write; a peer that causes such writes and does not read them is closed."""
+        """Send what TLS wrote during a read. A peer that causes such writes but does not read them is disconnected."""
         self._flush_quietly()
         if len(self._unsent) + self._outgoing.pending > _MAX_OWED_BYTES:
             raise ConnectionResetError("TLS: the peer does not read the answers to its key updates")
@@ -330,7 +337,7 @@ class TlsSocket:
     # --- writing
 
     def _ready_to_encrypt(self) -> ssl.SSLObject:
-        """TLS object, once the ciphertext of the last piece is gone. Raises BlockingIOError before."""
+        """Return the TLS object when the ciphertext of the last piece is sent. Raises BlockingIOError before."""
         if self._failure is not None:
             raise ConnectionResetError(self._failure)
         if self._tls is None or not self.is_established:
@@ -342,7 +349,7 @@ class TlsSocket:
         return self._tls
 
     def _flush(self, more: bool = False) -> None:
-        """Send ciphertext; the rest waits until the inner socket is writable."""
+        """Send ciphertext. The rest waits until the inner socket is writable."""
         while True:
             if not self._unsent:
                 if not self._outgoing.pending:
@@ -356,14 +363,14 @@ class TlsSocket:
             self._unsent = self._unsent[sent:]
 
     def _flush_quietly(self) -> None:
-        """Flush; a broken connection shows itself at the next read."""
+        """Flush, ignoring errors, because a broken connection raises an error at the next read."""
         try:
             self._flush()
         except OSError:
             self._unsent = memoryview(b"")
 
     def _send_last(self) -> None:
-        """Offer the last bytes to the inner socket once: nothing can wait after the close."""
+        """Try once to send the last bytes. After the close nothing can wait for the inner socket."""
         with suppress(OSError):
             if content := self._outgoing.read():
                 self._socket.sendmsg((content,), False)
@@ -383,7 +390,7 @@ class TlsSocket:
 
 
 def _reason(error: Exception) -> str:
-    """Reason of a failed handshake without the position in OpenSSL's source."""
+    """Reason of a failed handshake, without the position in OpenSSL's source."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"certificate verify failed: {error.verify_message}"
     if isinstance(error, ssl.SSLError) and error.reason:

@@ -1,6 +1,6 @@
 """Network of Unix sockets: a path takes the place of host and port.
 
-Only processes of the user who created the socket can connect: its mode is 0600.
+Only processes of the user that created the socket can connect, because its mode is 0600.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from penstock.net.accepting import Accepting
 from penstock.net.network import Socket, StreamSocket
 
 MAX_PATH_BYTES = 103
-"""Longest path of a Unix socket on all systems: 107 bytes on Linux, 103 on macOS."""
+"""Maximum length of a Unix socket's path on all systems: Linux allows 107 bytes, macOS 103."""
 
 _BACKLOG = 128
 _OWNER_ONLY = 0o600
 
 
 class UnixNetwork:
-    """`Network` whose host is the path of a socket. The port has no meaning."""
+    """`Network` whose hosts are paths of sockets. Ports have no meaning."""
 
     async def listen(self, host: str, port: int, accept: Callable[[Socket], bool]) -> UnixListener:
-        """Listen on a path. A socket that an ended process left there is replaced."""
+        """Listen on a path. A socket left by a process that has ended is replaced."""
         check_socket_path(host)
         with suppress(FileNotFoundError):
             os.unlink(host)
@@ -34,7 +34,9 @@ class UnixNetwork:
         try:
             listening.setblocking(False)
             listening.bind(host)
-            os.chmod(host, _OWNER_ONLY)  # before `listen`, so that no connection comes earlier
+            os.chmod(
+                host, _OWNER_ONLY
+            )  # The mode is set before `listen`, so that no connection arrives earlier.
             listening.listen(_BACKLOG)
         except OSError:
             listening.close()
@@ -55,7 +57,7 @@ class UnixNetwork:
 
 
 class UnixListener:
-    """`Listener` on a path, which is removed at the end."""
+    """`Listener` on a path. The path is removed when it is closed."""
 
     port = 0
 

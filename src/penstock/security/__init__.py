@@ -1,1 +1,1 @@
-"""Security without connections: TLS settings, credentials, SASL exchanges and principals."""
+"""Security functions that need no connection: TLS settings, credentials, SASL exchanges and principals."""

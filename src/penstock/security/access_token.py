@@ -1,6 +1,7 @@
 """Access tokens of users for HTTP (Bearer): `pst_USER.ID.SECRET`, with the name of the user in base64url.
 
-The store has the SHA-256 of the secret, which is random and as long as the digest, so no slow derivation is needed.
+The coordination store has the SHA-256 of the secret. The secret is random and as long as the digest, so a
+slow key derivation is not needed.
 """
 
 from __future__ import annotations
@@ -15,19 +16,19 @@ PREFIX = "pst_"
 ID_BYTES = 8
 SECRET_BYTES = 32
 MAX_TOKENS = 100
-"""Tokens of one user."""
+"""Maximum number of tokens of one user."""
 MAX_LABEL_CHARACTERS = 100
 NEVER_MS = 0
 
 
 @dataclass(frozen=True, slots=True)
 class TokenRecord:
-    """Token as the store has it."""
+    """Access token as the coordination store has it."""
 
     digest: bytes
     created_ms: int
     expires_ms: int = NEVER_MS
-    """Time at which the token expires; 0 if it does not."""
+    """Time at which the token expires, in milliseconds since the epoch; 0 if it does not expire."""
     label: str = ""
 
     def is_valid(self, now_ms: int) -> bool:
@@ -52,7 +53,7 @@ class AccessToken:
 
 
 def parse_token(text: str) -> AccessToken | None:
-    """Token from its text; None for any other text."""
+    """Parse a token; None if the text is not a token."""
     if not text.startswith(PREFIX):
         return None
     try:

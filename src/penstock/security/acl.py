@@ -8,12 +8,12 @@ from enum import IntEnum
 
 CLUSTER_NAME = "kafka-cluster"
 WILDCARD = "*"
-"""Resource name, or host, that stands for all of them."""
+"""Resource name or host that stands for all names or hosts."""
 ANY_USER = "User:*"
 
 
 class Operation(IntEnum):
-    """AclOperation of Kafka, with its codes: bit positions of the authorized-operations fields."""
+    """Kafka's AclOperation, with its codes, which are also bit positions in the authorized-operations fields."""
 
     ALL = 2
     READ = 3
@@ -29,7 +29,7 @@ class Operation(IntEnum):
 
 
 class ResourceType(IntEnum):
-    """ResourceType of Kafka, with its codes."""
+    """Kafka's ResourceType, with its codes."""
 
     TOPIC = 2
     GROUP = 3
@@ -38,14 +38,14 @@ class ResourceType(IntEnum):
 
 
 class PatternType(IntEnum):
-    """PatternType of Kafka, with its codes."""
+    """Kafka's PatternType, with its codes."""
 
     LITERAL = 3
     PREFIXED = 4
 
 
 class Permission(IntEnum):
-    """AclPermissionType of Kafka, with its codes."""
+    """Kafka's AclPermissionType, with its codes."""
 
     DENY = 2
     ALLOW = 3
@@ -91,7 +91,7 @@ IMPLIED: dict[Operation, tuple[Operation, ...]] = {
     Operation.ALTER: (Operation.DESCRIBE,),
     Operation.ALTER_CONFIGS: (Operation.DESCRIBE_CONFIGS,),
 }
-"""Operations that an allowed operation allows too. A denied operation denies no other one."""
+"""Operations that allowing another operation also allows. Denying an operation implies no other one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Principal:
     name: str
 
     def __hash__(self) -> int:
-        # Quicker than the hash of both: every request looks decisions up by its principal.
+        # Faster than the hash of both fields. Every request looks up decisions by its principal.
         return hash(self.name)
 
     def __str__(self) -> str:
@@ -109,7 +109,7 @@ class Principal:
 
 @dataclass(frozen=True, slots=True, order=True)
 class ResourcePattern:
-    """Resources of one type: one name, all names with a prefix, or (literal `*`) all names."""
+    """Pattern for resources of one type: a single name, all names with a prefix, or (literal `*`) all names."""
 
     kind: ResourceType
     name: str
@@ -129,12 +129,12 @@ class ResourcePattern:
 
 @dataclass(frozen=True, slots=True, order=True)
 class AccessControlEntry:
-    """Rule of a resource pattern: one principal may or may not do one operation, from one host."""
+    """Rule of a resource pattern: allows or denies one operation to one principal, from one host or all hosts."""
 
     principal: str
-    """`User:name`, or `User:*` for all principals."""
+    """Principal as `User:name`; `User:*` stands for all principals."""
     host: str
-    """Address of a client, or `*`."""
+    """Address of the client; `*` stands for all addresses."""
     operation: Operation
     permission: Permission
 
@@ -145,7 +145,7 @@ class AccessControlEntry:
 
 @dataclass(frozen=True, slots=True, order=True)
 class AclBinding:
-    """Entry with the resource pattern that it belongs to."""
+    """Access control entry, with the resource pattern that it belongs to."""
 
     resource: ResourcePattern
     entry: AccessControlEntry
@@ -162,7 +162,7 @@ class AclFilter:
     name: str | None = None
     pattern: PatternType | None = None
     is_match: bool = False
-    """Kafka's pattern type MATCH: all patterns that apply to the resource `name`."""
+    """True for Kafka's pattern type MATCH, which selects all patterns that apply to the resource `name`."""
     principal: str | None = None
     host: str | None = None
     operation: Operation | None = None
@@ -170,7 +170,7 @@ class AclFilter:
 
     @property
     def names_nothing(self) -> bool:
-        """Whether the filter matches every rule."""
+        """True if the filter matches every rule."""
         return self == AclFilter(is_match=self.is_match)
 
     def matches_resource(self, resource: ResourcePattern) -> bool:
@@ -193,7 +193,7 @@ class AclFilter:
 
 
 def refusal_text(principal: str, operation: str, kind: str, name: str) -> str:
-    """Text of a refusal: who, what, on what, and the command that permits it."""
+    """Text of a refusal: the principal, the operation, the resource, and the command that permits it."""
     resource = (
         "cluster" if kind == ResourceType.CLUSTER.name else f"{kind.lower().replace('_', '-')}:{name[:80]}"
     )

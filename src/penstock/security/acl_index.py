@@ -1,8 +1,8 @@
 """Index of access control lists, and the decision of Kafka's standard authorizer. Pure.
 
-Any matching deny refuses, else any matching allow permits (KIP-11, KIP-290). A decision looks at the literal
-patterns of the name, at `*`, and at the prefixes of the name, one lookup for each length that a prefix has.
-All operations on a resource are decided at once, as bits.
+A matching deny rule refuses; otherwise a matching allow rule permits (KIP-11, KIP-290). A decision looks up
+the literal pattern of the name, the pattern `*`, and the prefixes of the name, one for each length that any
+prefix has. All operations on a resource are decided at once, as bits.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _BITS = {
 
 
 class _Resource:
-    """Entries of one resource pattern, merged for each principal and host."""
+    """Entries of one resource pattern, combined for each principal and host."""
 
     __slots__ = ("entries", "pattern", "rights")
 
@@ -53,7 +53,7 @@ class _Resource:
         self.pattern = pattern
         self.entries = entries
         self.rights: dict[tuple[str, str], tuple[int, int]] = {}
-        """Allowed and denied bits by principal and host."""
+        """Bits of the allowed and of the denied operations, by principal and host."""
         for entry in entries:
             key = (entry.principal, entry.host)
             allowed, denied = self.rights.get(key, (0, 0))
@@ -67,15 +67,15 @@ class _Resource:
 
 @dataclass(frozen=True, slots=True)
 class AclVerdict:
-    """Bits of the operations that rules allow and deny; a denied one is never allowed."""
+    """Bits of the operations that rules allow and deny. A deny takes precedence."""
 
     allowed: int
     denied: int
     has_rules: bool
-    """Whether any rule, of any principal, matches the resource."""
+    """True if any rule, of any principal, matches the resource."""
 
     def permitted(self, *, unless_ruled: bool) -> int:
-        """Bits of the permitted operations; `unless_ruled` permits everything on a resource without rules."""
+        """Bits of the permitted operations. `unless_ruled` permits everything on a resource that no rule matches."""
         if unless_ruled and not self.has_rules:
             return EVERYTHING
         return self.allowed & ~self.denied
@@ -88,14 +88,14 @@ class AclIndex:
         }
         self._lengths: dict[ResourceType, Counter[int]] = {kind: Counter() for kind in ResourceType}
         self._sorted_lengths: dict[ResourceType, list[int]] = {kind: [] for kind in ResourceType}
-        """Lengths of the prefixes of each type, in order."""
+        """Lengths of the prefixes of each resource type, in ascending order."""
         self._patterns: dict[str, set[ResourcePattern]] = {}
-        """Patterns with an entry for a principal."""
+        """Resource patterns that have an entry for a principal, by principal."""
         for resource, entries in (acls or {}).items():
             self.put(resource, entries)
 
     def put(self, resource: ResourcePattern, entries: Iterable[AccessControlEntry]) -> None:
-        """Replace the entries of a resource pattern; none remove it."""
+        """Replace the entries of a resource pattern. An empty list removes the pattern."""
         resources = self._resources[resource.pattern][resource.kind]
         before = resources.pop(resource.name, None)
         if before is not None:
@@ -142,8 +142,8 @@ class AclIndex:
         return AclVerdict(allowed, denied, has_rules)
 
     def may_on_any(self, principal: str, host: str, operation: Operation, kind: ResourceType) -> bool:
-        """Whether the principal may do this on at least one resource of a type, as Kafka decides it (KIP-679):
-        an allowed pattern counts unless a denied pattern covers it, and a deny of `*` refuses.
+        """True if the principal may do the operation on at least one resource of a type, as Kafka decides it
+        (KIP-679): an allowed pattern counts unless a denied pattern covers it, and a deny for `*` refuses.
         """
         found: dict[Permission, set[ResourcePattern]] = {each: set() for each in Permission}
         for resource, entry in self._entries_for(principal, host, kind):
@@ -163,7 +163,9 @@ class AclIndex:
     def deciding_rule(
         self, principal: str, host: str, operation: Operation, kind: ResourceType, name: str
     ) -> AclBinding | None:
-        """Rule that decides: the first deny in order, else the first allow; None if no rule matches."""
+        """Rule that decides: the first matching deny rule in order, else the first allow rule; None if no
+        rule matches.
+        """
         found: dict[Permission, list[AclBinding]] = {Permission.DENY: [], Permission.ALLOW: []}
         for resource in self._matching(kind, name):
             for entry in resource.entries:
@@ -174,7 +176,7 @@ class AclIndex:
         return min(candidates, default=None)
 
     def _matching(self, kind: ResourceType, name: str) -> Iterator[_Resource]:
-        """Entries of the resource patterns that match a name."""
+        """Yield the entries of the resource patterns that match a name."""
         literal = self._resources[PatternType.LITERAL][kind]
         for each in (name, WILDCARD) if name != WILDCARD else (WILDCARD,):
             if (resource := literal.get(each)) is not None:

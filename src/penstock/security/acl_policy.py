@@ -1,7 +1,8 @@
-"""Policy of a broker: access control lists, super users, and decisions that are remembered until one of them changes.
+"""Authorization policy of a broker: access control lists, super users, and a cache of decisions.
 
-A remembered decision has the bits of all operations that a principal may do on a resource. The memory is
-bounded, because clients choose the names that they ask for.
+A cached decision has the bits of all operations that a principal may do on a resource. The cache is cleared
+when a rule or the super users change. Its size is limited, because clients choose the names that they ask
+for.
 """
 
 from __future__ import annotations
@@ -19,27 +20,31 @@ from penstock.security.acl import (
 from penstock.security.acl_index import EVERYTHING, AclIndex
 
 MAX_REMEMBERED = 20_000
-"""Maximum number of decisions for each resource type; then all are forgotten."""
+"""Maximum number of cached decisions for each resource type. The cache is cleared when it is full."""
 MAX_NAME_CHARACTERS = 300
-"""Maximum length of a name whose decision is remembered."""
+"""Maximum length of a resource name whose decision is cached."""
 SAMPLE_NAME = "hardcode"
-"""Name that Kafka asks for to find out whether everything is allowed to a principal."""
+"""Resource name with which Kafka tests whether a principal may do an operation on any resource."""
 
 
 class AclPolicy:
     def __init__(self, index: AclIndex, super_users: Collection[str], *, allows_unruled: bool) -> None:
-        """`super_users` are principals as text. `allows_unruled` permits everything on resources without rules."""
+        """`super_users` are principals as text. `allows_unruled` permits everything on resources that no rule
+        matches.
+        """
         self._index = index
         self._super_users = frozenset(super_users)
         self._allows_unruled = allows_unruled
         self.remembered: list[dict[tuple[Principal, str, str], int]] = [
             {} for _ in range(max(ResourceType) + 1)
         ]
-        """Bits by principal, host and name, for each resource type. `permitted` fills it."""
+        """Bits of the permitted operations by principal, host and resource name, in a list by resource type.
+        `permitted` fills it.
+        """
         self._any: dict[tuple[Principal, str, Operation, ResourceType], bool] = {}
 
     def put(self, resource: ResourcePattern, entries: Iterable[AccessControlEntry]) -> None:
-        """Replace the list of a resource pattern."""
+        """Replace the access control list of a resource pattern."""
         self._index.put(resource, entries)
         self._forget()
 
@@ -54,7 +59,7 @@ class AclPolicy:
         self._any.clear()
 
     def permitted(self, principal: Principal, host: str, kind: ResourceType, name: str) -> int:
-        """Bits of the operations that the principal may do on a resource."""
+        """Bits of the operations that the principal may do on a resource, from the cache if possible."""
         remembered = self.remembered[kind]
         bits = remembered.get((principal, host, name))
         if bits is None:
@@ -66,7 +71,7 @@ class AclPolicy:
         return bits
 
     def decide(self, principal: Principal, host: str, kind: ResourceType, name: str) -> int:
-        """The same, decided anew."""
+        """Bits of the operations that the principal may do on a resource, without the cache."""
         if self.is_super(principal):
             return EVERYTHING
         verdict = self._index.judge(str(principal), host, kind, name)
@@ -76,7 +81,7 @@ class AclPolicy:
         return str(principal) in self._super_users
 
     def permits_any(self, principal: Principal, host: str, operation: Operation, kind: ResourceType) -> bool:
-        """Whether the principal may do this on at least one resource of a type (KIP-679)."""
+        """True if the principal may do the operation on at least one resource of a type (KIP-679)."""
         key = (principal, host, operation, kind)
         found = self._any.get(key)
         if found is None:
@@ -90,7 +95,7 @@ class AclPolicy:
     def deciding_rule(
         self, principal: Principal, host: str, operation: Operation, kind: ResourceType, name: str
     ) -> AclBinding | None:
-        """Rule that decides about an operation; None for a super user, or without a matching rule."""
+        """Rule that decides about an operation; None for a super user, or if no rule matches."""
         if self.is_super(principal):
             return None
         return self._index.deciding_rule(str(principal), host, operation, kind, name)

@@ -1,4 +1,6 @@
-"""Text forms of rules (`topic:orders`, `read,write`, presets), and the smallest rules for some requests. Pure."""
+"""Text forms of rules (`topic:orders`, `read,write`, presets), and the fewest rules that permit given
+requests. Pure.
+"""
 
 from __future__ import annotations
 
@@ -43,11 +45,11 @@ PRESETS: dict[str, dict[ResourceType, tuple[Operation, ...]]] = {
     },
     "admin": dict.fromkeys(ResourceType, (Operation.ALL,)),
 }
-"""Operations of each preset by resource type; those of Kafka's tools for producers and consumers."""
+"""Operations of each preset, by resource type. They are the same as in Kafka's tools for producers and consumers."""
 
 
 def parse_resource(text: str, *, is_prefix: bool = False) -> ResourcePattern:
-    """Resource of `topic:orders`, `group:*` or `cluster`. Raises ValueError with the reason."""
+    """Resource pattern for `topic:orders`, `group:*` or `cluster`. Raises ValueError with the reason."""
     word, separator, name = text.partition(":")
     kind = _KINDS.get(word.lower())
     if kind is None:
@@ -85,12 +87,12 @@ def parse_operations(text: str, kind: ResourceType) -> tuple[Operation, ...]:
 
 
 def parse_user(text: str) -> str:
-    """Principal of a user name, or of `User:NAME`; `*` stands for all users."""
+    """Principal for a user name or for `User:NAME`; `*` stands for all users."""
     return text if text.startswith("User:") else f"User:{text}"
 
 
 def check_host(text: str) -> None:
-    """Raise ValueError for a host that no client has: rules compare the address of a client, not its name."""
+    """Raise ValueError if no client can have this host: rules contain the address of a client, not its name."""
     if text == WILDCARD:
         return
     try:
@@ -110,11 +112,11 @@ def rules_of(
     is_prefix: bool = False,
     host: str = WILDCARD,
 ) -> list[AclBinding]:
-    """Rules of one command. Raises ValueError with the reason."""
+    """Rules that one command creates. Raises ValueError with the reason."""
     check_host(host)
     rules = []
     for text in resources:
-        # `--prefix` holds for all resources that have names.
+        # `--prefix` applies to all resources that have names.
         resource = parse_resource(text, is_prefix=is_prefix and text.lower() != "cluster")
         if is_prefix and resource.name == WILDCARD:
             raise ValueError(f"{text!r} stands for all names and cannot be a prefix; leave out --prefix")
@@ -125,7 +127,9 @@ def rules_of(
 
 
 def smallest_rules(requests: Iterable[tuple[str, Operation, ResourceType, str]]) -> list[AclBinding]:
-    """Fewest allow rules for requests (principal, operation, type, name), without an operation that another implies."""
+    """Fewest allow rules that permit these requests (principal, operation, type, name). Operations that
+    another allowed operation implies have no rule.
+    """
     wanted: dict[tuple[str, ResourceType, str], set[Operation]] = {}
     for principal, operation, kind, name in requests:
         wanted.setdefault((principal, kind, name), set()).add(operation)
@@ -139,7 +143,7 @@ def smallest_rules(requests: Iterable[tuple[str, Operation, ResourceType, str]])
 
 
 def command_of(resource: ResourcePattern, rules: Sequence[AccessControlEntry]) -> str:
-    """`penstock acl` command that creates rules of one user, host and permission."""
+    """The `penstock acl` command that creates these rules, which have the same user, host and permission."""
     entry = rules[0]
     operations = ",".join(each.operation.name.lower().replace("_", "-") for each in sorted(rules))
     options = " --prefix" if resource.pattern is PatternType.PREFIXED else ""
@@ -154,6 +158,6 @@ def command_of(resource: ResourcePattern, rules: Sequence[AccessControlEntry]) -
 
 
 def resource_text(resource: ResourcePattern) -> str:
-    """Resource as commands take it, without its pattern type."""
+    """Resource in the syntax of commands, without its pattern type."""
     kind = _KIND_NAMES[resource.kind]
     return kind if resource.kind is ResourceType.CLUSTER else f"{kind}:{resource.name}"

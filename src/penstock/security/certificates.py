@@ -1,4 +1,6 @@
-"""Certificates of a private authority, for `penstock tls` and `--secure`: ECDSA P-256, whose handshakes cost least."""
+"""Certificates of a private authority, for `penstock tls` and `--secure`. Keys are ECDSA P-256, which has the
+cheapest handshakes.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 AUTHORITY_DAYS = 3650
 CERTIFICATE_DAYS = 397
 _EARLIER = timedelta(minutes=5)
-"""Certificates are valid from a little earlier, for machines whose clocks differ."""
+"""Certificates are valid from this much before their creation, for machines whose clocks differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +30,9 @@ class KeyPair:
 @dataclass(frozen=True, slots=True)
 class CertificateRequest:
     name: str
-    """Common name: the user of a client certificate."""
+    """Common name, which is the user name in a client certificate."""
     hosts: tuple[str, ...] = ()
-    """Names and addresses of a server; none for a client certificate."""
+    """Names and addresses of a server; empty for a client certificate."""
     days: int = CERTIFICATE_DAYS
 
 
@@ -48,7 +50,9 @@ def make_authority(name: str, now_ms: int, days: int = AUTHORITY_DAYS) -> KeyPai
 
 
 def issue(authority: KeyPair, request: CertificateRequest, now_ms: int) -> KeyPair:
-    """Issue a certificate: for a server if the request has hosts, which may also be a client, else for a client."""
+    """Issue a certificate. With hosts it is for a server, which may also act as a client; without hosts it is
+    for a client.
+    """
     issuer = x509.load_pem_x509_certificate(authority.certificate)
     issuer_key = serialization.load_pem_private_key(authority.key, None)
     assert isinstance(issuer_key, ec.EllipticCurvePrivateKey)
@@ -71,7 +75,7 @@ def issue(authority: KeyPair, request: CertificateRequest, now_ms: int) -> KeyPa
 
 
 def describe(certificate: bytes) -> dict[str, object]:
-    """Fields of the first certificate in a PEM text, for people."""
+    """Fields of the first certificate in a PEM text, to show to people."""
     loaded = x509.load_pem_x509_certificate(certificate)
     try:
         names = loaded.extensions.get_extension_for_class(x509.SubjectAlternativeName).value

@@ -1,10 +1,11 @@
-"""Signed sessions of browsers: the cookie names user, credential and end, and is valid at every gateway.
+"""Signed sessions of browsers: the cookie contains user, credential id and expiry, and is valid at every
+gateway.
 
-cookie   base64url(payload) "." base64url(HMAC-SHA-256 of the payload)
-payload  JSON: [user, credential, end of the session in ms, random id]
+    cookie   base64url(payload) "." base64url(HMAC-SHA-256 of the payload)
+    payload  JSON: [user, credential id, expiry in epoch milliseconds, random id]
 
-The key is derived from the cluster secret. The CSRF token of a session is derived from its payload, so only pages
-that can read responses of the gateway know it.
+The key is derived from the cluster secret. The CSRF token of a session is derived from its payload, so only
+pages that can read responses of the gateway know it.
 """
 
 from __future__ import annotations
@@ -23,19 +24,19 @@ MAX_COOKIE_CHARACTERS = 4_096
 
 @dataclass(frozen=True, slots=True)
 class HttpLogin:
-    """User of an HTTP request, and what its credentials were."""
+    """User of an HTTP request, and the credentials with which the user logged in."""
 
     user: str
     credential: str = ""
-    """Credential of the user at the login; empty for a token of an issuer."""
+    """Credential id of the user at the time of the login; empty for a token of an OAuth issuer."""
     token_id: str = ""
-    """Access token of the login; empty for other logins."""
+    """Id of the access token that was used to log in; empty for other logins."""
     expires_ms: int = 0
-    """Time at which the login ends; 0 if it does not."""
+    """Time at which the login expires, in milliseconds since the epoch; 0 if it does not expire."""
     csrf: str = ""
-    """Token that changes have to send along; empty unless the login is the session of a browser."""
+    """Token that requests for changes must contain; empty unless the login is a browser session."""
     session_id: str = ""
-    """Id of the session of a browser; empty for other logins."""
+    """Id of the browser session; empty for other logins."""
 
 
 def session_key(cluster_secret: str) -> bytes:
@@ -48,7 +49,7 @@ def sign_session(key: bytes, user: str, credential: str, expires_ms: int, nonce:
 
 
 def read_session(key: bytes, cookie: str) -> HttpLogin | None:
-    """Login of a cookie; None unless this cluster signed it. Its end and credential are for the caller to check."""
+    """Login of a cookie; None unless this cluster signed it. The caller has to check expiry and credential."""
     if len(cookie) > MAX_COOKIE_CHARACTERS:
         return None
     encoded, _, signature = cookie.partition(".")

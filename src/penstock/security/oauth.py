@@ -1,7 +1,7 @@
-"""Tokens of OAUTHBEARER and HTTP: JSON web tokens, checked with the issuer's keys.
+"""Tokens of OAUTHBEARER and HTTP: JSON web tokens, verified with the issuer's keys.
 
-Only asymmetric signatures are accepted. Keys come from a file or an https URL, are read in a pool, and stay in use
-while the issuer cannot be reached. Loop thread only, except for `_read_keys`.
+Only asymmetric signatures are accepted. Keys are read from a file or an https URL in a thread pool, and stay
+in use while the issuer cannot be reached. Loop thread only, except for `_read_keys`.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ MAX_TOKEN_BYTES = 16 * 1024
 MAX_KEYS_BYTES = 1 << 20
 FETCH_SECONDS = 10.0
 RETRY_SECONDS = 10.0
-"""Shortest interval between reads of the keys, whatever tokens name."""
+"""Minimum interval in seconds between reads of the keys, even if tokens name unknown keys."""
 
 
 class TokenRefused(Exception):
-    """Token that is not accepted. The text is for logs."""
+    """A token is not accepted. The text is for logs only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class TokenLogin:
 
 class TokenValidator:
     def __init__(self, config: BrokerConfig, threads: Threads, clock: Clock, logger: Logger) -> None:
-        """Raises ConfigError if a setting is missing."""
+        """Create a validator. Raises ConfigError if a setting is missing."""
         self._url = _required(
             config[SASL_OAUTHBEARER_JWKS_ENDPOINT_URL], "sasl.oauthbearer.jwks.endpoint.url"
         )
@@ -144,7 +144,9 @@ class TokenValidator:
             await asyncio.sleep(self._refresh_seconds if self._keys is not None else RETRY_SECONDS)
 
     async def _read(self) -> None:
-        """Read the keys again, at most once in a while; several callers wait for the same read."""
+        """Read the keys again, unless they were read within RETRY_SECONDS. Concurrent callers wait for the
+        same read.
+        """
         if self._reading is None:
             if self._clock.monotonic() - self._read_at < RETRY_SECONDS:
                 return
@@ -164,7 +166,7 @@ class TokenValidator:
 
 
 def _read_keys(url: str) -> KeySet:
-    import urllib.request  # late: few brokers take tokens, and the module is large
+    import urllib.request  # Imported late, because few brokers accept tokens and the module is large.
     from http.client import HTTPException
 
     from joserfc.errors import JoseError
@@ -173,7 +175,7 @@ def _read_keys(url: str) -> KeySet:
     try:
         with urllib.request.urlopen(url, timeout=FETCH_SECONDS) as response:
             content = response.read(MAX_KEYS_BYTES)
-    except HTTPException as error:  # a response that ends early, which is no OSError
+    except HTTPException as error:  # For example a response that ends early, which is not an OSError.
         raise ValueError(f"the response cannot be read ({type(error).__name__})") from None
     document = json.loads(content)
     found = document.get("keys") if isinstance(document, dict) else None

@@ -1,7 +1,8 @@
-"""Checks of passwords against SCRAM records, for PLAIN and HTTP: in a pool, with a small cache of right ones.
+"""Checks of passwords against SCRAM records, for PLAIN and HTTP: in a thread pool, with a small cache of
+correct ones.
 
-Each check derives a key, which takes milliseconds of a processor. Clients take turns by their host, so that a host
-that guesses passwords delays its own logins. Loop thread only.
+Each check derives a key, which takes milliseconds of processor time. Hosts take turns, so that a host that
+guesses passwords delays only its own logins. Loop thread only.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _CONCURRENT = 2
 
 
 class TooManyLogins(Exception):
-    """Too many password checks of the client's host are waiting."""
+    """Too many password checks for the client's host are waiting."""
 
 
 class PasswordChecks:
@@ -28,14 +29,16 @@ class PasswordChecks:
         self._threads = threads
         self._key = random.randbytes(32)
         self._right: OrderedDict[bytes, None] = OrderedDict()
-        """Digests of passwords that were right, with the credential of their user; the last used at the end."""
+        """Keyed digests of correct passwords together with the credential id of their user, least recently
+        used first.
+        """
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
         self._running = 0
 
     async def is_right(
         self, host: str, credential: str, mechanism: ScramMechanism, record: ScramRecord, password: str
     ) -> bool:
-        """Check a password. `credential` identifies the version of the record. Raises TooManyLogins."""
+        """Check a password. `credential` identifies the version of the user's credentials. Raises TooManyLogins."""
         digest = hmac.digest(self._key, f"{credential}\0{mechanism}\0{password}".encode(), "sha256")
         if digest in self._right:
             self._right.move_to_end(digest)
@@ -53,7 +56,7 @@ class PasswordChecks:
         return is_right
 
     async def _turn(self, host: str) -> None:
-        """Wait until it is the turn of the host."""
+        """Wait for a turn of the host."""
         if self._running < _CONCURRENT:
             self._running += 1
             return
@@ -75,7 +78,7 @@ class PasswordChecks:
             host, queue = self._waiting.popitem(last=False)
             turn = queue.popleft()
             if queue:
-                self._waiting[host] = queue  # behind the other hosts
+                self._waiting[host] = queue  # The host comes after the other hosts.
             if not turn.done():
                 self._running += 1
                 turn.set_result(None)

@@ -1,6 +1,7 @@
 """Quotas: entities, Kafka's precedence, and token buckets. Pure; times are monotonic seconds.
 
-A bucket may fall into debt: a request is served, and its client waits until the debt is paid (KIP-219).
+The tokens of a bucket may become negative: the request is served, and its client then waits until the debt is
+paid (KIP-219).
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 BURST_SECONDS = 0.5
-"""A bucket holds the quota of this time, so that a client may exceed its quota for a moment."""
+"""Time in seconds whose quota a full bucket holds, so that a client may exceed its quota for a moment."""
 MAX_BUCKETS = 10_000
 
 
 class QuotaKey(StrEnum):
-    """Quotas with Kafka's names."""
+    """Quotas by Kafka's names."""
 
     PRODUCER_BYTE_RATE = "producer_byte_rate"
     CONSUMER_BYTE_RATE = "consumer_byte_rate"
@@ -26,7 +27,7 @@ class QuotaKey(StrEnum):
 
 
 class Default:
-    """Entity name of the default, which holds for every user, client id or address without a quota of its own."""
+    """Name of the default entity, which applies to every user, client id or address without a quota of its own."""
 
     def __repr__(self) -> str:
         return "<default>"
@@ -38,7 +39,7 @@ EntityName = str | Default
 
 @dataclass(frozen=True, slots=True)
 class QuotaEntity:
-    """User, client id, both, or an address; each by name or as the default."""
+    """Entity of a quota: user, client id, both, or an address, each by name or as the default."""
 
     user: EntityName | None = None
     client_id: EntityName | None = None
@@ -54,15 +55,15 @@ Quotas = Mapping[QuotaEntity, Mapping[QuotaKey, float]]
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Quota in force for a client, and the share of clients that it is for."""
+    """Quota in force for a client, and the bucket that it shares with other clients."""
 
     rate: float
     bucket: tuple[str, ...]
-    """Key of the bucket: clients with the same key share the quota."""
+    """Key of the bucket. Clients with the same key share the quota."""
 
 
 def limit_of(quotas: Quotas, key: QuotaKey, user: str, client_id: str) -> Limit | None:
-    """Quota of a user and client id, in Kafka's precedence; None without one."""
+    """Quota for a user and client id, by Kafka's precedence; None if there is none."""
     for entity, bucket in (
         (QuotaEntity(user, client_id), (user, client_id)),
         (QuotaEntity(user, DEFAULT), (user, client_id)),
@@ -80,7 +81,7 @@ def limit_of(quotas: Quotas, key: QuotaKey, user: str, client_id: str) -> Limit 
 
 
 def ip_limit_of(quotas: Quotas, ip: str) -> Limit | None:
-    """Quota of new connections from an address."""
+    """Quota for new connections from an address; None if there is none."""
     for entity in (QuotaEntity(ip=ip), QuotaEntity(ip=DEFAULT)):
         rate = quotas.get(entity, {}).get(QuotaKey.CONNECTION_CREATION_RATE)
         if rate is not None:
@@ -97,7 +98,7 @@ class TokenBucket:
         self.updated = now
 
     def refill(self, rate: float, now: float) -> None:
-        """Add the tokens since the last time; `rate` may have changed."""
+        """Add the tokens for the time since the last call. `rate` may have changed since then."""
         self.rate = rate
         elapsed = max(0.0, now - self.updated)
         self.tokens = min(rate * BURST_SECONDS, self.tokens + elapsed * rate)
@@ -105,14 +106,14 @@ class TokenBucket:
 
     @property
     def wait_seconds(self) -> float:
-        """Time until the debt is paid; 0 without debt, infinite with a rate of 0."""
+        """Seconds until the debt is paid; 0 without debt, infinite if the rate is 0."""
         if self.tokens >= 0:
             return 0.0
         return -self.tokens / self.rate if self.rate > 0 else math.inf
 
 
 class Buckets:
-    """Token buckets of one quota, bounded: buckets of clients that wait for nothing are dropped first."""
+    """Token buckets of one quota. Their number is limited: buckets without debt are dropped first."""
 
     def __init__(self) -> None:
         self._buckets: dict[tuple[str, ...], TokenBucket] = {}
@@ -121,7 +122,7 @@ class Buckets:
         return len(self._buckets)
 
     def charge(self, limit: Limit, amount: float, now: float) -> float:
-        """Take tokens, and return the seconds that the client has to wait."""
+        """Take tokens from the bucket. Returns the seconds for which the client has to wait."""
         bucket = self._buckets.get(limit.bucket)
         if bucket is None:
             if len(self._buckets) >= MAX_BUCKETS:
@@ -132,7 +133,7 @@ class Buckets:
         return bucket.wait_seconds
 
     def wait_seconds(self, limit: Limit, now: float) -> float:
-        """Seconds that the client has to wait at present."""
+        """Seconds for which the client has to wait now."""
         return self.charge(limit, 0.0, now)
 
     def clear(self) -> None:

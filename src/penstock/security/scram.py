@@ -1,7 +1,7 @@
 """SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677): records, and both sides of the exchange, without IO.
 
-A record holds no password: it can check a password or a login, and cannot be used to log in. Names and passwords are
-UTF-8 without SASLprep, as in Kafka.
+A record contains no password: it can be used to check a password or a login, but not to log in. Names and
+passwords are UTF-8 without SASLprep, as in Kafka.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 MIN_ITERATIONS, MAX_ITERATIONS = 4_096, 16_384
-"""Limits of the iterations of a record, as in Kafka."""
+"""Minimum and maximum number of iterations of a record, as in Kafka."""
 SALT_BYTES = 20
 NONCE_BYTES = 24
 MAX_NAME_CHARACTERS = 255
@@ -31,7 +31,7 @@ class ScramMechanism(StrEnum):
 
     @property
     def code(self) -> int:
-        """Code of the mechanism in the user credential APIs."""
+        """Code of the mechanism in Kafka's user credential APIs."""
         return 1 if self is ScramMechanism.SHA_256 else 2
 
     @classmethod
@@ -40,7 +40,7 @@ class ScramMechanism(StrEnum):
 
 
 class ScramError(Exception):
-    """Message that does not belong into the exchange, or a failed proof. The text is for logs, not for the peer."""
+    """Invalid message in the exchange, or a failed proof. The text is for logs, not for the peer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class ScramRecord:
 
 
 def salted_password(mechanism: ScramMechanism, password: str, salt: bytes, iterations: int) -> bytes:
-    """Derive the key of a password. Takes milliseconds, so a server does it in a pool."""
+    """Derive the salted password. Takes milliseconds, so a server does it in a thread pool."""
     return hashlib.pbkdf2_hmac(mechanism.hash_name, password.encode(), salt, iterations)
 
 
@@ -74,8 +74,9 @@ def has_password(mechanism: ScramMechanism, record: ScramRecord, password: str) 
 
 
 def decoy(mechanism: ScramMechanism, user: str, secret: str) -> ScramRecord:
-    """Record of a user that does not exist: the same for each login with this name, and not guessable. A login
-    with it fails in the same way, at the same step and after the same time as one with a wrong password.
+    """Record for a user that does not exist. It is the same at each login with this name, and cannot be
+    guessed. A login with it fails like one with a wrong password: in the same way, at the same step and after
+    the same time.
     """
     seed = _hmac(mechanism, secret.encode(), b"decoy " + user.encode())
     salt = _hmac(mechanism, seed, b"salt")[:SALT_BYTES]
@@ -84,7 +85,7 @@ def decoy(mechanism: ScramMechanism, user: str, secret: str) -> ScramRecord:
 
 
 class ScramServer:
-    """Server's side of one login. `find` returns the record of a user, or a decoy."""
+    """Server's side of one login. `find` returns the record of a user, or a decoy if the user does not exist."""
 
     def __init__(
         self, mechanism: ScramMechanism, find: Callable[[str], ScramRecord], server_nonce: str
@@ -99,7 +100,7 @@ class ScramServer:
         self._nonce = ""
 
     def first(self, message: bytes) -> bytes:
-        """Answer the client's first message. Raises ScramError."""
+        """Return the response to the client's first message. Raises ScramError."""
         binding, authorization, bare = _split_header(_text(message))
         attributes = _attributes(bare)
         if len(attributes) < 2 or attributes[0][0] != "n" or attributes[1][0] != "r":
@@ -123,7 +124,9 @@ class ScramServer:
         return answer.encode()
 
     def final(self, message: bytes) -> bytes:
-        """Answer the client's last message. Raises ScramError unless it proves the password."""
+        """Return the response to the client's last message. Raises ScramError unless the message proves the
+        password.
+        """
         record = self._record
         if record is None:
             raise ScramError("the last message came first")
@@ -147,9 +150,9 @@ class ScramServer:
         return b"v=" + base64.b64encode(_hmac(self._mechanism, record.server_key, content))
 
     def _is_nonce(self, given: str) -> bool:
-        """Whether the nonce of the last message is the one that the server has sent.
+        """True if the nonce in the last message is the one that the server has sent.
 
-        librdkafka 2.0 puts its own nonce in front of it once more. The proof covers the nonce as it was sent.
+        librdkafka 2.0 repeats its own nonce before it. The proof covers the nonce as it was sent.
         """
         repeated = self._nonce[: len(self._nonce) - len(self._server_nonce)] + self._nonce
         return any(hmac.compare_digest(given.encode(), each.encode()) for each in (self._nonce, repeated))
@@ -169,7 +172,7 @@ class ScramClient:
         return f"n,,{self._bare}".encode()
 
     def final(self, answer: bytes) -> bytes:
-        """Return the last message. Raises ScramError for an answer that a server would not give."""
+        """Return the last message. Raises ScramError if the answer is invalid."""
         fields = dict(_attributes(_text(answer)))
         nonce, salt, iterations = fields.get("r", ""), _decode(fields.get("s", "")), fields.get("i", "")
         if not nonce.startswith(self._nonce) or nonce == self._nonce or not iterations.isdecimal():
@@ -187,7 +190,7 @@ class ScramClient:
         return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
 
     def check(self, answer: bytes) -> None:
-        """Raise ScramError unless the broker has proved that it knows the record of the user."""
+        """Raise ScramError unless the answer proves that the broker has the record of the user."""
         if not hmac.compare_digest(answer, self._expected):
             raise ScramError("the broker does not know the password of the user")
 
@@ -204,7 +207,7 @@ def _text(message: bytes) -> str:
 
 
 def _split_header(message: str) -> tuple[str, str, str]:
-    """Channel binding flag, authorization id and the rest of a first message."""
+    """Split a first message into channel binding flag, authorization id and rest."""
     parts = message.split(",", 2)
     if len(parts) < 3 or parts[0] not in ("n", "y"):
         raise ScramError("the first message has no header, or asks for channel binding")

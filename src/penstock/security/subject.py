@@ -1,4 +1,4 @@
-"""Subject of a certificate as text, the way Java writes it (RFC 2253), which Kafka's mapping rules expect."""
+"""Subject of a certificate as text, in the format of Java (RFC 2253), which Kafka's mapping rules expect."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _NAMES = {
     "0.9.2342.19200300.100.1.1": "UID",
     "0.9.2342.19200300.100.1.25": "DC",
 }
-"""Attribute types with a name in RFC 2253; others are written as their number and the encoded value."""
+"""Attribute types that have a name in RFC 2253. Others are written as object identifier and encoded value."""
 _ESCAPED = frozenset(',+"\\<>;')
 
 
 def format_subject(certificate: bytes) -> str:
-    """Subject of a DER certificate, the most specific part first."""
+    """Subject of a DER certificate as text, beginning with the most specific part."""
     from cryptography import x509
 
     subject = x509.load_der_x509_certificate(certificate).subject
@@ -39,7 +39,7 @@ def _format_attribute(attribute: object) -> str:
 
 
 def _length(count: int) -> bytes:
-    """DER encoding of a length."""
+    """Encode a length in DER."""
     if count < 128:
         return bytes([count])
     encoded = count.to_bytes((count.bit_length() + 7) // 8, "big")

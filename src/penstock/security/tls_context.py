@@ -1,7 +1,7 @@
-"""TLS contexts from settings: certificates, keys and trusted authorities read from PEM files.
+"""TLS contexts from settings: certificates, keys and trusted authorities are read from PEM files.
 
-Reading takes milliseconds, so brokers do it in a pool. A pair that has expired, does not match or cannot be read
-raises ConfigError and is never used.
+Reading takes milliseconds, so brokers do it in a thread pool. A certificate that has expired, does not match
+its key or cannot be read raises ConfigError and is never used.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from penstock.errors import ConfigError
 from penstock.security.subject import format_subject
 
 STRONG_SUITES = "ECDHE+AESGCM:ECDHE+CHACHA20"
-"""Suites of TLS 1.2 with forward secrecy and authenticated encryption."""
+"""Cipher suites of TLS 1.2 with forward secrecy and authenticated encryption."""
 _PEM_START, _PEM_END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 _VERSIONS = {TlsVersion.TLS_1_2: ssl.TLSVersion.TLSv1_2, TlsVersion.TLS_1_3: ssl.TLSVersion.TLSv1_3}
 _VERIFY = {
@@ -44,14 +44,14 @@ T = TypeVar("T")
 
 
 class Values(Protocol):
-    """Config of a broker or of one listener."""
+    """Configuration of a broker or of one listener."""
 
     def __getitem__(self, option: Option[T], /) -> T: ...
 
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """Files and choices of one listener, or of the connections to other brokers."""
+    """TLS settings of one listener, or of the connections to other brokers."""
 
     certificate: str | None = None
     key: str | None = None
@@ -83,7 +83,7 @@ class TlsSettings:
         return tuple(file for file in named if file is not None)
 
     def stamp(self) -> Mapping[str, tuple[int, ...]]:
-        """Identity of the contents of the files, which changes when a file is written or replaced."""
+        """Stamp of each file, by path, which changes when the file is written or replaced."""
         return dict(_stamps(self.files))
 
 
@@ -99,17 +99,17 @@ def _stamps(files: tuple[str, ...]) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 @dataclass(frozen=True, slots=True)
 class LoadedTls:
-    """Context in use, with what others need to know about its certificate."""
+    """TLS context, with the properties of its certificate."""
 
     context: ssl.SSLContext
     fingerprint: bytes = b""
-    """SHA-256 of the broker's certificate; empty for a client without one."""
+    """SHA-256 of the certificate; empty for a client without one."""
     expires_ms: int = 0
-    """Time at which the certificate expires; 0 without a certificate."""
+    """Time at which the certificate expires, in milliseconds since the epoch; 0 without a certificate."""
 
 
 def load_server(settings: TlsSettings, now_ms: int) -> LoadedTls:
-    """Context of a listener. Raises ConfigError."""
+    """TLS context of a listener. Raises ConfigError."""
     if settings.certificate is None:
         raise ConfigError(
             "ssl.keystore.location is not set: a listener with TLS needs a certificate; "
@@ -128,7 +128,7 @@ def load_server(settings: TlsSettings, now_ms: int) -> LoadedTls:
 
 
 def load_client(settings: TlsSettings, now_ms: int) -> LoadedTls:
-    """Context of connections to brokers. Raises ConfigError."""
+    """TLS context of connections to brokers. Raises ConfigError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = settings.checks_names
     if settings.authorities is None:
@@ -171,7 +171,7 @@ def _load_pair(context: ssl.SSLContext, settings: TlsSettings) -> None:
     assert certificate is not None
     check_private(settings.key or certificate)
     try:
-        # Without a password OpenSSL would ask for one at the terminal.
+        # Without a password, OpenSSL would ask for one at the terminal.
         context.load_cert_chain(certificate, settings.key, lambda: settings.key_password or "")
     except (OSError, ssl.SSLError) as error:
         where = f"{certificate} and {settings.key}" if settings.key else certificate

@@ -1,7 +1,8 @@
-"""Certificates that are read again while the process runs: files are polled, and a usable change is swapped in.
+"""Certificates that are read again while the process runs: files are polled, and usable changes are applied.
 
-A pair that has expired, does not match or cannot be read leaves the one before in place; the failure is logged once
-for each change of the files, and counted. Connections that are open keep the certificate of their handshake.
+If a new certificate has expired, does not match its key or cannot be read, the previous one stays in use; the
+failure is logged once for each change of the files, and counted. Open connections keep the certificate of
+their handshake.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Load = Callable[[TlsSettings, int], LoadedTls]
 
 
 class ReloadingTls:
-    """Context of one listener or kind of connection. `settings` returns the settings in force now."""
+    """TLS context of one listener or kind of connection. `settings` returns the current settings."""
 
     def __init__(self, name: str, settings: Callable[[], TlsSettings], load: Load) -> None:
         self.name = name
@@ -37,8 +38,8 @@ class ReloadingTls:
         return self._current
 
     def read(self, now_ms: int) -> bool:
-        """Read the files if they changed. Returns whether there is a new context; raises ConfigError once for each
-        change that cannot be used.
+        """Read the files if they have changed. Returns True if there is a new context. Raises ConfigError
+        once for each change that cannot be used.
         """
         settings = self._settings()
         state = (settings, settings.stamp())
@@ -52,13 +53,13 @@ class ReloadingTls:
             self._refused = state
             raise
         if settings.stamp() != state[1]:
-            return False  # the files are being replaced; the next round reads them
+            return False  # The files are being replaced. The next round reads them.
         self._current, self._read, self._refused = loaded, state, None
         return True
 
 
 class CertificateReloads:
-    """All contexts of a process, and the task that polls their files."""
+    """All TLS contexts of a process, and the task that polls their files."""
 
     def __init__(self, threads: Threads, clock: Clock, logger: Logger) -> None:
         self.reloads = 0
@@ -70,7 +71,7 @@ class CertificateReloads:
         self._polling: asyncio.Task[None] | None = None
 
     async def start(self, contexts: Iterable[ReloadingTls], interval_seconds: Callable[[], float]) -> None:
-        """Read all certificates and watch their files. Raises ConfigError if one cannot be used."""
+        """Read all certificates and start to poll their files. Raises ConfigError if one cannot be used."""
         self._watched = list(contexts)
         now_ms = self._clock.now_ms()
         for each in self._watched:
@@ -103,7 +104,7 @@ class CertificateReloads:
             await self.poll()
 
     def seconds_to_expiry(self) -> float:
-        """Time until the first certificate expires; negative after that."""
+        """Seconds until the first certificate expires; negative after that, infinite without a certificate."""
         times_ms = [each.current.expires_ms for each in self._watched if each.current.expires_ms]
         return (min(times_ms) - self._clock.now_ms()) / 1000 if times_ms else float("inf")
 

@@ -14,19 +14,19 @@ class User:
     name: str
     scram: Mapping[ScramMechanism, ScramRecord] = field(default_factory=dict)
     credential: str = ""
-    """Random id that changes with the password and with `is_disabled`: connections and sessions that began with
-    another one have ended.
+    """Random id that changes when the password or `is_disabled` changes. Connections and sessions that began
+    with another id end.
     """
     is_disabled: bool = False
     tokens: Mapping[str, TokenRecord] = field(default_factory=dict)
     """Access tokens by id."""
     ended_sessions: Mapping[str, int] = field(default_factory=dict)
-    """Sessions of browsers that have logged out, by id, with the time at which each would have expired."""
+    """Browser sessions that have ended before they expired, by id, with the time at which each would have expired."""
     sessions_ended_until_ms: int = 0
-    """All sessions that would have expired by this time have ended."""
+    """Sessions that would have expired by this time count as ended. Milliseconds since the epoch."""
     version: int = -1
     """Version of the user's node; -1 if it does not exist."""
 
     def has_ended(self, session_id: str, expires_ms: int) -> bool:
-        """Whether a session of a browser was ended before its time."""
+        """True if a browser session was ended before its expiry."""
         return session_id in self.ended_sessions or expires_ms <= self.sessions_ended_until_ms

@@ -1,9 +1,10 @@
-"""AddPartitionsToTxn of clients, versions 0 to 3, by hand: every transaction of version 1 begins with one.
+"""AddPartitionsToTxn of clients, versions 0 to 3, coded by hand because every transaction of version 1 begins
+with it.
 
     request    transactional id | producer id 8 | producer epoch 2 | topics [name, partitions [index 4]]
     response   throttle time 4 | topics [name, partitions [index 4 | error code 2]]
 
-Version 3 is flexible. Later versions come from brokers, and are read by their schema.
+Version 3 is flexible. Later versions come from brokers and are decoded by their schema.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class AddPartitionsRequest(NamedTuple):
     producer_id: int
     producer_epoch: int
     partitions: list[TopicPartition]
-    """Partitions in the order of the request, each once."""
+    """Partitions in the order of the request, without duplicates."""
 
 
 def decode_add_partitions(frame: memoryview, position: int, version: int) -> AddPartitionsRequest:

@@ -1,7 +1,7 @@
 """Every Kafka API by its key: its name, and the first version with the flexible encoding.
 
-A request header must be read before its message is known, so this is a table and not derived from the message
-schemas; a test compares the two.
+A request header must be decoded before the message is known, so this is a table instead of being derived from
+the message schemas. A test compares the two.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SASL_AUTHENTICATE: Final = 36
 CONSUMER_GROUP_HEARTBEAT: Final = 68
 
 NEVER: Final = 1 << 15
-"""The version for APIs whose encoding is never flexible."""
+"""First flexible version of APIs that have none."""
 
 # name, first flexible version
 _APIS: Final[dict[int, tuple[str, int]]] = {
@@ -122,7 +122,8 @@ QUEUE_RECEIVE: Final = 32_005
 QUEUE_SETTLE: Final = 32_006
 INSPECT: Final = 32_010
 OBJECT_CALL: Final = 32_011
-# APIs between brokers and for the gateway: outside the keys that Kafka assigns, and not in ApiVersions.
+# APIs between brokers and for the gateway. Their keys are outside the range that Kafka assigns, and not in
+# ApiVersions.
 _PRIVATE: Final[dict[int, tuple[str, int]]] = {
     BROKER_HANDSHAKE: ("BrokerHandshake", NEVER),
     FETCH_BY_KEY: ("FetchByKey", NEVER),
@@ -136,7 +137,7 @@ _PRIVATE: Final[dict[int, tuple[str, int]]] = {
 }
 
 FLEXIBLE_FROM: Final = {key: version for key, (_, version) in (_APIS | _PRIVATE).items()}
-"""The first version of each API whose messages have compact lengths and tagged fields (KIP-482)."""
+"""First version of each API whose messages have compact lengths and tagged fields (KIP-482)."""
 
 
 def api_name(api_key: int) -> str:
@@ -144,7 +145,7 @@ def api_name(api_key: int) -> str:
 
 
 def has_flexible_response_header(api_key: int, version: int) -> bool:
-    """Whether the response header is flexible: as the body, but never for ApiVersions, which a client reads
-    before it knows the broker's versions.
+    """True if the response header is flexible, as it is when the body is. The header of ApiVersions never is,
+    because a client reads it before it knows the broker's versions.
     """
     return version >= FLEXIBLE_FROM[api_key] and api_key != API_VERSIONS

@@ -1,14 +1,13 @@
-"""BrokerHandshake: one broker proves to another that it belongs to the same cluster, without showing the
-secret.
+"""BrokerHandshake: one broker proves to another that it knows the cluster secret, without sending the secret.
 
     request   broker id 4 | id of the intended broker 4 | nonce 16 | proof 32, zeros the first time
     response  error code 2 | nonce 16 | proof 32
 
-The first exchange gives the nonces of both sides and the proof of the responding side, the second the proof
-of the requesting side. A proof is an HMAC-SHA256 over the direction, both broker ids and both nonces, so it
-cannot be replayed, used at another broker, or reflected. With TLS it also covers the fingerprint of the server's
-certificate, so that it cannot be passed on by a peer that shows another one. A connection that only has to
-authenticate, as the gateway's, may leave the intended broker open (-1).
+The first exchange has the nonces of both sides and the proof of the responding side, the second the proof of
+the requesting side. A proof is an HMAC-SHA256 over the direction, both broker ids and both nonces, so it
+cannot be replayed, used at another broker, or reflected. With TLS it also covers the fingerprint of the
+server's certificate, so that a peer with another certificate cannot relay it. A connection that only has to
+authenticate, such as the gateway's, may leave the intended broker open (-1).
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ NONCE_BYTES = 16
 PROOF_BYTES = 32
 NO_PROOF = bytes(PROOF_BYTES)
 ANY_BROKER = BrokerId(-1)
-"""Intended broker of a connection that only has to authenticate."""
+"""Id of the intended broker on a connection that only has to authenticate."""
 
 _REQUEST = Struct(f">ii{NONCE_BYTES}s{PROOF_BYTES}s")
 _RESPONSE = Struct(f">h{NONCE_BYTES}s{PROOF_BYTES}s")
@@ -41,7 +40,7 @@ _IDS = Struct(">ii")
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """The ids of the requesting and the responding broker, and both nonces."""
+    """Ids of the requesting and the responding broker, and both nonces."""
 
     asking: BrokerId
     answering: BrokerId

@@ -1,4 +1,4 @@
-"""Decoding of messages by their schema. All checks are those of the `Reader`."""
+"""Decoding of messages by their schema. The `Reader` checks the bytes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STRUCT = 1
 
 @cache
 def struct_reader(entity: Entity) -> Read:
-    """Return a function that reads one `entity` at the position of a reader."""
+    """Return a function that reads one `entity` at the current position of a reader."""
     flexible = is_flexible(entity)
     plain = [(field.name, _reader(field, flexible)) for field in entity_fields(entity) if field.tag is None]
     tagged = [field for field in entity_fields(entity) if field.tag is not None]
@@ -59,7 +59,7 @@ def _read_tags(reader: Reader, by_tag: dict[int | None, tuple[str, Read]], value
 def _reader(field: SchemaField, flexible: bool) -> Read:
     if field.entity is not None and not field.is_array and field.is_nullable:
         return _nullable_struct_reader(struct_reader(field.entity))
-    # an array can be null, its elements cannot
+    # An array can be null, but its elements cannot.
     element = _value_reader(field, flexible, nullable=field.is_nullable and not field.is_array)
     if not field.is_array:
         return element
@@ -113,7 +113,7 @@ def _struct_min_bytes(entity: Entity) -> int:
 
 
 def _min_bytes(field: SchemaField, flexible: bool) -> int:
-    """Return the fewest bytes that one value of the field can have."""
+    """Return the minimum number of bytes of one value of the field."""
     if field.entity is not None:
         return _struct_min_bytes(field.entity)
     if field.kafka_type in _WIDTHS:
@@ -128,8 +128,8 @@ def _timedelta_i32(reader: Reader) -> timedelta:
 
 
 def _timedelta_i64(reader: Reader) -> timedelta:
-    """Read a duration; one beyond the range of timedelta becomes the longest (OffsetCommit had retention
-    times like that).
+    """Read a duration. A value beyond the range of timedelta becomes the maximum; OffsetCommit has had such
+    retention times.
     """
     return timedelta(milliseconds=max(-_LONGEST_MS, min(reader.int64(), _LONGEST_MS)))
 
@@ -200,7 +200,7 @@ _BYTES: dict[tuple[bool, bool], Read] = {
     (True, True): _copied_or_null(Reader.nullable_compact_bytes),
 }
 
-# by type, flexible, nullable
+# Readers by type, flexible, nullable.
 _SIZED: dict[tuple[str, bool, bool], Read] = {
     ("string", False, False): Reader.string,
     ("string", False, True): Reader.nullable_string,

@@ -1,6 +1,7 @@
-"""Response of DeleteRecords version 2 with a tagged field of Penstock: the pending delayed messages that were removed.
+"""Response of DeleteRecords version 2 with a tagged field of Penstock: the number of pending delayed messages
+that were removed.
 
-Kafka's clients skip tagged fields that they do not know. The annotations are read at run time, as those of kio are.
+Kafka's clients skip unknown tagged fields. The annotations are evaluated at run time, as those of kio are.
 """
 
 from dataclasses import dataclass, field

@@ -1,7 +1,7 @@
 """Encoding of messages by their schema, from plain nested mappings.
 
-One mapping serves all versions of a message: fields that a version lacks are left out, missing fields get
-their default. A name that no version has is a bug of the caller and raises TypeError.
+One mapping serves all versions of a message: fields that a version lacks are skipped, and missing fields get
+their default. A name that no version has is an error of the caller and raises TypeError.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from penstock.wire.schema import (
 
 Encode = Callable[[Any], bytes]
 Path = tuple[str, ...]
-"""The names of the fields that lead from a message to a nested structure."""
+"""Names of the fields that lead from a message to a nested structure."""
 
 _MILLISECOND = timedelta(milliseconds=1)
 _MISSING = object()
@@ -37,12 +37,12 @@ _PACKED_ARRAYS = {"int8": "b", "int16": "h", "int32": "i", "int64": "q"}
 
 @cache
 def message_encoder(direction: Direction, api_key: int, version: int) -> Encode:
-    """Return a function that encodes the body of a message from a mapping."""
+    """Return a function that encodes the body of a message from a mapping of field names."""
     return _struct_encoder(load_entity(direction, api_key, version), _Names(direction, api_key, ()))
 
 
 class _Names:
-    """Return the field names of one structure in all versions; needed only to report an unknown name."""
+    """Field names of one structure in all versions. They are needed only to report an unknown name."""
 
     def __init__(self, direction: Direction, api_key: int, path: Path) -> None:
         self._direction = direction
@@ -205,7 +205,7 @@ _BYTES: dict[tuple[bool, bool], Encode] = {
     (True, True): primitives.nullable_compact_bytes,
 }
 
-# by type, flexible, nullable
+# Writers by type, flexible, nullable.
 _SIZED: dict[tuple[str, bool, bool], Encode] = {
     ("string", False, False): primitives.string,
     ("string", False, True): primitives.nullable_string,

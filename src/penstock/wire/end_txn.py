@@ -1,9 +1,9 @@
-"""EndTxn, versions 0 to 5, by hand: every transaction ends with one.
+"""EndTxn, versions 0 to 5, coded by hand because every transaction ends with it.
 
     request    transactional id | producer id 8 | producer epoch 2 | committed 1
     response   throttle time 4 | error code 2 | from 5: producer id 8 | producer epoch 2
 
-From 3 the encoding is flexible.
+From version 3 the encoding is flexible.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _RESPONSE_WITH_PRODUCER = Struct(">iixihqhx")
 
 
 class EndTxnRequest(NamedTuple):
-    """Fields by the names of the schema."""
+    """EndTxn request. The fields have the names of the schema."""
 
     transactional_id: str
     producer_id: int

@@ -1,7 +1,8 @@
-"""Fetch, versions 0 to 18, by hand: a response is a list of parts, so that records go from file to socket.
+"""Fetch, versions 0 to 18, coded by hand: a response is a list of parts, so that records go from file to
+socket.
 
-Versions 0 to 3 cannot carry record batches; they are decoded so that a handler can refuse them. Sessions come
-with 7, leader epochs with 9, the flexible encoding with 12, topic ids with 13. The client's side is in
+Versions 0 to 3 cannot carry record batches; they are decoded so that a handler can refuse them. Version 7
+adds sessions, 9 leader epochs, 12 the flexible encoding, 13 topic ids. The client's side is in
 `fetch_client`.
 """
 
@@ -43,10 +44,10 @@ REPLICA_STATE_TAG: Final = 1
 DIRECTORY_ID_TAG: Final = 0
 HIGH_WATERMARK_TAG: Final = 1
 FLUSHED_OFFSET_TAG: Final = 10_000
-"""Penstock's own tag, between brokers: the offset up to which a follower has fsynced."""
+"""Tag of Penstock's own field, between brokers: the offset up to which a follower has fsynced."""
 DAMAGED_TAG: Final = 10_001
-"""Penstock's own tag, between brokers: a follower's log is damaged, so it must not join the in-sync replicas.
-Empty.
+"""Tag of Penstock's own field without content, between brokers: the follower's log is damaged, so it must not
+join the in-sync replicas.
 """
 DIVERGING_EPOCH_TAG: Final = 0
 CURRENT_LEADER_TAG: Final = 1
@@ -90,7 +91,7 @@ class FetchPartition:
 
 
 class FetchTopic(NamedTuple):
-    """A topic by name, or from version 13 on by id."""
+    """Topic and its partitions. The topic is identified by name or, from version 13, by id."""
 
     name: str | None
     topic_id: TopicId | None
@@ -121,8 +122,8 @@ class FetchRequest:
 
 
 class DivergingEpoch(NamedTuple):
-    """The largest leader epoch not above the follower's, and its end offset: the follower's log diverges
-    after it.
+    """Largest leader epoch of the leader's log that is not above the follower's, and its end offset. The
+    follower's log diverges from the leader's after that offset.
     """
 
     epoch: int
@@ -131,7 +132,7 @@ class DivergingEpoch(NamedTuple):
 
 @dataclass(slots=True)
 class FetchResult:
-    """The result of one partition. `aborted_transactions` is None for read_uncommitted."""
+    """Result of one partition. `aborted_transactions` is None for read_uncommitted."""
 
     partition: int
     error_code: int = 0
@@ -266,10 +267,10 @@ def encode_fetch_response(
     throttle_time_ms: int = 0,
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> list[Part]:
-    """Return the whole frame in parts: the bytes between the records, and the records as they were given."""
+    """Return the whole frame as a list of parts: encoded fields alternate with the records as they were given."""
     flexible = version >= FLEXIBLE_FROM
     put_count = primitives.compact_array_length if flexible else primitives.array_length
-    first = gathered = bytearray(_SIZE_BYTES)  # replaced by the size once it is known
+    first = gathered = bytearray(_SIZE_BYTES)  # Placeholder, replaced when the size is known.
     parts: list[Part] = [first]
     gathered += encode_response_header(FETCH, version, correlation_id)
     if version >= SESSION_FROM:
@@ -298,7 +299,7 @@ def encode_fetch_response(
 
 
 def _encode_result(result: FetchResult, version: int) -> bytes:
-    """Encode a partition up to its records."""
+    """Encode the fields of a partition that precede its records."""
     index, error_code, high_watermark = result.partition, result.error_code, result.high_watermark
     length = len(result.records)
     if version < ISOLATION_FROM:

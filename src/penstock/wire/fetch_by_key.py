@@ -1,4 +1,4 @@
-"""FetchByKey: the records of single keys of topics with `index.by.key`, and waiting for the next one.
+"""FetchByKey: reads the records of single keys in topics with `index.by.key`, and waits for the next one.
 
     request   lookups, count 4, each: id 4 | topic id 16 | partition 4 | current leader epoch 4 | from offset 8 |
               max records 4 | max bytes 4 | max wait ms 4 | key (length 4)
@@ -6,9 +6,9 @@
     response  results, count 4, each: id 4 | error code 2 | high watermark 8 | log start offset 8 | next offset 8 |
               is complete 1 | records (length 4)
 
-The client numbers the lookups of a connection. A result is sent when it is ready, in the response to the
-request that waits then: a request waits for the first result, and the next request ends that wait. One
-connection carries any number of waiting lookups.
+The client numbers the lookups of a connection. A request waits at the broker for the first result of any
+lookup, and the next request ends that wait. A result is sent, as soon as it is ready, in the response to the
+waiting request. So one connection carries any number of waiting lookups.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _LENGTH_BYTES: Final = 4
 
 
 class KeyLookup(NamedTuple):
-    """A lookup of the committed records of a key from an offset on, as many as fit the limits, but at least
-    one.
+    """A lookup of the committed records of a key, starting at `from_offset`. The limits apply, but at least
+    one record is returned.
 
-    Where there is none, the broker waits for one up to `max_wait_ms`.
+    If there is no record, the broker waits for one for up to `max_wait_ms`.
     """
 
     id: int
@@ -50,7 +50,7 @@ class KeyLookup(NamedTuple):
     max_bytes: int = 1024 * 1024
     max_wait_ms: int = 0
     current_leader_epoch: int = -1
-    """The leader epoch that the client knows, so that a former leader refuses; -1 for no check."""
+    """Leader epoch that the client knows, so that a former leader refuses the lookup; -1 for no check."""
 
 
 class KeyResult(NamedTuple):
@@ -59,11 +59,11 @@ class KeyResult(NamedTuple):
     high_watermark: int = -1
     log_start_offset: int = -1
     next_offset: int = -1
-    """The offset to continue the lookup from."""
+    """Offset at which to continue the lookup."""
     is_complete: bool = False
-    """Whether no committed record of the key is at or after `next_offset`."""
+    """True if no committed record of the key is at or after `next_offset`."""
     records: bytes | memoryview = b""
-    """Record batches with the records of the key alone, at their offsets."""
+    """Record batches that contain only records of the key, with their original offsets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ def encode_fetch_by_key_response(correlation_id: int, results: list[KeyResult]) 
 
 
 def decode_fetch_by_key_response(frame: memoryview) -> list[KeyResult]:
-    """Decode a response; `records` of the results lie in the received frame."""
+    """Decode a response. The `records` of the results are views of the received frame."""
     _, position = decode_response_header(FETCH_BY_KEY, 0, frame)
     reader = Reader(frame, position, NO_LIMIT)
     try:

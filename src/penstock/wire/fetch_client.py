@@ -46,7 +46,7 @@ _REPLICA_STATE = Struct(">iq")
 _UP_TO_SESSION = Struct(">iiibii")
 # partition | leader epoch | offset | last fetched epoch | log start | max bytes
 _PARTITION_12 = Struct(">iiqiqi")
-# one tag: the flushed offset, of 8 bytes
+# One tag: the flushed offset, of 8 bytes.
 _ONLY_FLUSHED = b"\x01" + primitives.unsigned_varint(FLUSHED_OFFSET_TAG) + b"\x08"
 _THROTTLE_ERROR_SESSION = Struct(">ihi")
 # partition | error | high watermark | last stable offset | log start
@@ -54,7 +54,7 @@ _UP_TO_LOG_START = Struct(">ihqqq")
 
 
 class FetchResponse(NamedTuple):
-    """A decoded response; `records` of its results lie in the received frame."""
+    """Decoded response. The `records` of its results are views of the received frame."""
 
     topics: list[FetchTopicResult]
     error_code: int

@@ -1,8 +1,8 @@
-"""A splitter of a byte stream into size-prefixed frames, without input or output of its own.
+"""Splitter of a byte stream into size-prefixed frames, without IO of its own.
 
-The caller receives into `buffer()` and reports it with `received(count)`, one right after the other. Memory
-grows with the bytes received, never with the size that a frame announces. Each frame is memory of its own,
-which its holder may keep and write into.
+The caller receives bytes into `buffer()` and then calls `received(count)`, without other calls in between.
+Memory grows with the bytes received, never with the size that a frame announces. Each frame has memory of its
+own, which the caller may keep and modify.
 """
 
 from __future__ import annotations
@@ -16,39 +16,39 @@ SIZE_PREFIX = 4
 _SIZE = Struct(">i")
 _SCRATCH_BYTES = 64 * 1024
 _LARGE_FRAME_BYTES = 16 * 1024
-"""An incomplete frame with this many bytes continues in its own memory."""
+"""Received bytes of an incomplete frame from which on the frame gets memory of its own."""
 _FAST_GROWTH_BYTES = 512 * 1024
-"""Below this size a frame's memory grows fourfold at a time, to need few reads; above by half, to waste
-little.
+"""Size in bytes below which the memory of a frame grows by a factor of four at a time, so that few reads are
+needed. Above it grows by half, so that little is wasted.
 """
 
-# Scratch space is needed only between one `buffer()` and its `received()`, so connections share a few. Connections of
-# several threads do: a thread may take the last one after another has looked.
+# Scratch space is needed only between a `buffer()` and its `received()`, so connections share a few buffers.
+# Several threads use the list, so `pop` may find it empty in spite of an earlier check.
 _free_scratch: list[bytearray] = []
 _zeros = memoryview(bytes(1024 * 1024))
 
 
 class FrameReader:
-    """The frames of one peer."""
+    """Splitter for the frames of one peer."""
 
     __slots__ = ("_filled", "_frame", "_frame_size", "_rest", "_scratch", "_view", "max_frame_bytes")
 
     def __init__(self, max_frame_bytes: int) -> None:
         self.max_frame_bytes = max_frame_bytes
-        self._rest = b""  # the start of a frame with its size, before it has its own memory
+        self._rest = b""  # Start of a frame with its size, while the frame has no memory of its own.
         self._scratch: bytearray | None = None
-        self._frame: bytearray | None = None  # the large frame that is being received
+        self._frame: bytearray | None = None  # Large frame that is being received.
         self._frame_size = 0
         self._filled = 0
-        self._view = memoryview(b"")  # the buffer that the caller was given last
+        self._view = memoryview(b"")  # Buffer that the caller was given last.
 
     @property
     def is_inside_frame(self) -> bool:
-        """Whether a frame was received in part."""
+        """True if a frame has been received in part."""
         return self._frame is not None or bool(self._rest)
 
     def buffer(self) -> memoryview:
-        """Return where to put the next bytes; never empty."""
+        """Return a buffer for the next bytes, which is never empty."""
         if self._frame is not None:
             self._view = memoryview(self._frame)[self._filled :]
             return self._view

@@ -28,14 +28,14 @@ class RequestHeader(NamedTuple):
 
 
 def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
-    """Decode a header and return it with the position of the body; ProtocolError for an unknown API."""
+    """Decode a header. Returns it with the position of the body. Raises ProtocolError for an unknown API."""
     api_key, version, correlation_id, client_id, position = read_request_header(frame)
     return RequestHeader(api_key, version, correlation_id, client_id), position
 
 
 def read_request_header(frame: memoryview) -> tuple[int, int, int, str | None, int]:
-    """Decode a header into the fields of a RequestHeader and the position of the body; ProtocolError for an
-    unknown API.
+    """Decode a header. Returns the fields of a RequestHeader and the position of the body. Raises
+    ProtocolError for an unknown API.
     """
     try:
         api_key, version, correlation_id, length = _read_request(frame)
@@ -54,7 +54,7 @@ def read_request_header(frame: memoryview) -> tuple[int, int, int, str | None, i
 
 
 def _skip_tags(frame: memoryview, position: int) -> int:
-    if frame[position] == 0:  # no tags, as from every known client
+    if frame[position] == 0:  # No tagged fields, as from every known client.
         return position + 1
     reader = Reader(frame, position)
     reader.skip_tags()

@@ -1,7 +1,10 @@
-"""Heartbeat, versions 0 to 4, by hand: a broker reads thousands of these small requests a second.
+"""Heartbeat, versions 0 to 4, coded by hand because a broker reads thousands of these small requests a
+second.
 
-request   group id | generation 4 | member id | instance id (from 3) | tags (from 4) response  size 4 |
-correlation id 4 | tags (from 4) | throttle time 4 (from 1) | error code 2 | tags (from 4)
+    request   group id | generation 4 | member id | instance id (from 3) | tags (from 4)
+    response  size 4 | correlation id 4 | tags (from 4) | throttle time 4 (from 1) | error code 2 | tags (from 4)
+
+Strings carry their length, which is compact from version 4.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The InitProducerId request, by hand because of one field of Penstock's own: tag 10000, held (1 byte).
+"""InitProducerId request, coded by hand because of a field of Penstock's own: tag 10000, held (1 byte).
 
-A held transaction is ended by any client that knows its transactional id, producer id and epoch, and by no
-timeout. Responses are read and written by their schema.
+A held transaction is ended by any client that knows its transactional id, producer id and epoch, but by no
+timeout. Responses are encoded and decoded by their schema.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def decode_init_producer_id(frame: memoryview, position: int, version: int) -> I
 def encode_init_producer_id(
     version: int, correlation_id: int, client_id: str | None, request: InitProducerIdRequest
 ) -> bytes:
-    """Encode a request as a whole frame; `is_held` needs version 2."""
+    """Encode a request as a whole frame. `is_held` requires version 2 or later."""
     flexible = version >= _FIRST_FLEXIBLE
     string = p.nullable_compact_string if flexible else p.nullable_string
     parts = [string(request.transactional_id), p.INT32(request.transaction_timeout_ms)]

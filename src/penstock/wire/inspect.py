@@ -3,8 +3,8 @@
     request   question (length 2) | arguments (length 4), MessagePack
     response  error code 2 | error message (length 2) | answer (length 4), MessagePack
 
-A question names what is asked; its arguments and its answer belong to `server/inspection` and to
-`internal_client/inspection.py`. Every answer is bounded.
+The question is a name. `server/inspection` and `internal_client/inspection.py` define its arguments and its
+answer. The size of every answer is limited.
 """
 
 from __future__ import annotations

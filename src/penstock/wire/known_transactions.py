@@ -1,11 +1,11 @@
-"""KnownTransactions: a partition's leader asks a broker which open transactions its coordinator has the
-partition in.
+"""KnownTransactions: a partition leader asks a broker which open transactions of the partition its
+coordinator knows.
 
     request   count 4, each: producer id 8 | topic (length 2) | partition 4
     response  error code 2 | shards, count 4, each: partition of `__transaction_state` 4 | coordinator epoch 4
               known, count 4, each: its index in the request 4
 
-A transaction that is not listed is unknown to the shards in the response, and to no others.
+A transaction that is not listed is unknown to the shards in the response. Other shards may know it.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class OpenTransaction(NamedTuple):
 class KnownTransactions:
     error_code: int = 0
     shards: dict[int, LeaderEpoch] = field(default_factory=dict)
-    """The shards that were searched, with the leader epoch of each."""
+    """Shards that were searched, with the leader epoch of each."""
     known: tuple[int, ...] = ()
-    """Indexes of the known transactions in the request."""
+    """Indexes in the request of the transactions that are known."""
 
 
 def encode_known_transactions_request(

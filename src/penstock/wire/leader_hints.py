@@ -1,5 +1,5 @@
-"""The tagged fields in which Produce and Fetch tell a client the new leader of a partition and its address
-(KIP-951).
+"""Tagged fields of Produce and Fetch responses that tell a client the new leader of a partition and its
+address (KIP-951).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def encode_endpoints(endpoints: Sequence[NodeEndpoint]) -> bytes:
 
 
 def encode_endpoints_tag(endpoints: Sequence[NodeEndpoint]) -> bytes:
-    """Tagged fields of a response: the endpoints, if there are any."""
+    """Tagged fields of a response with the endpoints, or without any if there are none."""
     if not endpoints:
         return primitives.NO_TAGS
     return b"\x01" + primitives.tagged(_NODE_ENDPOINTS_TAG, encode_endpoints(endpoints))

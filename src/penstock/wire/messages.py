@@ -1,10 +1,10 @@
-"""Requests and responses of every API and version with a schema; the most frequent ones also have decoders by
-hand.
+"""Requests and responses of every API and version with a schema. The most frequent ones have decoders by hand
+in other modules as well.
 
 Decoded messages are kio's frozen dataclasses (durations are timedeltas, a topic id of zeros is None).
-Encoding takes nested mappings by kio's field names; durations may be plain milliseconds. Received bytes raise
-ProtocolError and nothing else. Bytes after the end of a message within its frame are ignored, as in Kafka:
-the Metadata request of librdkafka 2.x for all topics has three bytes too many.
+Encoding takes nested mappings with kio's field names; durations may be numbers of milliseconds. Malformed
+bytes raise ProtocolError and nothing else. Bytes after the end of a message within its frame are ignored, as
+in Kafka: the Metadata request of librdkafka 2.x for all topics has three extra bytes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def decode_request(api_key: int, version: int, frame: memoryview, position: int)
 
 
 def decode_response(api_key: int, version: int, frame: memoryview, position: int) -> Any:
-    """Decode a response body, without a limit on its array elements."""
+    """Decode a response body, without a limit on the number of array elements."""
     return _decode("response", api_key, version, Reader(frame, position, NO_LIMIT))
 
 

@@ -1,10 +1,12 @@
-"""ObjectCall: a client asks the owner of a named object, such as a schedule, to describe or change it. Private.
+"""ObjectCall: a client asks the owner of a named object, such as a schedule, to describe or change it. Not a
+Kafka API.
 
     request   kind 1 | verb (length 2) | name (length 2) | arguments (length 4), MessagePack
     response  error code 2 | error message (length 2) | answer (length 4), MessagePack
 
-FindCoordinator with the number of the kind as its key type finds the owner of a name. The verb `list` has no name; its
-answer has the objects whose owner is the asked broker, with its shards and the number of all partitions.
+FindCoordinator, with the number of the kind as its key type, finds the owner of a name. The verb `list` has
+no name; its answer has the objects that the broker owns, the broker's shards, and the total number of
+partitions.
 """
 
 from __future__ import annotations
@@ -24,11 +26,11 @@ from penstock.wire.headers import (
 from penstock.wire.reader import MALFORMED, NO_LIMIT, Reader
 
 SCHEDULE: Final = 100
-"""Number of the kind of schedules; numbers from 100 on are not Kafka's."""
+"""Number that identifies schedules as a kind of object. Kafka does not use numbers from 100 on."""
 WEBHOOK: Final = 101
-"""Number of the kind of webhooks."""
+"""Number that identifies webhooks as a kind of object."""
 LIST: Final = "list"
-"""Verb that every kind has."""
+"""Verb that every kind of object has."""
 
 
 class ObjectCallRequest(NamedTuple):

@@ -1,11 +1,13 @@
-"""OffsetCommit, versions 2 to 10, by hand: consumers send it all the time, mostly for one or a few
-partitions.
+"""OffsetCommit, versions 2 to 10, coded by hand because consumers send it all the time, mostly for one or a
+few partitions.
 
-request    group id | generation or member epoch 4 | member id | instance id (from 7) | retention 8 (2 to 4) |
-topics topic      name, or from 10 its id | partitions partition  index 4 | offset 8 | leader epoch 4 (from 6)
-| metadata response   throttle time 4 (from 3) | topics | partitions: index 4, error code 2
+    request    group id | generation or member epoch 4 | member id | instance id (from 7) |
+               retention 8 (2 to 4) | topics
+    topic      name, or from 10 its id | partitions
+    partition  index 4 | offset 8 | leader epoch 4 (from 6) | metadata
+    response   throttle time 4 (from 3) | topics | partitions: index 4, error code 2
 
-From 8 the encoding is flexible.
+From version 8 the encoding is flexible.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ _RESULT: Final = Struct(">ih").pack
 _FLEXIBLE_RESULT: Final = Struct(">ihx").pack
 _ONE_RESULT: Final = Struct(">iih").pack
 _ONE_FLEXIBLE_RESULT: Final = Struct(">Bihxxx").pack
-"""Number of partitions, index and error code of the only one; then no tags of partition, topic and response."""
+"""Partition count 1, index and error code, followed by empty tagged fields of partition, topic and response."""
 _COUNT: Final = primitives.array_length
 _COMPACT_COUNT: Final = primitives.compact_array_length
 _FRAME_START = Struct(">ii")
@@ -48,11 +50,11 @@ _INT32_AND_LENGTH: Final = Struct(">ih").unpack_from
 _ONE_PLACE: Final = Struct(">iiqh").unpack_from
 _ONE_PLACE_WITH_EPOCH: Final = Struct(">iiqih").unpack_from
 _ONE_ELEMENT: Final = 2
-"""Length of a compact array of one element."""
+"""Encoded length of a compact array with one element."""
 _LONG: Final = 128
-"""Lengths from here on have more than one byte."""
+"""Smallest compact length that takes more than one byte."""
 _NO_TAGS_OF_3: Final = bytes(3)
-"""Tagged fields of the partition, the topic and the request: none."""
+"""Empty tagged fields of the partition, the topic and the request."""
 _CORRELATION_ID_BYTES = 4
 _MIN_TOPIC_BYTES = 2
 _MIN_PARTITION_BYTES = 13
@@ -76,7 +78,7 @@ class CommitPartition(NamedTuple):
 
 
 class CommitTopic(NamedTuple):
-    """A topic by name, or from version 10 on by id."""
+    """Topic and its partitions. The topic is identified by name or, from version 10, by id."""
 
     name: str | None
     topic_id: TopicId | None
@@ -103,10 +105,10 @@ def encode_offset_commit_response(
     codes: Sequence[Sequence[int | None]],
     outcome: int,
 ) -> bytes:
-    """Encode a response as a whole frame, with an error code for each partition of each topic, or the outcome
-    where the code is None.
+    """Encode a response as a whole frame, with an error code for each partition of each topic. `outcome`
+    takes the place of a code that is None.
     """
-    if len(topics) == 1 and len(codes[0]) == 1:  # as nearly always
+    if len(topics) == 1 and len(codes[0]) == 1:  # Nearly every response.
         code = codes[0][0]
         return _encode_one(correlation_id, version, topics[0], outcome if code is None else code)
     flexible = version >= FLEXIBLE_FROM
@@ -138,8 +140,8 @@ def _encode_one(correlation_id: int, version: int, topic: CommitTopic, code: int
 
 
 def read_plain_commit(frame: memoryview, position: int, version: int) -> OffsetCommitRequest | None:
-    """Read a request for one partition, as most are, in few steps; None for a request that is not plain or
-    not well-formed, which `read_any_commit` reads.
+    """Read a request for a single partition, which most requests are, in few steps. Returns None for any
+    other request and for malformed bytes; `read_any_commit` decides about these.
     """
     try:
         return (_plain_flexible if version >= FLEXIBLE_FROM else _plain)(frame, position, version)
@@ -148,7 +150,7 @@ def read_plain_commit(frame: memoryview, position: int, version: int) -> OffsetC
 
 
 def read_any_commit(frame: memoryview, position: int, version: int) -> OffsetCommitRequest:
-    """Read any well-formed request; ProtocolError for others."""
+    """Read any valid request. Raises ProtocolError if it is malformed."""
     reader = Reader(frame, position)
     try:
         return _read_flexible(reader, version) if version >= FLEXIBLE_FROM else _read(reader, version)
@@ -199,7 +201,7 @@ def _plain_topic(frame: memoryview, position: int, version: int) -> CommitTopic 
 
 
 def _plain_flexible(frame: memoryview, position: int, version: int) -> OffsetCommitRequest | None:
-    """Lengths have one byte here, which is 0 for null, else the number of bytes and one more."""
+    """Read a flexible request whose lengths have one byte each: 0 for null, otherwise the number of bytes plus one."""
     group_size = frame[position]
     group_end = position + group_size
     (generation,) = _INT32(frame, group_end)

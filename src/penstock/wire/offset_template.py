@@ -1,9 +1,10 @@
-"""A request that a client repeats with another offset, recognised by its bytes.
+"""Template of a request that a client repeats with another offset, so that its bytes are recognised without a
+decoder.
 
-The template of a request is all of its body but the eight bytes of one offset. A frame that has the same bytes
-around them is the same request with another offset, so it needs no decoder. Where the offset is, the decoder of
-the request decides: a place counts only if another number there changes the decoded offset to that number, and
-nothing else. A frame that is encoded in any other way does not match.
+A template consists of the whole request body except the eight bytes of one offset. A frame with the same
+bytes around an offset is the same request with another offset. The decoder of the request finds the position
+of the offset: a position is accepted only if another number there changes the decoded offset to that number,
+and nothing else. A frame in any other encoding does not match.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from typing import Final, TypeVar
 from penstock.errors import ProtocolError
 
 MAX_TEMPLATE_BYTES: Final = 1024
-"""Longer bodies have no template, so that a connection holds little memory."""
+"""Maximum size of a body that gets a template, in bytes, so that a connection uses little memory."""
 _MAX_PLACES: Final = 4
-"""Number of places with the bytes of the offset that are tried."""
+"""Maximum number of positions with the bytes of the offset that are tried."""
 _OFFSET_BYTES: Final = 8
 _OFFSET = Struct(">q")
 _OTHER_OFFSET: Final = 0x0102030405060708
@@ -36,7 +37,9 @@ class OffsetTemplate:
         self._size = len(body)
 
     def find(self, frame: memoryview, position: int, version: int) -> int | None:
-        """Offset of a frame with this template; None for another frame. `position` is the end of its header."""
+        """Offset of a frame that matches the template; None for another frame. `position` is the end of the
+        request header.
+        """
         if version != self._version or len(frame) - position != self._size:
             return None
         at = position + self._offset_at
@@ -54,7 +57,9 @@ def make_template(
     decode: Callable[[memoryview, int, int], T],
     with_offset: Callable[[int], T],
 ) -> OffsetTemplate | None:
-    """Template of a frame whose decoded request has this offset; `with_offset` is that request with another one."""
+    """Template of a frame whose decoded request has this offset; None if there is none. `with_offset` returns
+    the decoded request with another offset.
+    """
     body = bytes(frame[position:])
     if len(body) > MAX_TEMPLATE_BYTES:
         return None

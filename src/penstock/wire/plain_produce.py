@@ -1,9 +1,9 @@
-"""Plain Produce requests: one topic, one partition, no transactional id; recognised by their first bytes.
+"""Plain Produce requests (one topic, one partition, no transactional id), recognised by their first bytes.
 
-Requests of a producer to one partition differ in correlation id and records. All that lies between header and
-records, the *route*, has the same bytes again and again: a table of routes replaces the decoder. A route is
-encoded from values that `decode_produce_request` has returned, and is found in a frame by its position. A frame
-with the same bytes therefore has the same meaning; a frame that is encoded in any other way has no known route.
+Requests of a producer to one partition differ only in correlation id and records. The bytes between header
+and records, called the *route*, are always the same, so a table of routes replaces the decoder. A route is
+encoded from values that `decode_produce_request` has returned, and is located in a frame by its position. A
+frame with the same bytes therefore has the same meaning; a frame in any other encoding has no known route.
 
     route, versions 3 to 8    transactional id 2 | acks 2 | timeout 4 | topics 4 | name 2 + n | partitions 4 | index 4
     route, from version 9     transactional id 1 | acks 2 | timeout 4 | topics 1 | name 1 + n | partitions 1 | index 4
@@ -36,19 +36,20 @@ _INT16 = Struct(">h").unpack_from
 _INT32 = Struct(">i").unpack_from
 _NAME_LENGTH_AT = 12
 _AROUND_NAME = 22
-"""Bytes of a route that are not part of the topic's name, before version 9."""
+"""Number of bytes of a route other than the topic's name, before version 9."""
 _FLEXIBLE_NAME_LENGTH_AT = 8
 _AROUND_FLEXIBLE_NAME = 13
-"""The same from version 9 on, where the length counts one more than the name has."""
+"""The same from version 9 on, less one, because the encoded length of a name is its length plus one."""
 _WITH_TOPIC_ID = 29
 _TAGS = 3
 _SIZE_PREFIX = 4
 
 
 def split_plain(frame: memoryview, position: int, version: int) -> tuple[bytes, memoryview] | None:
-    """Bytes where a plain request has its route, and its records; None for a frame that is not plain.
+    """Return the bytes that are the route if the request is plain, and its records; None if it is not plain.
 
-    `position` is the end of the request header. The route is not checked: only a known one has a meaning.
+    `position` is the end of the request header. The route is not checked, so only a known route has a
+    meaning.
     """
     try:
         if version < FLEXIBLE_FROM:
@@ -76,7 +77,9 @@ def split_plain(frame: memoryview, position: int, version: int) -> tuple[bytes, 
 
 
 def _read_size(frame: memoryview, position: int) -> tuple[int, int]:
-    """Position and size of records from version 9 on; -1 for null, and for an encoding that no client uses."""
+    """Position and size of the records from version 9 on. The size is -1 for null, and for an encoding that
+    no client uses.
+    """
     byte = frame[position]
     if byte < 0x80:
         return position + 1, byte - 1
@@ -91,7 +94,9 @@ def _read_size(frame: memoryview, position: int) -> tuple[int, int]:
 
 
 def encode_route(version: int, request: ProduceRequest) -> bytes:
-    """Bytes that every plain request has which differs from this one only in its header and its records."""
+    """Route of a plain request: the bytes that every request with the same fields, other than header and
+    records, has.
+    """
     (topic,) = request.topics
     (partition,) = topic.partitions
     empty = topic._replace(partitions=[ProducePartition(partition.index, memoryview(b""))])
@@ -102,8 +107,8 @@ def encode_route(version: int, request: ProduceRequest) -> bytes:
 
 
 class PlainResponses:
-    """Responses for one partition, in one version. Without an error they are one response of
-    `encode_produce_response` with other offsets.
+    """Encoder of responses for one partition in one version. A response without an error is a copy of one
+    response of `encode_produce_response`, with other offsets.
     """
 
     __slots__ = (
@@ -166,7 +171,7 @@ class PlainResponses:
 
 
 def _bytes_after_offsets(version: int) -> int:
-    """Size of record errors, error message, tags and throttle time, which end a response."""
+    """Size of the fields after the offsets: record errors, error message, tags and throttle time."""
     if version >= FLEXIBLE_FROM:
         return 9
     return 10 if version >= ERROR_MESSAGE_FROM else 4

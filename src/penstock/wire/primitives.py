@@ -1,4 +1,4 @@
-"""Encoding of Kafka's primitive types. Values come from Penstock itself: one that does not fit is a bug."""
+"""Encoding of Kafka's primitive types. The values come from Penstock itself, so a value that does not fit is a bug."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def nullable_compact_bytes(value: bytes | None) -> bytes:
 
 
 def array_length(count: int) -> bytes:
-    """Encode the length of a nullable array; -1 for null."""
+    """Encode the number of elements of a nullable array; -1 is null."""
     return INT32(count)
 
 
@@ -87,6 +87,6 @@ def tagged(tag: int, field: bytes) -> bytes:
 
 
 def frame(*parts: bytes | memoryview) -> bytes:
-    """Return a whole frame, with its size in front."""
+    """Return a whole frame: the parts, preceded by their total size."""
     body = b"".join(parts)
     return INT32(len(body)) + body

@@ -1,8 +1,9 @@
-"""Produce, versions 0 to 13, by hand: records stay where they were received, a response is a few packs.
+"""Produce, versions 0 to 13, coded by hand: records stay in the memory where they were received, and a
+response takes few steps.
 
-Versions 0 to 2 carry old message formats; they are decoded so that a handler can refuse them by name. From 9
-the encoding is flexible, from 10 a response can name the new leader (KIP-951), 13 has topic ids instead of
-names. The client's side is in `produce_client`.
+Versions 0 to 2 have old message formats; they are decoded so that a handler can refuse them with an
+explanation. Version 9 adds the flexible encoding, 10 the new leader in a response (KIP-951), 13 topic ids
+instead of names. The client's side is in `produce_client`.
 """
 
 from __future__ import annotations
@@ -37,21 +38,21 @@ _INDEX_ERROR_OFFSET = Struct(">ihq")
 _WITH_APPEND_TIME = Struct(">ihqq")
 _WITH_LOG_START = Struct(">ihqqq")
 _RECORD_ERROR = Struct(">ih")
-_FLEXIBLE_RECORD_ERROR = Struct(">i2x")  # no message, no tags
+_FLEXIBLE_RECORD_ERROR = Struct(">i2x")  # No message, no tagged fields.
 _MIN_TOPIC_BYTES = 2
 _MIN_PARTITION_BYTES = 5
 
 
 @dataclass(slots=True)
 class ProducePartition:
-    """The batch of one partition, in the memory it was received in."""
+    """Batch of one partition, as a view of the memory in which it was received."""
 
     index: int
     records: memoryview | None
 
 
 class ProduceTopic(NamedTuple):
-    """A topic by name, or from version 13 on by id."""
+    """Topic and its partitions. The topic is identified by name or, from version 13, by id."""
 
     name: str | None
     topic_id: TopicId | None
@@ -67,7 +68,7 @@ class ProduceRequest(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class ProduceResult:
-    """The result of one partition's batch."""
+    """Result of one partition's batch."""
 
     index: int
     error_code: int = 0
@@ -76,11 +77,11 @@ class ProduceResult:
     log_start_offset: int = -1
     error_message: str | None = None
     invalid_records: tuple[int, ...] = ()
-    """Indexes of the invalid records in the batch (KIP-467); the error message is that of all of them."""
+    """Indexes of the invalid records in the batch (KIP-467). They share the error message."""
     current_leader: CurrentLeader | None = None
 
     def refuse(self, error: BrokerError) -> None:
-        """Turn the result into an error; the log start offset stays, where it is known."""
+        """Turn the result into an error. The log start offset stays."""
         self.error_code = error.code
         self.error_message = str(error)
         if isinstance(error, InvalidBatch):

@@ -48,7 +48,7 @@ def encode_produce_request(
         parts += (TOPIC_KEYS.encode(topic.name, topic.topic_id, version), put_count(len(topic.partitions)))
         for partition in topic.partitions:
             records = partition.records
-            # an array length and a byte length have the same encoding
+            # An array length and a byte length have the same encoding.
             length = put_count(-1 if records is None else len(records))
             parts += (primitives.INT32(partition.index), length, records or b"", tags)
         parts.append(tags)

@@ -1,4 +1,4 @@
-"""QueueReceive: take messages of a queue from the leader of its partitions, without a session.
+"""QueueReceive: acquire messages of a queue at the leader of its partitions, without a session.
 
     request   group (length 2) | topic id 16 | max records 4 | max bytes 4 | max wait ms 4 | lock ms 4 | kind 1 |
               partitions, count 4, each 4
@@ -7,9 +7,9 @@
               ranges, count 4, each: first offset 8 | last offset 8 | delivery count 2 | state 1 |
               records (length 4)
 
-Kind 0 takes messages, 1 shows the next ones without taking them, 2 only waits until some can be taken. `lock ms` -1
-means the lock time of the group. The token names this delivery: a settlement must have it. Records are whole batches;
-the client drops offsets that are in no range.
+Kind 0 acquires messages, 1 shows the next ones without acquiring them, 2 only waits until some are available.
+A `lock ms` of -1 means the lock time of the group. The token identifies this delivery, and a settlement must
+contain it. Records are whole batches; the client ignores offsets that are in no range.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class ReceivedRange(NamedTuple):
     last_offset: int
     delivery_count: int
     state: int = 1
-    """State of the records: `queues.states`."""
+    """State of the records in the range, one of `queues.states`."""
 
 
 @dataclass(slots=True)
@@ -112,7 +112,7 @@ def decode_queue_receive_request(frame: memoryview, position: int) -> QueueRecei
 def encode_queue_receive_response(
     correlation_id: int, response: QueueReceiveResponse
 ) -> list[bytes | bytearray | memoryview | LogSlice]:
-    """Return the whole frame in parts; records stay slices of their files."""
+    """Return the whole frame as a list of parts. Records stay slices of their files."""
     first = gathered = bytearray(_SIZE_BYTES)
     parts: list[bytes | bytearray | memoryview | LogSlice] = [first]
     gathered += encode_response_header(QUEUE_RECEIVE, 0, correlation_id)
@@ -130,7 +130,7 @@ def encode_queue_receive_response(
 
 
 def decode_queue_receive_response(frame: memoryview) -> QueueReceiveResponse:
-    """Decode a response; records of the partitions lie in the received frame."""
+    """Decode a response. The records of the partitions are views of the received frame."""
     _, position = decode_response_header(QUEUE_RECEIVE, 0, frame)
     reader = Reader(frame, position, NO_LIMIT)
     try:

@@ -1,12 +1,14 @@
-"""QueueSettle: settle, release or extend messages that QueueReceive has given, at the leader of their partition.
+"""QueueSettle: settle, release or extend messages that QueueReceive has acquired, at the leader of their
+partition.
 
     request   group (length 2) | settlements, count 4, each: topic id 16 | partition 4 | token 16 | first offset 8 |
               last offset 8 | action 1 | delay ms 8 | reason (length 2)
     response  error code 2 | error message (length 2) | results, count 4, each: error code 2 | message (length 2)
 
-Action is an acknowledge type of KIP-932, or 5: the lifetime of the message is over, or 6: the message was not tried.
-With 5 and 6 the delivery does not count. `delay ms` replaces the back-off of a release and the lock time of a renewal;
--1 keeps the group's. A result is sent when its settlement is durable. The results are in the order of the settlements.
+The action is an acknowledge type of KIP-932, 5 if the message has expired, or 6 if the receiver did not try
+the message. Actions 5 and 6 do not count the delivery as an attempt. `delay ms` replaces the back-off of a
+release and the lock time of a renewal; -1 means those of the group. A result is sent when its settlement is
+durable. Results are in the order of the settlements.
 """
 
 from __future__ import annotations

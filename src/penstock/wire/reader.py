@@ -1,8 +1,10 @@
-"""A cursor over a received message: Kafka's primitive types, each checked against the bytes that are left.
+"""Cursor over a received message: reads Kafka's primitive types, each checked against the bytes that are
+left.
 
-Malformed bytes raise ProtocolError, or where the check is Python's own one of the exceptions `MALFORMED`,
-which decoders turn into ProtocolError. No length or count beyond the rest of the message is accepted, and a
-message has a budget of array elements, because an element can cost far more memory and time than its bytes.
+Malformed bytes raise ProtocolError or, where Python itself makes the check, one of the exceptions in
+`MALFORMED`, which decoders turn into ProtocolError. No length or count beyond the rest of the message is
+accepted. The number of array elements in a message is limited, because an element can cost far more memory
+and time than its bytes.
 """
 
 from __future__ import annotations
@@ -15,13 +17,13 @@ from uuid import UUID
 from penstock.errors import ProtocolError
 
 MAX_ELEMENTS: Final = 100_000
-"""Array elements that one request may have; reading this many takes about 0.2 s."""
+"""Maximum number of array elements in one request. Reading this many takes about 0.2 s."""
 NO_LIMIT: Final = 2**31
-"""The limit for responses: the requester knows how much it asked for."""
+"""Limit of array elements for responses, whose size the client has limited by its request."""
 MAX_TAGS: Final = 64
-"""Tagged fields that one structure may have."""
+"""Maximum number of tagged fields in one structure."""
 MALFORMED: Final = (error, IndexError, UnicodeDecodeError, OverflowError)
-"""Exceptions of the readers besides ProtocolError when bytes are missing or invalid."""
+"""Exceptions, besides ProtocolError, that the methods raise for missing or invalid bytes."""
 
 _INT8 = Struct(">b").unpack_from
 _INT16 = Struct(">h").unpack_from
@@ -34,7 +36,7 @@ _MAX_VARINT_SHIFT = 28
 
 @lru_cache(maxsize=4096)
 def uuid_of(raw: bytes) -> UUID:
-    """A cache of topic ids: the same ids come again and again, and creating one is slow."""
+    """UUID of these bytes, from a cache, because the same topic ids occur repeatedly and creating a UUID is slow."""
     return UUID(bytes=raw)
 
 
@@ -47,7 +49,7 @@ class Reader:
         self.elements_left = max_elements
 
     def unpack(self, layout: Struct) -> tuple[Any, ...]:
-        """Read several fields of fixed width in one step."""
+        """Read several fields of fixed width in one call."""
         values = layout.unpack_from(self.data, self.position)
         self.position += layout.size
         return values
@@ -105,7 +107,7 @@ class Reader:
         start = self.position + 2
         (length,) = _INT16(self.data, start - 2)
         end = start + length
-        if length >= 0 and end <= len(self.data):  # the usual case, without a call
+        if length >= 0 and end <= len(self.data):  # The usual case, without a call.
             self.position = end
             return str(self.data[start:end], "utf-8")
         self.position = start
@@ -118,7 +120,7 @@ class Reader:
     def compact_string(self) -> str:
         start = self.position + 1
         end = start + self.data[start - 1] - 1
-        if start <= end <= len(self.data) and end - start < 127:  # the usual case, in one step
+        if start <= end <= len(self.data) and end - start < 127:  # The usual case, in one step.
             self.position = end
             return str(self.data[start:end], "utf-8")
         return str(self._take(self.unsigned_varint() - 1), "utf-8")
@@ -145,7 +147,7 @@ class Reader:
         return None if length == -1 else self._take(length)
 
     def array_length(self, element_bytes: int = 1) -> int:
-        """Read the number of elements of an array, each of at least `element_bytes`."""
+        """Read the number of elements of an array. Each element has at least `element_bytes`."""
         return self._count(self.int32(), element_bytes)
 
     def nullable_array_length(self, element_bytes: int = 1) -> int:
@@ -155,7 +157,7 @@ class Reader:
 
     def compact_array_length(self, element_bytes: int = 1) -> int:
         count = self.data[self.position] - 1
-        if count < 127:  # the usual case, without a call
+        if count < 127:  # The usual case, without a call.
             self.position += 1
         else:
             count = self.unsigned_varint() - 1
@@ -173,7 +175,7 @@ class Reader:
         return count
 
     def tag(self, after: int) -> tuple[int, int]:
-        """Read the next tag and the end of its field. Tags must rise (KIP-482), so none comes twice."""
+        """Read the next tag and the end position of its field. Tags must increase (KIP-482), so none occurs twice."""
         tag = self.unsigned_varint()
         if tag <= after:
             raise ProtocolError("tagged fields out of order")
@@ -184,13 +186,13 @@ class Reader:
         return tag, end
 
     def close_tag(self, end: int) -> None:
-        """Check that the field of a known tag was as long as announced."""
+        """Check that the field of a known tag ends where its length says."""
         if self.position != end:
             raise ProtocolError("the length of a tagged field does not match its content")
 
     def skip_tags(self) -> None:
         """Skip tagged fields that are unknown here."""
-        if self.data[self.position] == 0:  # none, as nearly always
+        if self.data[self.position] == 0:  # No tagged fields, as nearly always.
             self.position += 1
             return
         last = -1

@@ -1,8 +1,8 @@
-"""The fields of every message in every version, from the `kio` package, which has them from Kafka's
+"""The fields of every message in every version, from the `kio` package, which generates them from Kafka's
 specifications.
 
-Only these descriptions of kio are used. Its own reader must not see untrusted bytes: it believes the length
-of an array and can abort the process. The module of a version is loaded when its first message comes.
+Only kio's descriptions are used. Its reader must not see untrusted bytes, because it trusts the length of an
+array and can abort the process. The module of a version is loaded when its first message arrives.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from penstock.errors import ProtocolError
 
 Direction = Literal["request", "response"]
 Entity: TypeAlias = Callable[..., Any]
-"""A kio message class, or one nested in it."""
+"""Message class of kio, or a class nested in one."""
 
 _IMPLICIT_DEFAULTS: dict[str, Any] = {
     "string": "",
@@ -38,25 +38,25 @@ _IMPLICIT_DEFAULTS: dict[str, Any] = {
 _EXTENDED: dict[tuple[Direction, int, int], tuple[str, str]] = {
     ("response", 21, 2): ("penstock.wire.delete_records", "DeleteRecordsResult"),
 }
-"""Messages to which Penstock adds tagged fields: module and class."""
+"""Messages to which Penstock adds tagged fields, with the module and class that describe them."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaField:
     name: str
     kafka_type: str
-    """The kio name of the type of the value, or of each element; "struct" for an entity."""
+    """kio's name for the type of the value or of each element; "struct" for an entity."""
     entity: Entity | None
     is_array: bool
     is_nullable: bool
     tag: int | None
     default: Any
-    """The value that a message without the field stands for."""
+    """Value of the field in a message that does not contain it."""
 
 
 @cache
 def load_entity(direction: Direction, api_key: int, version: int) -> Entity:
-    """Return the message class; ProtocolError where there is none."""
+    """Return the message class. Raises ProtocolError if there is none."""
     extended = _EXTENDED.get((direction, api_key, version))
     if extended is not None:
         module, name = extended
@@ -70,13 +70,13 @@ def load_entity(direction: Direction, api_key: int, version: int) -> Entity:
 
 
 def known_versions(api_key: int) -> list[int]:
-    """Return the versions with a schema, newest first."""
+    """Return the versions that have a schema, newest first."""
     return sorted(schema_name_map[api_key_map[api_key]], reverse=True)
 
 
 @cache
 def entity_fields(entity: Entity) -> tuple[SchemaField, ...]:
-    """Return the fields in the order of the wire; tagged fields come last, by tag."""
+    """Return the fields in the order of their encoding. Tagged fields come last, ordered by tag."""
     described = [_describe(field) for field in fields(cast(Any, entity))]
     return tuple(sorted(described, key=lambda field: -1 if field.tag is None else field.tag))
 

@@ -1,8 +1,8 @@
-"""ShareFetch and ShareAcknowledge, versions 1 and 2 (KIP-932), read and written by hand: they are the hot path of
+"""ShareFetch and ShareAcknowledge, versions 1 and 2 (KIP-932), coded by hand because they are the hot path of
 share groups.
 
-Received bytes raise ProtocolError and nothing else. The types of a range are its bytes in the request: nothing is
-allocated for a claimed length.
+Malformed bytes raise ProtocolError and nothing else. The acknowledge types of a range are kept as the bytes
+of the request, so that no memory is allocated for a length that is only claimed.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _ACQUIRED = Struct(">qqhB")
 _INDEX_AND_ERROR = Struct(">ih")
 _LEADER = Struct(">iiB")
 _PLAIN = Struct(">ihBhBiiB")
-"""A partition up to the size of its records, both messages null."""
+"""Fields of a partition from its index to the size of its records, with both error messages null."""
 _SIZE_BYTES = 4
 _MIN_TOPIC_BYTES = 18
 _MIN_PARTITION_BYTES = 6
 _MIN_BATCH_BYTES = 18
 
 Types = tuple[int, int, bytes]
-"""First offset, last offset and types of an acknowledgement."""
+"""First offset, last offset and acknowledge types of a range."""
 
 
 class SharePartitionRequest(NamedTuple):
@@ -49,7 +49,7 @@ class SharePartitionRequest(NamedTuple):
 
 @dataclass(slots=True)
 class ShareRequest:
-    """A ShareFetch or ShareAcknowledge; the latter leaves the fields of a fetch at 0."""
+    """ShareFetch or ShareAcknowledge request. In a ShareAcknowledge, the fields of a fetch are 0."""
 
     group_id: str | None
     member_id: str | None
@@ -149,7 +149,7 @@ def encode_share_fetch(
     error_code: int = 0,
     error_message: str | None = None,
 ) -> list[Part]:
-    """Return the whole frame in parts; records stay slices of their files."""
+    """Return the whole frame as a list of parts. Records stay slices of their files."""
     first = gathered = bytearray(_SIZE_BYTES)
     parts: list[Part] = [first]
     gathered += encode_response_header(SHARE_FETCH, version, correlation_id)
@@ -174,7 +174,7 @@ def encode_share_fetch(
 
 
 def _encode_fetched(result: ShareResult) -> bytes:
-    """Encode a partition up to its records."""
+    """Encode the fields of a partition that precede its records."""
     size = p.unsigned_varint(sum(map(len, result.records)) + 1)
     if result.error_message is None and result.acknowledge_error_message is None:
         codes = result.error_code, 0, result.acknowledge_error_code, 0

@@ -1,10 +1,11 @@
-"""ShareState: the leader of a partition reads or writes the state of a share-partition at its share coordinator.
+"""ShareState: the leader of a partition reads or writes the state of a share-partition at its share
+coordinator.
 
     request   group (length 2) | topic id 16 | partition 4 | state epoch 4 | leader epoch 4 | update (length 4)
     response  error code 2 | error message (length 2) | snapshot (length 4)
 
-A request without an update reads. Update and snapshot are encoded as in `__share_group_state`, with the fields that
-Kafka's ReadShareGroupState and WriteShareGroupState do not have. Brokers only.
+A request without an update reads the state. Update and snapshot are encoded as in `__share_group_state`,
+including fields that Kafka's ReadShareGroupState and WriteShareGroupState lack. Used between brokers only.
 """
 
 from __future__ import annotations

@@ -37,9 +37,11 @@ class ShareStatus(NamedTuple):
     oldest_lock_ms: int
     delayed: int = 0
     archiving: int = 0
-    """Number of records that wait for their dead letter."""
+    """Number of records that wait to be written to the dead-letter topic."""
     redelivered: int = 0
-    """Number of redeliveries since the leader has loaded the share-partition, as those of dead letters."""
+    """Number of redeliveries since the leader loaded the share-partition. The counts of dead letters begin
+    then too.
+    """
     rejected: int = 0
     attempts: int = 0
     expired: int = 0

@@ -8,14 +8,14 @@ from penstock.wire.reader import Reader
 
 
 class TopicKeys:
-    """Encoding of topic keys in the versions of one API."""
+    """Reader and writer of topic keys in the versions of one API."""
 
     def __init__(self, flexible_from: int, id_from: int) -> None:
         self._flexible_from = flexible_from
         self._id_from = id_from
 
     def read(self, reader: Reader, version: int) -> tuple[str | None, TopicId | None]:
-        """Read a name or an id; the other one is None."""
+        """Read the topic's name or id, depending on the version. The other value is None."""
         if version >= self._id_from:
             return None, TopicId(reader.uuid())
         return (reader.compact_string() if version >= self._flexible_from else reader.string()), None
