@@ -193,9 +193,7 @@ class DeadLetterCalls:
                 ahead = done / rate - (asyncio.get_running_loop().time() - began)
                 await asyncio.sleep(max(0.0, ahead))
         if done:
-            await self._begin(
-                queue
-            )  # Waits until the last transaction is complete, so that readers see its records.
+            await self._begin(queue)  # waits until the last transaction is complete, so that readers see it
         return done
 
     async def purge(self, queue: LetterOwner) -> int:

@@ -204,9 +204,7 @@ class TlsSocket:
         if self._handshake_bytes > _MAX_HANDSHAKE_BYTES:
             self._fail("the handshake is too long")
             return
-        self._socket.on_readable(
-            None
-        )  # Further bytes, which may already be requests, wait until the step is done.
+        self._socket.on_readable(None)  # Further bytes wait until the step is done.
         (self._turns.begin if self._tls is None else self._turns.proceed)(self._step)
 
     def _step(self) -> None:

@@ -34,9 +34,7 @@ class UnixNetwork:
         try:
             listening.setblocking(False)
             listening.bind(host)
-            os.chmod(
-                host, _OWNER_ONLY
-            )  # The mode is set before `listen`, so that no connection arrives earlier.
+            os.chmod(host, _OWNER_ONLY)  # before `listen`, so that no connection comes earlier
             listening.listen(_BACKLOG)
         except OSError:
             listening.close()

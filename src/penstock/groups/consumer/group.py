@@ -1,4 +1,4 @@
-"""A group of the consumer protocol (KIP-848), which behaves like that of Apache Kafka.
+"""Group of the consumer protocol (KIP-848), which behaves like that of Apache Kafka.
 
 Members report their state by heartbeats and get their assignment in the response. A change of members,
 subscriptions or topics begins a new group epoch, whose target assignment is computed at once. Each member

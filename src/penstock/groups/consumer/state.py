@@ -224,9 +224,7 @@ class ConsumerState:
     def subscribed(self, value: ConsumerMemberValue) -> frozenset[str]:
         if not value.subscribed_regex:
             return value.subscribed_topics
-        matching = self._regexes.topics(
-            value.subscribed_regex
-        )  # The set is shared by all equal subscriptions.
+        matching = self._regexes.topics(value.subscribed_regex)  # shared by all equal subscriptions
         return value.subscribed_topics | matching if value.subscribed_topics else matching
 
     def update_target(self, changed: bool) -> None:

@@ -158,9 +158,7 @@ def plan(present: Definitions, wanted: Definitions, *, prune: bool = False) -> l
     made = [step for step in steps if step.action != "delete"]
     removed = [step for step in steps if step.action == "delete"]
     order = list(SECTIONS)
-    removed.sort(
-        key=lambda step: -order.index(step.section)
-    )  # The sort is stable: entries that others need go first.
+    removed.sort(key=lambda step: -order.index(step.section))  # stable: dependents go first
     return [*_webhooks_first(made), *removed]
 
 
