@@ -85,7 +85,7 @@ def create_acls(
 
 
 def matching(image: ClusterImage, wanted: AclFilter) -> dict[ResourcePattern, list[AccessControlEntry]]:
-    """Entries that a filter matches."""
+    """Entries that a filter matches, by resource pattern."""
     if wanted.name is not None and wanted.kind is not None and wanted.pattern is not None:
         resource = ResourcePattern(wanted.kind, wanted.name, wanted.pattern)
         candidates = {resource: image.acls.get(resource, NO_ACLS)}

@@ -34,7 +34,7 @@ def plan_balance(
 
 
 def plan_drain(current: Assignment, brokers: Mapping[BrokerId, Location], leaving: BrokerId) -> Assignment:
-    """Reassign all replicas of a broker that leaves. Other replicas stay."""
+    """Reassign all replicas of the broker `leaving`. Other replicas stay."""
     layout, concerned = _without(current, brokers, leaving)
     for name in concerned:
         layout.move(name, leaving, layout.best_for(name, instead_of=leaving))

@@ -132,7 +132,7 @@ class PartitionState:
     """Leader epoch of the last unclean election, which may have given up committed records."""
     phase: PartitionPhase = PartitionPhase.ACTIVE
     phase_since_ms: int = 0
-    """Time at which the phase began; 0 for a partition that was always active."""
+    """Time at which the phase began, in milliseconds since the epoch; 0 for a partition that was always active."""
     waits_for_groups: bool = True
     """True if the partition is sealed only after every group with committed offsets in it has read all its records."""
     first_offset: Offset = FIRST_OFFSET
@@ -170,9 +170,9 @@ class TopicImage:
     version: int
     """Version of the topic's node."""
     is_unfinished: bool = False
-    """An addition of partitions was begun and not completed. The next change of the topic cleans up first."""
+    """True if an addition of partitions was begun but not completed. The next change of the topic undoes it first."""
     removed: tuple[RemovedPartition, ...] = ()
-    """Partitions that were removed, from index `len(partitions)` on."""
+    """Removed partitions, beginning with index `len(partitions)`."""
 
     @property
     def is_shrinking(self) -> bool:

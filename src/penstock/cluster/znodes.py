@@ -17,8 +17,8 @@
     /changes/change-<sequence>          ChangeNode                  change list: what to read again, in order
     /deleted_topics/<id>-<sequence>     empty                       the last deleted topics
 
-Any broker writes here, always on condition of what it has read. Writes of the controller also check its
-epoch.
+Any broker writes these nodes, on condition that they are as it has read them. Writes of the controller also
+check its epoch.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class BrokerEpochNode(msgspec.Struct, frozen=True):
 
 
 class DirectoryNode(msgspec.Struct, frozen=True):
-    """Data directory and broker epoch of a broker's last registration. Kept when the broker stops."""
+    """Data directory and broker epoch of a broker's last registration. The node stays when the broker stops."""
 
     directory_id: UUID
     epoch: int
@@ -192,9 +192,9 @@ class UserNode(msgspec.Struct, frozen=True, omit_defaults=True):
     tokens: dict[str, TokenNode] = {}
     """Access tokens by id."""
     ended_sessions: dict[str, int] = {}
-    """Sessions of browsers that have logged out, by id, with the time at which each would have expired."""
+    """Browser sessions that have ended before they expired, by id, with the time at which each would have expired."""
     sessions_ended_until_ms: int = 0
-    """All sessions that would have expired by this time have ended."""
+    """Sessions that would have expired by this time count as ended. Milliseconds since the epoch."""
 
 
 class AclNode(msgspec.Struct, frozen=True, array_like=True):

@@ -220,7 +220,7 @@ class CoordinatedGroup(Protocol):
 
     @property
     def is_empty(self) -> bool:
-        """Whether the group has no members."""
+        """True if the group has no members."""
 
     @property
     def is_blank(self) -> bool:

@@ -86,7 +86,7 @@ class HeartbeatGroup(ABC, Generic[S, D]):
         self._empty_since_ms = self._wall_ms() if self.is_empty else None
 
     def on_topics(self, image: ClusterImage, now_ms: int) -> GroupStep:
-        """Handle topics that were created or deleted or got more partitions."""
+        """Handle topics that were created or deleted or have another number of partitions."""
         self.remembered.see(image)
         self.remembered.update_target(changed=False)
         return GroupStep(self.remembered.take_records())

@@ -15,7 +15,7 @@ GROUPS_PER_TURN = 50
 
 
 class Loading:
-    """One pass over one log."""
+    """Loading of one shard: one pass over its log."""
 
     def __init__(self, replica: Replica, threads: Threads, context: GroupContext) -> None:
         self._context = context
@@ -39,7 +39,7 @@ class Loading:
         return self._replaying.damaged_parts
 
     async def run(self) -> ShardState:
-        """Replay the log; BrokerError or StorageError if it cannot be read."""
+        """Replay the log and return the state. BrokerError or StorageError if the log cannot be read."""
         await self._replaying.run()
         for place, group in enumerate(tuple(self._state.groups.values())):
             if place % GROUPS_PER_TURN == 0:

@@ -182,7 +182,7 @@ def _load_pair(context: ssl.SSLContext, settings: TlsSettings) -> None:
 
 
 def check_private(file: str) -> None:
-    """Raise ConfigError if other users of the machine can read a file with a secret."""
+    """Raise ConfigError if other users of the machine can read this file, which contains a secret."""
     try:
         status = os.stat(file)
     except OSError as error:

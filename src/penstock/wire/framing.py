@@ -59,7 +59,7 @@ class FrameReader:
         return self._view
 
     def received(self, count: int) -> list[memoryview]:
-        """Return the frames that the last `count` bytes completed, without their sizes."""
+        """Return the frames that the last `count` received bytes complete, without their size prefixes."""
         self._view.release()
         if self._frame is not None:
             return self._continue_frame(self._frame, count)
@@ -71,7 +71,7 @@ class FrameReader:
             _free_scratch.append(scratch)
 
     def release(self) -> None:
-        """Return an unused buffer to the shared ones."""
+        """Give an unused buffer back to the shared ones."""
         if self._scratch is not None:
             self._view.release()
             _free_scratch.append(self._scratch)

@@ -85,8 +85,8 @@ class ClassicJoins:
         self, member: ClassicGroupMember, request: JoinRequest, ticket: Ticket, now_ms: int, step: GroupStep
     ) -> None:
         state = self._state
-        # A leader that rejoins a stable group asks for a new assignment, even with unchanged metadata:
-        # partitions were added.
+        # A leader that rejoins a stable group asks for a new assignment, even with unchanged metadata, for
+        # example because partitions were added.
         asks_for_rebalance = state.current_state is GroupState.STABLE and member is state.leader
         if (
             state.current_state in _WITH_GENERATION

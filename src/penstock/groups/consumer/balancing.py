@@ -67,7 +67,7 @@ def balance_mixed(
     counts = {topic: partition_counts[topic] for topic in members_of}
     assigned, free = _kept(topics_of, counts, previous)
     loads = {member: _size(of_member) for member, of_member in assigned.items()}
-    # Topics with few subscribers first: other candidates for their partitions are not loaded yet.
+    # Topics with few subscribers come first, before these are loaded with partitions of other topics.
     order = sorted(members_of, key=lambda topic: (len(members_of[topic]), topic))
     for topic in order:
         _hand_out(topic, sorted(free[topic]), members_of[topic], assigned, loads)

@@ -1,4 +1,4 @@
-"""Checks and fields of a ConsumerGroupHeartbeat."""
+"""Checks of a ConsumerGroupHeartbeat, and the member description that its fields give."""
 
 from __future__ import annotations
 
