@@ -68,7 +68,7 @@ class Transaction:
     earlier: Identity = NOBODY
     """Identity that requested the newest identity. If it repeats that request, it gets the same response."""
     next_producer_id: ProducerId = NO_PRODUCER_ID
-    """Producer id to use after the transaction has ended, because the current one has no more epochs."""
+    """Producer id to use after the transaction has ended, because the epochs of the current one are exhausted."""
     is_held: bool = False
     """True if no timeout aborts the transaction, because an external coordinator decides its outcome."""
 
@@ -84,7 +84,7 @@ class Transaction:
 
     @property
     def is_exhausted(self) -> bool:
-        """True if the current producer id has no more epochs, so that the next identity needs another one."""
+        """True if the epochs of the current producer id are exhausted, so that the next identity needs another one."""
         return self.producer.epoch >= LAST_EPOCH_OF_CLIENTS
 
     @property
