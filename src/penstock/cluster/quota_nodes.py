@@ -1,7 +1,7 @@
 """Encoding of quotas as nodes of the coordination store: one node for each entity.
 
 The name of a node has a part for each of user, client id and address that the entity has, joined by commas. A
-part for a user is `u-` and the quoted name, or `u` for the default user.
+part is a letter (`u`, `c` or `i`), a dash and the quoted name, or the letter alone for the default.
 """
 
 from __future__ import annotations

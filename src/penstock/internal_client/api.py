@@ -1,4 +1,4 @@
-"""A Kafka API in the only version in which this client sends it."""
+"""A Kafka API, with the one version that this client uses."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Reads of single keys, any number at the same time, over one connection to each broker.
 
-All lookups of one loop turn share a request; while many lookups wait, all lookups of a few milliseconds do.
-While a lookup is pending, a request waits at the broker, and the next request ends that wait
+All lookups of one loop turn share a request; while many lookups wait, all lookups of a few milliseconds share
+one. While a lookup is pending, a request waits at the broker, and the next request ends that wait
 (`wire/fetch_by_key.py`). Errors are those of `Routes`. Loop thread only.
 """
 

@@ -1,5 +1,5 @@
 """Produce requests to brokers: the batches of one loop turn for a connection share a request. While many
-batches wait for their results, those of two milliseconds do.
+batches wait for their results, all batches of two milliseconds share one.
 
 Every batch has its own result. Responses on a connection arrive in the order of the requests, so a batch
 waits no longer in a shared request than in its own. Loop thread only.

@@ -58,7 +58,7 @@ class ScheduleSummary:
     next_ms: int | None
     """Time of the next firing; None while the schedule is paused."""
     last_ms: int | None
-    """Time of the last firing; None if there was none."""
+    """Scheduled time of the last firing; None if there was none."""
     fired: int
     missed: int
 

@@ -55,7 +55,7 @@ class UnixNetwork:
 
 
 class UnixListener:
-    """`Listener` on a path. The path is removed when it is closed."""
+    """`Listener` on a path. The path is removed when the listener is closed."""
 
     port = 0
 

@@ -24,7 +24,7 @@ MAX_REMEMBERED = 20_000
 MAX_NAME_CHARACTERS = 300
 """Maximum length of a resource name whose decision is cached."""
 SAMPLE_NAME = "hardcode"
-"""Resource name with which Kafka tests whether a principal may do an operation on any resource."""
+"""Resource name with which Kafka tests whether a principal may do an operation on every resource."""
 
 
 class AclPolicy:

@@ -17,7 +17,7 @@ SASL_AUTHENTICATE: Final = 36
 CONSUMER_GROUP_HEARTBEAT: Final = 68
 
 NEVER: Final = 1 << 15
-"""First flexible version of APIs that have none."""
+"""Stands for the first flexible version of an API that has none. Every real version is lower."""
 
 # name, first flexible version
 _APIS: Final[dict[int, tuple[str, int]]] = {
