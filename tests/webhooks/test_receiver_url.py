@@ -31,6 +31,8 @@ def test_url_has_host_port_and_target(text: str, authority: str, port: int, targ
         ("example.com/hook", "scheme"),
         ("https://user:hunter2@example.com/", "credentials"),
         ("https://user@example.com/", "credentials"),
+        ("https://user:pa#hunter2@example.com/", "malformed"),
+        ("https://user:hunter2#pa@example.com/", "malformed"),
         ("https:///path", "host"),
         ("https://exa mple.com/", "percent-encoded"),
         ("https://example.com/\r\nx: y", "percent-encoded"),

@@ -48,8 +48,8 @@ def parse_url(text: str) -> Receiver:
     try:
         parts = urlsplit(text)
         port = parts.port
-    except ValueError as error:
-        raise InvalidUrl(f"the URL is malformed: {error}") from None
+    except ValueError:  # its text may have a part of a password
+        raise InvalidUrl("the URL is malformed: its address or port is not valid") from None
     if parts.scheme not in DEFAULT_PORTS:
         raise InvalidUrl(f"the scheme {parts.scheme[:20]!r} is not http or https")
     if "@" in parts.netloc:
