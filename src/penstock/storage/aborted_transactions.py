@@ -1,10 +1,10 @@
 """The aborted transactions of a log, which a reader of committed records has to skip (KIP-98).
 
-They are kept in the order of their markers. Each has an offset below which no later transaction begins, so that a
-lookup knows where to stop. While a transaction is open for long that offset says little; the least first offset of
-every block then tells which blocks to skip. The collection grows on the loop thread at its end and never shrinks: the
-log replaces it by a smaller one, and a reader that holds the old one still finds the transactions of the bytes it
-reads. Any thread may read.
+Transactions are kept in the order of their markers. Each has an offset below which no transaction with a later marker
+begins, which ends a lookup. While one transaction stays open for long, that offset hardly rises; a lookup then skips
+whole blocks by the lowest first offset of each block. The loop thread appends to the collection and never removes from
+it: to shrink, the log replaces the collection by a smaller one, and a reader that holds the old collection still finds
+the transactions of the bytes that it reads. Any thread may read.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ class AbortedTransactions:
             self._least_of_block.append(aborted.first_offset)
         elif aborted.first_offset < self._least_of_block[-1]:
             self._least_of_block[-1] = aborted.first_offset
-        self._last_offsets.append(aborted.last_offset)  # last, because a reader looks at it first
+        self._last_offsets.append(aborted.last_offset)  # last, because readers read this column first
 
     def between(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
-        """The transactions that may have records from `from_offset` on and below `to_offset`, by their first offset."""
+        """The transactions that may have records in [`from_offset`, `to_offset`), sorted by their first offset."""
         found = [
             AbortedTransaction(self._producer_ids[place], self._first_offsets[place])
             for place in self._overlapping(from_offset, to_offset)
@@ -76,7 +76,7 @@ class AbortedTransactions:
         return sorted(found, key=_first_offset)
 
     def has(self, producer_id: int, offset: int) -> bool:
-        """True if the record that the producer wrote at `offset` in a transaction was aborted."""
+        """True if `offset`, written by the producer in a transaction, belongs to an aborted transaction."""
         return any(
             self._producer_ids[place] == producer_id for place in self._overlapping(offset, offset + 1)
         )
@@ -104,7 +104,7 @@ class AbortedTransactions:
         return len(self) > 0 and self._last_offsets[-1] >= offset
 
     def starting_at(self, log_start_offset: int) -> AbortedTransactions:
-        """The transactions whose markers are at or above `offset`."""
+        """The transactions whose markers are at or above `log_start_offset`."""
         place = bisect_left(self._last_offsets, log_start_offset)
         return self if place == 0 else self._from(place)
 
@@ -112,7 +112,7 @@ class AbortedTransactions:
         return self._from(0)
 
     def without(self, last_offsets: Container[int]) -> AbortedTransactions:
-        """The transactions except those with these markers."""
+        """All transactions except those whose marker is at one of `last_offsets`."""
         return AbortedTransactions(aborted for aborted in self if aborted.last_offset not in last_offsets)
 
     def _from(self, place: int) -> AbortedTransactions:

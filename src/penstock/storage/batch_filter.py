@@ -1,12 +1,12 @@
-"""The rules by which compaction keeps records of one batch. No input or output.
+"""The rules by which compaction keeps or removes the records of one batch. Reads and writes no files.
 
 Offsets, producer fields and codec of a batch stay the same. A tombstone stays until `delete.retention.ms` after the
 pass that first met it; the batch stores that time as in Kafka (KIP-534): a flag, and the base timestamp. The last batch
-of every live producer stays, empty if need be, so that its sequence is not forgotten. A batch whose records cannot be
-read stays too.
+of every live producer stays, without records if all were removed, so that its sequence number is not forgotten. A batch
+whose records cannot be read stays too.
 
-Aborted records are removed. A marker stays until a pass that found nothing of its transaction before it, and then as
-long as a tombstone. The marker of an aborted transaction is removed at the earliest one pass after a Fetch response
+Aborted records are removed. A transaction marker stays until a pass that finds no records of its transaction, and then
+as long as a tombstone. The marker of an aborted transaction is removed at the earliest one pass after a Fetch response
 could last list the transaction: without the marker, a reader would skip the producer's next records too.
 """
 
@@ -32,12 +32,12 @@ _LONG_MAX = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class LiveProducers:
-    """The batches of known producers that have to stay."""
+    """The batch of each known producer that compaction must keep."""
 
     last_offsets: Mapping[int, int]
-    """Offset of the last record of each producer that has written in its epoch."""
+    """Last offset of the last batch of each producer that has written in its current epoch, by producer id."""
     marker_offsets: Mapping[int, int]
-    """Offset of the last marker of each other producer, of which nothing else is known."""
+    """Offset of the last transaction marker of each other producer, by producer id."""
 
     @classmethod
     def of(cls, entries: Mapping[int, ProducerEntry]) -> LiveProducers:
@@ -51,7 +51,7 @@ class LiveProducers:
         )
 
     def keep(self, header: BatchHeader) -> bool:
-        """True if a batch is the last one of its producer."""
+        """True if the batch is the last one of its producer."""
         if header.is_control:
             return self.marker_offsets.get(header.producer_id) == header.base_offset
         return header.has_producer and self.last_offsets.get(header.producer_id) == header.last_offset
@@ -59,11 +59,11 @@ class LiveProducers:
 
 @dataclass(frozen=True, slots=True)
 class BatchFilter:
-    """The filter of one pass. Every batch must be passed to it, in order."""
+    """The filter of one compaction pass. `apply` must be called for every batch in order."""
 
     keys: KeyOffsets
     end_offset: int
-    """Offset up to which `keys` covers the log."""
+    """Offset up to which the keys of the log were collected in `keys`."""
     log_start_offset: int
     producers: LiveProducers
     aborted: AbortedTransactions
@@ -71,14 +71,14 @@ class BatchFilter:
     delete_retention_ms: int
     max_decompressed_bytes: int
     settled: set[int] = field(default_factory=set)
-    """Markers of aborted transactions without a record before this pass; readers need not be told of these
-    transactions.
+    """Marker offsets of aborted transactions whose records were all removed by earlier passes; Fetch responses need
+    not list these transactions.
     """
     _in_transaction: set[int] = field(default_factory=set)
-    """Producers with a record since their last marker."""
+    """Ids of producers with a transactional batch since their last marker."""
 
     def apply(self, header: BatchHeader, batch: memoryview) -> Buffer | None:
-        """The same batch if all of it stays, a smaller one, or None."""
+        """Filter one batch: return it unchanged, or a rebuilt batch, or None if the batch is removed."""
         if header.is_control:
             return self._apply_control(header, batch)
         if header.is_transactional:
@@ -127,7 +127,7 @@ class BatchFilter:
         return self.now_ms < header.base_timestamp
 
     def _needs_horizon(self, header: BatchHeader, kept: list[Record]) -> bool:
-        """True if a tombstone was met for the first time; the records it deletes are gone after this pass."""
+        """True if `kept` has a tombstone without a delete horizon; this pass removes the records that it deletes."""
         if header.attributes & DELETE_HORIZON_FLAG:
             return False
         return any(record.value is None and record.offset < self.end_offset for record in kept)

@@ -1,7 +1,7 @@
 """Scanning the batch headers of a segment file without reading the records between them.
 
-Every header is checked before it is trusted: a scan over damaged bytes ends in CorruptLog, never in an endless loop or
-in a batch that is none. Any thread.
+Every header is checked before it is used: a scan over damaged bytes ends with CorruptLog. It never loops forever and
+never returns other bytes as a batch. Any thread.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ MAX_RELATIVE_OFFSET = 2**31 - 1
 
 
 def read_range(file: File, position: int, length: int, wait: bool) -> bytes:
-    """Read bytes that must be there; WouldBlock unless they are in memory or the caller may wait."""
+    """Read exactly `length` bytes. Without `wait`, WouldBlock if they are not in memory; CorruptLog if they are
+    missing.
+    """
     content = file.pread(position, length) if wait else file.pread_cached(position, length)
     if content is None:
         raise WouldBlock
@@ -39,8 +41,8 @@ def read_range(file: File, position: int, length: int, wait: bool) -> bytes:
 def scan_batches(
     file: File, position: int, end: int, *, base_offset: int, min_offset: int, wait: bool
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """Each batch in [position, end) with its position. `position` and `end` are batch boundaries, `base_offset` is the
-    segment's, and no batch begins below `min_offset`.
+    """Each batch in [position, end) with its position. `position` and `end` are batch boundaries, and `base_offset` is
+    that of the segment. CorruptLog if a batch begins below `min_offset`.
     """
     chunk, start = b"", position
     max_offset = base_offset + MAX_RELATIVE_OFFSET
@@ -75,10 +77,10 @@ def read_batch(file: File, position: int, header: BatchHeader) -> memoryview:
 def find_batch(
     file: File, position: int, end: int, *, base_offset: int, min_offset: int
 ) -> tuple[int, BatchHeader] | None:
-    """Find the first whole batch with a valid CRC after `position`, where a scan can continue behind damage.
+    """Find the first whole batch with a valid CRC after the damaged batch at `position`, to continue a scan there.
 
-    The end of the damaged batch by its own length is tried first, because a value written by a client can look like a
-    batch.
+    The end of the damaged batch according to its length field is tried first, because a value written by a client can
+    look like a batch.
     """
 
     def is_batch(found: int, header: BatchHeader) -> bool:
@@ -106,7 +108,9 @@ def find_batch(
 
 
 def _header_behind(file: File, position: int, end: int) -> tuple[int, BatchHeader] | None:
-    """The position at which the batch at `position` claims to end, and the header there; None if that cannot be."""
+    """The end of the batch at `position` according to its length field, and the header there; None if the length is
+    not possible.
+    """
     if end - position < HEADER_SIZE:
         return None
     size = read_header(read_range(file, position, HEADER_SIZE, wait=True)).size

@@ -2,8 +2,8 @@
 
     magic 4 | version 2 | generation 8 | crc32c of the rest 4 | entries as MessagePack           little endian
 
-One file for all logs, kept in two copies that are written in turn; the newest that can be read counts. A change that
-must survive the loss of one copy (a log start moved on request) is written to both before it is acknowledged.
+One file for all logs, kept in two copies that are written in turn; the newest readable copy is used. A change that
+must survive the loss of one copy (DeleteRecords, a truncation) is written to both before it is acknowledged.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _HEAD = Struct("<4sHQI")
 class RecoveryMark(msgspec.Struct, frozen=True, array_like=True):
     """The point below which log, index and snapshot are durable: `offset`, at `position` of segment `base_offset`.
 
-    The other fields are the state of that segment there, so that opening a log reads nothing of it.
+    The other fields are the state of that segment at `position`, so that a start need not read the segment below it.
     """
 
     offset: Offset = Offset(0)

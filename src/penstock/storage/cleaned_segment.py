@@ -1,7 +1,7 @@
-"""The segment that compaction writes to replace some neighbouring segments.
+"""The segment that compaction writes to replace one or more adjacent segments.
 
 The steps on disk, and the state after a crash between them, are described in `stray_files`. Until the log has finished
-the swap, readers continue in the old files, which stay open for them.
+the swap, readers continue to read the old files, which stay open.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from penstock.storage.stray_files import CLEANED_SUFFIX, SWAP_SUFFIX
 
 
 class CleanedSegment:
-    """A segment that is being written, batch by batch in order. Everything waits for the disk; one thread at a time."""
+    """A segment under construction, to which batches are appended in order. All methods wait for the disk; one thread
+    at a time.
+    """
 
     def __init__(
         self,
@@ -37,7 +39,7 @@ class CleanedSegment:
         self.size = 0
         self.max_timestamp = NO_TIMESTAMP
         self.is_changed = len(replaced) > 1
-        """True if it differs from the segments that it replaces."""
+        """True if the new segment differs from the segments that it replaces."""
         self._files = files
         self._log = log
         self._disk = files.disk
@@ -62,7 +64,7 @@ class CleanedSegment:
         self.size += header.size
 
     def finish(self) -> None:
-        """Complete and sync both files. The last index entry is the offset up to which old segments are replaced."""
+        """Complete and sync log and index. The last index entry has the end offset of the replaced segments."""
         log_file = self._file or self._create(LOG_SUFFIX)
         self._entries.append(IndexEntry(self._end_offset - self.base_offset, self.size, self.max_timestamp))
         index_file = self._create(INDEX_SUFFIX)
@@ -74,7 +76,7 @@ class CleanedSegment:
         index_file.close()
 
     def discard(self) -> None:
-        """Remove the files of a segment that is not needed."""
+        """Remove the unfinished files."""
         self._file = None
         for suffix in (LOG_SUFFIX, INDEX_SUFFIX):
             self._disk.remove(self._path + suffix + CLEANED_SUFFIX)
@@ -82,7 +84,8 @@ class CleanedSegment:
     def swap(self) -> None:
         """Replace the old segments on disk. After StorageError nothing has changed.
 
-        The list of closed segments changes once a crash would finish the swap, and before the files have their names.
+        The list of closed segments is replaced after the point from which recovery would finish the swap, and before
+        the new files get their final names.
         """
         closed = self._prepare_list()
         for segment in self.replaced:
@@ -111,7 +114,7 @@ class CleanedSegment:
         return closed
 
     def segment(self) -> Segment:
-        """The segment as the log has it after the swap."""
+        """The new segment, for the log to use after the swap."""
         return Segment(
             self._files,
             self._directory,
@@ -133,9 +136,9 @@ class CleanedSegment:
 
 
 def _keep_readable(segment: Segment) -> None:
-    """Keep the files of a segment open, because their names will soon belong to others."""
+    """Keep the files of a segment open for readers, because the swap removes them or gives their names to others."""
     segment.log_file.retire()
     try:
         segment.index.file.retire()
     except FileNotFoundError:
-        segment.locate(segment.base_offset, segment.size, wait=True)  # makes the index again, in memory
+        segment.locate(segment.base_offset, segment.size, wait=True)  # rebuilds the index in memory

@@ -1,6 +1,6 @@
-"""Comparison of a log's closed segments with their list at start: files that are missing, shortened or replaced.
+"""Comparison of a log's closed segments with their list at start, to find missing, shortened and replaced files.
 
-A file whose size, inode and modification time are the listed ones is not opened. Everything here waits for the disk.
+A file whose size, inode and modification time equal those in the list is not opened. All functions wait for the disk.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ LOST_REASON = "records that were stored are missing"
 
 
 class ClosedCheck:
-    """The check of one log. `run` returns the readable segments; the attributes say what was found."""
+    """The check of one log. `run` returns the readable segments; the attributes hold the findings."""
 
     def __init__(self, disk: Disk, closed: ClosedSegments, log_start_offset: Offset) -> None:
         self.closed = closed
-        """The list, with new times for valid files that were touched."""
+        """The list, with the present inodes and modification times of files that proved valid."""
         self.damage: list[DamagedRange] = []
         self.is_replaced = False
-        """True if a file has another inode than listed and the same first batch: it was restored from a copy."""
+        """True if a file was restored from a copy: it has another inode than in the list but the same first batch."""
         self._disk = disk
         self._log_start_offset = log_start_offset
 
@@ -42,7 +42,9 @@ class ClosedCheck:
     def _check(
         self, entry: ClosedSegment, files: dict[int, tuple[Segment, FileStatus]]
     ) -> ClosedSegment | None:
-        """Compare one entry; return a new entry if the file is valid and its time has changed."""
+        """Compare one entry with its file; return an updated entry if the file is valid and its inode or modification
+        time has changed.
+        """
         if entry.end_offset <= self._log_start_offset or not (entry.has_file or entry.size == LOST):
             return None
         if entry.size == LOST:
@@ -75,14 +77,14 @@ class ClosedCheck:
 
     @staticmethod
     def _is_the_file(segment: Segment, entry: ClosedSegment) -> bool:
-        """True if the first batch is the listed one, or unreadable: readers and the scrub deal with a damaged batch."""
+        """True if the first batch is the listed one or is damaged; damage is left to readers and the scrub."""
         if segment.size < HEADER_SIZE or entry.size < HEADER_SIZE or first_crc(segment) == entry.first_crc:
             return True
         return first_batch(segment) is None
 
     @staticmethod
     def _shorten(segment: Segment) -> int:
-        """Limit the segment to its whole batches; return the offset after the last of them."""
+        """Limit the segment to its complete batches; return the offset after the last one."""
         position, end_offset = 0, segment.base_offset
         with suppress(CorruptLog):
             for place, header in segment.walk(segment.size, wait=True):
@@ -92,7 +94,7 @@ class ClosedCheck:
 
 
 def first_batch(segment: Segment) -> BatchHeader | None:
-    """The header of the first batch of a file; None if the file does not begin with a whole batch of a matching CRC."""
+    """The header of the first batch of a file; None unless the file begins with a complete batch with a valid CRC."""
     if segment.size < HEADER_SIZE:
         return None
     header = read_header(segment.file.pread(0, HEADER_SIZE))
@@ -101,7 +103,7 @@ def first_batch(segment: Segment) -> BatchHeader | None:
 
 
 def set_aside(disk: Disk, segment: Segment) -> None:
-    """Rename a file that holds other records than were written, and remove its indexes."""
+    """Rename a segment file that does not hold the records of this segment, and remove its indexes."""
     path = segment.log_file.path
     segment.log_file.discard()
     segment.index.file.discard()

@@ -11,7 +11,8 @@ file has a negative size: NO_RECORDS for offsets that compaction removed before 
 records that recovery found missing.
 
 A list is written after its segments were synced. It is durable before segments are removed, truncated or replaced, so
-that it never names a file that was removed on purpose. A list that a power loss reverted names fewer segments.
+that it never names a file that was removed on purpose. After a power loss an older list may be back, which names fewer
+segments.
 """
 
 from __future__ import annotations
@@ -46,9 +47,9 @@ class ClosedSegment(NamedTuple):
     size: int
     inode: int = 0
     modified: int = 0
-    """Modification time in nanoseconds. A file with another inode or another time than listed is opened at start."""
+    """Modification time in nanoseconds. A start opens and checks a file whose inode or time differs from the list."""
     first_crc: int = 0
-    """CRC in the header of the first batch, which identifies the file; 0 without a batch."""
+    """CRC in the header of the first batch, which identifies the file; 0 if the segment is empty."""
 
     @property
     def has_file(self) -> bool:
@@ -58,7 +59,7 @@ class ClosedSegment(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class ClosedSegments:
     start_offset: Offset = _START
-    """Offset below which no file is expected."""
+    """Offset of the first entry: no files are expected below it."""
     entries: tuple[ClosedSegment, ...] = ()
 
     @property
@@ -67,7 +68,7 @@ class ClosedSegments:
         return Offset(self.entries[-1].end_offset) if self.entries else self.start_offset
 
     def extended(self, entries: Iterable[ClosedSegment]) -> ClosedSegments:
-        """The list with new entries, in place of those they overlap."""
+        """The list with new entries, which replace all entries that they overlap."""
         added = sorted(entries)
         if added and added[0].base_offset >= self.end_offset:
             return replace(self, entries=(*self.entries, *added))
@@ -92,7 +93,7 @@ class ClosedSegments:
         )
 
     def ending_at(self, offset: int) -> ClosedSegments:
-        """The list after a truncation to `offset`. An entry without a file may be shortened."""
+        """The list after a truncation to `offset`: later entries are dropped, an entry without a file is shortened."""
         kept = [each for each in self.entries if each.end_offset <= offset or not each.has_file]
         cut = (each._replace(end_offset=min(each.end_offset, offset)) for each in kept)
         return replace(self, entries=tuple(each for each in cut if each.base_offset < each.end_offset))
@@ -128,7 +129,7 @@ def list_path(directory: str) -> str:
 
 
 def describe(disk: Disk, segment: Segment, end_offset: int) -> ClosedSegment:
-    """The entry of a segment that was closed and synced. Waits for the disk."""
+    """Make the list entry of a segment that was closed and synced. Waits for the disk."""
     status = disk.status(segment.log_file.path)
     crc = first_crc(segment)
     return ClosedSegment(segment.base_offset, end_offset, segment.size, status.inode, status.modified_ns, crc)
@@ -164,7 +165,7 @@ def write_list(disk: Disk, directory: str, closed: ClosedSegments) -> None:
 
 
 def prepare_list(disk: Disk, directory: str, closed: ClosedSegments) -> File:
-    """Write a list beside the one in use; after a sync of the file, `publish_list` puts it in place."""
+    """Write a list to a temporary file; after the caller has synced the file, `publish_list` puts it in place."""
     file = disk.open(list_path(directory) + ".new.tmp", create=True)
     file.truncate(0)
     file.pwrite(0, (closed.encode(),))

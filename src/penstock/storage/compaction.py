@@ -1,10 +1,10 @@
 """Log compaction: only the newest record of each key stays, at its offset; a tombstone is removed some time later.
 
-A pass reads the keys that were written since the last one (as many as fit in its memory), then rewrites every closed
-segment up to there without the older records of these keys. It runs in short steps in a pool, so that the caller limits
-its share of the machine; segments are swapped between two steps, oldest first, so that a tombstone never goes before
-the records it deletes. Nothing is touched from the first open transaction on: undecided records replace nothing. After
-a crash the pass is repeated.
+A pass reads the keys that were written since the last pass (as many as fit in its memory), then rewrites every closed
+segment up to that offset without the older records of these keys. It runs in short steps in a thread pool, so that the
+caller can limit its share of the machine. Segments are swapped between two steps, oldest first, so that a tombstone is
+never removed before the records that it deletes. Records from the first open transaction on are left alone, because
+records of an undecided transaction replace nothing. After a crash the pass is repeated.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class CompactionProgress(Enum):
     MORE = "more"
     """The pass is not finished: call `step` again."""
     CLEANED = "cleaned"
-    """`cleaned` is to be put in place before the next step."""
+    """The segment in `Compaction.cleaned` is complete and must be swapped in before the next step."""
     DONE = "done"
 
 
 class _Span(NamedTuple):
-    """A closed segment and the base offset of the next one."""
+    """A closed segment and its end offset, the base offset of the next segment."""
 
     segment: Segment
     end_offset: int
@@ -48,7 +48,7 @@ def begin_compaction(
 ) -> Compaction | None:
     """Begin a pass over the log; None if there is nothing to compact. Loop thread; reads no file.
 
-    A damaged log is not compacted: a new segment over a damaged range would hide the range from readers.
+    A damaged log is not compacted, because a rewritten segment would hide the damaged range from readers.
     """
     spans = _closed_spans(log, high_watermark)
     if log.failed or log.damage or not spans or spans[-1].end_offset <= log.cleaned_offset:
@@ -57,7 +57,7 @@ def begin_compaction(
 
 
 def _closed_spans(log: Log, high_watermark: Offset) -> list[_Span]:
-    """The segments that writers, readers and a recovery, which starts at the mark, do not change any more."""
+    """The closed segments below the high watermark, the recovery mark and the first open transaction."""
     segments = log.segments
     limit = min(high_watermark, log.mark.base_offset)
     first_unstable = log.producers.unstable.first(high_watermark)
@@ -68,11 +68,11 @@ def _closed_spans(log: Log, high_watermark: Offset) -> list[_Span]:
 
 
 class Compaction:
-    """One pass. `step` runs in a pool, one at a time; everything else on the loop, between the steps."""
+    """One pass. `step` runs in a thread pool, one call at a time; the other methods are called between the steps."""
 
     def __init__(self, log: Log, files: FileCache, spans: list[_Span], now_ms: int, keys: KeyOffsets) -> None:
         self.end_offset = log.cleaned_offset
-        """Offset below which every key was seen once, after the pass."""
+        """Value of `Log.cleaned_offset` after the pass: each key has at most one record below this offset."""
         self.cleaned: CleanedSegment | None = None
         self._files = files
         self._directory = log.directory
@@ -90,11 +90,11 @@ class Compaction:
         self._steps = self._run()
 
     def step(self) -> CompactionProgress:
-        """Work for a moment. After CorruptLog or OSError the pass has to be abandoned."""
+        """Process about STEP_BYTES of the log. After CorruptLog or OSError the pass has to be abandoned."""
         return next(self._steps, CompactionProgress.DONE)
 
     def finish(self) -> None:
-        """Tell the log how far it is clean, and forget aborted transactions that are gone."""
+        """Advance the log's `cleaned_offset`, and forget aborted transactions whose records were all removed."""
         self._log.cleaned_offset = self.end_offset
         if self._settled:
             producers = self._log.producers
@@ -116,7 +116,7 @@ class Compaction:
         self.end_offset = Offset(end_offset)
 
     def _old_enough(self) -> list[_Span]:
-        """The spans before the first one with a record younger than `min.compaction.lag.ms`."""
+        """The spans before the first span with a record younger than `min.compaction.lag.ms`."""
         lag_ms = self._config.min_compaction_lag_ms
         for place, span in enumerate(self._spans):
             if lag_ms and span.segment.newest_timestamp(wait=True) > self._now_ms - lag_ms:
@@ -135,7 +135,7 @@ class Compaction:
         )
 
     def _oldest_timestamp(self, dirty: list[_Span]) -> int:
-        """Timestamp of the first batch that no pass has seen; now, if there is none."""
+        """Timestamp of the first batch since the last pass; the present time without such a batch."""
         for segment, _ in dirty:
             _, header = segment.locate(self._dirty_from, segment.size, wait=True)
             if header is not None:
@@ -143,7 +143,7 @@ class Compaction:
         return self._now_ms
 
     def _read_keys(self) -> Generator[CompactionProgress, None, int]:
-        """Collect the keys that no pass has seen; return the offset up to which they fitted."""
+        """Collect the keys of batches since the last pass; return the offset up to which they fit in the memory."""
         for segment, end_offset in self._spans:
             if end_offset <= self._dirty_from:
                 continue
@@ -165,13 +165,13 @@ class Compaction:
         try:
             records = list(iterate(batch, header, max_decompressed_bytes=limit))
         except InvalidBatch:
-            return  # its records cannot be read, so they replace nothing; the batch stays
+            return  # the records of this batch cannot be read, so they replace nothing; the batch stays
         for record in records:
             if record.key is not None:
                 self._keys.record(record.key, record.offset)
 
     def _groups(self, end_offset: int) -> Iterator[list[_Span]]:
-        """The segments to rewrite, in groups of neighbours that fit into one segment."""
+        """The segments to rewrite, in groups of adjacent segments that fit into one new segment."""
         group: list[_Span] = []
         size = 0
         for span in self._spans:
@@ -202,7 +202,7 @@ class Compaction:
         )
 
     def _clean(self, group: list[_Span], batch_filter: BatchFilter) -> Iterator[CompactionProgress]:
-        """Write the remaining records of the group; put the new segment in place only if it is smaller."""
+        """Write the remaining records of the group to a new segment; discard the new segment if nothing has changed."""
         replaced = tuple(span.segment for span in group)
         self.cleaned = cleaned = CleanedSegment(
             self._files,
@@ -237,7 +237,7 @@ class Compaction:
 
 
 def _read_checked(segment: Segment, position: int, header: BatchHeader) -> memoryview:
-    """Read a batch. Damage ends the pass, because a new CRC over it would hide it from readers."""
+    """Read a batch. CorruptLog if it is damaged: the pass ends, because a rewritten CRC would hide the damage."""
     batch = read_batch(segment.file, position, header)
     if not crc_matches(batch, header):
         raise CorruptLog(f"{segment.log_file.path}: the CRC of the batch at {position} does not match")

@@ -15,12 +15,12 @@ from penstock.model import Offset
 
 @dataclass(frozen=True, slots=True)
 class DamagedRange:
-    """The offsets from `base_offset` up to, and without, `end_offset`."""
+    """The offsets in [`base_offset`, `end_offset`), whose records are lost or unreadable."""
 
     base_offset: Offset
     end_offset: Offset
     reason: str
-    """Finding in words, for log lines and `/health`."""
+    """Description of the damage for log lines and `/health`."""
 
     def __contains__(self, offset: int) -> bool:
         return self.base_offset <= offset < self.end_offset
@@ -34,7 +34,7 @@ NO_DAMAGE: Damage = ()
 
 
 def merge_damage(ranges: Iterable[DamagedRange]) -> Damage:
-    """The ranges in order. If two overlap, the later one keeps only what the earlier one does not cover."""
+    """The ranges in order. If two overlap, the later range is shortened to begin where the earlier range ends."""
     merged: list[DamagedRange] = []
     for each in sorted(ranges, key=lambda damaged: (damaged.base_offset, -damaged.end_offset)):
         base_offset = max(each.base_offset, merged[-1].end_offset) if merged else each.base_offset
@@ -44,7 +44,7 @@ def merge_damage(ranges: Iterable[DamagedRange]) -> Damage:
 
 
 def clip_damage(damage: Damage, start_offset: Offset, end_offset: Offset) -> Damage:
-    """The damage between a log start and a log end."""
+    """The part of the damage in [`start_offset`, `end_offset`)."""
     clipped = (
         replace(
             each,
@@ -65,7 +65,7 @@ def before_damage(damage: Damage, offset: Offset) -> Offset:
 
 
 def next_damage(damage: Damage, offset: Offset) -> DamagedRange | None:
-    """The first range that has `offset` or a later one."""
+    """The first range that ends after `offset`."""
     for each in damage:
         if each.end_offset > offset:
             return each

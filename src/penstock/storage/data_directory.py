@@ -1,15 +1,16 @@
-"""The owner of a data directory, and the evidence of its last use.
+"""Ownership of a data directory, and the evidence of its last use.
 
-`meta.json` is written at the first start and names node, cluster and directory. Any other broker is refused, so that
-no two brokers write the same logs. `clean-stop` holds the broker epoch of a clean stop and is removed at start.
+`meta.json` is written at the first start and holds the ids of node, cluster and directory. A broker with another node
+id is refused, so that no two brokers write the same logs. `clean-stop` holds the broker epoch of a clean stop and is
+removed at start.
 
 `directory-marker` is written when a directory gets its id and when the broker has registered. It holds the status
-(device, inode, change time) of the marker file `logs/marker-<broker epoch>`. A copy of the directory has a marker with
-another status: it is another disk, may be older than the last write, and proves nothing.
+(device, inode, change time) of the marker file `logs/marker-<broker epoch>`. In a copy of the directory the marker file
+has another status. A copy is treated as another disk, because it may lack the last writes.
 
-`boot-id` is written when the broker has registered. It adds the boot of the machine and the broker epoch. In the same
-boot, whatever a broker wrote is still there, in the kernel's memory if not on the disk, however its process ended. It
-is removed when the disk has lost something in this boot; the directory is still the original then.
+`boot-id` is written when the broker has registered. It holds the same status, the boot id of the machine and the broker
+epoch. Within one boot of the machine every write of a broker is kept, at least in the page cache, even if its process
+was killed. The file is removed when the disk has lost data in this boot; the directory still counts as the original.
 """
 
 from __future__ import annotations
@@ -54,11 +55,11 @@ class _Use(msgspec.Struct, frozen=True):
     inode: int
     changed_ns: int
     restored: dict[str, int] = {}
-    """Change times of logs that were restored from a copy before this registration, by path."""
+    """Files of logs that were restored from a copy before this registration: change time in nanoseconds by path."""
 
 
 def open_directory(disk: Disk, node_id: BrokerId, new_directory_id: UUID) -> DirectoryMeta:
-    """Claim the directory for this process and this broker; ConfigError if it belongs to another."""
+    """Lock the directory for this process and read its `meta.json`; ConfigError if it belongs to another broker."""
     if not disk.lock():
         raise ConfigError("the data directory is in use by another broker; give each its own --data-dir")
     try:
@@ -119,10 +120,10 @@ class LastUse:
 
 
 def read_last_use(disk: Disk, boot_id: str) -> LastUse:
-    """Read the evidence of the last use. Call this before anything is written: recovery hides the traces of a
-    copy.
+    """Read the evidence of the last use. Call this before anything is written: the writes of a recovery hide that files
+    were copied.
 
-    An empty boot id equals no other.
+    An empty `boot_id` means that the boot is unknown; it counts as another boot than the last one.
     """
     use = _read_use(disk, BOOT_FILE)
     marked = use or _read_use(disk, DIRECTORY_MARKER_FILE)
@@ -145,10 +146,10 @@ def rename_copy(disk: Disk, meta: DirectoryMeta, new_directory_id: UUID) -> Dire
 
 
 def record_use(disk: Disk, boot_id: str, broker_epoch: BrokerEpoch) -> None:
-    """Record the registration of the broker: the cluster does not count on anything that the directory lacks.
+    """Record that the broker has registered: the cluster no longer counts on records that this directory has lost.
 
-    The former marker stays until the new record is durable, so that a crash in between leaves the former
-    record true.
+    The former marker file is kept until the new record is durable, so that after a crash in between the former record
+    is still valid.
     """
     use = _mark(disk, boot_id, broker_epoch)
     disk.replace(BOOT_FILE, msgspec.json.encode(use))
@@ -159,7 +160,7 @@ def record_use(disk: Disk, boot_id: str, broker_epoch: BrokerEpoch) -> None:
 
 
 def _mark_unregistered(disk: Disk) -> None:
-    """Mark a directory that has a new id: a copy that is taken before it is registered is recognised too."""
+    """Write the marker of a directory with a new id, so that a copy made before the broker registers is recognised."""
     disk.make_dir(LOGS)
     disk.sync_dir("")
     disk.replace(DIRECTORY_MARKER_FILE, msgspec.json.encode(_mark(disk, "", _UNREGISTERED)))
@@ -186,9 +187,7 @@ def distrust_boot(disk: Disk) -> None:
 
 
 def _read_use(disk: Disk, name: str) -> _Use | None:
-    """The record of the last registration; None without one, or if an earlier version wrote the boot id
-    alone.
-    """
+    """Read the record of the last registration; None without one, or if an earlier version wrote only the boot id."""
     with suppress(FileNotFoundError, msgspec.MsgspecError):
         return msgspec.json.decode(disk.read(name), type=_Use)
     return None
@@ -199,7 +198,9 @@ def _marker_path(broker_epoch: int) -> str:
 
 
 def _has_marker(disk: Disk, use: _Use, *, is_same_boot: bool) -> bool:
-    """True if the marker is the file that was recorded. Device numbers may change when the machine starts."""
+    """True if the marker file is the recorded one. The device is compared only within one boot, because device numbers
+    may change when the machine starts.
+    """
     try:
         found = disk.status(_marker_path(use.broker_epoch))
     except FileNotFoundError:
@@ -209,12 +210,11 @@ def _has_marker(disk: Disk, use: _Use, *, is_same_boot: bool) -> bool:
 
 
 def _restored_logs(disk: Disk) -> dict[str, int]:
-    """Logs that a tool which preserves times has restored: their paths and change times.
+    """Files of logs that were restored by a tool that preserves modification times: change times by path.
 
-    Such a tool skips the marker, which is the same in the copy, but the files it writes have an older
-    modification time than change time. Appends and new files set both times of the newest segment and of its
-    directory. A log that was restored before the last registration, and not written since, is in the record
-    of that registration.
+    The tool may skip the marker file, because it is equal in the copy. But the modification time of a restored file is
+    older than its change time. Appends and new files set both times of the newest segment and of its directory. A log
+    that was restored before the last registration and not written since then is in the record of that registration.
     """
     if not disk.exists(LOGS):
         return {}

@@ -4,9 +4,9 @@
               crc of its header 4 | crc of the content 4 | length of the content 8
     crc 4 of the head | content
 
-A file covers its segment up to an offset that was committed: all of a closed segment, the first part of the active one.
-It is valid if the last batch that it covers is where it was: two logs that have this batch in common are the same below
-it. Waits for the disk: runs in a pool.
+A file covers its segment up to a committed offset: the whole of a closed segment, the first part of the active segment.
+It is valid if the last batch that it covers is still at its position with the same header: two logs that share this
+batch are equal below it. Waits for the disk: runs in a thread pool.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Covered(NamedTuple):
 
     end_offset: Offset
     position: int
-    """Position in the segment behind the last batch."""
+    """Position in the segment after the last covered batch."""
     last_position: int = _NO_BATCH
-    """Position of the last batch."""
+    """Position of the last covered batch."""
 
 
 class FiledEvents(NamedTuple):
@@ -52,7 +52,7 @@ class FiledEvents(NamedTuple):
 
 
 def read_covered(disk: Disk, segment: Segment) -> Covered | None:
-    """The part of a segment that its file covers; None if it has no valid file. The content is not checked."""
+    """The part of a segment that its file covers; None if it has no valid file. Only the head is read and checked."""
     found = _read_head(disk, segment)
     return None if found is None else found[0]
 
@@ -75,7 +75,7 @@ def read_delay_file(disk: Disk, segment: Segment) -> FiledEvents | None:
 
 
 def _read_head(disk: Disk, segment: Segment) -> tuple[Covered, int, int] | None:
-    """The covered part, and CRC and length of the content."""
+    """The covered part, and the CRC and length of the content; None if the segment has no file with a valid head."""
     if DELAYS_SUFFIX not in segment.derived:
         return None
     try:
@@ -115,16 +115,16 @@ def _header_crc(segment: Segment, position: int) -> int:
 
 @dataclass(slots=True)
 class DelayFileJob:
-    """Make the file of a segment, or make it cover more: `write` first, which takes long, then `place`, while no other
-    job changes files of the log.
+    """Write the file of a segment, or extend it. `write` takes long and writes a temporary file; `place` renames it and
+    must be called while no other job changes files of the log.
     """
 
     disk: Disk
     segment: Segment
     end: int
-    """Position up to which the segment is read."""
+    """Position in bytes up to which the segment is read."""
     below: Offset
-    """Offset up to which records are committed."""
+    """Offset below which records are committed; later records are not covered."""
     max_decompressed_bytes: int
     is_wanted: Callable[[], bool]
     covered: Covered | None = None
@@ -138,7 +138,7 @@ class DelayFileJob:
         return self._path + TEMPORARY_SUFFIX
 
     def write(self) -> bool:
-        """Write the file; False if the job was given up."""
+        """Write the temporary file; False if the file is no longer wanted."""
         known = read_delay_file(self.disk, self.segment)
         if known is None:
             known = FiledEvents(Covered(Offset(self.segment.base_offset), 0), SegmentEvents())
@@ -170,7 +170,7 @@ class DelayFileJob:
         return True
 
     def _read_on(self, known: FiledEvents) -> Covered | None:
-        """Read the batches behind the covered part, up to one that is damaged; None if the job was given up."""
+        """Read the batches after the covered part, up to a damaged batch; None if the file is no longer wanted."""
         covered, events = known
         start = IndexEntry(covered.end_offset - self.segment.base_offset, covered.position, NO_TIMESTAMP)
         try:
@@ -183,7 +183,7 @@ class DelayFileJob:
                 events.apply(events_of(batch, header, self.max_decompressed_bytes))
                 covered = Covered(Offset(header.next_offset), position + header.size, position)
         except CorruptLog:
-            pass  # the repair, or a new leader, reads the rest
+            pass  # the rest is read after a repair, or by a new leader
         return covered
 
     def place(self) -> Covered:

@@ -1,6 +1,6 @@
 """Reading the delayed messages of a log: their events from an offset on, and the records of messages that are due.
 
-Waits for the disk: runs in a pool.
+Waits for the disk: runs in a thread pool.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from penstock.storage.segment import DELAYS_SUFFIX
 
 _SCAN_BYTES = 256 * 1024
 _WINDOW = 64
-"""Number of messages that are read together, each batch once."""
+"""Number of messages that are read together, so that messages of one batch are read with one read of the batch."""
 
 
 class ScannedEvents(NamedTuple):
@@ -34,23 +34,23 @@ class ScannedEvents(NamedTuple):
     end_offset: Offset
     """Offset below which the log was read."""
     filed: SegmentEvents | None = None
-    """Events of a segment from its file, before the others."""
+    """Events of a segment, read from its file; to be applied before `events`."""
 
 
 class NotCommitted(NamedTuple):
-    """The file of the next segment covers records that are not committed yet."""
+    """Result of `scan_next` if the file of the next segment covers records that are not committed yet."""
 
     end_offset: Offset
-    """Offset up to which they have to be."""
+    """Offset that the high watermark has to reach before the file can be used."""
 
 
 def scan_next(
     log: Log, offset: Offset, applied: Offset | None, below: Offset, epoch_start: Offset
 ) -> ScannedEvents | NotCommitted:
-    """Events of the segment at an offset from its file, if it has one and none of its records was applied; else `scan`.
+    """Events from `offset` on: read from the segment's file if none of its records was applied yet, else by `scan`.
 
-    `applied` is the offset below which records were applied, None before the first. All records before `epoch_start`
-    are committed sooner or later, or the leader is replaced.
+    `applied` is the offset below which records were applied, None before the first record. All records below
+    `epoch_start` get committed unless this leader is replaced, so that waiting for them is safe.
     """
     segments = log.segments
     segment = segments[max(0, floor_segment(segments, offset))]
@@ -64,7 +64,7 @@ def scan_next(
 
 
 def scan(log: Log, offset: Offset, below: Offset) -> ScannedEvents:
-    """Events of the next batches. CorruptLog or StorageError if the first of them cannot be read."""
+    """Events of the next batches, read from the log. CorruptLog or StorageError if the first batch cannot be read."""
     found = log.read(offset, _SCAN_BYTES, below=below, at_least_one=True, wait=True)
     events: list[Event] = []
     end = offset
@@ -83,7 +83,7 @@ def scan(log: Log, offset: Offset, below: Offset) -> ScannedEvents:
 class WantedMessage(NamedTuple):
     due: DueMessage
     offset: int
-    """Offset of the record that has the message."""
+    """Offset of the record that contains the message."""
 
 
 @dataclass(slots=True)
@@ -92,13 +92,15 @@ class ReadMessages:
     unreadable: list[WantedMessage] = field(default_factory=list)
     """Messages whose record is damaged or was deleted."""
     left: list[WantedMessage] = field(default_factory=list)
-    """Messages that were not read, behind the others."""
+    """The remaining messages, which were not read because `max_bytes` was reached."""
 
 
 def read_messages(
     log: Log, wanted: Sequence[WantedMessage], below: Offset, max_bytes: int = 0
 ) -> ReadMessages:
-    """Read the records of messages, in the order of `wanted`, until they have `max_bytes`, and some more."""
+    """Read the records of messages in the order of `wanted`. Stop after the window of messages in which the values
+    reach `max_bytes`.
+    """
     read = ReadMessages()
     reader = _Reader(log, below)
     size = 0
@@ -116,7 +118,7 @@ def read_messages(
 
 
 class _Reader:
-    """Reads records by offset, and keeps the last batch open: messages with one due time are often in one batch."""
+    """Reader of records by offset. It keeps the last batch decompressed, because due messages often share a batch."""
 
     def __init__(self, log: Log, below: Offset) -> None:
         self._log = log
@@ -124,7 +126,7 @@ class _Reader:
         self._batch: _OpenBatch | None = None
 
     def read(self, wanted: Sequence[WantedMessage]) -> dict[int, StoredMessage]:
-        """Records by their offset, each batch read once; those that cannot be read are missing."""
+        """Read each batch once; return records by offset. Records that cannot be read are missing in the result."""
         found: dict[int, StoredMessage] = {}
         for each in sorted(wanted, key=lambda one: one.offset):
             try:
@@ -146,7 +148,7 @@ class _Reader:
 
 
 class _OpenBatch:
-    """A decompressed batch of which records are read, fastest in the order of offsets."""
+    """A decompressed batch. Records are found fastest if they are read in the order of offsets."""
 
     def __init__(self, batch: memoryview, header: BatchHeader, max_decompressed_bytes: int) -> None:
         self.header = header
@@ -154,7 +156,7 @@ class _OpenBatch:
         self._body = bytes(decompress(header.codec, batch[HEADER_SIZE : header.size], max_decompressed_bytes))
         self._layouts: Iterator[Layout] = iter(())
         self._next_delta = header.last_offset_delta + 1
-        """No record from this offset delta on was passed."""
+        """Records from this offset delta on are still ahead of the iteration."""
 
     def record(self, offset: int) -> Record:
         """The record with an offset; CorruptLog if it is not there, InvalidBatch if the records are not valid."""

@@ -1,4 +1,4 @@
-"""The disk as a seam: every file of a broker is reached through a `Disk`.
+"""Interface to the file system, which tests replace: all files of a broker are accessed through a `Disk`.
 
 Paths are relative to the data directory, with forward slashes. Writes go to the operating system's cache; only
 `File.sync`, `Disk.sync_all`, `Disk.sync_dir` and `Disk.replace` make anything durable, and a name (created, renamed or
@@ -21,7 +21,7 @@ from typing import NamedTuple, Protocol
 from typing_extensions import Buffer
 
 SYNC_ALL_ABOVE = 4
-"""Number of dirty logs above which `Disk.sync_all` costs less than a sync of each; docs/decisions/0002."""
+"""Number of dirty logs above which one `Disk.sync_all` costs less than a sync of each log; see docs/decisions/0002."""
 _LINUX = sys.platform == "linux"
 _LOCK_FILE = "lock"
 _CACHE_PROBE_BYTES = 256 * 1024
@@ -32,14 +32,14 @@ _SYNC_FILE_RANGE_WRITE = 2
 class FileStatus(NamedTuple):
     """Status of a file or directory in the file system.
 
-    A copy has another inode or a later `changed_ns`, whatever tool made it; only a copy of the whole block device has
-    the same ones. A tool that preserves modification times leaves `modified_ns` behind `changed_ns`.
+    A copy of a file has another inode or a later `changed_ns`, whatever tool made it, except a copy of the whole block
+    device. In a copy whose modification time was preserved, `modified_ns` is older than `changed_ns`.
     """
 
     device: int
     inode: int
     changed_ns: int
-    """Time of the last change of content, name, owner, mode or times. No program can set it."""
+    """Time of the last change of content, name, owner, mode or times. Programs cannot set this time."""
     modified_ns: int
     """Time of the last change of content, unless a program has set it."""
     size: int = 0
@@ -71,7 +71,7 @@ class File(Protocol):
         ...
 
     def start_writeback(self, position: int, length: int) -> None:
-        """Hint to begin writing the range to disk; does not wait."""
+        """Ask the kernel to begin writing the range to the disk; does not wait, and makes nothing durable."""
         ...
 
     def fileno(self) -> int | None:
@@ -118,8 +118,8 @@ class Disk(Protocol):
     def sync_dir(self, path: str) -> None: ...
 
     def sync_all(self) -> bool:
-        """Make everything written so far durable at once; False if the system has no such call. After an OSError no
-        sync of this disk or its files succeeds again: any file may have lost pages that count as clean.
+        """Make everything written so far durable with one call; False if the system has no such call. After an OSError
+        no sync of this disk or its files succeeds again, because any file may have lost pages that count as clean.
         """
         ...
 
@@ -135,7 +135,7 @@ class Disk(Protocol):
 
 
 class RealFile:
-    """A file descriptor. It is closed with its last reference, so that a slice being sent outlives an eviction."""
+    """A file descriptor, closed with its last reference, so that a slice that is being sent survives an eviction."""
 
     __slots__ = ("_failures", "_fd")
 
@@ -211,7 +211,7 @@ class RealFile:
         return total
 
     def _write_rest(self, position: int, views: list[memoryview], written: int) -> None:
-        """Write the rest after a short write, which is no error, or if there are more buffers than one call takes."""
+        """Write the remaining bytes after a short write, or if there are more buffers than one call can take."""
         for view in views:
             skipped = min(written, len(view))
             written -= skipped
@@ -248,12 +248,12 @@ class RealFile:
 
 
 class RealDisk:
-    """A directory of the file system. Paths that lead out of it are refused."""
+    """A directory of the file system. ValueError for a path that leads out of it."""
 
     def __init__(self, root: str) -> None:
         os.makedirs(root, exist_ok=True)
         self._root = os.path.abspath(root)
-        # Opened once: the kernel reports to a descriptor the write errors that happened since it was opened.
+        # Opened once and kept: the kernel reports write errors to a descriptor only if it was open when they happened.
         self._root_fd = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY)
         self._lock_fd, self._failures = -1, list[OSError]()
         self._temporary = itertools.count()

@@ -1,9 +1,9 @@
 """A bounded number of file descriptors, shared by thousands of segments.
 
-A `CachedFile` opens when first used and stays open until others need its place; a caller that still holds the `File`
-keeps it open. A file with unsynced bytes is pinned by its segment instead: an error while writing it back reaches only
-descriptors that were open before. Any thread may read through the cache (every step is one atomic operation on a deque
-or an attribute); pins are counted on the loop thread.
+A `CachedFile` is opened at its first use and stays open until the cache evicts it; a caller that still holds the `File`
+keeps the descriptor open. A file with unsynced bytes is not in the cache: its segment pins it, because the kernel
+reports a write error only to descriptors that were open before. Any thread may read through the cache (every step is
+one atomic operation on a deque or an attribute); pins are counted on the loop thread.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DEFAULT_MAX_OPEN_FILES = 4096
 
 
 class FileCache:
-    """A cache that closes files in the order they were opened, and spares each used file once (second chance)."""
+    """A cache that evicts files in the order of opening, but gives each file used since then a second chance."""
 
     def __init__(self, disk: Disk, max_open: int = DEFAULT_MAX_OPEN_FILES) -> None:
         self.disk = disk
@@ -31,7 +31,7 @@ class FileCache:
 
     @property
     def crowded(self) -> bool:
-        """True if more files are pinned than may be open."""
+        """True if the number of pinned files exceeds `max_open`."""
         return self.pinned > self.max_open
 
     def add(self, opened: CachedFile) -> None:
@@ -71,17 +71,17 @@ class CachedFile:
             self.used = True
             return file
         file = self.retired or self._cache.disk.open(self.path, create=create)
-        if self.retired is not None:  # the path may have been given to another file while we opened it
+        if self.retired is not None:  # the path may have named another file already when it was opened
             return self.retired
         self.file = file
         self._cache.add(self)
         return file
 
     def retire(self) -> None:
-        """Keep the present file, because its path is about to be removed or to name another file."""
+        """Keep the present descriptor for readers, because the path will be removed or given to another file."""
         self.retired = self.get()
 
     def discard(self) -> None:
-        """Give up a file that was removed; its space is freed after its last reader is done."""
+        """Drop the descriptor of a file that was removed; the disk space is freed after the last reader is done."""
         self.file = None
         self._cache.remove(self)

@@ -1,6 +1,6 @@
 """Appends of a follower: the whole batches of a range fetched from the leader, with their offsets and epochs.
 
-Loop thread only. After an error, the batches of the segments before stay appended and the others are not written.
+Loop thread only. After an error, batches that were written to earlier segments stay appended; the others are not.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def append_fetched(log: Log, records: memoryview, leader_epoch: LeaderEpoch, now
 
 
 def _fill_gap_before(log: Log, header: BatchHeader, now_ms: int) -> None:
-    """Append empty batches if a batch is too far above the log end for the relative offsets of a segment."""
+    """Append empty batches if `header` is too far above the log end for the relative offsets of one segment."""
     limit = log.config.max_relative_offset
     while header.last_offset - log.log_end_offset > limit and header.base_offset > log.log_end_offset:
         filler, fetched = fill_gap(log.log_end_offset, log.last_epoch, header)
@@ -33,7 +33,7 @@ def _fill_gap_before(log: Log, header: BatchHeader, now_ms: int) -> None:
 
 
 def _append_run(log: Log, records: memoryview, batches: list[FetchedBatch], place: int, now_ms: int) -> int:
-    """Write as many batches as fit into one segment, with one call; return the place of the first that did not fit.
+    """Write the batches from `place` on that fit into one segment; return the place of the first that does not fit.
 
     A new segment is named after the log end, not after its first batch: compaction leaves gaps between batches, and
     recovery takes a gap between the log end and the next segment's name for a lost file.
@@ -59,7 +59,7 @@ def _append_run(log: Log, records: memoryview, batches: list[FetchedBatch], plac
         _remember(log, segment, position + batch_position - start, header, now_ms)
         if header.is_control:
             log.apply_control(records[batch_position:], header, header.base_offset, now_ms)
-    # In this order, as for a leader's append.
+    # The log end before the size, as in `Log.append`.
     log.log_end_offset = batches[after - 1].header.next_offset
     segment.size = position + len(content)
     return after

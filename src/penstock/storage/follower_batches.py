@@ -1,8 +1,8 @@
 """Checks on the batches that a follower fetched, before any of them is written.
 
 The leader has accepted the batches, so the rules for clients do not apply: there may be gaps that compaction left,
-control batches, any state of a producer, and attributes that only compaction sets. Each batch must be whole and follow
-the log end, and its leader epoch must be neither below the last one nor above the leader's.
+control batches, any producer sequence, and attributes that only compaction sets. Each batch must be complete and begin
+at or above the log end, and its leader epoch must be between the last epoch in the log and the leader's epoch.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from penstock.records.iteration import read_batches
 from penstock.storage.batch_scan import MAX_RELATIVE_OFFSET
 
 MAX_GAP = 1 << 42
-"""Maximum number of offsets between two batches. A wider gap is a damaged base offset, which the CRC does not cover."""
+"""Maximum number of offsets between two batches. A wider gap means that a base offset, which has no CRC, is damaged."""
 
 
 class FetchedBatch(NamedTuple):
@@ -28,9 +28,10 @@ class FetchedBatch(NamedTuple):
 def check_fetched(
     records: memoryview, log_end: Offset, last_epoch: LeaderEpoch, leader_epoch: LeaderEpoch
 ) -> list[FetchedBatch]:
-    """The batches to append at `log_end`, after a record of `last_epoch`. An incomplete last batch is skipped.
+    """The batches of `records` to append at `log_end`, after a record of `last_epoch`. An incomplete last batch is
+    dropped.
 
-    Batches before a damaged one are returned; CORRUPT_MESSAGE if the first batch is damaged.
+    Only the batches before the first damaged batch are returned; CORRUPT_MESSAGE if the first batch is damaged.
     """
     found: list[FetchedBatch] = []
     position = 0
@@ -77,9 +78,9 @@ def _check(
 def fill_gap(
     log_end: Offset, last_epoch: LeaderEpoch, behind: BatchHeader
 ) -> tuple[memoryview, FetchedBatch]:
-    """An empty batch that covers the offsets from the log end up to the batch `behind`, as far as one batch can.
+    """An empty batch that covers the offsets from `log_end` up to the batch `behind`, or as many as one batch can.
 
-    Compaction leaves such batches too, so clients know them. The epoch is that of the record before the gap.
+    Compaction leaves empty batches too, so that clients accept them. `last_epoch` is the epoch before the gap.
     """
     header = BatchHeader(
         base_offset=log_end,

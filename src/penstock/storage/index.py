@@ -2,11 +2,12 @@
 
     relative offset 4 | position 4 | max timestamp 8 | crc 4             little endian, every entry 20 bytes
 
-An entry is a boundary between two batches: batches before `position` have offsets below `base + relative offset`, and
-`max timestamp` is their greatest; batches from there on have offsets at or above. The index of a closed segment ends
-with the boundary at the end of its log. New entries are in memory until a checkpoint has written them; a crash may lose
-or keep them, because recovery drops all entries above its starting point. The CRC is seeded with the base offset, so
-that damage, and an index of another segment, are noticed when an entry is used; the index is then rebuilt from the log.
+An entry is a boundary between two batches: batches before `position` have offsets below `base + relative offset` and
+timestamps up to `max timestamp`; batches from `position` on have higher offsets. The index of a closed segment ends
+with the boundary at the end of its log file. New entries are in memory until a checkpoint has written them; a crash may
+lose or keep them, because recovery drops all entries above its starting point. The CRC is seeded with the base offset,
+so that a damaged index, or the index of another segment, is noticed when an entry is used; the index is then rebuilt
+from the log.
 """
 
 from __future__ import annotations
@@ -60,8 +61,8 @@ def decode_entry(base_offset: int, content: bytes, position: int = 0) -> IndexEn
 class SegmentIndex:
     """The index of one segment. Entries are added and marked as saved on the loop thread; any thread may look up.
 
-    `stored` is the number of entries in the file, None until a segment found at start is first used. `repaired`
-    replaces the file's content until a checkpoint has written it.
+    `stored` is the number of entries in the file; None if the file was not read since the start. `repaired` is the
+    content of a rebuilt index, used in place of the file until a checkpoint has written it.
     """
 
     __slots__ = ("_base_offset", "_columns", "file", "repaired", "stored")
@@ -77,7 +78,7 @@ class SegmentIndex:
         columns = self._columns
         if columns is None:
             columns = self._columns = (array("I"), array("I"), array("q"))
-        # Readers search one column and then use the same place of the others, so these must be there first.
+        # Readers search the last column first and then use the same place of the others, which must exist by then.
         columns[POSITION].append(position)
         columns[MAX_TIMESTAMP].append(max_timestamp)
         columns[RELATIVE_OFFSET].append(relative_offset)
@@ -93,13 +94,13 @@ class SegmentIndex:
         return columns[POSITION][0] if columns else None
 
     def repair(self, content: bytes) -> None:
-        """Use these entries, rebuilt from the log, instead of the file's."""
+        """Use `content`, rebuilt from the log, in place of the entries in the file."""
         self.repaired = content
         self.stored = len(content) // ENTRY_SIZE
 
     def saved(self, count: int, stored: int) -> None:
-        """Note that the oldest `count` entries in memory are in the file, which has `stored` entries now."""
-        self.stored = stored  # before the columns, because a reader looks at these first
+        """Record that a checkpoint wrote the oldest `count` entries in memory to the file, which now has `stored`."""
+        self.stored = stored  # before the columns, because readers look at the columns first
         self.repaired = None
         columns = self._columns
         if columns is not None:
@@ -137,7 +138,9 @@ class SegmentIndex:
         return self._read(stored - 1, 1, wait)[0] if stored else FIRST_ENTRY
 
     def _count_stored(self, field: int, limit: int, wait: bool) -> int:
-        """Number of stored entries with a `field` below `limit`, by binary search; entries out of order are noticed."""
+        """Number of stored entries whose `field` is below `limit`, by binary search. IndexDamaged if entries that it
+        reads are out of order.
+        """
         low, high = 0, self._stored()
         if high == 0:
             return 0

@@ -1,6 +1,6 @@
-"""Inspection of a segment file from outside: for `penstock log show` and `penstock log check`.
+"""Inspection of segment files for `penstock log show` and `penstock log check`.
 
-Reads only, on a broker's files or on a copy of them; damage is reported and skipped.
+Reads the files of a broker or a copy of them, and changes nothing; damage is reported and skipped.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class SegmentReport:
 
 
 def describe_segment(disk: Disk, path: str) -> Iterator[tuple[int, BatchHeader | SegmentProblem]]:
-    """Every batch with its position; for damage, a problem."""
+    """Every batch with its position, and a problem in place of damaged bytes."""
     base_offset, file = segment_base_offset(path), disk.open(path)
     position, end, min_offset = 0, file.size(), base_offset
     while position < end:
@@ -109,7 +109,7 @@ def _check_batch(
 
 
 def _read_index(disk: Disk, log_path: str) -> tuple[list[SegmentProblem], dict[int, SegmentProblem]]:
-    """Problems of the index itself; and, by position, the problem of each entry if no batch is at its position.
+    """The problems of the index itself, and for each entry, by position, the problem to report if no batch is there.
 
     A missing index is no problem: it is rebuilt when it is needed.
     """

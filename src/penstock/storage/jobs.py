@@ -1,8 +1,8 @@
-"""Work of a log off the loop: syncing, checkpointing, deleting files.
+"""File work of a log that runs in a thread pool: syncing, checkpointing, deleting files.
 
-A job is begun on the loop, which gives it everything it needs; its `work` runs in a pool and touches only files; then
-the log finishes it on the loop. A failed sync is final: it is unknown which pages were lost, so the same bytes are
-never synced again into an acknowledgement.
+A job is created on the loop thread with all data that it needs; its `work` runs in a thread pool and accesses only
+files; then the log finishes it on the loop thread. A failed sync is final: it is unknown which pages were lost, so a
+later successful sync of the same bytes must not lead to an acknowledgement.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from penstock.storage.snapshot import KEPT_SNAPSHOTS, Snapshot, snapshot_name
 
 @dataclass(frozen=True, slots=True)
 class FlushJob:
-    """Make everything appended so far durable, with the names of new files."""
+    """Make all bytes appended so far durable, and the names of new files."""
 
     disk: Disk
     generation: int
@@ -32,8 +32,8 @@ class FlushJob:
     new_directories: tuple[str, ...]
     """Directories with names that are not durable yet."""
     failures: list[OSError]
-    """Failed syncs, shared by all jobs of the log. A sync after a failed one finds clean pages and succeeds, perhaps
-    before the loop knows of the failure.
+    """Errors of failed syncs, shared by all jobs of the log. A sync after a failed one finds clean pages and succeeds,
+    perhaps before the loop thread has handled the failure.
     """
 
     def work(self) -> None:
@@ -48,7 +48,7 @@ class FlushJob:
 
 
 def sync_together(disk: Disk, jobs: Sequence[FlushJob]) -> bool:
-    """Do the work of many flushes with one sync; False if the system cannot."""
+    """Do the work of many flushes with one sync; False if the system has no such call."""
     try:
         return disk.sync_all()
     except OSError as error:
@@ -59,13 +59,13 @@ def sync_together(disk: Disk, jobs: Sequence[FlushJob]) -> bool:
 
 @dataclass(slots=True)
 class IndexWrite:
-    """Entries to be written to an index file; after damage, the whole index."""
+    """Entries to be appended to an index file; the whole index if it was rebuilt."""
 
     segment: Segment
     repaired: bytes
     entries: list[IndexEntry]
     stored: int
-    """Number of entries in the file before the new ones, those of `repaired` included."""
+    """Number of entries in the file before `entries`; includes the entries of `repaired`."""
 
     def write(self, disk: Disk) -> File:
         content = self.repaired + encode_entries(self.segment.base_offset, self.entries)
@@ -85,15 +85,15 @@ class CheckpointJob:
     flush: FlushJob
     index_writes: tuple[IndexWrite, ...]
     snapshot: Snapshot | None
-    """Snapshot to write; None if the newest snapshot is of this offset already."""
+    """Snapshot to write; None if there is a snapshot at this offset already."""
     old_snapshots: tuple[Offset, ...]
     mark: RecoveryMark
     closed: ClosedSegments
-    """The list of closed segments; `write` adds those that were closed since."""
+    """The list of closed segments; `write` adds `newly_closed`."""
     newly_closed: tuple[tuple[Segment, int], ...]
-    """Closed segments that are not listed, with their end offsets."""
+    """Closed segments that are not in the list yet, with their end offsets."""
     syncing: bool = False
-    """True if syncs are under way; their failure is final."""
+    """True during syncs. An error while this is true is final."""
     done: bool = False
     error: OSError | None = None
     _written: list[File] = field(default_factory=list)
@@ -118,7 +118,9 @@ class CheckpointJob:
         self.syncing = False
 
     def write(self) -> None:
-        """Write indexes and snapshot into the page cache, never after a failed sync: recovery trusts them."""
+        """Write indexes, snapshot and list without syncing them. OSError after a failed sync of the log, because
+        recovery trusts these files.
+        """
         if self.flush.failures:
             raise self.flush.failures[0]
         for index_write in self.index_writes:
@@ -152,7 +154,7 @@ class CheckpointJob:
 
 
 def work_together(disk: Disk, jobs: Sequence[CheckpointJob]) -> None:
-    """Do the work of many checkpoints with few syncs; afterwards `error` of each says why it failed."""
+    """Do the work of many checkpoints with few syncs; the `error` of a failed job is set."""
     _sync_checkpoints(disk, jobs, CheckpointJob.sync_log)
     for job in jobs:
         job.attempt(CheckpointJob.write)
@@ -178,17 +180,19 @@ def _sync_checkpoints(
 
 @dataclass(slots=True)
 class DeleteJob:
-    """Remove the files of segments that are no longer part of the log, oldest first so that no hole can stay."""
+    """Remove the files of segments that are no longer part of the log, oldest first so that a crash leaves no hole."""
 
     disk: Disk
     directory: str
     segments: tuple[Segment, ...]
     checkpoint: CheckpointJob | None
-    """A checkpoint to do first if the recovery point lies below the first segment that stays. Otherwise recovery would
-    take the log for one that lost its first files, unless a snapshot shows that more was durable.
+    """A checkpoint to write first if the recovery point is below the first remaining segment; else None. Without it,
+    recovery would conclude that the log has lost its first files.
     """
     keep_list: Callable[[ClosedSegments | None], None]
-    """Write the list of closed segments without the removed ones. Its argument is the checkpoint's list."""
+    """Function that writes the list of closed segments without the removed ones. Its argument is the list that
+    `checkpoint` wrote; None without a checkpoint.
+    """
 
     @property
     def size_bytes(self) -> int:
@@ -200,7 +204,7 @@ class DeleteJob:
             if self.checkpoint.error is not None:
                 raise self.checkpoint.error
         self.keep_list(self.checkpoint.closed if self.checkpoint is not None else None)
-        self.disk.sync_dir(self.directory)  # the segment that takes over must be there first
+        self.disk.sync_dir(self.directory)  # the name of the first remaining segment must be durable first
         for segment in self.segments:
             segment.remove_files(self.disk)
         self.disk.sync_dir(self.directory)

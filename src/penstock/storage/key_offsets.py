@@ -1,6 +1,6 @@
-"""The newest offset of each key, for one compaction: bounded, by the hash of the key.
+"""The newest offset of each key in a compaction pass, by the hash of the key. The memory is bounded.
 
-Keys that share a 128-bit hash would be taken for one; such a collision is improbable enough.
+Two keys with the same 128-bit hash would count as one key; such a collision is improbable enough to be ignored.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from hashlib import blake2b
 
 BYTES_PER_KEY = 200
-"""Memory of an entry in bytes, the growth of the table included."""
+"""Estimated memory of an entry in bytes, including the free space of the hash table."""
 _HASH_BYTES = 16
 
 
@@ -25,7 +25,7 @@ class KeyOffsets:
         return len(self._offsets) >= self._max_keys
 
     def record(self, key: bytes, offset: int) -> None:
-        """Record the offset of a key; offsets come in order."""
+        """Record the offset of a key. Offsets must be given in ascending order."""
         self._offsets[blake2b(key, digest_size=_HASH_BYTES).digest()] = offset
 
     def is_outdated(self, key: bytes, offset: int) -> bool:

@@ -1,11 +1,11 @@
 """One partition's log: batches appended at the end, read from anywhere, durable up to the flushed offset.
 
 `Log` holds the offsets and the derived state (leader epochs, producers) and appends. Its parts are the segments
-(`segment_list`), `LogReader` for reads, and `LogJobs` for flushes, checkpoints and all other work on files in a pool;
-`log_truncation` removes the end of a log. The loop thread appends and changes state; the `work` of a job, `read`,
-`find_timestamp` and `max_timestamp` may run in a pool. That needs no locks: the tuple of segments is replaced and never
-changed, and the value that a reader looks at first is changed last. An offset is visible only after its bytes are in
-the file, and counts as flushed only after they and the file's name were synced.
+(`segment_list`), `LogReader` for reads, and `LogJobs` for flushes, checkpoints and all other work on files, which runs
+in a thread pool; `log_truncation` removes the end of a log. The loop thread appends and changes state; the `work` of a
+job, `read`, `find_timestamp` and `max_timestamp` may run in a thread pool. This needs no locks: the tuple of segments
+is replaced and never changed, and the value that readers look at first is changed last. An offset is visible only after
+its bytes are in the file, and counts as flushed only after the bytes and the name of the file were synced.
 """
 
 from __future__ import annotations
@@ -107,9 +107,9 @@ class Log:
         self.committed_epoch = max(
             state.committed_epoch, state.epochs.epoch_at(Offset(state.high_watermark - 1))
         )
-        """The leader epoch in which everything below the high watermark was last known to be in the leader's log."""
+        """Newest leader epoch whose leader is known to have all records below the high watermark."""
         self.cleaned_offset = state.cleaned_offset
-        """The offset below which compaction has seen every key once."""
+        """Offset up to which the log is compacted: each key has at most one record below it."""
         self.mark = state.mark
         self.leader_epochs = state.epochs
         self.producers = state.producers or ProducerStates(
@@ -125,18 +125,18 @@ class Log:
         if self.damage:
             context.unsound[self] = None
         self.closed = state.closed
-        """List of closed segments, as the disk has it."""
+        """List of closed segments as it is on the disk."""
         self.is_list_outdated = state.is_list_outdated
-        """True if the list of closed segments has yet to be written after recovery."""
+        """True if recovery has changed the list of closed segments and it was not written yet."""
         self.boundaries = Boundaries()
         self.failure: OSError | None = None
-        """The disk error after which nothing is appended or counts as flushed, until the next start."""
+        """Disk error that stopped the log: until the next start nothing is appended or counts as flushed."""
         self.latest_epoch = state.epochs.latest
         """`leader_epochs.latest`, kept here because every append compares it."""
         self.config = config
         self.jobs = LogJobs(self)
         reader = LogReader(self)
-        # The bound methods themselves, because every fetch calls one: a method of this class would add a call.
+        # Bound methods as attributes: every fetch calls one, and a delegating method would add a call.
         self.read = reader.read
         self.read_committed = reader.read_committed
         self.find_timestamp = reader.find_timestamp
@@ -179,7 +179,7 @@ class Log:
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """The segments, oldest first; the last is written to. The tuple never changes."""
+        """The segments, oldest first; the last is the active one. A tuple is replaced and never changed."""
         return self.segment_list.all
 
     @property
@@ -188,7 +188,7 @@ class Log:
 
     @property
     def generation(self) -> int:
-        """A number that grows with every truncation; what was known about the end of the log is outdated then."""
+        """Number that increases with every truncation and so invalidates what was cached about the end of the log."""
         return self.segment_list.generation
 
     @property
@@ -209,14 +209,14 @@ class Log:
 
     @property
     def unmarked_bytes(self) -> int:
-        """Bytes that a recovery would have to check."""
+        """Number of bytes after the recovery mark, which a recovery would have to check."""
         mark = self.mark
         size = sum(segment.size for segment in self.segments if segment.base_offset >= mark.base_offset)
         return size - mark.position
 
     @property
     def last_stable_offset(self) -> Offset:
-        """The offset below which every transaction has ended, with its marker committed."""
+        """Offset below which every transaction has ended and its marker is committed."""
         high_watermark = self.high_watermark
         first = self.producers.unstable.first(high_watermark)
         if first is None or first >= high_watermark:
@@ -224,20 +224,22 @@ class Log:
         return max(Offset(first), self.log_start_offset)
 
     def aborted_transactions(self, from_offset: Offset, to_offset: Offset) -> list[AbortedTransaction]:
-        """The aborted transactions of [from_offset, to_offset) for its reader, and perhaps a few others."""
+        """Aborted transactions for a reader of [from_offset, to_offset). May include a few without records there."""
         return self.producers.aborted.between(from_offset, to_offset)
 
     def checkpoint(self) -> LogCheckpoint:
         """The entry of this log in the checkpoint file. May run in a pool while the loop thread changes the offsets."""
         committed_epoch = (
             self.committed_epoch
-        )  # read first: the epoch must not be newer than the high watermark
+        )  # read before the high watermark, so that the epoch is not newer than it
         return LogCheckpoint(
             self.topic_partition.topic,
             self.topic_id.bytes,
             self.topic_partition.partition,
             self.log_start_offset,
-            min(self.high_watermark, self.flushed_offset),  # a recovery takes it for durable
+            min(
+                self.high_watermark, self.flushed_offset
+            ),  # recovery assumes that records below it are durable
             self.cleaned_offset,
             self.mark,
             committed_epoch,
@@ -246,17 +248,17 @@ class Log:
     # --- leader epochs
 
     def end_of_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
-        """The largest epoch not above this one and its end offset (OffsetForLeaderEpoch); (-1, -1) if unknown."""
+        """The largest known epoch not above `epoch` and its end offset (OffsetForLeaderEpoch); (-1, -1) if unknown."""
         return self.leader_epochs.end_of(epoch, self.log_end_offset)
 
     def assign_epoch(self, epoch: LeaderEpoch) -> None:
-        """Note that a leader of this epoch takes over; its records start at the present log end."""
+        """Record that the leader of `epoch` takes over; its records start at the log end."""
         self.leader_epochs.assign(epoch, self.log_end_offset)
         self.latest_epoch = self.leader_epochs.latest
 
     @property
     def last_epoch(self) -> LeaderEpoch:
-        """The epoch of the last record; -1 without one."""
+        """The leader epoch of the last record; -1 if the log is empty."""
         return self.leader_epochs.epoch_at(Offset(self.log_end_offset - 1))
 
     # --- appending
@@ -272,8 +274,8 @@ class Log:
     ) -> AppendInfo:
         """Append one batch that passed `check_batch`, or a marker that passed `producers.check_marker`.
 
-        Offsets, epoch and, unless it `keeps_time`, perhaps the append time are written into its bytes. After a
-        BrokerError nothing has changed.
+        The bytes of `batch` are changed: offset and leader epoch are written into the header, and the append time if
+        the topic uses LogAppendTime and `keeps_time` is False. After a BrokerError the log is unchanged.
         """
         if self.failure is not None or self.context.full:
             raise self._refusal()
@@ -316,7 +318,7 @@ class Log:
                 self.apply_control(batch, header, base_offset, now_ms)
             else:
                 self.producers.record(header, base_offset, timestamp, now_ms)
-        # In this order: a reader that takes the size first and then finds the log end unmoved has a size that fits it.
+        # In this order: readers read the size first, then the log end. If the log end is unchanged, the size fits it.
         self.log_end_offset = Offset(last_offset + 1)
         segment.size = position + len(batch)
         return AppendInfo(base_offset, Offset(last_offset), append_time_ms, self.log_start_offset)
@@ -331,7 +333,7 @@ class Log:
         marker = read_marker(batch, header)
         if marker is not None:
             self.producers.end_transaction(marker, offset, now_ms)
-            # Without readers nothing else makes it forget committed transactions.
+            # Drops transactions that are committed by now, which only calls of `first` do.
             self.producers.unstable.first(self.high_watermark)
 
     def _refusal(self) -> BrokerError:
@@ -373,15 +375,18 @@ class Log:
         ) and size > 0
 
     def _ends_by_truncation(self, size: int) -> bool:
-        """True if an active segment that begins below the log start must be rolled.
+        """True if an active segment that begins below the log start must be rolled because of its `size`.
 
-        Its file can be deleted once all of its records are below the log start; a segment that took further
-        records would keep its space until it is full.
+        Its file can be deleted once all of its records are below the log start. Without rolling, its disk space would
+        not be freed until the segment is full.
         """
         return self.log_start_offset == self.log_end_offset or size >= _TRUNCATED_SEGMENT_BYTES
 
     def write_failed(self, error: OSError) -> BrokerError:
-        """Remove what the failed write left behind the log end, where a crash would make it a batch."""
+        """Truncate the bytes that a failed write left after the log end, so that recovery does not find a batch there.
+
+        Return the error for the client.
+        """
         active = self.segment_list.active
         if error.errno not in PASSING_ERRORS:
             self.fail(error)
@@ -398,14 +403,14 @@ class Log:
     # --- damage
 
     def add_damage(self, damaged: DamagedRange) -> None:
-        """Take a range out of service. Loop thread only."""
+        """Add a damaged range, in which reads fail from now on. Loop thread only."""
         self.damage = clip_damage(
             merge_damage((*self.damage, damaged)), self.log_start_offset, self.log_end_offset
         )
         self.context.unsound[self] = None
 
     def clip_damage(self) -> None:
-        """Forget damage outside of the log after its start or its end moved."""
+        """Remove damage below the log start or above the log end, after one of them has moved."""
         if self.damage is not NO_DAMAGE:
             self.damage = clip_damage(self.damage, self.log_start_offset, self.log_end_offset)
 
@@ -417,7 +422,7 @@ class Log:
             distrust_boot(self.context.disk)
 
     def discard(self) -> None:
-        """Give up the files of a log that is being deleted."""
+        """Close a log that is being deleted: appends fail, and its files are dropped from the cache."""
         self.failure = self.failure or OSError(errno.ENOENT, "the log was deleted")
         self.context.unsound.pop(self, None)
         self.segment_list.forget(self.segments)
@@ -425,9 +430,9 @@ class Log:
     # --- start and end
 
     def advance_log_start(self, offset: Offset) -> None:
-        """Make records below `offset` unreadable; `LogJobs.begin_delete` frees their files.
+        """Make `offset` the log start offset; `LogJobs.begin_delete` removes the segments below it.
 
-        Only committed records are deleted, so the high watermark is never below the log start.
+        Only committed records are deleted, so the high watermark is raised to `offset` if it is lower.
         """
         if offset > self.log_end_offset:
             raise self.out_of_range(offset)
@@ -439,7 +444,7 @@ class Log:
             self.clip_damage()
 
     def keep_list(self, closed: ClosedSegments) -> None:
-        """Write the list of closed segments durably. Waits for the disk; call it only in a job that changes files."""
+        """Write the list of closed segments durably. Waits for the disk; to be called only by the job of `LogJobs`."""
         write_list(self.context.disk, self.directory, closed)
         self.closed = closed
 

@@ -1,6 +1,6 @@
 """Settings of one log: plain values, resolved from the topic's and the broker's configuration.
 
-Defaults are those of the option declarations, so that a log in a test behaves like a broker's.
+The defaults are those of the option declarations, so that a log in a test behaves like a log of a broker.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class LogConfig:
 
     @property
     def checks_records(self) -> bool:
-        """True if the records inside a batch are checked before it is appended."""
+        """True if the records of a batch are decoded and checked before the batch is appended."""
         return self.compacts
 
     @property

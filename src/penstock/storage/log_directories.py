@@ -1,7 +1,7 @@
 """Names of the partitions' directories: `logs/<topic, at most 200 characters>-<partition>-<topic id>`.
 
-The topic id, in Kafka's base64 form, identifies a directory: a topic that was deleted and created again, or two names
-that differ only in case, never collide. The name is for people.
+The topic id, in Kafka's base64 form, identifies a directory: a topic that was deleted and created again gets another
+directory, and so do two topics whose names differ only in case. The topic name is only for people.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Jobs of a log: work on its files that runs in a pool, so that the loop thread does not wait for the disk.
+"""Jobs of a log: work on its files that runs in a thread pool, so that the loop thread does not wait for the disk.
 
-A job is begun on the loop, its `work` runs in a pool, then it is finished or abandoned on the loop. Flushes may
-overlap; of the jobs that change files in other ways one is under way at a time. After a failure no flush counts any
-more; after a truncation no flush counts that was begun before.
+The loop thread begins a job, its `work` runs in a thread pool, then the loop thread finishes or abandons it. Flushes
+may overlap; of all other jobs only one runs at a time. The result of a flush is ignored if the log has failed, or was
+truncated since the flush began.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class LogJobs:
 
     @property
     def is_busy(self) -> bool:
-        """True if a job that changes files is under way, so that no other can begin."""
+        """True if a job that changes files is running, so that no other such job can begin."""
         return self._job is not None
 
     # --- flushing
 
     def begin_flush(self) -> FlushJob:
-        """A job that makes everything appended so far durable; afterwards call `finish_flush`, or `Log.fail`."""
+        """Begin a job that makes all appends so far durable. Call `finish_flush` or `Log.fail` after its work."""
         return self._log.segment_list.begin_flush(self._log.log_end_offset)
 
     def finish_flush(self, job: FlushJob) -> None:
@@ -54,10 +54,13 @@ class LogJobs:
             if job.segments:
                 log.boundaries.remember(
                     job.end_offset, *job.segments[-1]
-                )  # the high watermark moves up to here
+                )  # reads up to the high watermark, which will reach this offset, end here
 
     def begin_writeback(self, length: int) -> Callable[[], None] | None:
-        """Work that starts writing the newest `length` bytes to the disk; it may take a moment and syncs nothing."""
+        """Return a function that asks the kernel to write the newest `length` bytes to the disk, without a sync.
+
+        The function may block shortly. None if no bytes are unsynced.
+        """
         active = self._log.segment_list.active
         if active is None or active.writer is None:
             return None
@@ -66,7 +69,7 @@ class LogJobs:
     # --- checkpointing
 
     def begin_checkpoint(self) -> CheckpointJob | None:
-        """A job that moves the recovery point to the log end; None if it is there, or another job is under way."""
+        """Begin a job that moves the recovery point to the log end; None if it is there, or another job is running."""
         log = self._log
         if log.failed or self._job is not None:
             return None
@@ -92,7 +95,7 @@ class LogJobs:
         )
 
     def _newly_closed(self) -> tuple[tuple[Segment, int], ...]:
-        """Segments that were closed since the list was written, with their end offsets."""
+        """Segments that were closed after the list was written, with their end offsets."""
         segments, listed = self._log.segments, self._log.closed.end_offset
         first = len(segments) - 1
         while first > 0 and segments[first - 1].base_offset >= listed:
@@ -126,7 +129,7 @@ class LogJobs:
         )
 
     def finish_checkpoint(self, job: CheckpointJob) -> None:
-        """Call this after the job's work was done."""
+        """Apply the result of a checkpoint whose work is done."""
         self._release(job)
         self._apply(job)
 
@@ -143,7 +146,9 @@ class LogJobs:
         log.closed = job.closed
 
     def abandon_checkpoint(self, job: CheckpointJob, error: OSError) -> None:
-        """Call this after the job's work failed. Without space it can be done another time; a failed sync is final."""
+        """End a checkpoint whose work failed. A later checkpoint can succeed if the disk was full; after a failed sync
+        the log fails.
+        """
         self._release(job)
         self._give_up(job, error)
 
@@ -154,7 +159,7 @@ class LogJobs:
     # --- deleting below the log start
 
     def can_delete(self) -> bool:
-        """True if segments lie below the log start."""
+        """True if there are segments below the log start."""
         return self._count_below(self._log.log_start_offset) > 0
 
     def _count_below(self, offset: Offset) -> int:
@@ -166,10 +171,11 @@ class LogJobs:
         return max(floor_segment(log.segments, offset), 0)
 
     def begin_delete(self, below: Offset | None = None) -> DeleteJob | None:
-        """Take segments below the log start out of the log; None without any, or during another job.
+        """Take the segments below the log start out of the log, and return the job that removes their files.
 
-        `below` is the log start that a checkpoint has: a crash among the removals may leave holes, which lie below the
-        log start then. A log that becomes empty gets a new, empty segment, whose name is the next offset.
+        None if there are none, or another job is running. `below` is the log start in the written checkpoint, if it is
+        lower: a crash during the removal may leave holes, which are then below the log start that recovery reads. A
+        log that becomes empty gets a new, empty segment at the log end.
         """
         log = self._log
         if self._job is not None or log.failed:
@@ -189,9 +195,9 @@ class LogJobs:
         return job
 
     def _keep_list_from(self, base_offset: int, latest: ClosedSegments | None) -> None:
-        """Write the list without the segments that are removed.
+        """Write the list of closed segments without the removed segments.
 
-        Without space the old list remains: its entries below the log start are ignored.
+        On a full disk the old list remains, because its entries below the log start are ignored.
         """
         try:
             self._log.keep_list((latest or self._log.closed).starting_at(base_offset))
@@ -207,7 +213,7 @@ class LogJobs:
             raise StorageError(f"{log.topic_partition}: no new segment could be created: {error}") from error
 
     def finish_delete(self, job: DeleteJob) -> None:
-        """Call this after the work was done, or failed: the next start removes files that stayed."""
+        """End a deletion after its work was done or has failed. The next start removes the remaining files."""
         log = self._log
         self._release(job)
         checkpoint = job.checkpoint
@@ -220,30 +226,33 @@ class LogJobs:
     # --- replacing segments by compacted ones
 
     def begin_swap(self, replaced: tuple[Segment, ...]) -> bool:
-        """True if compaction may replace these segments now: no other job is under way and the log still has them."""
+        """Begin a swap by compaction. True if no other job is running and the log still has these segments."""
         if self._job is not None or self._log.failed or not set(replaced) <= set(self._log.segments[:-1]):
             return False
         self._job = replaced
         return True
 
     def finish_swap(self, replaced: tuple[Segment, ...], segment: Segment) -> None:
-        """Call this after the files of `segment` were put in place."""
+        """Put `segment` in place of the `replaced` segments, after its files were put in place."""
         self._release(replaced)
         self._log.segment_list.replace(replaced, segment)
 
     def cancel_swap(self, replaced: tuple[Segment, ...]) -> None:
-        """Call this if the swap could not begin and nothing has changed on the disk."""
+        """End a swap that could not begin and has changed nothing on the disk."""
         self._release(replaced)
 
     def abandon_swap(self, replaced: tuple[Segment, ...], error: OSError) -> None:
-        """Call this if the swap failed half way: recovery finishes it."""
+        """End a swap that failed half way: the log fails, and recovery finishes the swap at the next start."""
         self._release(replaced)
         self._log.fail(error)
 
     # --- putting a derived file beside a segment
 
     def begin_filing(self, segment: Segment, *, may_be_active: bool = False) -> bool:
-        """True if a derived file may be put beside a segment now, which has to be closed unless `may_be_active`."""
+        """Begin to put a derived file beside a segment, which has to be closed unless `may_be_active`.
+
+        True if no other job is running and the log still has the segment.
+        """
         segments = self._log.segments if may_be_active else self._log.segments[:-1]
         if self._job is not None or self._log.failed or segment not in segments:
             return False
@@ -256,19 +265,19 @@ class LogJobs:
     # --- repairing a damaged range
 
     def begin_patch(self, segment: Segment) -> bool:
-        """True if bytes of a segment, closed or active, may be overwritten now."""
+        """Begin to overwrite bytes of a segment. True if no other job is running and the log still has the segment."""
         if self._job is not None or self._log.failed or segment not in self._log.segments:
             return False
         self._job = segment
         return True
 
     def finish_patch(self, segment: Segment, repaired: DamagedRange) -> None:
-        """Call this after the bytes of the range were written and synced."""
+        """Remove the damage, after the bytes of the range were written and synced."""
         self._release(segment)
         self._log.damage = tuple(each for each in self._log.damage if each != repaired)
 
     def abandon_patch(self, segment: Segment, error: OSError) -> None:
-        """Call this after a failed write: the range stays damaged, and the disk is not trusted any more."""
+        """End a repair after a failed write: the range stays damaged, and the log fails unless the error may pass."""
         self._release(segment)
         if error.errno not in PASSING_ERRORS:
             self._log.fail(error)
@@ -276,7 +285,10 @@ class LogJobs:
     # --- truncating
 
     def begin_truncation(self) -> bool:
-        """True if the log may be truncated now, in a pool. No other job begins until `finish_truncation`."""
+        """Begin a truncation, which runs in a thread pool. True if no other job is running.
+
+        No job begins until `finish_truncation`.
+        """
         if self._job is not None or self._log.failed:
             return False
         self._job = _TRUNCATION

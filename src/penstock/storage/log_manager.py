@@ -1,8 +1,7 @@
-"""All logs of a data directory: recovered at start, created and deleted with their topics, closed at the stop.
+"""All logs of a data directory: recovered at start, created and deleted with their topics, closed at the end.
 
-Lookups and the begin of jobs are for the loop thread; `open`, `create`, `write_checkpoints` and `close` wait for the
-disk and run in a pool, one of them at a time. A directory is deleted only on request: the log of an unknown topic is
-kept.
+The loop thread looks up logs and begins jobs; `open`, `create`, `write_checkpoints` and `close` wait for the disk and
+run in a thread pool, one call at a time. A directory is deleted only on request: the log of an unknown topic is kept.
 """
 
 from __future__ import annotations
@@ -41,13 +40,13 @@ from penstock.storage.recovery import RecoveryReport, load
 from penstock.storage.start_reserve import keep_reserve, release_reserve
 
 _ANY_CONFIG = LogConfig()
-"""Settings of a recovered log until its topic's are set, before anything is appended."""
-_LOGS_AT_A_TIME = 500  # each has a few files open until they are synced
+"""Settings of a recovered log until the broker applies those of the topic, before the first append."""
+_LOGS_AT_A_TIME = 500  # every log of a checkpoint has a few files open until they are synced
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveJob:
-    """Delete whole directories. They are renamed first: the next start removes the rest after a crash."""
+    """Delete whole directories. They are renamed first, so that after a crash the next start can remove the rest."""
 
     disk: Disk
     directories: tuple[str, ...]
@@ -66,20 +65,20 @@ class LogManager:
     def __init__(self, disk: Disk, node_id: BrokerId, max_open_files: int = DEFAULT_MAX_OPEN_FILES) -> None:
         self.context = StorageContext(disk, FileCache(disk, max_open_files))
         self.was_clean: BrokerEpoch | None = None
-        """Broker epoch that stopped cleanly before this start; None for a copy of the directory."""
+        """Broker epoch of the clean stop before this start; None after another end, or if the directory is a copy."""
         self.kept_epoch: BrokerEpoch | None = None
-        """Broker epoch of the last registration, if everything written is still there without a clean stop, except for
-        `lost_partitions`.
+        """Broker epoch of the last registration, if it was in the present boot of the machine: everything written since
+        then is still there, except for `lost_partitions`. Otherwise None.
         """
         self.is_copy = False
         """True if the data directory was restored from a copy since its last use."""
         self._boot_id = ""
         self._is_same_boot = False
         self.reports: list[RecoveryReport] = []
-        """Findings of recovery, for the logs with any."""
+        """Recovery reports of all logs whose recovery found or checked anything."""
         self.problems: list[str] = []
         self.lost_partitions: frozenset[LogKey] = frozenset()
-        """Partitions of which this disk lost records that it had before this start."""
+        """Partitions whose log in this directory lost records before this start."""
         self._disk = disk
         self._node_id = node_id
         self._meta: DirectoryMeta | None = None
@@ -87,7 +86,7 @@ class LogManager:
         self._checkpoints = Checkpoints(disk)
         self._topics: dict[TopicId, dict[int, Log]] = {}
         self._without_directory: dict[LogKey, LogCheckpoint] = {}
-        """Checkpoints of logs that were deleted, or whose directory was lost."""
+        """Checkpoints without a log directory: the log was deleted, or its directory was lost."""
 
     def __len__(self) -> int:
         return sum(map(len, self._topics.values()))
@@ -100,7 +99,7 @@ class LogManager:
         return self._topics.get(topic_id, {}).get(partition)
 
     def orphans(self, known: Container[TopicId]) -> list[Log]:
-        """Logs of unknown topics; they are kept."""
+        """Logs of topics that are not in `known`."""
         return [log for log in self if log.topic_id not in known]
 
     @property
@@ -120,7 +119,7 @@ class LogManager:
 
     @property
     def full(self) -> bool:
-        """True if free space is below the limit, so that every append is refused; set by the broker's maintenance."""
+        """True if free disk space is below the limit: every append is refused. Set by the broker's maintenance."""
         return self.context.full
 
     @full.setter
@@ -129,7 +128,7 @@ class LogManager:
 
     @property
     def crowded(self) -> bool:
-        """True if more files have unsynced bytes than may be open: checkpoints of some logs are due at once."""
+        """True if more files have unsynced bytes than may be open: some logs should be checkpointed at once."""
         return self.context.files.crowded
 
     # --- start and stop
@@ -153,13 +152,13 @@ class LogManager:
             elif (identity := parse_log_directory(name)) is not None:
                 self._load(f"{LOGS}/{name}", *identity, checkpoints, now_ms)
         self._write_outdated_lists()
-        # A directory that was created just before a crash is in use from now on, so its name has to be durable.
+        # A log directory that was created just before a crash is used from now on, so its name has to be durable.
         self._disk.sync_dir(LOGS)
         for key, checkpoint in (checkpoints or {}).items():
             if self.get(*key) is None:
                 self._without_directory[key] = checkpoint
         if not self._checkpoints.intact:
-            # At the first start too: from then on, logs without a checkpoint mean that it was lost.
+            # At the first start too: if there are logs but no checkpoint file later, the file was lost.
             self.write_checkpoints(both=True)
         clean_epoch = take_clean_stop(self._disk)
         self.was_clean = None if self.is_copy else clean_epoch
@@ -172,7 +171,7 @@ class LogManager:
         self._is_open = True
 
     def record_use(self, broker_epoch: BrokerEpoch) -> None:
-        """Record the registration of the broker: the cluster does not count on records that this disk lacks."""
+        """Record that the broker has registered: the cluster no longer counts on records that this disk has lost."""
         forget_losses(self._disk)
         if not any(log.failed for log in self):
             record_use(self._disk, self._boot_id, broker_epoch)
@@ -221,7 +220,7 @@ class LogManager:
         self._topics.setdefault(topic_id, {})[topic_partition.partition] = log
         if report.checked_bytes or report.cut_bytes or report.problems or report.damage:
             self.reports.append(report)
-        # A copy of the whole directory counts as another disk anyway.
+        # If the whole directory is a copy, it counts as another disk and its partitions need not be listed.
         if report.has_lost or (report.is_replaced and not self.is_copy):
             self._note_loss(key)
 
@@ -246,9 +245,9 @@ class LogManager:
         self._meta = join_cluster(self._disk, self._meta, cluster_id)
 
     def close(self, broker_epoch: BrokerEpoch | None) -> None:
-        """Make everything durable, so that the next start has nothing to check. No calls are allowed after this.
+        """Make everything durable, so that the next start has nothing to check. The object is unusable afterwards.
 
-        Without a broker epoch the stop does not count as clean: the broker has not registered.
+        `broker_epoch` is None if the broker has not registered; the stop then does not count as clean.
         """
         try:
             if not self._is_open:
@@ -287,13 +286,11 @@ class LogManager:
         self._checkpoints.write([log.checkpoint() for log in self], both=both)
 
     def truncate(self, log: Log, offset: Offset, now_ms: int) -> None:
-        """Remove everything from `offset` on. The recovery point is lowered first: recovery must not trust what is
-        gone.
-        """
+        """Remove all records from `offset` on. The recovery point in the checkpoint is lowered before files change."""
         truncate_log(log, offset, now_ms, lambda: self.write_checkpoints(both=True))
 
     def restart(self, log: Log, offset: Offset, now_ms: int) -> None:
-        """Remove everything and continue at `offset`."""
+        """Remove all records and continue the log at `offset`."""
         restart_log(log, offset, now_ms, lambda: self.write_checkpoints(both=True))
 
     # --- topics
@@ -305,7 +302,7 @@ class LogManager:
             for partition in partitions:
                 name = TopicPartition(topic, partition)
                 directory = log_directory(name, topic_id)
-                # An attempt that failed for another partition has left this file, and no records.
+                # This file is left, without records, if an earlier attempt failed for another partition.
                 if set(self._disk.list(directory)) - {CLOSED_SEGMENTS_FILE}:
                     raise StorageError(f"{directory} has files that were not loaded; restart the broker")
                 made[partition] = Log.create(self.context, directory, name, topic_id, config)
@@ -319,7 +316,7 @@ class LogManager:
         self._topics.setdefault(topic_id, {}).update(made)
 
     def _go_on_after(self, lost: LogCheckpoint, new: Log) -> Log:
-        """A log in place of one whose directory has vanished: its records are damage, its offsets are not reused."""
+        """A log in place of one whose directory was lost: lost records are damage, and offsets are not reused."""
         write_list(self._disk, new.directory, ClosedSegments(lost.log_start_offset))
         log, _ = load(self.context, new.directory, new.topic_partition, new.topic_id, new.config, lost, 0)
         if log.log_end_offset > 0:
@@ -329,16 +326,16 @@ class LogManager:
         return log
 
     def has_vanished(self, topic_id: TopicId, partition: int) -> bool:
-        """True if the partition's directory is missing, or its log lost records."""
+        """True if the directory of the partition was deleted or lost, or its log has lost records."""
         key = (topic_id, partition)
         return key in self._without_directory or key in self.lost_partitions
 
     def forget(self, topic_id: TopicId, partition: int) -> None:
-        """Let a new log of this partition begin at 0, whatever there was before."""
+        """Forget the checkpoint of a lost log, so that a new log of the partition begins at offset 0."""
         self._without_directory.pop((topic_id, partition), None)
 
     def begin_delete(self, topic_id: TopicId, partitions: Iterable[int] | None = None) -> RemoveJob:
-        """Take the logs of a topic, or of some of its partitions, out of use; the job removes their directories."""
+        """Close the logs of a topic, or of some of its partitions; return the job that removes their directories."""
         logs = self._topics.pop(topic_id, {})
         gone = list(logs) if partitions is None else [index for index in partitions if index in logs]
         deleted = [logs.pop(index) for index in gone]
@@ -350,7 +347,7 @@ class LogManager:
 
 
 def _empty_checkpoint(topic_partition: TopicPartition, topic_id: TopicId) -> LogCheckpoint:
-    """The checkpoint of a log that was created after the checkpoint file was written."""
+    """The checkpoint of a new log, which the checkpoint file does not have yet."""
     zero = Offset(0)
     return LogCheckpoint(
         topic_partition.topic, topic_id.bytes, topic_partition.partition, zero, zero, zero, RecoveryMark()

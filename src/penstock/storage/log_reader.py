@@ -1,7 +1,7 @@
 """Reading a log: slices of its segments, and offsets by time.
 
-All methods may run in a pool while the loop thread appends, deletes and compacts (see `Log`). A read that fails because
-segments were replaced under it is repeated on the new ones.
+All methods may run in a thread pool while the loop thread appends, deletes and compacts (see `Log`). A read that fails
+because segments were replaced meanwhile is repeated on the new segments.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class LogReader:
     def read(
         self, offset: Offset, max_bytes: int, *, below: Offset, at_least_one: bool, wait: bool = False
     ) -> LogSlice:
-        """Batches from the one that has `offset` on, none at or above `below`. `max_bytes` may cut the last batch.
+        """Read batches from the batch with `offset` on, none at or above `below`. `max_bytes` may cut the last batch.
 
-        The first batch is whole if it must be there (`at_least_one`) or fits; otherwise the slice is empty. WouldBlock
-        asks the caller to repeat the read in a pool with `wait`.
+        The first batch is always complete. If it exceeds `max_bytes`, it is returned only with `at_least_one`; without
+        it the slice is empty. After WouldBlock the caller has to repeat the read in a thread pool with `wait`.
         """
         found = self._find(offset, max_bytes, below, at_least_one, wait)
         return EMPTY_SLICE if found is None else found.records
@@ -41,8 +41,10 @@ class LogReader:
     def read_committed(
         self, offset: Offset, max_bytes: int, *, below: Offset, at_least_one: bool, wait: bool = False
     ) -> tuple[LogSlice, list[AbortedTransaction]]:
-        """Read below a last stable offset, with the aborted transactions that the reader has to skip."""
-        aborted = self._log.producers.aborted  # before the bytes are located, so that it covers all of them
+        """Read as `read` does; `below` is a last stable offset. Also return the aborted transactions to skip."""
+        aborted = (
+            self._log.producers.aborted
+        )  # taken before the bytes are located, so that it covers all of them
         found = self._find(offset, max_bytes, below, at_least_one, wait)
         if found is None:
             return EMPTY_SLICE, []
@@ -55,8 +57,8 @@ class LogReader:
     ) -> Found | None:
         log = self._log
         while True:
-            # In this order: the segments then have all batches up to the end, and an offset that the log start does not
-            # exclude afterwards had not been deleted from them.
+            # In this order: the segments then contain all batches up to the log end, and if the log start is checked
+            # last, the segments still contain the offset.
             log_end_offset = log.log_end_offset
             segments = log.segment_list.all
             if not log.log_start_offset <= offset <= log_end_offset:
@@ -92,7 +94,7 @@ class LogReader:
         raise CorruptLog(f"{log.topic_partition}: {damaged}")
 
     def find_timestamp(self, timestamp: int, below: Offset) -> TimestampOffset | None:
-        """The first record that is not older than `timestamp`. Waits for the disk: call it in a pool."""
+        """The first record whose timestamp is at or after `timestamp`. Waits for the disk: for a thread pool."""
         while True:
             segments = self._log.segment_list.all
             try:
@@ -101,7 +103,7 @@ class LogReader:
                 self._check_unchanged(segments, error)
 
     def max_timestamp(self, below: Offset | None = None) -> TimestampOffset | None:
-        """The first of the newest records (ListOffsets -3). Waits for the disk: call it in a pool."""
+        """The first record with the greatest timestamp (ListOffsets -3). Waits for the disk: for a thread pool."""
         while True:
             segments = self._log.segment_list.all
             try:
@@ -112,7 +114,7 @@ class LogReader:
                 self._check_unchanged(segments, error)
 
     def _check_unchanged(self, segments: tuple[Segment, ...], error: CorruptLog | OSError) -> None:
-        """Raise the error of a read, unless segments were replaced or truncated under it."""
+        """Raise the error of a read, unless segments were replaced or truncated during the read."""
         if self._log.segment_list.all is segments:
             if isinstance(error, CorruptLog):
                 raise error

@@ -26,9 +26,9 @@ class StorageContext:
     disk: Disk
     files: FileCache
     full: bool = False
-    """True if free space is below the limit: nothing is appended, everything can be read."""
+    """True if free disk space is below the limit: appends are refused, reads are served."""
     unsound: dict[Log, None] = field(default_factory=dict)
-    """Logs that have failed or were damaged, so that no round of the maintenance has to look at all logs."""
+    """Logs that have failed or are damaged, collected so that the maintenance need not look at all logs."""
 
 
 _START = Offset(0)

@@ -1,7 +1,8 @@
 """Truncation of a log: removing its end, or everything.
 
-Waits for the disk; runs in a pool between `LogJobs.begin_truncation` and `finish_truncation`. Checkpoint and list of
-closed segments are durable before a file changes: otherwise recovery would trust, or miss, records that are gone.
+Waits for the disk; runs in a thread pool between `LogJobs.begin_truncation` and `finish_truncation`. Checkpoint and
+list of closed segments are made durable before files change: otherwise recovery would trust removed records, or report
+them as lost.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from penstock.storage.snapshot import snapshot_name
 
 
 def truncate_log(log: Log, offset: Offset, now_ms: int, keep_mark: Callable[[], None]) -> None:
-    """Remove the batch that has `offset` and all after it. Inside a damaged range, truncate to the start of the range.
+    """Remove the batch that contains `offset` and all later ones. In a damaged range, truncate to the range's start.
 
-    `keep_mark` makes the lowered recovery point and high watermark durable.
+    `keep_mark` writes the checkpoint with the lowered recovery point and high watermark durably.
     """
     if not log.log_start_offset <= offset <= log.log_end_offset:
         raise log.out_of_range(offset)
@@ -55,7 +56,7 @@ def truncate_log(log: Log, offset: Offset, now_ms: int, keep_mark: Callable[[], 
 def restart_log(log: Log, offset: Offset, now_ms: int, keep_mark: Callable[[], None]) -> None:
     """Remove all records and continue the log at `offset`, for a leader that has no older records.
 
-    The mark alone says then where the log begins: without it recovery would miss records before the first segment.
+    Without the new log start in the checkpoint, recovery would report records before the first segment as lost.
     """
     truncate_log(log, log.log_start_offset, now_ms, keep_mark)
     _drop_all(log, offset, offset, ClosedSegments(offset), keep_mark)
@@ -72,7 +73,7 @@ def _keep_truncation(
     closed: ClosedSegments,
     keep_mark: Callable[[], None],
 ) -> None:
-    """Make checkpoint and list durable before files change; on an OSError the log is as it was."""
+    """Make checkpoint and list durable before files change; after an OSError the state of the log is unchanged."""
     before = log.log_start_offset, log.high_watermark, log.mark
     log.log_start_offset, log.mark = log_start_offset, mark
     log.high_watermark = min(log.high_watermark, end_offset)
@@ -92,7 +93,7 @@ def _drop_all(
     closed: ClosedSegments,
     keep_mark: Callable[[], None],
 ) -> None:
-    """Remove every segment; the next one is named after `end_offset`."""
+    """Remove all segments; the next segment begins at `end_offset`."""
     mark = RecoveryMark(end_offset, end_offset)
     _keep_truncation(log, log_start_offset, end_offset, mark, closed, keep_mark)
     log.flushed_offset = log.log_end_offset = end_offset
@@ -106,7 +107,7 @@ def _drop_all(
 
 
 def _remove_all(log: Log) -> None:
-    """Remove snapshots first: without segments, recovery takes the newest snapshot for the log end."""
+    """Remove snapshots, then segments: without segments, recovery uses the offset of the newest snapshot as log end."""
     disk = log.context.disk
     for snapshot in log.snapshots:
         disk.remove(f"{log.directory}/{snapshot_name(snapshot)}")

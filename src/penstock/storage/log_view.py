@@ -1,4 +1,4 @@
-"""A log at one moment, for work in a pool that follows the log."""
+"""State of a log at one moment, for work in a thread pool that reads the log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.storage.segment import Segment
 
 @dataclass(frozen=True, slots=True)
 class LogView:
-    """A log at one moment."""
+    """State of a log at one moment."""
 
     segments: tuple[Segment, ...]
     end: int
@@ -22,16 +22,16 @@ class LogView:
     log_start_offset: Offset
     log_end_offset: Offset
     below: Offset
-    """Offset at which readers stop."""
+    """Consumers may read records below this offset."""
     aborted: AbortedTransactions
     max_decompressed_bytes: int
     damage: Damage = NO_DAMAGE
     hides_delayed: bool = False
-    """True if readers do not see records with a delay."""
+    """True if consumers do not receive delayed messages from the log, because the topic has `delivery.delay`."""
 
     @classmethod
     def of(cls, log: Log) -> LogView:
-        """The log at this moment. Loop thread."""
+        """The present state of a log. Loop thread."""
         segments = log.segments
         return cls(
             segments,

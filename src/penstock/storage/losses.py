@@ -1,4 +1,4 @@
-"""Partitions that lost records on this disk, kept in a file until the cluster knows.
+"""Partitions that lost records on this disk, kept in a file until the broker has reported them to the cluster.
 
 Recovery finds a loss once: after a log was truncated or a file set aside, the next start finds nothing wrong. The
 process may be killed between recovery and registration, so the file is durable before the broker registers and is
@@ -23,7 +23,7 @@ LogKey = tuple[TopicId, int]
 
 
 def load_losses(disk: Disk) -> frozenset[LogKey]:
-    """Losses that an earlier start found and could not report; StorageError if the file is damaged."""
+    """Partitions whose loss an earlier start found but did not report; StorageError if the file is damaged."""
     try:
         entries = msgspec.json.decode(disk.read(LOST_FILE), type=list[tuple[UUID, int]])
     except FileNotFoundError:
@@ -34,13 +34,13 @@ def load_losses(disk: Disk) -> frozenset[LogKey]:
 
 
 def keep_losses(disk: Disk, losses: Iterable[LogKey]) -> None:
-    """Write the losses durably."""
+    """Write the partitions durably."""
     disk.replace(LOST_FILE, msgspec.json.encode(sorted(losses)))
 
 
 def forget_losses(disk: Disk) -> None:
-    """Remove the file, because the cluster knows. If it comes back after a power loss, replicas leave the ISR once
-    more.
+    """Remove the file after the broker has reported the losses. The removal is not durable: if a power loss restores
+    the file, the replicas leave the ISR once more.
     """
     with suppress(OSError):
         disk.remove(LOST_FILE)

@@ -1,9 +1,9 @@
-"""Producer state of a partition: recognises retries, refuses gaps, and ends transactions by their markers (KIP-98,
-KIP-890).
+"""Producer state of a partition: detects duplicates and sequence gaps, and tracks transactions (KIP-98, KIP-890).
 
 Checking and recording are two steps: a batch is checked before it is written and recorded afterwards. Producers are
-kept in the order of their last write; the longest silent are removed when they expire or there are too many, but none
-with an open transaction. Loop thread only; entries are immutable, so a copy of the mapping is a snapshot.
+kept in the order of their last write. The producer with the oldest write is removed when it has expired or there are
+too many, unless it has an open transaction. Loop thread only; entries are immutable, so a copy of the mapping is a
+snapshot.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from penstock.records.control import Marker
 from penstock.storage.aborted_transactions import AbortedRange, AbortedTransactions
 from penstock.storage.unstable_offsets import EndedTransaction, UnstableOffsets
 
-REMEMBERED_BATCHES = 5  # as many requests as a client may have in flight
+REMEMBERED_BATCHES = 5  # as many as `max.in.flight.requests.per.connection` allows an idempotent producer
 NO_TRANSACTION = -1
 NO_COORDINATOR_EPOCH = -1
 NO_MARKER = -1
@@ -35,16 +35,17 @@ class ProducerEntry(NamedTuple):
     epoch: int
     last_write_ms: int
     batches: tuple[AppendedBatch, ...]
-    """The newest batches of this epoch, oldest first; none after a marker that began the epoch."""
+    """The newest batches of this epoch, oldest first; empty after a marker that began the epoch."""
     coordinator_epoch: int = NO_COORDINATOR_EPOCH
     """Coordinator epoch of the last marker."""
     transaction_start: int = NO_TRANSACTION
-    """First offset of the open transaction."""
+    """First offset of the open transaction; NO_TRANSACTION if none is open."""
     marker_offset: int = NO_MARKER
     """Offset of the last marker."""
     first_sequence: int | None = None
-    """First sequence of the run that this log has stored of the epoch without a gap; None if unknown, as after a start
-    from a snapshot of an earlier version.
+    """First sequence number of this epoch that this log has stored: it has all sequences from there to the last batch.
+
+    None if unknown, as after a start from a snapshot of an earlier version.
     """
 
 
@@ -79,7 +80,7 @@ class ProducerStates:
         self.aborted = AbortedTransactions(aborted)
 
     def ongoing(self, producer_id: int) -> int | None:
-        """First offset of the producer's open transaction."""
+        """First offset of the producer's open transaction; None if none is open."""
         entry = self._entries.get(producer_id)
         return None if entry is None or entry.transaction_start < 0 else entry.transaction_start
 
@@ -93,10 +94,13 @@ class ProducerStates:
         self._expiration_ms = expiration_ms
 
     def check(self, header: BatchHeader) -> AppendedBatch | None:
-        """Check a batch; return the earlier batch if this is a retry of it, None if it is the producer's next."""
+        """Check a batch before it is written. Return the stored batch if this is a retry, None if it has to be written.
+
+        BrokerError if the batch is not allowed.
+        """
         entry = self._entries.get(header.producer_id)
         if entry is None:
-            return None  # its records may have been removed, so any sequence is accepted (KIP-360)
+            return None  # the producer's state may have expired, so any sequence is accepted (KIP-360)
         if entry.transaction_start >= 0 and not header.attributes & TRANSACTIONAL_FLAG:
             raise BrokerError(
                 ErrorCode.invalid_txn_state,
@@ -106,7 +110,7 @@ class ProducerStates:
             return self._check_new_epoch(header, entry)
         sequence = header.base_sequence
         if sequence < 0:
-            return None  # a coordinator writes this for the producer and never repeats it
+            return None  # a coordinator writes this batch for the producer and never retries it
         expected = (entry.batches[-1].last_sequence + 1) & MAX_SEQUENCE if entry.batches else 0
         if sequence == expected:
             return None
@@ -114,9 +118,9 @@ class ProducerStates:
         for batch in entry.batches:
             if batch.base_sequence == sequence and batch.last_sequence == last_sequence:
                 return batch
-        # A sequence below the known ones is not proof that the batch was stored: it may have been lost with a fenced
-        # leader, while the next batch of its producer was the first to reach this log. Clients take a duplicate for
-        # stored.
+        # A lower sequence than the known ones does not prove that the batch was stored: it may have been lost with a
+        # fenced leader, while a later batch of the producer was the first in this log. A client treats
+        # DUPLICATE_SEQUENCE_NUMBER as success, so it is returned only for sequences that this log has stored.
         first = entry.first_sequence
         if first is not None and self._is_within(first, sequence, last_sequence, expected):
             raise BrokerError(
@@ -143,8 +147,9 @@ class ProducerStates:
 
     @staticmethod
     def _is_within(first: int, sequence: int, last_sequence: int, end: int) -> bool:
-        """True if a sequence is in the stored run. After the sequences wrapped around, fewer are known than were
-        stored.
+        """True if the sequences from `sequence` to `last_sequence` are within `first` to `end`, exclusive.
+
+        Sequences wrap around at MAX_SEQUENCE. If more were stored, the result may be False for old ones.
         """
         begin, last, length = ((value - first) & MAX_SEQUENCE for value in (sequence, last_sequence, end))
         return begin <= last < length
@@ -185,10 +190,10 @@ class ProducerStates:
         )
 
     def check_marker(self, marker: Marker, *, is_epoch_new: bool) -> bool:
-        """True if the marker has to be written; BrokerError if it is not allowed.
+        """True if the marker has to be written, False if it was written already; BrokerError if it is not allowed.
 
-        Since transaction version 2 a marker has the epoch of the producer's next batches (`is_epoch_new`): a late
-        marker finds that epoch in use, and cannot end a transaction that is not its own.
+        `is_epoch_new` is True from transaction version 2 on: the marker has the bumped epoch that the producer will use
+        next. A late marker then finds this epoch in use and cannot end a later transaction.
         """
         entry = self._entries.get(marker.producer_id)
         if entry is None:
@@ -209,7 +214,7 @@ class ProducerStates:
         return not is_epoch_new or marker.producer_epoch > entry.epoch
 
     def superseded(self, header: BatchHeader) -> Marker | None:
-        """A marker that ends the open transaction of an earlier epoch of the batch's producer, if there is one."""
+        """An abort marker for the transaction that the producer left open in an earlier epoch; None without one."""
         entry = self._entries.get(header.producer_id)
         if entry is None or entry.transaction_start < 0 or entry.epoch >= header.producer_epoch:
             return None
@@ -244,7 +249,7 @@ class ProducerStates:
             self.aborted.add(AbortedRange(marker.producer_id, first_offset, offset, later_from))
 
     def _make_room(self, now_ms: int) -> None:
-        """Remove expired producers, at most two for each new one, so that no append pays for many."""
+        """Remove expired or surplus producers: at most two for each new one, to bound the time of an append."""
         entries = self._entries
         for _ in range(2):
             if not entries:

@@ -1,6 +1,6 @@
-"""Location of the bytes of a read: from offsets to a range of one segment file, without decoding records.
+"""Location of the bytes of a read: maps offsets to a byte range of one segment file, without decoding records.
 
-Any thread, on the segments as they are when the call starts; `Log` says why that is safe.
+Any thread. The caller passes the segments as they are when the read starts; `Log` explains why this is safe.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _MAX_BOUNDARIES = 8
 
 
 class Boundaries:
-    """Recently found positions between batches, at which readers at the end of the log continue.
+    """Cache of recently found batch boundaries, from which readers near the end of the log continue.
 
-    Remembered on the loop thread, looked up by any thread.
+    The loop thread adds boundaries; any thread may look them up.
     """
 
     __slots__ = ("_places",)
@@ -45,7 +45,7 @@ class ReadableLog(Protocol):
 
 
 def floor_segment(segments: tuple[Segment, ...], offset: int) -> int:
-    """Place of the segment that has `offset`, or would have it; -1 if all start after it."""
+    """Index of the last segment whose base offset is not above `offset`; -1 if all segments start after it."""
     last = len(segments) - 1
     if last >= 0 and offset >= segments[last].base_offset:
         return last
@@ -57,7 +57,7 @@ def _base_offset(segment: Segment) -> int:
 
 
 class Found(NamedTuple):
-    """The bytes of a read, and their segment; the last batch may be incomplete."""
+    """Result of a read: a range of bytes and its segment. The last batch may be incomplete."""
 
     segment: Segment
     records: LogSlice
@@ -72,7 +72,7 @@ def read_slice(
     at_least_one: bool,
     wait: bool,
 ) -> Found | None:
-    """Find the bytes of `LogReader.read`. An offset that compaction removed is read as the next one there is."""
+    """Find the bytes for `LogReader.read`. If compaction removed `offset`, the read starts at the next stored batch."""
     for place in range(max(floor_segment(segments, offset), 0), len(segments)):
         segment = segments[place]
         if segment.base_offset >= below:
@@ -98,7 +98,7 @@ def read_slice(
 
 
 def end_offset(found: Found, below: int, wait: bool) -> int:
-    """Base offset of the batch after the found ones, at most `below`; `below` if there is none."""
+    """Base offset of the batch after the bytes of `found`, at most `below`; `below` if there is none."""
     segment, end = found.segment, found.records.position + found.records.length
     try:
         for position, header in segment.walk(segment.size, segment.find(POSITION, end, wait), wait=wait):
@@ -110,9 +110,9 @@ def end_offset(found: Found, below: int, wait: bool) -> int:
 
 
 def end_position(log: ReadableLog, segment: Segment, below: int, wait: bool) -> int:
-    """Position of the first batch that has `below` or a later offset."""
+    """Position of the first batch that contains `below` or a later offset."""
     size = segment.size
-    if log.log_end_offset == below:  # looked at after the size, so that they belong together
+    if log.log_end_offset == below:  # read after the size, so that both belong together
         end: int | None = size
     else:
         end = log.boundaries.position(below, segment)

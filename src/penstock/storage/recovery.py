@@ -1,8 +1,8 @@
 """Loading a log from its directory, after a clean stop or a crash.
 
-Everything below the recovery mark is accepted unread, after its files were compared with the list of closed segments
-(`recovery_start`). The tail above the mark is checked batch by batch (`recovery_tail`). The result is the state that
-the log starts from (`recovery_result`). Waits for the disk; one thread per log.
+Records below the recovery mark are accepted without reading them, after the files were compared with the list of closed
+segments (`recovery_start`). The tail above the mark is checked batch by batch (`recovery_tail`). The result is the
+state that the log starts from (`recovery_result`). Waits for the disk; one thread per log.
 """
 
 from __future__ import annotations
@@ -33,16 +33,15 @@ class RecoveryReport:
     topic_partition: TopicPartition
     checked_bytes: int
     cut_bytes: int
-    """Bytes that were truncated or removed."""
+    """Number of bytes that were truncated or removed."""
     problems: tuple[str, ...]
     damage: Damage = ()
     has_lost: bool = False
-    """True if records are missing that had been on the disk. A write that the end of the process cut short is no loss,
-    nor are unsynced records that a power loss took: neither was acknowledged."""
-    is_replaced: bool = False
-    """True if a closed segment is another file than the one that was written, with the same records: the log was
-    restored from a copy.
+    """True if records are missing that were on the disk. An unfinished write at the end of the process and unsynced
+    records after a power loss are no loss, because they were not acknowledged.
     """
+    is_replaced: bool = False
+    """True if the log was restored from a copy: a closed segment has another inode but the same records."""
 
 
 def load(
@@ -57,10 +56,11 @@ def load(
     is_same_boot: bool = False,
     on_loss: Callable[[], None] = lambda: None,
 ) -> tuple[Log, RecoveryReport]:
-    """Recover a log. `checkpoint` is None where it is lost; a log that is too new to have one gets an empty one.
+    """Recover a log. `checkpoint` is None if the checkpoint file was lost; a log without an entry in the file gets an
+    empty checkpoint, because it is new.
 
-    In the same boot every byte that a process wrote is still there: what is missing was not lost with the power.
-    `on_loss` is called before anything is removed that counts as a loss.
+    `is_same_boot` is True if the machine has not restarted since the log was last written: all written bytes must then
+    be there. `on_loss` is called before anything is removed whose removal hides a loss.
     """
     replay = Replay(config, now_ms)
     findings = Findings(context, directory, checkpoint, now_ms, is_same_boot, on_loss, replay)
@@ -105,7 +105,7 @@ class _Recovery:
         return recovered_state(findings, self._replay, tuple(segments), snapshots, log_end_offset, mark)
 
     def _without_segments(self, snapshots: tuple[Offset, ...]) -> LogState:
-        """The state of a log without records. Offsets that were given out once are not given out again."""
+        """The state of a log without records. Its log end is above all offsets that were used before."""
         findings, checkpoint = self._findings, self._findings.checkpoint
         end_offset = max(snapshots, default=Offset(0))
         if checkpoint is not None:

@@ -1,7 +1,7 @@
-"""The findings of one log's recovery: what was known before, what is missing, damaged or removed.
+"""Findings of one log's recovery: the state known from before, and missing, damaged or removed records.
 
-All steps of a recovery (`recovery_start`, `recovery_tail`, `recovery_result`) share one instance. Nothing that counts
-as a loss is removed before the loss was reported: the next start would find no trace of it. One thread per log.
+All steps of a recovery (`recovery_start`, `recovery_tail`, `recovery_result`) share one instance. A loss is reported
+before files are removed because of it, since the next start would not find it again. One thread per log.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ class Findings:
         self.files = context.files
         self.directory = directory
         self.checkpoint = checkpoint
-        """Checkpoint of this log; None where the checkpoint files are lost."""
+        """Checkpoint of this log; None if the checkpoint files were lost."""
         self.committed = _ZERO if checkpoint is None else checkpoint.high_watermark
-        """High watermark of the checkpoint. It never exceeds what was synced."""
+        """High watermark of the checkpoint. Records below it were synced."""
         self.now_ms = now_ms
         self.is_same_boot = is_same_boot
         self.problems = replay.problems
         self.checked_bytes = 0
         self.truncated_bytes = 0
         self.torn_writes = 0
-        """Problems that the end of the process explains: the last write was not finished."""
+        """Number of `problems` that are no loss: the end of the process left a write unfinished."""
         self.closed = ClosedSegments()
-        """List of closed segments, corrected by what was found."""
+        """List of closed segments, updated with the findings."""
         self.listed = self.closed
         """List of closed segments as it is on the disk."""
         self._swaps: list[PendingSwap] = []
@@ -62,16 +62,18 @@ class Findings:
         self.is_listed = False
         """True if the list of closed segments could be read."""
         self.is_old = False
-        """True if a version without a list wrote the log. That version named the segments of followers differently."""
+        """True if a version that had no list wrote the log. It also named the segments of followers differently."""
         self.is_marked = False
         """True if the recovery mark of the checkpoint fits the files."""
         self.damage: list[DamagedRange] = []
         self.missing: list[DamagedRange] = []
-        """The part of `damage` that has no bytes on the disk: only the list tells the next start of it."""
+        """The ranges of `damage` that have no bytes on the disk. Only the list of closed segments keeps them for the
+        next start.
+        """
         self.is_replaced = False
-        """True if a segment file is another file than was listed, with the same records."""
+        """True if a segment file has another inode than in the list but the same records."""
         self.has_new_names = False
-        """True if names in the directory may not be durable."""
+        """True if changes of names in the directory may not be durable yet."""
         self._on_loss = on_loss
         self._replay = replay
 
@@ -117,7 +119,7 @@ class Findings:
 
     @property
     def checkpointed_start(self) -> Offset:
-        """Log start of the checkpoint."""
+        """Log start offset in the checkpoint; 0 without a checkpoint."""
         return _ZERO if self.checkpoint is None else self.checkpoint.log_start_offset
 
     @property
@@ -126,16 +128,16 @@ class Findings:
 
     @property
     def kept_to(self) -> Offset:
-        """The offset below which every record was synced."""
+        """Offset below which all records are known to have been synced."""
         mark_offset = _ZERO if self.checkpoint is None else self.checkpoint.mark.offset
         return max(mark_offset, self.list_end, self.committed if self.is_listed else _ZERO)
 
     @property
     def may_have_gaps(self) -> bool:
-        """True if offsets may be missing between two segments without a loss.
+        """True if a gap in the offsets between two segments may exist without a loss.
 
-        With a list every segment ends where the next one begins. Earlier versions left gaps: compaction below the
-        recovery mark, and followers of a compacted log anywhere.
+        In a log with a list every segment ends where the next one begins. Earlier versions left gaps: compaction left
+        them below the recovery mark, and followers of a compacted log anywhere.
         """
         if self.is_listed:
             return False
@@ -150,7 +152,7 @@ class Findings:
         return bool(self.damage) or (self.is_same_boot and len(self.problems) > explained)
 
     def log_start(self, segments: list[Segment], log_end_offset: Offset) -> Offset:
-        """The log start. Offsets between it and the first segment have no records, or are damaged."""
+        """The log start offset. Offsets between it and the first segment have no records or are damaged."""
         known = self.checkpointed_start
         if self.is_listed:
             return max(known, self.closed.start_offset)
@@ -159,14 +161,14 @@ class Findings:
         return max(known, Offset(segments[0].base_offset) if segments else log_end_offset)
 
     def miss(self, base_offset: Offset, end_offset: Offset) -> None:
-        """Note that stored records of these offsets are gone; records below the log start were deleted."""
+        """Record that stored records of [`base_offset`, `end_offset`) are lost, except those below the log start."""
         base_offset = max(base_offset, self.checkpointed_start)
         if base_offset < end_offset:
             self.missing.append(DamagedRange(base_offset, end_offset, LOST_REASON))
             self.damage.append(self.missing[-1])
 
     def remove(self, segments: list[Segment], why: str) -> None:
-        """Remove segments whose records do not belong to the log, and report the loss if it is one."""
+        """Remove segments that do not belong to the log, and report it first if records are lost."""
         for segment in segments:
             self.problems.append(f"{segment.log_file.path} is removed: {why}")
             self.truncated_bytes += segment.size
@@ -178,7 +180,7 @@ class Findings:
             self._on_loss()
 
     def remove_files(self, segments: list[Segment]) -> None:
-        """Remove the newest first, so that a crash in between leaves no hole."""
+        """Remove the files of segments, the newest first, so that a crash in between leaves no hole."""
         self.has_new_names = self.has_new_names or bool(segments)
         for segment in reversed(segments):
             segment.remove_files(self.disk)

@@ -23,7 +23,7 @@ def recovered_state(
     log_end_offset: Offset,
     mark: RecoveryMark,
 ) -> LogState:
-    """The state of the log, whose names are durable when this returns."""
+    """The state that the log starts from. All file names of the log are durable when this returns."""
     _settle_names(findings, segments, snapshots, log_end_offset, mark)
     log_start_offset = findings.log_start(list(segments), log_end_offset)
     epochs, producers = replay.epochs, replay.producers
@@ -32,8 +32,8 @@ def recovered_state(
     epochs.truncate_from_start(log_start_offset)
     closed = _complete_list(findings, segments, log_start_offset, log_end_offset)
     checkpoint = findings.checkpoint
-    # Records below the log start were committed when they were deleted; the checkpointed high watermark may be lower,
-    # because it was not above the flushed offset.
+    # Records below the log start were committed before they were deleted. The high watermark in the checkpoint may be
+    # lower than the log start, because it is limited to the flushed offset.
     committed = min(checkpoint.high_watermark, log_end_offset) if checkpoint else Offset(0)
     return LogState(
         segments=segments,
@@ -59,7 +59,7 @@ def _settle_names(
     log_end_offset: Offset,
     mark: RecoveryMark,
 ) -> None:
-    """Remove snapshots of offsets that the log does not have, and sync the directory where names may not be durable."""
+    """Remove snapshots above the log end, and sync the directory if names in it may not be durable."""
     for offset in snapshots:
         if offset > log_end_offset:
             findings.disk.remove(f"{findings.directory}/{snapshot_name(offset)}")
@@ -69,14 +69,14 @@ def _settle_names(
 
 
 def _is_name_durable(findings: Findings, last: Segment, mark: RecoveryMark) -> bool:
-    """A checkpoint syncs the names of the segments that have bytes; a later one may have just been made."""
+    """True if the name of the last segment is durable: the last checkpoint synced it, because the segment had bytes."""
     return findings.is_marked and mark.position > 0 and last.base_offset == mark.base_offset
 
 
 def _complete_list(
     findings: Findings, segments: tuple[Segment, ...], log_start_offset: Offset, log_end_offset: Offset
 ) -> ClosedSegments:
-    """The list with the segments that were closed after it was written, and with holes that were found."""
+    """The list of closed segments, completed with later closed segments and with the holes that were found."""
     closed = findings.closed
     if not findings.is_listed:
         closed = ClosedSegments(log_start_offset)

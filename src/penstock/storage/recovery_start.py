@@ -1,7 +1,7 @@
-"""The first part of a recovery: which segments a log has, and from which position on they have to be checked.
+"""The first part of a recovery: find the segments of a log, and the position from which they have to be checked.
 
-Files are compared with the list of closed segments and with the checkpoint; no batch is read. A segment whose index is
-complete needs no check: indexes are completed after the log was synced.
+Files are compared with the list of closed segments and with the checkpoint; of batches only the first of a suspicious
+file is read. A segment with a complete index needs no check, because indexes are completed after the log was synced.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from penstock.storage.stray_files import derived_files, offsets_with
 
 
 def find_segments(findings: Findings, names: list[str], snapshots: tuple[Offset, ...]) -> list[Segment]:
-    """The segments that belong to the log, in order. Others are removed or set aside."""
+    """Find the segments that belong to the log, in order. Other segments are removed or set aside."""
     derived = derived_files(names)
     found = [
         _find(findings, each, derived.get(each, frozenset())) for each in offsets_with(names, LOG_SUFFIX)
@@ -40,7 +40,7 @@ def find_segments(findings: Findings, names: list[str], snapshots: tuple[Offset,
 
 
 def find_start(findings: Findings, found: list[Segment]) -> tuple[int, RecoveryMark]:
-    """The first segment to check, as its place in `found`, and the position to check from."""
+    """Find the first segment to check: return its index in `found`, and the recovery mark to check from."""
     place, mark = _choose_start(findings, found)
     _check_chain(findings, found[: place + 1])
     _check_unlisted_ends(findings, found[: place + 1])
@@ -48,7 +48,7 @@ def find_start(findings: Findings, found: list[Segment]) -> tuple[int, RecoveryM
 
 
 def segment_from_mark(findings: Findings, found: Segment, mark: RecoveryMark) -> Segment:
-    """The segment as it was when the mark was set; its size grows again while the tail is checked."""
+    """The segment with the size that it had at the mark. Its size grows again while the tail is checked."""
     return Segment(
         findings.files,
         findings.directory,
@@ -62,7 +62,7 @@ def segment_from_mark(findings: Findings, found: Segment, mark: RecoveryMark) ->
 
 
 def mark_at(findings: Findings, last: Segment, end: IndexEntry) -> RecoveryMark:
-    """A mark at the end of the last segment, where every segment is complete and nothing is left to check."""
+    """A recovery mark at the end of the last segment, for a log of complete segments with nothing left to check."""
     end_offset = Offset(last.base_offset + end.relative_offset)
     if findings.checkpoint is not None and not findings.is_listed:
         end_offset = max(end_offset, findings.checkpoint.mark.offset)
@@ -96,7 +96,7 @@ def _find(findings: Findings, base_offset: int, derived: frozenset[str]) -> tupl
 def _without_deleted(
     findings: Findings, found: list[tuple[Segment, FileStatus]]
 ) -> list[tuple[Segment, FileStatus]]:
-    """Finish a deletion: segments below the log start were being removed, in any order, and may have holes."""
+    """Finish an interrupted deletion: remove the segments below the log start. There may be holes between them."""
     if findings.checkpoint is None:
         return found
     segments = tuple(segment for segment, _ in found)
@@ -116,9 +116,9 @@ def _compare_with_list(findings: Findings, found: list[tuple[Segment, FileStatus
 
 
 def _without_exchanged(findings: Findings, segments: list[Segment]) -> list[Segment]:
-    """Set aside unlisted files whose first batch belongs to a later segment, and note their records as missing.
+    """Set aside unlisted files whose first batch belongs to a later segment, and record their own records as lost.
 
-    A segment ends where the next one begins, so such a file was exchanged with another one after it was written.
+    A segment ends where the next one begins, so another file must have been put in place of the written one.
     """
     if not findings.is_listed:
         return segments
@@ -136,18 +136,18 @@ def _without_exchanged(findings: Findings, segments: list[Segment]) -> list[Segm
 
 
 def _begins_at(segment: Segment, offset: int) -> bool:
-    """True if the first batch of a file is whole and its base offset is not below `offset`."""
+    """True if the first batch of a file is valid and its base offset is at or above `offset`."""
     first = first_batch(segment)
     return first is not None and first.base_offset >= offset
 
 
 def _is_unproven(findings: Findings, first: Segment, snapshots: tuple[Offset, ...]) -> bool:
-    """True if files before the first one are missing because a power loss took their names.
+    """True if segments before the first one are missing because a power loss reverted the creation of their names.
 
-    Nothing of the log was durable then, because it becomes durable in order. A deletion leaves a snapshot of an offset
-    at or above what stays. Without a power loss the log is complete, or another program removed the files. An earlier
-    version named the first segment of a follower after its first batch, which compaction may have left above the log
-    start: after a power loss it is unknown whether such a log is complete.
+    Segments become durable in order, so nothing of the log was durable then. This is not assumed if a snapshot, the
+    checkpoint or the list proves that the missing records were deleted or were durable, nor without a power loss. An
+    earlier version named the first segment of a follower after its first batch, which may be above the log start in a
+    compacted log: after a power loss it is unknown if such a log is complete, and the offsets before count as lost.
     """
     checkpoint = findings.checkpoint
     if checkpoint is None:
@@ -188,8 +188,8 @@ def _choose_start(findings: Findings, found: list[Segment]) -> tuple[int, Recove
 def _fits_mark(findings: Findings, segment: Segment, mark: RecoveryMark, *, last: bool) -> bool:
     """True if the file is still the one in which the mark was set, with all bytes that were synced then.
 
-    A segment that was closed later may have been compacted, to less than the mark has or by chance to its very size:
-    compaction waits for a mark behind the segment, but not for the checkpoint file that has this mark.
+    The file may have been closed and compacted after the checkpoint file was written: compaction waits until the mark
+    has moved beyond the segment, but not until that mark is in the file. It may even have the size at the mark again.
     """
     if segment.base_offset != mark.base_offset:
         return False
@@ -209,7 +209,7 @@ def _fits_mark(findings: Findings, segment: Segment, mark: RecoveryMark, *, last
 
 
 def _check_chain(findings: Findings, found: list[Segment]) -> None:
-    """Find a hole between the listed segments and the next one."""
+    """Record the hole, if any, between the end of the list and the next segment."""
     following = next((each for each in found if each.base_offset >= findings.list_end), None)
     if following is None or not findings.is_listed:
         return
@@ -219,10 +219,9 @@ def _check_chain(findings: Findings, found: list[Segment]) -> None:
 
 
 def _check_unlisted_ends(findings: Findings, found: list[Segment]) -> None:
-    """Find holes between segments without a list: a complete index names the base offset of the next segment.
+    """Record holes between segments of a log without a list, where a complete index ends at the next base offset.
 
-    An index that was made again from the batches of a compacted segment ends at the last batch that compaction left, so
-    a log that was compacted is not checked.
+    A compacted log is not checked: an index that was rebuilt from a compacted segment ends at the last remaining batch.
     """
     checkpoint = findings.checkpoint
     if findings.is_listed or checkpoint is None or checkpoint.cleaned_offset > 0:

@@ -1,9 +1,9 @@
 """The second part of a recovery: checking the end of a log, batch by batch, from the recovery mark on.
 
-Bytes that were synced, and within one boot all bytes, are never truncated while valid batches follow, nor are segments
-behind a hole: missing records become damage of the log. After a power loss the unsynced end of the log is truncated at
-the first batch that is not whole and valid. What survives is written again and synced, because a failed fsync may have
-left pages that look clean and are not on the disk.
+Bytes that were synced, and within one boot all bytes, are not truncated if valid batches follow, and segments after a
+hole are not removed: missing records become damage of the log. After a power loss the unsynced end of the log is
+truncated at the first incomplete or invalid batch. The remaining batches are written again and synced, because a failed
+fsync may have left pages that look clean and are not on the disk.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ class TailCheck:
         self._index_interval_bytes = index_interval_bytes
 
     def run(self, segments: list[Segment], found: list[Segment], end_offset: Offset) -> Offset:
-        """Check the last of `segments` and append those found after it, up to a truncation; return the log end."""
+        """Check the last of `segments`, then check and add the segments of `found` after it, until the log ends.
+
+        Return the log end offset. `end_offset` is the offset of the recovery mark.
+        """
         findings = self._findings
         segment, file_size = segments[-1], found[len(segments) - 1].size
         end_offset = self._listed_end(segment, self._check_segment(segment, file_size, end_offset))
@@ -45,7 +48,7 @@ class TailCheck:
             if self._had_between(end_offset, following.base_offset, is_torn=is_torn):
                 findings.miss(end_offset, Offset(following.base_offset))
             elif following.base_offset == end_offset:
-                self._truncate(segment, file_size)  # this is what a failed append left behind
+                self._truncate(segment, file_size)  # a failed append left these bytes
             elif is_torn or not findings.may_have_gaps:
                 break
             if segment.indexed_end() is None:
@@ -64,7 +67,7 @@ class TailCheck:
     # --- segments
 
     def _had_between(self, end_offset: Offset, next_offset: int, *, is_torn: bool) -> bool:
-        """True if records between `end_offset` and the next segment are lost; False if the gap may be regular."""
+        """True if records between `end_offset` and the next segment are lost; False if the gap may be no loss."""
         findings = self._findings
         if next_offset <= end_offset:
             return False
@@ -73,7 +76,7 @@ class TailCheck:
         return next_offset <= findings.kept_to and not findings.may_have_gaps
 
     def _start_segment(self, before: Segment, end_offset: Offset, base_offset: Offset) -> Segment:
-        """An empty segment behind lost records, whose offsets are not given out again."""
+        """Create an empty segment after lost records, so that their offsets are not used again."""
         findings = self._findings
         if before.indexed_end() is None:
             before.close(end_offset)
@@ -83,7 +86,7 @@ class TailCheck:
         return segment
 
     def _take_on(self, found: Segment, end_offset: Offset) -> tuple[Segment, int, Offset]:
-        """A segment after the first one checked, the size of its file, and the log end with it."""
+        """Check a further segment; return it with the size of its file and the log end after it."""
         findings = self._findings
         findings.has_new_names = True
         end = found.indexed_end()
@@ -98,7 +101,7 @@ class TailCheck:
         return segment, found.size, self._listed_end(segment, end_offset)
 
     def _listed_end(self, segment: Segment, end_offset: Offset) -> Offset:
-        """The end of a closed segment by the list: compaction may have removed its last records."""
+        """The end offset of a segment, raised to that in the list: compaction may have removed the last records."""
         for entry in reversed(self._findings.closed.entries):
             if entry.base_offset <= segment.base_offset:
                 is_whole = entry.base_offset == segment.base_offset and entry.size == segment.size
@@ -106,7 +109,7 @@ class TailCheck:
         return end_offset
 
     def _truncate(self, segment: Segment, file_size: int) -> None:
-        """Truncate a file to the batches that were accepted."""
+        """Truncate the file of a segment to the accepted batches."""
         if segment.size < file_size:
             self._findings.report_loss()
             self._findings.truncated_bytes += file_size - segment.size
@@ -117,7 +120,7 @@ class TailCheck:
     # --- batches
 
     def _check_segment(self, segment: Segment, file_size: int, next_offset: Offset) -> Offset:
-        """Accept every valid batch from the segment's size on; then write all of them again and sync."""
+        """Accept the valid batches after the segment's size; then write them again and sync. Return the log end."""
         start = segment.size
         if file_size == start:
             return next_offset
@@ -141,7 +144,7 @@ class TailCheck:
     def _find_behind(
         self, segment: Segment, file_size: int, next_offset: Offset, problem: CorruptLog
     ) -> Offset | None:
-        """Step over damage; the offset of the first batch behind it, None where the log ends here."""
+        """Record damage and step over it; return the offset of the next valid batch, or None if the log ends here."""
         findings = self._findings
         here = IndexEntry(next_offset - segment.base_offset, segment.size, segment.max_timestamp)
         behind = segment.after_damage(here, file_size) if self._was_whole(problem, next_offset) else None
@@ -156,13 +159,13 @@ class TailCheck:
         return behind_offset
 
     def _was_whole(self, problem: CorruptLog, offset: Offset) -> bool:
-        """True if the batch at `offset` was once complete: it was synced, or written in this boot and is not torn."""
+        """True if the batch at `offset` was complete once: it was synced, or written in this boot and is not torn."""
         findings = self._findings
         return offset < findings.kept_to or (findings.is_same_boot and not isinstance(problem, TornBatch))
 
     @staticmethod
     def _step_over(segment: Segment, damage: IndexEntry, behind: IndexEntry) -> None:
-        """Keep damaged bytes as they are. The index gets an entry on each side of them, as a rebuilt index has."""
+        """Keep the damaged bytes in the segment. The index gets an entry before and one after them, as if rebuilt."""
         segment.index.add(*damage)
         segment.index.add(*behind)
         segment.size = segment.synced_size = segment.indexed_size = behind.position

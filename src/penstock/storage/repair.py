@@ -1,8 +1,9 @@
 """Repair of a damaged range of a log in place, with the bytes of another replica.
 
-Replicas of a partition hold the same batches, so the bytes of the range are written over the damaged ones. Nothing else
-of the log is changed or removed: a repair that fails, or ends in a crash, leaves a range that is still damaged.
-`locate` and `Patch.work` wait for the disk; the log's job (`begin_patch`) keeps others from changing its files.
+Replicas of a partition hold the same batches, so the bytes of another replica are written over the damaged bytes.
+Nothing else in the log is changed: after a failed repair or a crash the range is still damaged. `locate` and
+`Patch.work` wait for the disk; they run within a job of the log (`LogJobs.begin_patch`), so that no other job changes
+its files.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from penstock.storage.segment import Segment
 
 
 def extent_of(log: Log, damaged: DamagedRange) -> Extent | None:
-    """The segment that contains the whole range; None if the range has no bytes of its own. Loop thread."""
+    """The segment that contains the whole range; None if no segment does. Loop thread."""
     segments = log.segments
     place = floor_segment(segments, damaged.base_offset)
     if place < 0:
@@ -45,7 +46,7 @@ def locate(extent: Extent, damaged: DamagedRange) -> Damaged:
     if damaged.end_offset < extent.end_offset:
         end, header = segment.locate(damaged.end_offset, extent.size, wait=True)
         if end <= start:
-            # The damaged batch claims the offset: the next one lies behind it.
+            # The header of the damaged batch claims the end offset: the next batch begins after the damaged batch.
             end = start + read_header(read_range(segment.file, start, HEADER_SIZE, wait=True)).size
             header = segment.header_at(end, wait=True)
         if header is None or header.base_offset != damaged.end_offset:
@@ -56,10 +57,11 @@ def locate(extent: Extent, damaged: DamagedRange) -> Damaged:
 def check_copy(
     content: memoryview, damaged: DamagedRange, epochs: LeaderEpochs, *, is_sparse: bool, is_in_sync: bool
 ) -> None:
-    """StorageError unless the batches are those of the range, whole and of the leader epochs that this log knows.
+    """StorageError unless `content` is exactly the batches of the range, valid and with the leader epochs of this log.
 
-    A log that was compacted (`is_sparse`) may have gaps between batches. Where this log does not know the epoch,
-    a copy of an in-sync replica is right (`is_in_sync`), because the range is committed.
+    `is_sparse` is True if the log was compacted, so that batches may have gaps between them. `is_in_sync` is True if
+    the copy is from an in-sync replica: it is then accepted where this log does not know the leader epoch, because the
+    range is committed.
     """
     offset, size = damaged.base_offset, 0
     try:
@@ -85,7 +87,7 @@ def check_copy(
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """Bytes to be written over damaged ones of the same length."""
+    """Bytes to be written over damaged bytes of the same length."""
 
     disk: Disk
     target: Damaged
@@ -96,7 +98,7 @@ class Patch:
         return self.target.segment
 
     def work(self) -> None:
-        """Write, sync and read back. After an OSError the range may hold anything."""
+        """Write, sync and read back. After an OSError the content of the range is undefined."""
         file = self.disk.open(self.segment.log_file.path)
         try:
             file.pwrite(self.target.position, (self.content,))

@@ -1,8 +1,8 @@
 """Rebuilding a log's leader epochs, producers and transactions from the newest readable snapshot and the batches after
 it.
 
-Used at start and after a truncation; waits for the disk. Damage on the way is reported and not fatal: a replay reads
-headers of batches that a reader may never ask for.
+Used at start and after a truncation; waits for the disk. Damage is reported in `problems` and does not fail the replay,
+because it may be in batches that no consumer reads.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class Replay:
         self.producers = ProducerStates(config.max_producers, config.producer_id_expiration_ms)
         self.problems: list[str] = []
         self.unreadable_snapshots = 0
-        """Number of `problems` that are about snapshots. A process that ends may leave half of a snapshot."""
+        """Number of `problems` with snapshots. They are no loss: a killed process may leave an unfinished snapshot."""
         self._now_ms = now_ms
 
     def apply(self, segment: Segment, position: int, header: BatchHeader) -> None:
         self.epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
-        # The time of the write is unknown. Taking it for recent removes no producer too early.
+        # The time of the write is unknown. The present time is used, so that no producer expires too early.
         if header.is_control:
             marker = read_marker(read_batch(segment.file, position, header), header)
             if marker is not None:
@@ -54,7 +54,7 @@ class Replay:
         *,
         is_compacted: bool,
     ) -> None:
-        """Bring the state up to `end_offset`, which is a batch boundary of `segments` or the log end."""
+        """Rebuild the state at `end_offset`, which is a batch boundary of `segments` or the log end."""
         start_offset = self._load_snapshot(disk, directory, snapshots, end_offset)
         if is_compacted:
             self._forget_compacted(segments)
@@ -84,7 +84,7 @@ class Replay:
         return Offset(0)
 
     def _forget_compacted(self, segments: tuple[Segment, ...]) -> None:
-        """Forget aborted transactions of an older snapshot that compaction has removed since, with their markers."""
+        """Drop aborted transactions whose markers compaction has removed since the snapshot was written."""
         self.producers.aborted = AbortedTransactions(
             aborted for aborted in self.producers.aborted if _has_batch(segments, aborted.last_offset)
         )

@@ -12,9 +12,9 @@ from penstock.storage.segment import NO_TIMESTAMP, Segment
 
 
 def retained_from(log: Log, now_ms: int, high_watermark: Offset, *, by_size: bool = True) -> Offset:
-    """The new log start; the present one if nothing is to be deleted. Without `by_size` only expired segments count."""
+    """The new log start offset; the present one if nothing is to be deleted. Without `by_size`, only age counts."""
     config = log.config
-    # The end before the segments: records appended in between are then not taken for expired.
+    # Read the log end before the segments: records that are appended in between then do not count as expired.
     end_offset = log.log_end_offset
     segments = log.segments
     start_offset = log.log_start_offset
@@ -38,6 +38,6 @@ def _is_expired(segment: Segment, retention_ms: int, now_ms: int) -> bool:
         return False
     newest = segment.newest_timestamp(wait=True)
     if newest == NO_TIMESTAMP:
-        # Records without a timestamp age from the start of their segment; if that is unknown they stay.
+        # Records without a timestamp have the age of their segment; if that is unknown, they are kept.
         newest = segment.created_ms or now_ms
     return now_ms - newest > retention_ms

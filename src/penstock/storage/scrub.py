@@ -1,9 +1,9 @@
-"""Scrubbing: verifying stored batches piece by piece, so that damage is found before a reader meets it.
+"""Scrubbing: verifying stored batches piece by piece, so that damage is found before a consumer reads it.
 
-A piece is small, because it runs Python code in a pool beside the event loop. It verifies that each batch is framed as
-a batch, that offsets do not go back, that the CRC matches, and that the leader epoch, which the CRC does not cover, is
-the one that wrote at this offset. Waits for the disk. The result counts only if the segment is still part of the log
-afterwards: deletion, truncation and compaction may take its file away meanwhile.
+A piece is small, because its Python code runs in a thread pool beside the event loop. For each batch it verifies the
+header fields, that offsets increase, that the CRC matches, and that the leader epoch, which the CRC does not cover, is
+the one that the log has for this offset. Waits for the disk. The result is valid only if the segment is still part of
+the log afterwards, because deletion, truncation and compaction may remove its file meanwhile.
 """
 
 from __future__ import annotations
@@ -34,37 +34,38 @@ class Extent(NamedTuple):
     size: int
     end_offset: Offset
     epochs: LeaderEpochs = _NO_EPOCHS
-    """Leader epochs of the log; empty if they are not verified."""
+    """Leader epochs of the log; empty if leader epochs are not to be verified."""
     following: Segment | None = None
 
 
 class BatchBoundary(NamedTuple):
-    """A batch boundary: offsets below `offset` lie before `position`."""
+    """A batch boundary, at which the scrub of a segment continues: offsets below `offset` are before `position`."""
 
     position: int
     offset: Offset
     last_position: int = 0
     """Position of the batch before `position`."""
     gap_start: Offset = Offset(-1)
-    """Offset at which a gap before that batch begins, if there is one: compaction removed records, or its offset is
-    wrong.
+    """Start of the gap in the offsets before the batch at `last_position`; -1 without a gap. Either compaction removed
+    records, or the base offset of the batch is damaged.
     """
     suspect: Offset = Offset(-1)
-    """Base offset of that batch, if it has another leader epoch than the log knows and the batch before it has not.
+    """Base offset of the batch at `last_position` if its leader epoch differs from the log's leader epochs and that of
+    the batch before it does not; else -1.
 
-    The batch is damaged if the next one has the known epoch too. Otherwise the log's knowledge of epochs is in doubt:
-    it may have been made from a log with a damaged range.
+    The batch is damaged if the epoch of the next batch agrees again. If it does not, the log's leader epochs are in
+    doubt: they may have been rebuilt from a log with a damaged range.
     """
     is_epoch_known: bool | None = None
-    """True if that batch has the leader epoch that the log knows; None if no batch before `position` was verified."""
-    is_backed: bool = False
-    """True if the batch before `suspect`, in this segment or in the one before, has the leader epoch that the log
-    knows.
+    """True if the leader epoch of the batch at `last_position` agrees with the log's leader epochs; None if no batch
+    before `position` was verified.
     """
+    is_backed: bool = False
+    """True if the leader epoch of the batch before `suspect` agrees; it may be in the segment before."""
 
 
 class Damaged(NamedTuple):
-    """A damaged range of offsets and the bytes that it takes up in its segment."""
+    """A damaged range of offsets, and its bytes: from `position` up to `end` in the segment."""
 
     damaged: DamagedRange
     segment: Segment
@@ -92,13 +93,13 @@ def extents(log: Log) -> list[Extent]:
 
 
 def start_of(extent: Extent, before: BatchBoundary | None) -> BatchBoundary:
-    """The start of a segment; `before` is the end of the segment before it, if that was verified."""
+    """The boundary at the start of a segment. `before` is the end of the segment before it; None if not verified."""
     is_epoch_known = None if before is None else before.is_epoch_known
     return BatchBoundary(0, Offset(extent.segment.base_offset), is_epoch_known=is_epoch_known)
 
 
 def scrub_piece(extent: Extent, place: BatchBoundary) -> Piece:
-    """Verify some batches from `place` on, up to the first damaged one. OSError if the file cannot be read."""
+    """Verify some batches from `place` on, up to the first damaged batch. OSError if the file cannot be read."""
     position, offset, last_position, gap_start, suspect, is_epoch_known, is_backed = place
     file = extent.segment.file
     content = memoryview(file.pread(position, min(PIECE_BYTES, extent.size - position)))
@@ -141,7 +142,7 @@ def scrub_piece(extent: Extent, place: BatchBoundary) -> Piece:
 def _wrong_offset(
     extent: Extent, position: int, offset: Offset, last_position: int, gap_start: Offset, read_bytes: int
 ) -> Piece:
-    """Report that the batch before `position` claims offsets of the batch behind it, which begins at `offset`."""
+    """Report damage: the batch before `position` claims offsets of the next batch, which begins at `offset`."""
     damaged = DamagedRange(gap_start, offset, _OFFSETS)
     found = Damaged(damaged, extent.segment, last_position, position)
     return Piece(BatchBoundary(position, offset), read_bytes, found)
@@ -150,7 +151,7 @@ def _wrong_offset(
 def _wrong_epoch(
     extent: Extent, position: int, offset: Offset, last_position: int, suspect: Offset, read_bytes: int
 ) -> Piece:
-    """Report that the batch before `position` is damaged."""
+    """Report damage: the batch before `position` has a wrong leader epoch."""
     damaged = DamagedRange(suspect, offset, _EPOCH)
     found = Damaged(damaged, extent.segment, last_position, position)
     return Piece(BatchBoundary(position, offset), read_bytes, found)
@@ -162,7 +163,7 @@ def _has_known_epoch(header: BatchHeader, epochs: LeaderEpochs) -> bool:
 
 
 def _goes_on_as_known(extent: Extent) -> bool:
-    """True if the next segment begins with a batch of the leader epoch that the log knows."""
+    """True if the leader epoch of the first batch of the next segment agrees with the log's leader epochs."""
     following = extent.following
     if following is None or following.size < HEADER_SIZE:
         return False
@@ -182,7 +183,7 @@ def _is_framed(header: BatchHeader, extent: Extent, position: int) -> bool:
 
 
 def _damage_at(extent: Extent, position: int, offset: Offset, read_bytes: int, reason: str) -> Piece:
-    """The damage that begins at a place, up to the next whole batch or the end of the segment."""
+    """Report damage from `position` up to the next valid batch or the end of the segment."""
     segment = extent.segment
     try:
         found = find_batch(

@@ -1,8 +1,8 @@
 """One segment of a log: a file of record batches, named after its first offset, and its index.
 
-Only the newest segment of a log is written. `size`, `max_timestamp` and the index move on the loop thread, after the
-bytes were written; any thread may read, within the bounds it was given. The file of a segment that was closed before
-the broker started is not opened before a reader needs it.
+Only the newest segment of a log is written. The loop thread updates `size`, `max_timestamp` and the index after the
+bytes were written; any thread may read up to the bounds that its caller passes. The file of a segment that was closed
+before the broker started is opened when a reader needs it.
 """
 
 from __future__ import annotations
@@ -34,13 +34,14 @@ KEYS_SUFFIX = ".keys"
 MATCHES_SUFFIX = ".matches"
 DELAYS_SUFFIX = ".delays"
 DERIVED_SUFFIXES = (KEYS_SUFFIX, MATCHES_SUFFIX, DELAYS_SUFFIX)
-"""Suffixes of the files of derived indexes (`derived`). There may be another word before them: `<base>.<word>.matches`.
-"""
+"""Suffixes of files of derived indexes (`derived`). A name may have another part before: `<base>.<part>.matches`."""
 NO_TIMESTAMP = -1
 UNKNOWN_TIMESTAMP = -2
 REBUILT_INTERVAL_BYTES = 4096
 UNREACHABLE_OFFSET = 2**32 - 1
-"""A relative offset that no lookup asks for: the end of a segment that ends in damage, which no reader may skip."""
+"""Relative offset of the last index entry of a segment that ends in damage: no lookup reaches it, so that no reader
+skips the damage.
+"""
 
 
 def segment_name(base_offset: int) -> str:
@@ -80,22 +81,22 @@ class Segment:
         self.size = size
         self.synced_size = size
         self.indexed_size = size
-        """Position from which the distance to the next index entry counts."""
+        """Position of the last index entry, from which the distance to the next entry is measured."""
         self.max_timestamp = max_timestamp
         """Greatest timestamp; UNKNOWN_TIMESTAMP for a closed segment whose index was not read yet."""
         self.created_ms = created_ms
         """Time in milliseconds at which the first batch was appended."""
         self.derived = derived
-        """Suffixes of the files of derived indexes that are there, valid or not."""
+        """Suffixes of the derived index files that exist for this segment, valid or not."""
         self.writer: File | None = None
-        """The file while it has unsynced bytes, so that it is not evicted."""
+        """The log file while it has unsynced bytes, so that it stays open; else None."""
 
     @property
     def file(self) -> File:
         return self.writer or self.log_file.get()
 
     def add_index_entry(self, offset: int, position: int) -> None:
-        """Add an index entry for the batch with this base offset at `position`, before the batch is counted in."""
+        """Add an index entry for the batch at `position`. Call this before `max_timestamp` includes the batch."""
         self.index.add(offset - self.base_offset, position, self.max_timestamp)
         self.indexed_size = position
 
@@ -103,7 +104,7 @@ class Segment:
         return self.log_file.path.removesuffix(LOG_SUFFIX) + suffix
 
     def remove_files(self, disk: Disk) -> None:
-        """Remove the files, the log last: other files without a log are known to be leftovers."""
+        """Remove all files of the segment, the log last: other files without a log are recognised as leftovers."""
         self.remove_derived(disk)
         disk.remove(self.index.file.path)
         disk.remove(self.log_file.path)
@@ -115,9 +116,9 @@ class Segment:
             self.derived -= {suffix}
 
     def locate(self, offset: int, end: int, wait: bool) -> tuple[int, BatchHeader | None]:
-        """The first batch in [0, end) that has `offset` or a later one, and its position; (end, None) without one.
+        """Position and header of the first batch in [0, end) that contains `offset` or a later offset.
 
-        CorruptLog if the batch that should have it cannot be read; damage before it is skipped.
+        (end, None) if there is none. CorruptLog if `offset` may be in damaged bytes; damage before it is skipped.
         """
         start = self.find(RELATIVE_OFFSET, offset - self.base_offset + 1, wait)
         while True:
@@ -141,10 +142,10 @@ class Segment:
                 start = after
 
     def boundary_before(self, offset: Offset) -> tuple[int, Offset]:
-        """Position at which to truncate so that neither `offset` nor anything after it stays, and the end offset then.
+        """Position at which to truncate in order to remove `offset` and all later offsets, and the log end after that.
 
-        A gap before the position is removed too: no file would tell the next start that the log ended within it. Waits
-        for the disk.
+        The log end is the end of the last remaining batch even if a gap follows it, because no file would tell the next
+        start that the log ended within the gap. Waits for the disk.
         """
         start = self.find(RELATIVE_OFFSET, offset - self.base_offset + 1, wait=True)
         while True:
@@ -159,7 +160,7 @@ class Segment:
             start = self.find(POSITION, start.position, wait=True)
 
     def after_damage(self, damage: IndexEntry, end: int) -> IndexEntry | None:
-        """The first valid batch behind damage that begins at an entry; None if there is none."""
+        """Index entry of the first valid batch after `damage`, the entry at which damage begins; None without one."""
         found = find_batch(
             self.file,
             damage.position,
@@ -179,7 +180,7 @@ class Segment:
     def walk(
         self, end: int, start: IndexEntry = FIRST_ENTRY, *, wait: bool
     ) -> Iterator[tuple[int, BatchHeader]]:
-        """The batches from an index entry on up to `end`. The file is not opened if there are none."""
+        """The batches from the index entry `start` up to the position `end`. Without any, the file is not opened."""
         if start.position >= end:
             return iter(())
         return scan_batches(
@@ -192,11 +193,11 @@ class Segment:
         )
 
     def before_timestamp(self, timestamp: int, wait: bool) -> IndexEntry:
-        """Last index entry before which all batches are older than a timestamp."""
+        """The last index entry before which all batches are older than `timestamp`."""
         return self.find(MAX_TIMESTAMP, timestamp, wait)
 
     def newest_timestamp(self, wait: bool) -> int:
-        """The greatest timestamp of any batch; -1 without one."""
+        """The greatest timestamp of any batch; -1 if no batch has a timestamp."""
         while self.max_timestamp == UNKNOWN_TIMESTAMP:
             try:
                 self._learn_end(wait)
@@ -209,7 +210,7 @@ class Segment:
         self.index.add(end_offset - self.base_offset, self.size, self.max_timestamp)
 
     def truncate(self, position: int, disk: Disk) -> None:
-        """Remove everything from a batch boundary on. Waits for the disk; an OSError leaves what is there."""
+        """Remove all batches from `position` on, which is a batch boundary. Waits for the disk."""
         while True:
             try:
                 self.index.truncate(position)
@@ -239,7 +240,9 @@ class Segment:
         return last if self.index.stored and last.position == self.size else None
 
     def trim_index(self, disk: Disk) -> None:
-        """Truncate the index before the log: an entry that points to the end says that the segment is complete."""
+        """Truncate the index file to `index.stored` entries. This is done before the log is truncated, because an index
+        entry at the end of the log would mean that the segment is complete.
+        """
         index = self.index
         if index.repaired is not None or not index.stored:
             index.file.discard()
@@ -261,14 +264,14 @@ class Segment:
                 self._rebuild_index(wait)
 
     def _learn_end(self, wait: bool) -> None:
-        """Read the greatest timestamp from the index, which ends with the end of the segment if it is complete."""
+        """Read `max_timestamp` from the last index entry; IndexDamaged if the index is not complete."""
         last = self.index.last(wait)
         if last.position != self.size:
             raise IndexDamaged
         self.max_timestamp = last.max_timestamp
 
     def _rebuild_index(self, wait: bool) -> None:
-        """Rebuild the stored part from the batches; at damage the index ends."""
+        """Rebuild the stored part of the index from the batches."""
         if not wait:
             raise WouldBlock
         end = self.index.unsaved_from
@@ -277,7 +280,7 @@ class Segment:
         self.index.repair(encode_entries(self.base_offset, self._boundaries(end)))
 
     def _boundaries(self, end: int) -> Iterator[IndexEntry]:
-        """The index entries of [0, end): one every few kilobytes, both sides of any damage, and the end."""
+        """The index entries for [0, end): one every few kilobytes, one on each side of damage, and one at the end."""
         here, indexed = FIRST_ENTRY, 0
         while here.position < end:
             try:

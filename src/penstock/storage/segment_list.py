@@ -1,7 +1,7 @@
-"""The segments of one log in order, and which of them have bytes or names that are not durable yet.
+"""The segments of one log in order, with a record of bytes and names that are not durable yet.
 
-Loop thread only, except that any thread may read `all`: it is replaced and never changed. A segment is pinned, its file
-kept open, from its first unsynced byte to the flush that covers its last.
+Loop thread only, except that any thread may read the tuple `all`, which is replaced and never changed. A segment is
+pinned, which keeps its file open, from its first unsynced byte until a flush has covered its last byte.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class SegmentList:
         self._files = files
         self.directory = directory
         self.all = segments
-        """All segments, oldest first; the last is written to."""
+        """All segments, oldest first; the last is the active one."""
         self.active = segments[-1] if segments else None
         self._dirty: tuple[Segment, ...] = ()
         self._new_directories = new_directories
@@ -54,7 +54,7 @@ class SegmentList:
     # --- growing
 
     def pin(self, segment: Segment) -> File:
-        """The file to write to, kept open until it is synced."""
+        """Open the file of a segment for writing, and keep it open until it is synced."""
         return self._keep_open(segment, segment.log_file.get(create=True))
 
     def _keep_open(self, segment: Segment, file: File) -> File:
@@ -64,22 +64,24 @@ class SegmentList:
         return file
 
     def start(self, base_offset: Offset, now_ms: int, content: memoryview) -> Segment:
-        """Add a segment that begins with `content`; on an OSError nothing has changed."""
+        """Add a segment that begins with `content`; after an OSError the list is unchanged."""
         segment = Segment(self._files, self.directory, base_offset, created_ms=now_ms)
         try:
             file = segment.log_file.get(create=True)
-            file.truncate(0)  # an earlier attempt may have left something
+            file.truncate(0)  # an earlier attempt may have left bytes
             if content:
                 file.pwrite(0, (content,))
         except OSError:
             segment.log_file.discard()
-            self._disk.remove(segment.log_file.path)  # it must not lie between segments later
+            self._disk.remove(
+                segment.log_file.path
+            )  # a later start must not find this file between other segments
             raise
         if self.active is not None:
             self.active.close(base_offset)
         self.all = (*self.all, segment)
         self.active = segment
-        # A new tuple in any case: a flush that is under way may have synced the directory before this name.
+        # Always a new tuple: a running flush may have synced the directory before this name was created.
         others = (directory for directory in self._new_directories if directory != self.directory)
         self._new_directories = (*others, self.directory)
         if content:
@@ -101,7 +103,7 @@ class SegmentList:
         )
 
     def is_current(self, job: FlushJob) -> bool:
-        """True if the log still has the bytes that the job synced."""
+        """True if the log was not truncated since the job began, so that it still has the bytes that the job synced."""
         return job.generation == self.generation
 
     def finish_flush(self, job: FlushJob) -> None:
@@ -138,7 +140,7 @@ class SegmentList:
         return dropped
 
     def drop_last(self, kept: int) -> tuple[Segment, ...]:
-        """Keep the first `kept` segments; a flush that is under way no longer counts."""
+        """Keep only the first `kept` segments, and invalidate running flushes. Return the dropped segments."""
         dropped, self.all = self.all[kept:], self.all[:kept]
         self.active = self.all[-1] if self.all else None
         self.generation += 1
@@ -151,7 +153,7 @@ class SegmentList:
         self.forget(replaced)
 
     def forget(self, segments: tuple[Segment, ...]) -> None:
-        """Give up the files of segments that are no longer part of the log."""
+        """Unpin segments that are no longer part of the log, and drop their files from the cache."""
         for segment in segments:
             self._unpin(segment)
             segment.log_file.discard()

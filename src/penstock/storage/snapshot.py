@@ -3,14 +3,14 @@
     magic 4 | version 2 | offset 8 | epochs 4 | producers 4 | ended 4 | aborted 4 |
     each epoch: epoch 4, start offset 8 |
     each ended transaction whose marker may be lost: marker offset 8, first offset 8 |
-    each aborted transaction: producer id 8, first offset 8, last offset 8, where later ones begin 8 |
+    each aborted transaction: producer id 8, first offset 8, last offset 8, `AbortedRange.later_from` 8 |
     each producer: id 8, epoch 2, last write 8, coordinator epoch 4, start of its transaction 8, last marker 8,
         first sequence 4, batches 1, each: sequences 4 + 4, offsets 8 + 8, timestamp 8 |
     crc32c 4                                                                               little endian
 
-With a snapshot a start need not read the whole log. Version 2, without the first sequence, can be read. An unknown
-first sequence is -1. The file `<offset>.snapshot` lies beside the segments. A damaged snapshot counts as missing: the
-next older one is used, and the batch headers after it are replayed.
+With a snapshot a start need not read the whole log. Format version 2, which lacks the first sequence, can be read too.
+An unknown first sequence is -1. The file `<offset>.snapshot` is in the directory of the segments. A damaged snapshot is
+ignored: the next older one is used, and the batch headers after it are replayed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Snapshot:
     offset: Offset
     epochs: tuple[EpochEntry, ...]
     producers: Mapping[int, ProducerEntry]
-    """Producers in the order of their last write."""
+    """Producer states by producer id, in the order of their last write."""
     ended: tuple[EndedTransaction, ...] = ()
     aborted: AbortedTransactions = field(default_factory=AbortedTransactions)
 

@@ -1,4 +1,4 @@
-"""A file of zeros whose space a broker frees when it starts, so that a start can write on a full disk."""
+"""A file of zeros that the broker removes when it starts, so that the start can write files on a full disk."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ RESERVE_BYTES = 512 * 1024
 
 
 def release_reserve(disk: Disk) -> None:
-    """Free the space for the start that is under way."""
+    """Remove the file, so that the start can use the space."""
     disk.remove(RESERVE_FILE)
 
 
 def keep_reserve(disk: Disk) -> None:
-    """Take the space again for the next start, if there is any; it need not be durable."""
+    """Write the file again for the next start, unless the disk is full. The file need not be durable."""
     try:
         disk.open(RESERVE_FILE, create=True).pwrite(0, (bytes(RESERVE_BYTES),))
     except OSError:

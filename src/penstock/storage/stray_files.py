@@ -1,4 +1,4 @@
-"""Files that a crash left in a partition's directory, tidied before the log is loaded.
+"""Cleanup of files that a crash left in a partition's directory, before the log is loaded.
 
 Compaction replaces segments in steps, so that a crash leaves either the old ones or the new one: it writes
 `<base>.log.cleaned` and `<base>.index.cleaned` (whose last entry is the offset up to which segments are replaced) and
@@ -24,7 +24,7 @@ SWAP_SUFFIX = ".swap"
 DELETED_SUFFIX = ".deleted"
 TEMPORARY_SUFFIX = ".tmp"
 DAMAGED_SUFFIX = ".damaged"
-"""Suffix of a file that is not the one that was written; kept for the operator."""
+"""Suffix of a segment file that was found to hold other records than the log wrote; kept for the operator."""
 _KNOWN_SUFFIXES = (
     LOG_SUFFIX,
     INDEX_SUFFIX,
@@ -80,7 +80,7 @@ def pending_swaps(disk: Disk, directory: str, names: list[str]) -> list[PendingS
 
 
 def tidy_directory(disk: Disk, directory: str, names: list[str]) -> list[str]:
-    """Finish or undo an interrupted swap; return the names that are there afterwards."""
+    """Finish or undo interrupted swaps and remove leftovers; return the names in the directory afterwards."""
     if all(name.endswith(_KNOWN_SUFFIXES) for name in names) and not _lonely(names):
         return names
     for name in names:
@@ -97,7 +97,7 @@ def tidy_directory(disk: Disk, directory: str, names: list[str]) -> list[str]:
 
 
 def _lonely(names: list[str]) -> list[str]:
-    """Indexes without a log."""
+    """Names of index files without a log file."""
     logs = set(offsets_with(names, LOG_SUFFIX))
     indexes = [(base_offset, INDEX_SUFFIX) for base_offset in offsets_with(names, INDEX_SUFFIX)]
     derived = [

@@ -1,6 +1,6 @@
-"""Lookup of records by time: the first one not older than a timestamp, and the newest of all.
+"""Lookup of records by time: the first record at or after a timestamp, and the record with the greatest timestamp.
 
-Reads headers and, inside the one batch that has the result, records. May wait for the disk: call it in a pool.
+Reads batch headers, and the records of the batch that has the result. May wait for the disk: runs in a thread pool.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class TimestampOffset(NamedTuple):
 def find_timestamp(
     segments: tuple[Segment, ...], timestamp: int, start_offset: int, below: int
 ) -> TimestampOffset | None:
-    """The first record, from `start_offset` on and below `below`, that is not older than `timestamp`."""
+    """The first record in [`start_offset`, `below`) whose timestamp is at or after `timestamp`; None without one."""
     for place, segment in enumerate(segments):
         if segment.base_offset >= below:
             break
         if place + 1 < len(segments) and segments[place + 1].base_offset <= start_offset:
             continue
-        size = segment.size  # before the newest timestamp, which an append may raise meanwhile
+        size = segment.size  # read before the newest timestamp, which an append may raise meanwhile
         if segment.newest_timestamp(wait=True) < timestamp:
             continue
         for position, header in segment.walk(size, segment.before_timestamp(timestamp, wait=True), wait=True):
@@ -47,7 +47,7 @@ def find_timestamp(
 def find_newest(
     segments: tuple[Segment, ...], start_offset: int, below: int, log_end_offset: int
 ) -> TimestampOffset | None:
-    """The first record with the greatest timestamp of all from `start_offset` on and below `below`."""
+    """The first record in [`start_offset`, `below`) with the greatest timestamp in that range."""
     newest = -1
     for place, segment in enumerate(segments):
         end = segments[place + 1].base_offset if place + 1 < len(segments) else log_end_offset
@@ -61,7 +61,7 @@ def find_newest(
 
 
 def _newest(segment: Segment, start_offset: int, below: int) -> int:
-    """The greatest timestamp in the visible part of a segment."""
+    """The greatest timestamp of the records of a segment in [`start_offset`, `below`)."""
     size = segment.size
     position, header = segment.locate(start_offset, size, wait=True)
     if header is None:
@@ -101,5 +101,5 @@ def _find_record(
             if record.timestamp >= timestamp and record.offset >= start_offset:
                 return TimestampOffset(record.timestamp, Offset(record.offset), epoch)
     except InvalidBatch:
-        return whole_batch  # its records cannot be read, so the batch as a whole is the result
+        return whole_batch  # the records cannot be read, so the batch as a whole is the result
     return None

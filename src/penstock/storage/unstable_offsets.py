@@ -1,6 +1,7 @@
-"""First offsets of transactions whose end is not certain; the last stable offset is the lowest of them.
+"""First offsets of unstable transactions; the lowest of them is the last stable offset.
 
-Such a transaction is open, or its marker is not below the high watermark yet and can still be lost. Loop thread only.
+A transaction is unstable while it is open, and until its marker is below the high watermark and so cannot be lost. Loop
+thread only.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ class UnstableOffsets:
 
     def __init__(self, open_from: Iterable[int] = (), ended: Iterable[EndedTransaction] = ()) -> None:
         self._open = dict.fromkeys(sorted(open_from))
-        """First offsets of open transactions, in order. `_unstable` has them too."""
+        """First offsets of open transactions, in order. `_unstable` contains these too."""
         self._ended = deque(sorted(ended))
         self._unstable = dict.fromkeys(sorted((*self._open, *(end.first_offset for end in self._ended))))
 
     @property
     def ended(self) -> tuple[EndedTransaction, ...]:
-        """Ended transactions whose marker may still be lost, and some others."""
+        """Ended transactions whose marker was not below the high watermark at the last call of `first`."""
         return tuple(self._ended)
 
     def open(self, first_offset: int) -> None:
-        """Add a transaction that begins at `first_offset`; offsets come in order."""
+        """Add a transaction that begins at `first_offset`. Offsets must be added in ascending order."""
         self._open[first_offset] = self._unstable[first_offset] = None
 
     def end(self, first_offset: int, marker_offset: int) -> None:

@@ -1,11 +1,12 @@
 """Entries of derived indexes: a sort key, and the place of a record.
 
-    sort key 8 | offset 4, from the segment's base | position of its batch 4 | place in that 4, behind its header and
-    decompressed | crc 4 of the header and the record                   (big-endian, so that bytes sort right)
+    sort key 8 | offset 4, relative to the segment | position of the batch in the segment 4 |
+    place of the record in the decompressed body of the batch 4 | crc of the batch header and the record 4
+    (big-endian, so that the order of the bytes is the order of the numbers)
 
 The sort key is the hash of a record's key in the key index, the due time in the index of a delay topic, and zero in the
-index of a view, whose entries are in the order of offsets. The CRC lets a record be read without the rest of its batch.
-No input or output.
+index of a view, whose entries are in the order of offsets. With the CRC a record can be read and verified without the
+rest of its batch. Reads and writes no files.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ from penstock.records.varints import decode_int, decode_long
 SORT_KEY_BYTES = 8
 ENTRY_SIZE = 24
 PLACE = Struct(">IIII")
-"""Relative offset, position, place and CRC, behind the sort key."""
+"""The part of an entry after the sort key: relative offset, position, place and CRC."""
 
 EntriesOf = Callable[[memoryview, BatchHeader, int, int, int], list[bytes]]
-"""The entries of a batch, in the order of offsets: batch, header, base offset of the segment, position of the batch in
-the segment, and the limit of decompressed bytes. Pool threads.
+"""Function that returns the entries of a batch in the order of offsets. Arguments: batch, header, base offset of the
+segment, position of the batch in the segment, maximum of decompressed bytes. Runs in a thread pool.
 """
 
 
 class RecordPlace(NamedTuple):
-    """The place of a record."""
+    """The place of a record: an entry without its sort key."""
 
     relative_offset: int
     position: int
@@ -49,7 +50,7 @@ class IndexKind:
     """The first four bytes of a file."""
     entries_of: EntriesOf
     identity: bytes = b""
-    """Rule that the entries depend on besides the log. A file that was made with another identity is not valid."""
+    """Identity of the rule that selects the entries, such as a filter. A file with another identity is not valid."""
     is_hashed: bool = False
     """True if entries are looked up by sort keys that are hashes: the file then has a Bloom filter."""
 
@@ -59,7 +60,10 @@ def batch_body(batch: memoryview, header: BatchHeader, max_decompressed_bytes: i
 
 
 def read_key(body: bytes | memoryview, place: int) -> tuple[int, int, int, int]:
-    """End, offset delta and key position of the record at a place. IndexError or InvalidBatch if no record is there."""
+    """End, offset delta, key position and key length of the record at a place in a decompressed body.
+
+    IndexError or InvalidBatch if no record is at the place.
+    """
     length, content = decode_int(body, place)
     end = content + length
     _, position = decode_long(body, content + 1)

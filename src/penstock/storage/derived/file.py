@@ -1,14 +1,16 @@
 """File of a derived index of a closed segment: immutable, beside the segment, rebuilt from the log if it is not valid.
 
-    part      head page | filter pages | entry pages       as many as it took: one, but for large old segments
+    file      parts, one after the other: one part, but several for a large old segment
+    part      head page | filter pages | entry pages
     page      content 4092 | crc 4, seeded with the segment's base offset and the identity of the kind
     head      magic 4 | version 2 | is last 1 | segment size 8 | position of the last batch 8 | crc of its header 4 |
               filter pages 4 | entry pages 4 | entries 8
-    filter    a Bloom filter of the sort keys, four bits a hash, all of them in one page; none if they are no hashes
-    entries   170 of `entries`, sorted; the last page is filled up with ones
+    filter    Bloom filter of the sort keys, four bits for each key, all in the same page; absent if the sort keys are
+              not hashes
+    entries   170 entries (`derived.entries`), sorted; the last page is filled up with 0xff
 
-Size and last batch identify the segment: two logs that have this batch in common are the same below it. Everything is
-read page by page, each page is checked, and nothing is cached: the memory of a lookup does not depend on the number of
+Size and last batch identify the segment: two logs that share this batch are equal below it. The file is read page by
+page, the CRC of each page is checked, and nothing is cached: the memory of a lookup does not depend on the number of
 entries. Any thread.
 """
 
@@ -46,7 +48,7 @@ _SHIFT_MASK = 0x7FFF
 
 
 class EntriesDamaged(StorageError):
-    """The file is damaged, or belongs to another segment, and has to be rebuilt from the log."""
+    """An entry file is damaged or belongs to another segment. It has to be rebuilt from the log."""
 
 
 class SortedPart(Protocol):
@@ -57,7 +59,7 @@ class SortedPart(Protocol):
 
     @property
     def last_position(self) -> int:
-        """Position of the last batch of the segment; -1 without any."""
+        """Position of the last batch of the segment; -1 if the segment is empty."""
 
     def sorted_buckets(self) -> Iterator[list[bytes]]: ...
 
@@ -79,7 +81,7 @@ class _Part:
 
 
 class EntryFileWriter:
-    """Writer of a file, part by part; waits for the disk."""
+    """Writer of an entry file, part by part; waits for the disk."""
 
     def __init__(self, file: File, base_offset: int, kind: IndexKind) -> None:
         self._file = file
@@ -89,7 +91,7 @@ class EntryFileWriter:
         file.truncate(0)
 
     def add(self, entries: SortedPart) -> None:
-        """Add the next entries, whose offsets are above all before."""
+        """Write the next part. Its offsets are above those of all parts before."""
         first = self._parts[-1].end_page if self._parts else 0
         filter_pages = (
             max(1, -(-entries.count * _BITS_PER_HASH // _FILTER_BITS)) if self._kind.is_hashed else 0
@@ -110,7 +112,7 @@ class EntryFileWriter:
         self._parts.append(part)
 
     def finish(self, segment: Segment, last_position: int) -> None:
-        """Complete the file; the last batch of the segment begins at `last_position`."""
+        """Write the heads and sync the file; the last batch of the segment begins at `last_position`."""
         batch = (_NO_BATCH, 0) if last_position < 0 else (last_position, _batch_crc(segment, last_position))
         for part in self._parts:
             is_last = part is self._parts[-1]
@@ -127,7 +129,7 @@ class EntryFileWriter:
 
 
 class EntryFile:
-    """The file of a segment, checked against the segment; EntriesDamaged if it has to be rebuilt."""
+    """The entry file of a segment. EntriesDamaged if it does not fit the segment or a page is damaged."""
 
     __slots__ = ("_file", "_kind", "_parts", "_seed")
 
@@ -156,7 +158,7 @@ class EntryFile:
                     yield RecordPlace._make(PLACE.unpack_from(entry, SORT_KEY_BYTES))
 
     def scan(self, start: bytes) -> Iterator[bytes]:
-        """All entries from `start` on, which is the beginning of an entry, in order."""
+        """All entries that are not below `start`, in order. `start` is an entry or the first bytes of one."""
         return merge(*(self._scan(part, start) for part in self._parts if part.entries))
 
     def _may_have(self, part: _Part, sort_key: bytes) -> bool:
@@ -166,7 +168,7 @@ class EntryFile:
 
     def _scan(self, part: _Part, start: bytes) -> Iterator[bytes]:
         pages = range(part.entry_page, part.end_page)
-        # The last page that does not begin after `start`: the entry is there, or at the start of the next page.
+        # The last page that begins below `start`: the first entry to return is in it, or at the start of the next page.
         place = max(0, bisect_left(pages, start, key=lambda page: self._read(page)[:ENTRY_SIZE]) - 1)
         for page in pages[place:]:
             content = self._read(page)

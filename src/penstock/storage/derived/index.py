@@ -1,9 +1,10 @@
 """A derived index of a log: the entries of every segment, in a file beside it or, for the newest, in memory.
 
-The index follows the log: an append adds nothing; before a lookup, `catch_up` reads what was appended since. So the
-index is right whatever happens to the log: after a truncation it forgets its entries in memory, and the file of a
-segment is used only if it was made from exactly that segment. A closed segment without a valid file is `missing` until
-a `EntryFileJob` has made one. `catch_up` and lookups run in a pool, one at a time for a log; the rest runs on the loop.
+The index follows the log: appends do not update it; before a lookup, `catch_up` reads the batches that were appended
+since the last lookup. Therefore the index always agrees with the log: after a truncation it forgets its entries in
+memory, and the file of a segment is used only if it was made from exactly that segment. The entries of a closed segment
+without a valid file are missing (`EntriesMissing`) until an `EntryFileJob` has written the file. `catch_up` and lookups
+run in a thread pool, one at a time for a log; other methods run on the loop thread.
 """
 
 from __future__ import annotations
@@ -26,41 +27,48 @@ from penstock.storage.segment import NO_TIMESTAMP, Segment
 from penstock.storage.stray_files import TEMPORARY_SUFFIX
 
 PART_ENTRIES = 1 << 19
-"""Maximum number of entries in one part of a file, which limits the memory while the file is made."""
+"""Maximum number of entries in one part of a file, which limits the memory that is used to write the file."""
 _MAX_UNFILED = 4
-"""Maximum number of closed segments whose entries are kept in memory until they have files; others are read again."""
+"""Maximum number of closed segments without files whose entries stay in memory; others are read again for their files.
+"""
 
 Source = EntryPart | EntryFile
 NewEntries = dict[bytes, int]
-"""The first new offset of each awaited sort key."""
+"""The first new offset of each awaited sort key that was found."""
 
 
 class EntriesMissing(Exception):
-    """A segment has no index yet."""
+    """A segment has no entries yet: its file has to be written first."""
 
 
 class DerivedIndex:
     def __init__(self, files: FileCache, kind: IndexKind) -> None:
         self.kind = kind
         self.end_offset = Offset(0)
-        """Offset below which everything was read."""
+        """Offset below which all batches were read."""
         self.has_skipped = False
-        """True if the index fell so far behind that records were not read: waiting lookups have to start again."""
+        """True if the index fell behind and skipped segments: lookups that wait for new records have to start again."""
         self.suspects: set[Segment] = set()
-        """Segments with a batch whose CRC does not match, until they were scrubbed. The keys of such a batch may be
-        wrong, and a lookup would skip its records without noticing.
+        """Segments with a damaged batch, until the scrub has handled them. The keys in a damaged batch may be wrong, so
+        that a lookup would skip its records unnoticed.
         """
         self.outdated: set[Segment] = set()
-        """Segments whose batches were changed by a repair. Added to on the loop thread."""
+        """Segments whose batches were changed by a repair. The loop thread adds them; the next `catch_up` drops their
+        files.
+        """
         self._files = files
         self._sources: dict[Segment, Source] = {}
         self._generation = -1
         self._followed_from = 0
-        """Base offset from which on entries are kept in memory as they come; older segments have files, or will have.
+        """Base offset of the first segment whose entries are kept in memory. Older segments have files, or get them
+        from an `EntryFileJob`.
         """
 
     def catch_up(self, view: LogView, awaited: Container[bytes]) -> NewEntries:
-        """Read what was appended since the last call; return awaited sort keys among it. Waits for the disk."""
+        """Read the batches that were appended since the last call. Return the `awaited` sort keys among their entries.
+
+        Waits for the disk.
+        """
         if view.generation != self._generation:
             self._forget(set(self._sources))
             self._generation = view.generation
@@ -80,7 +88,7 @@ class DerivedIndex:
         return found
 
     def is_behind(self, view: LogView) -> bool:
-        """True if there is something to read."""
+        """True if `catch_up` has to be called before a lookup in this view."""
         return (
             view.generation != self._generation
             or bool(self.outdated)
@@ -95,12 +103,12 @@ class DerivedIndex:
             raise EntriesMissing from None
 
     def drop(self, segment: Segment) -> None:
-        """Stop using the file of a segment, which is damaged or outdated; a `EntryFileJob` makes a new one."""
+        """Stop using the damaged or outdated file of a segment; an `EntryFileJob` writes a new one."""
         self._forget({segment})
         segment.derived -= {self.kind.suffix}
 
     def unfiled(self, segments: tuple[Segment, ...]) -> tuple[Segment, EntryPart | None] | None:
-        """The newest closed segment without a file, and its entries if all of them are known."""
+        """The newest closed segment without a file, and its entries if all are in memory; None if all have files."""
         for segment in reversed(segments[:-1]):
             source = self._sources.get(segment)
             if source is None and not self._is_followed(segment):
@@ -110,7 +118,7 @@ class DerivedIndex:
         return None
 
     def filed(self, segment: Segment, file: EntryFile) -> None:
-        """Note that the file of a segment is in place."""
+        """Use the file of a segment, which was put in place, instead of the entries in memory."""
         segment.derived |= {self.kind.suffix}
         self._sources[segment] = file
 
@@ -168,9 +176,9 @@ def extend(
     max_decompressed_bytes: int,
     suspects: set[Segment] | None = None,
 ) -> Iterator[list[bytes]]:
-    """Add the batches of a segment from the end of the part up to `end`, past any damage; yield the entries of each.
+    """Read a segment from the end of `part` up to the position `end` and add the entries; yield those of each batch.
 
-    A segment with damage is added to `suspects`.
+    Damage is skipped, and a segment with damage is added to `suspects`.
     """
     while part.position < end:
         here = IndexEntry(0, part.position, NO_TIMESTAMP)
@@ -193,8 +201,8 @@ def extend(
 
 @dataclass(slots=True)
 class EntryFileJob:
-    """Make the file of a closed segment: `write` first, which takes long, then `place`, while no other job changes
-    files of the log. Both wait for the disk.
+    """Write the file of a closed segment. `write` takes long and writes a temporary file; `place` renames it, and is
+    called only while no other job changes files of the log. Both wait for the disk.
     """
 
     disk: Disk
@@ -202,7 +210,7 @@ class EntryFileJob:
     kind: IndexKind
     segment: Segment
     part: SortedPart | None
-    """All entries of the segment, if they are known."""
+    """All entries of the segment; None if `write` has to read the segment."""
     max_decompressed_bytes: int
     is_wanted: Callable[[], bool]
     suspects: set[Segment] | None = None
@@ -217,7 +225,7 @@ class EntryFileJob:
         return self._path + TEMPORARY_SUFFIX
 
     def write(self) -> bool:
-        """Write the file; False if the job was given up."""
+        """Write the temporary file; False if the file is no longer wanted."""
         file = self.disk.open(self._temporary, create=True)
         writer = EntryFileWriter(file, self.segment.base_offset, self.kind)
         part = self.part or self._read_entries(writer)
@@ -229,7 +237,7 @@ class EntryFileJob:
         return True
 
     def _read_entries(self, writer: EntryFileWriter) -> EntryPart | None:
-        """Read the segment; return the last part of its entries, None if the job was given up."""
+        """Read the segment; write all parts but the last, and return the last. None if the file is no longer wanted."""
         part, segment = EntryPart(), self.segment
         for _ in extend(part, segment, segment.size, self.kind, self.max_decompressed_bytes, self.suspects):
             if not self.is_wanted():

@@ -1,7 +1,7 @@
-"""Entries of a segment in memory: of the active segment, and of a closed one whose file is not written yet.
+"""Entries of a segment in memory: of the active segment, and of a closed segment whose file is not written yet.
 
-Entries lie in buckets by the first byte of their sort key, in the order of offsets, packed: 24 bytes a record and no
-objects. One thread at a time adds; any thread may look up meanwhile and may or may not see the newest entries.
+Entries are packed into byte arrays, 24 bytes each: one array for each first byte of the sort key, in the order of
+offsets. One thread at a time adds entries; any thread may look up meanwhile and may or may not see the newest entries.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ class EntryPart:
 
     def __init__(self) -> None:
         self.position = 0
-        """Position in the segment up to which its batches are in this part."""
+        """Position in the segment after the last batch that was read into this part."""
         self.count = 0
         self.last_position = -1
-        """Position of the last of these batches; -1 without any."""
+        """Position of the last batch that was read into this part; -1 before the first."""
         self._buckets = [bytearray() for _ in range(_BUCKETS)]
 
     def add(self, entries: list[bytes], position: int, size: int) -> None:
-        """Add the entries of the next batch, which has `size` bytes from `position` on."""
+        """Add the entries of the next batch, which is at `position` and has `size` bytes."""
         buckets = self._buckets
         for entry in entries:
             buckets[entry[0]] += entry
@@ -38,7 +38,7 @@ class EntryPart:
         self.position = position + size
 
     def clear(self) -> None:
-        """Forget the entries, but not the position."""
+        """Drop the entries but keep the position."""
         self.count = 0
         self._buckets = [bytearray() for _ in range(_BUCKETS)]
 
@@ -57,7 +57,7 @@ class EntryPart:
             at = bucket.find(sort_key, at)
 
     def sorted_buckets(self) -> Iterator[list[bytes]]:
-        """All entries in order. Few of them are sorted at once, because sorting blocks other threads."""
+        """All entries in order. At most `_SORTED_AT_ONCE` are sorted at once, because sorting blocks other threads."""
         for content in map(bytes, self._buckets):
             chunks = [
                 sorted(content[at : at + ENTRY_SIZE] for at in range(start, end, ENTRY_SIZE))

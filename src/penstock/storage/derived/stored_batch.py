@@ -1,7 +1,7 @@
-"""Records of a stored batch, read by the places in a derived index.
+"""Records of a stored batch, read at the places that a derived index gives.
 
-In an uncompressed batch only the header and the record are read, and checked by the CRC in the index: a response is a
-new batch with a CRC of its own, which would hide damage. Waits for the disk.
+Of an uncompressed batch only the header and the record are read. They are verified by the CRC in the index entry,
+because the response is a new batch with a new CRC, which would hide damage. Waits for the disk.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class StoredEntry(NamedTuple):
 class _Found(NamedTuple):
     key: bytes | None
     content: bytes
-    """The record as it is stored."""
+    """The encoded record as it is stored."""
 
 
 class StoredBatch:
-    """A stored batch from which records are read: one by one, or all of them if they are compressed."""
+    """A stored batch from which records are read. A compressed batch is read and decompressed as a whole."""
 
     def __init__(self, view: LogView, entry: StoredEntry) -> None:
         self.segment, self.position = entry.segment, entry.position
@@ -63,7 +63,7 @@ class StoredBatch:
         return self.position == entry.position and self.segment is entry.segment
 
     def find(self, entry: StoredEntry) -> _Found | None:
-        """The checked record of an entry; None if another record is there."""
+        """The record of an entry; None if the place has a record with another offset. CorruptLog if it is damaged."""
         try:
             length, start = decode_int(self._bytes_at(entry.place, _MAX_LENGTH_BYTES), 0)
             content = self._bytes_at(entry.place, start + length) if length > 0 else b""
@@ -91,7 +91,7 @@ class StoredBatch:
         return has_lifetime(content)
 
     def _bytes_at(self, place: int, count: int) -> bytes:
-        """Read up to `length` bytes of the records, fewer at their end."""
+        """Read up to `count` bytes at a place in the decompressed body; fewer at its end."""
         start = place - self._window_place
         if start < 0 or start + min(count, self._body_bytes - place) > len(self._window):
             length = min(max(count, _READ_BYTES), self._body_bytes - place)

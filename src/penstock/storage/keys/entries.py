@@ -1,9 +1,8 @@
 """Entries of the key index (`derived.entries`): the sort key is a hash of the record's key.
 
-The CRC of a record in a damaged batch is made not to match. A
-record with an idempotency key has a second entry, whose hash is of both its keys. Hashes can collide: a lookup compares
-the record itself. A batch whose records cannot be read has no entries, because no reader can be shown any of them. No
-input or output.
+Entries of a damaged batch get a wrong CRC on purpose, so that a lookup reports the damage. A record with an idempotency
+key has a second entry, whose hash is of both keys. Hashes can collide, so a lookup compares the keys in the record. A
+batch whose records cannot be read has no entries, because consumers cannot read them either. Reads and writes no files.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def key_hash(key: bytes) -> bytes:
 
 
 def idempotency_hash(key: bytes | None, idempotency_key: bytes) -> bytes:
-    """Hash of a record key and an idempotency key, which is unique among the records of that key only."""
+    """Hash of a record key and an idempotency key. Idempotency keys are unique only among records with the same key."""
     scoped = _KEY_LENGTH(len(key or b"")) + (key or b"") + idempotency_key
     return blake2b(scoped, digest_size=SORT_KEY_BYTES, person=b"idempotency").digest()
 
@@ -44,7 +43,7 @@ def idempotency_key(headers: Headers) -> bytes | None:
 
 
 def may_have_idempotency_key(batch: memoryview, header: BatchHeader) -> bool:
-    """True if the records have to be read to know their idempotency keys."""
+    """True if a record of the batch may have an idempotency key, so that the records have to be read."""
     return bool(header.codec) or _IDEMPOTENCY_NAME in bytes(batch)
 
 
@@ -65,7 +64,7 @@ def entries_of(
             body, header.record_count
         ):
             if not last < delta <= header.last_offset_delta:
-                return []  # entries are in the order of offsets, whatever a producer sends
+                return []  # the producer sent offset deltas out of order, which an index cannot hold
             last = delta
             place = PLACE.pack(shift + delta, position, start, crc32c(body[start:end], header_crc) ^ damage)
             key = None if key_length < 0 else body[key_start : key_start + key_length]

@@ -1,6 +1,6 @@
-"""Lookup of the records of one key: from entries of the index to the records, each compared with the requested key.
+"""Lookup of the records of one key: index entries lead to records, whose keys are compared with the requested key.
 
-Waits for the disk: runs in a pool, after the index has caught up with the same view of the log.
+Waits for the disk: runs in a thread pool, after the index has caught up with the same view of the log.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from penstock.storage.log_view import LogView
 from penstock.storage.reading import floor_segment
 
 MAX_READ_BYTES = 64 * 1024 * 1024
-"""Maximum bytes that one lookup reads. It returns fewer records than it may if they lie far apart in large batches."""
+"""Maximum number of bytes that one lookup reads. It ends a page early if the records are spread over large batches."""
 _NONE = Offset(-1)
 
 
@@ -35,7 +35,7 @@ class KeyQuery(NamedTuple):
     max_records: int
     max_bytes: int
     now_ms: int = -1
-    """Time at which expired records are left out; -1 returns them too."""
+    """Time in milliseconds for the expiry of records: expired records are left out; -1 returns them too."""
 
 
 @dataclass(slots=True)
@@ -47,15 +47,15 @@ class KeyRecords:
     batches: list[bytearray] = field(default_factory=list)
     is_complete: bool = False
     next_due: Offset = _NONE
-    """Offset of a record with the hash of the key that is not committed yet."""
+    """Offset of the first uncommitted record whose key has the requested hash; -1 without one."""
     damage: CorruptLog | None = None
-    """Error of the first record that cannot be read; `next_offset` is behind it."""
+    """Error of the first record that cannot be read; `next_offset` is then the offset after the damage."""
 
 
 def look_up(index: DerivedIndex, view: LogView, query: KeyQuery) -> KeyRecords:
-    """Look up a page of records; EntriesMissing if a segment has no index at present.
+    """Look up a page of records; EntriesMissing if the index of a segment has to be written first.
 
-    A lookup does not go past a damaged range, which may hold records of the key.
+    A lookup ends before a damaged range, which may contain records of the key.
     """
     if index.suspects:
         raise EntriesMissing
@@ -94,7 +94,7 @@ class Original(NamedTuple):
     headers: Headers
 
     def says(self, value: bytes | None, headers: Headers) -> bool:
-        """True if a message is the same, ignoring the headers that Penstock adds."""
+        """True if a message has the same value and headers, ignoring the headers that Penstock adds."""
         return self.value == value and _of_the_sender(self.headers) == _of_the_sender(headers)
 
 
@@ -103,7 +103,7 @@ def _of_the_sender(headers: Headers) -> list[tuple[str, bytes | None]]:
 
 
 def find_original(index: DerivedIndex, view: LogView, key: bytes | None, own_key: bytes) -> Original | None:
-    """Find the record, committed or not."""
+    """Find the first record with a key and the idempotency key `own_key`; it need not be committed yet."""
     wanted = idempotency_hash(key, own_key)
     for entry in _entries(index, view, wanted, view.log_start_offset):
         try:
@@ -113,7 +113,7 @@ def find_original(index: DerivedIndex, view: LogView, key: bytes | None, own_key
                 continue
             [(*_, value_start, value_length, headers)] = walk(found.content, 1)
         except (CorruptLog, InvalidBatch):
-            continue  # no reader can be shown it
+            continue  # consumers cannot read this record either
         if idempotency_key(headers) == own_key:
             value = None if value_length < 0 else found.content[value_start : value_start + value_length]
             return Original(Offset(entry.offset), value, headers)
@@ -121,7 +121,7 @@ def find_original(index: DerivedIndex, view: LogView, key: bytes | None, own_key
 
 
 def _entries(index: DerivedIndex, view: LogView, wanted: bytes, start: Offset) -> Iterator[StoredEntry]:
-    """Every entry with a hash from an offset on."""
+    """Every entry with the sort key `wanted`, from the offset `start` on."""
     for segment in view.segments[max(0, floor_segment(view.segments, start)) :]:
         base_offset = segment.base_offset
         try:
@@ -134,7 +134,7 @@ def _entries(index: DerivedIndex, view: LogView, wanted: bytes, start: Offset) -
 
 
 def _is_delayed(content: bytes) -> bool:
-    """True if readers of a topic with delayed messages do not see a record."""
+    """True if consumers do not receive a record: it is a delayed message or cancels one."""
     [(*_, headers)] = walk(content, 1)
     return is_hidden(headers)
 
@@ -156,7 +156,7 @@ class _Page:
         return self._count == 0
 
     def take(self, view: LogView, entry: StoredEntry) -> bool:
-        """Add the record if it has the key; False if the page is full."""
+        """Add the record of an entry if it has the requested key; False if the page is full."""
         batch = self._batch
         if batch is None or not batch.holds(entry):
             self._close_batch()

@@ -1,1 +1,1 @@
-"""Projections: a log with some records left out, and the index of the records that stay."""
+"""Projections: a log as seen through a filter, and the index of the records that match."""

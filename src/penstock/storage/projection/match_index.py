@@ -1,11 +1,11 @@
-"""Index of the records of a log that the readers of a projection are shown.
+"""Index of the records of a log that match a projection, so that its readers receive them.
 
-The index follows the log as other derived indexes do: an append adds nothing, a read scans what was not scanned before.
-Entries are in runs: stretches of a segment in which every record was evaluated. A reader at the end of a log scans
-nothing before it, and runs grow together when another reader starts earlier. A closed segment with a single run is
-`unfiled` until it has a file, which is used from then on, and after a restart. The log is the only truth: runs are
-forgotten when the log is truncated, when compaction or a repair replaces a segment, and when they take too much memory;
-they are scanned again when a reader needs them. Pool threads, one job at a time, unless said otherwise.
+Appends do not update the index; a read scans batches that were not scanned before. Entries are kept in runs: ranges of
+a segment in which every record was evaluated. A reader at the end of the log causes no scan of older batches; if
+another reader starts earlier, its run grows until the two runs are joined. A closed segment that one run covers gets a
+file, which is used from then on, also after a restart. The index depends on nothing but the log: runs are dropped when
+the log is truncated, when compaction or a repair changes a segment, and when they take too much memory. Dropped ranges
+are scanned again when a reader needs them. Runs in a thread pool, one job at a time, unless said otherwise.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from penstock.storage.segment import MATCHES_SUFFIX, Segment
 
 _CHUNK_BYTES = 1 << 20
 MAX_INDEX_BYTES = 32 << 20
-"""Memory in bytes for the entries of one partition; the runs of the oldest segments are forgotten above it."""
+"""Maximum bytes of the entries of one partition in memory; above it, the runs of the oldest segments are dropped."""
 _MAGIC = b"shwn"
 
 
 class Stretch(NamedTuple):
-    """Entries of a segment, all of them up to `end_offset`."""
+    """The entries of a segment from the requested offset up to `end_offset`."""
 
     segment: Segment
     entries: bytes
@@ -53,7 +53,7 @@ class Stretch(NamedTuple):
 
 
 def matches_suffix(identity: bytes) -> str:
-    """Suffix of the files of a selector."""
+    """Suffix of the index files of the selector with this identity."""
     return f".{blake2b(identity, digest_size=8).hexdigest()}{MATCHES_SUFFIX}"
 
 
@@ -65,7 +65,7 @@ class MatchIndex:
         """Number of records that were evaluated."""
         self.matched = 0
         self.failed = 0
-        """Number of records on which the evaluation failed."""
+        """Number of records for which the evaluation failed."""
         self.rebuilt = RebuiltBatches()
         self._files = files
         self._selector = selector
@@ -75,28 +75,29 @@ class MatchIndex:
         self._runs: dict[Segment, list[MatchRun]] = {}
         self._filed: dict[Segment, EntryFile] = {}
         self.outdated: set[Segment] = set()
-        """Segments whose batches were changed by a repair. Added to on the loop thread."""
+        """Segments whose batches were changed by a repair. The loop thread adds them; the next job drops their entries.
+        """
         self._placed: list[tuple[Segment, EntryFile]] = []
-        """Files that were put in place since the last job. Added to on the loop thread."""
+        """Files that were put in place since the last job. The loop thread adds them."""
 
     def take_counts(self) -> tuple[int, int, int]:
-        """Numbers of scanned, matched and failed records since the last call. Loop thread, between jobs."""
+        """Return the numbers of scanned, matched and failed records since the last call. Loop thread, between jobs."""
         counts = self.scanned, self.matched, self.failed
         self.scanned = self.matched = self.failed = 0
         return counts
 
     @property
     def size_bytes(self) -> int:
-        """Memory of the entries. Any thread."""
+        """Size of the entries in memory in bytes. Any thread."""
         return sum(len(run.entries) for runs in tuple(self._runs.values()) for run in tuple(runs))
 
     @property
     def stored_entries(self) -> int:
-        """Number of the entries in files that are in use. Any thread."""
+        """Number of entries in the open files. Any thread."""
         return sum(file.count for file in tuple(self._filed.values()))
 
     def unfiled(self, segments: tuple[Segment, ...]) -> tuple[Segment, MatchRun] | None:
-        """A closed segment that was scanned from its beginning to its end and has no file. Loop thread."""
+        """A closed segment without a file that one run covers from beginning to end; None without one. Loop thread."""
         for segment in segments[:-1]:
             runs = tuple(self._runs.get(segment, ()))
             if (
@@ -109,15 +110,15 @@ class MatchIndex:
         return None
 
     def filed(self, segment: Segment, file: EntryFile) -> None:
-        """Note that the file of a segment is in place. Loop thread."""
+        """Use the file of a segment, which was put in place, instead of its run. Loop thread."""
         segment.derived |= {self.kind.suffix}
         self._placed.append((segment, file))
 
     def stretches(
         self, view: LogView, offset: int, limit: int, is_over: Callable[[], bool]
     ) -> Iterator[Stretch]:
-        """Matches from an offset on up to `limit`, in order. Scans where no run is, until `is_over`, but at least one
-        chunk. CorruptLog at a damaged batch. Waits for the disk.
+        """Entries from `offset` up to `limit`, in order. Ranges without a run are scanned: at least one chunk, then
+        until `is_over()`. CorruptLog at a damaged batch. Waits for the disk.
         """
         self._follow(view)
         segments, may_stop = view.segments, False
@@ -155,7 +156,7 @@ class MatchIndex:
             self._trim(segment)
 
     def _follow(self, view: LogView) -> None:
-        """Forget what the log no longer has."""
+        """Adapt to the log: drop entries of removed and changed segments, and use files that were put in place."""
         self._max_decompressed_bytes = view.max_decompressed_bytes
         if view.generation != self._generation:
             self.rebuilt.clear()
@@ -181,7 +182,7 @@ class MatchIndex:
             self._segments = view.segments
 
     def _stored(self, segment: Segment, offset: int) -> TakenEntries | None:
-        """Entries in the file of a closed segment; None without a valid file."""
+        """Entries from `offset` on in the file of a closed segment; None without a valid file."""
         if self.kind.suffix not in segment.derived:
             return None
         try:
@@ -193,7 +194,7 @@ class MatchIndex:
             return None
 
     def _drop(self, segment: Segment) -> None:
-        """Stop using the file of a segment; the segment is scanned again, and then has a new one."""
+        """Stop using the file of a segment; the segment is scanned again and then gets a new file."""
         segment.derived -= {self.kind.suffix}
         self._forget_files({segment})
 
@@ -204,7 +205,7 @@ class MatchIndex:
                 file.close()
 
     def _trim(self, used: Segment) -> None:
-        """Forget the matches of old segments, but those of `used`, while all of them take too much memory."""
+        """Drop the runs of the oldest segments, except `used`, until the entries fit into `MAX_INDEX_BYTES`."""
         for segment in sorted(self._runs, key=lambda each: each.base_offset):
             if self.size_bytes <= MAX_INDEX_BYTES:
                 return
@@ -212,7 +213,9 @@ class MatchIndex:
                 del self._runs[segment]
 
     def _run_at(self, segment: Segment, offset: int, end: int) -> MatchRun | None:
-        """The run that has an offset or ends at it, perhaps a new one; None without a batch from there on."""
+        """The run that contains `offset` or ends at it; a new run if there is none. None if no batch has the offset or
+        a later one.
+        """
         runs = self._runs.setdefault(segment, [])
         place = bisect_right(runs, offset, key=lambda run: run.start_offset)
         if place and offset <= runs[place - 1].end_offset:
@@ -229,7 +232,7 @@ class MatchIndex:
         return run
 
     def _extend(self, segment: Segment, run: MatchRun, end: int) -> None:
-        """Scan the next chunk of a run, and join it with the next run if it reaches that."""
+        """Scan one chunk at the end of `run`, and join it with the following run if it reaches it."""
         runs = self._runs[segment]
         place = runs.index(run) + 1
         following = runs[place] if place < len(runs) else None
@@ -261,7 +264,7 @@ class MatchIndex:
             at += header.size
 
     def _add(self, segment: Segment, run: MatchRun, batch: memoryview, header: BatchHeader) -> None:
-        """Evaluate a batch; the run ends behind it."""
+        """Evaluate the records of a batch and add the matches to `run`, which ends after the batch."""
         if not crc_matches(batch, header):
             raise CorruptLog(
                 f"{segment.log_file.path}: the CRC of the batch at {run.position} does not match"
@@ -280,7 +283,7 @@ class MatchIndex:
     def _keep(
         self, segment: Segment, position: int, header: BatchHeader, records: list[bytes], last_delta: int
     ) -> None:
-        """Keep a batch with some of its records for the readers."""
+        """Cache the batch that has only the matching records, unless one of them may expire."""
         if not any(map(has_lifetime, records)):
             last_offset = header.base_offset + last_delta
             content = with_kept_records(header, records, last_offset)
@@ -303,12 +306,12 @@ class MatchIndex:
     def _select(
         self, batch: memoryview, header: BatchHeader, max_decompressed_bytes: int
     ) -> tuple[bytes | memoryview, list[Match]]:
-        """The decompressed records of a batch, and those that readers are shown."""
+        """Decompress the records of a batch; return them, and the places of those that match."""
         self.scanned += header.record_count
         try:
             body = batch_body(batch, header, max_decompressed_bytes)
         except InvalidBatch:
-            self.failed += header.record_count  # no reader can be shown any of them
+            self.failed += header.record_count  # consumers cannot read these records either
             return b"", []
         matches, failed = self._selector.select(body, header)
         self.failed += failed
@@ -316,7 +319,9 @@ class MatchIndex:
         if deltas and (
             deltas[0] < 0 or deltas[-1] > header.last_offset_delta or sorted(set(deltas)) != deltas
         ):
-            self.failed += len(matches)  # a producer's own offsets, which clients would not accept
+            self.failed += len(
+                matches
+            )  # invalid offset deltas of the producer, which clients would not accept
             return body, []
         self.matched += len(matches)
         return body, matches

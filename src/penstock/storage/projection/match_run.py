@@ -1,7 +1,7 @@
-"""Entries of selected records, of a part of a segment in memory or of a closed segment in a file.
+"""Entries of matching records: of a range of a segment in memory, or of a closed segment in a file.
 
-The entries are those of `derived.entries` without a sort key, in the order of offsets, and one for each control batch,
-which every reader gets. Pool threads, one job at a time.
+The entries have the format of `derived.entries` with an empty sort key and are in the order of offsets. Each control
+batch has an entry too, because every reader receives it. Runs in a thread pool, one job at a time.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ ENTRY = Struct(">8xIIII")
 """Relative offset, position, place and CRC of an entry."""
 NO_SORT_KEY = bytes(SORT_KEY_BYTES)
 CONTROL_PLACE = 0xFFFFFFFF
-"""Place of a control batch."""
+"""Value of the place in the entry of a control batch."""
 MAX_ENTRIES = 4096
-"""Number of entries that are taken at once, but for the rest of their last batch."""
+"""Number of entries that are taken at once, except that the last batch is completed."""
 _BUCKET_ENTRIES = 1 << 14
 
 
 class TakenEntries(NamedTuple):
     entries: bytes
     end: int | None
-    """Relative offset of the first entry that was left; None after the last one."""
+    """Relative offset of the first entry that was not taken; None if all were taken."""
 
 
 class MatchRun:
-    """Entries of the batches of a segment from one position to another."""
+    """Entries of the batches of a segment between two positions."""
 
     __slots__ = (
         "end_offset",
@@ -49,9 +49,9 @@ class MatchRun:
         self.position = position
         """Position up to which batches were scanned."""
         self.last_position = -1
-        """Position of the last of these batches; -1 without any."""
+        """Position of the last scanned batch; -1 before the first."""
         self.end_offset = start_offset
-        """Offset below which records were scanned."""
+        """Offset up to which records were scanned."""
         self.entries = bytearray()
 
     @property
@@ -59,7 +59,7 @@ class MatchRun:
         return len(self.entries) // ENTRY_SIZE
 
     def add(self, entries: Iterable[bytes], end_offset: int, size: int) -> None:
-        """Add the next batch, which has `size` bytes."""
+        """Add the entries of the next batch, which has `size` bytes and ends at `end_offset`."""
         self.entries += b"".join(entries)
         self.last_position = self.position
         self.position += size
@@ -72,7 +72,7 @@ class MatchRun:
         self.last_position = following.last_position
 
     def take(self, relative_offset: int) -> TakenEntries:
-        """Entries from an offset on."""
+        """Take entries from `relative_offset` on, at most about `MAX_ENTRIES`."""
         first = bisect_left(range(self.count), relative_offset, key=self._relative_offset)
         return take_batches(self._entry(at) for at in range(first, self.count))
 
@@ -90,7 +90,7 @@ class MatchRun:
 
 
 def take_stored(file: EntryFile, relative_offset: int) -> TakenEntries:
-    """Entries of a file from an offset on."""
+    """Take entries of a file from `relative_offset` on, at most about `MAX_ENTRIES`."""
     return take_batches(file.scan(NO_SORT_KEY + PLACE.pack(relative_offset, 0, 0, 0)))
 
 

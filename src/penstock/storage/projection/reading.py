@@ -1,8 +1,8 @@
 """Reading a log through the filter of a view: batches with the matching records, and skipped ranges between them.
 
-A batch keeps base offset, producer, leader epoch, codec and timestamps and ends with its last matching record; a batch
-of which all records match is sent as it is stored, and so are transaction markers. Everything between is one control
-batch (`records.control`). Waits for the disk: runs in a pool.
+A rebuilt batch keeps base offset, producer, leader epoch, codec and timestamps, and ends with its last matching record.
+A batch whose records all match is sent as it is stored, and so are transaction markers. A range of skipped offsets is
+sent as one control batch (`records.control`). Waits for the disk: runs in a thread pool.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ class ProjectedQuery(NamedTuple):
     below: Offset
     at_least_one: bool
     now_ms: int | None = None
-    """Time at which expired records are left out; None if they are shown."""
+    """Time in milliseconds for the expiry of records: expired records are left out; None to include them."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectedRecords:
-    """Batches of a projected log."""
+    """Result of a read of a projection."""
 
     records: bytes
     aborted: list[AbortedTransaction]
     """Aborted transactions that the reader of committed records has to skip."""
     is_due: bool
-    """True if there are matches, or no room for them: the records are sent without waiting for more."""
+    """True if the response has matches or is full, so that it is sent without waiting for more records."""
     is_partial: bool
-    """True if the log has more below the offset at which readers stop."""
+    """True if the read ended before `ProjectedQuery.below`."""
 
 
 def read_projected(
@@ -59,7 +59,7 @@ def read_projected(
     query: ProjectedQuery,
     is_over: Callable[[], bool],
 ) -> ProjectedRecords:
-    """Read from an offset on. CorruptLog if the first batch there is damaged."""
+    """Read the matches from the offset of the query on. CorruptLog if the first batch there is damaged."""
     response = _Response(epochs, query)
     limit = int(query.below)
     damaged = next_damage(view.damage, query.offset)
@@ -87,7 +87,7 @@ def read_projected(
 def first_match(
     index: MatchIndex, view: LogView, offset: int, below: int, is_over: Callable[[], bool]
 ) -> tuple[bool, int]:
-    """Whether a record matches between two offsets, and the offset up to which that is known."""
+    """Return True if a record in [`offset`, `below`) matches, and the offset below which no record matches."""
     known_end = offset
     for stretch in index.stretches(view, offset, below, is_over):
         for relative_offset, _, place, _ in ENTRY.iter_unpack(stretch.entries):
@@ -122,7 +122,7 @@ def _fill(
 
 
 def _batches(segment: Segment, stored: bytes) -> Iterator[list[StoredEntry]]:
-    """The matches of each batch."""
+    """The entries of each batch."""
     unpacked = (RecordPlace._make(each) for each in ENTRY.iter_unpack(stored))
     for _, group in groupby(unpacked, key=lambda place: place.position):
         yield [
@@ -136,8 +136,8 @@ def _batches(segment: Segment, stored: bytes) -> Iterator[list[StoredEntry]]:
 def _read_batch(
     index: MatchIndex, view: LogView, entries: Sequence[StoredEntry], query: ProjectedQuery
 ) -> RebuiltBatch | None:
-    """The batch with the records of these entries that have not expired; None if all of them have. The entries are
-    all of the batch from the offset of the query on.
+    """A batch with the records of `entries` that have not expired; None if all have. `entries` are all entries of one
+    batch from the offset of the query on.
     """
     first, now_ms = entries[0], query.now_ms
     known = index.rebuilt.get(first.segment, first.position)
@@ -179,7 +179,7 @@ class _Response:
         self.cursor = int(query.offset)
         """Offset at which the next read starts."""
         self.known_end = self.cursor
-        """Offset below which no other record matches."""
+        """Offset up to which all matches are in the response."""
         self.has_matches = False
         self.is_full = False
         self._epochs = epochs
@@ -187,7 +187,7 @@ class _Response:
         self._size = 0
 
     def add(self, batch: RebuiltBatch, *, is_match: bool) -> bool:
-        """Add a batch behind the range before it; False if there is no room."""
+        """Add the skipped range before a batch, then the batch; False if there is no room."""
         if not (self._skip(batch.base_offset) and self._put(batch.content)):
             self.is_full = True
             return False
@@ -196,7 +196,7 @@ class _Response:
         return True
 
     def finish(self) -> None:
-        """Add the range up to the end of what is known."""
+        """Add the skipped range up to `known_end`."""
         self._skip(self.known_end)
 
     def _skip(self, end: int) -> bool:
