@@ -1,9 +1,9 @@
-"""Admission of a producer's batch: the checks before the append, and the batches held by a check.
+"""Admission of a producer's batch: the checks before the append, and the batches that wait for a check.
 
-`check_produced` is a plain function on the bytes of a batch. `Admission` belongs to one replica. It holds
-a batch until its records were checked, its idempotency key was looked up, its transaction was verified or the
-key index has caught up, and keeps the order of a producer's batches. It knows of batches that were refused
-with a retriable error, so that the batches behind them get the same error. Loop thread only.
+`check_produced` checks the bytes of a batch and needs no state. `Admission` belongs to one replica. It holds a batch
+until its records were checked, its idempotency key was looked up, its transaction was verified and the key index has
+caught up, and it keeps the order of a producer's batches. It remembers batches that were refused with a retriable
+error, so that later batches of the same producer get the same error. Loop thread only.
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ ACKS_ALL: Final = -1
 
 Append = Callable[[memoryview, BatchHeader, int], AppendInfo]
 LengthCheck = Callable[[int], None]
-"""Raises BrokerError if a queue of the topic has no room for this many records."""
+"""Function that raises BrokerError if a queue of the topic has no room for the given number of records."""
 
 
 class TransactionCheck(Protocol):
     """Coordinator of the transaction that a producer names in its request."""
 
     def vouches_for(self, partition: TopicPartition, header: BatchHeader) -> bool:
-        """True when the coordinator is on this broker and has the partition in the batch's transaction."""
+        """True if the coordinator runs on this broker and the partition is in the batch's transaction."""
 
     async def verify(self, partition: TopicPartition, header: BatchHeader) -> ErrorCode:
-        """Ask the coordinator whether the partition is in the batch's transaction.
+        """Ask the coordinator if the partition is in the batch's transaction.
 
-        Returns `none` if it is, and the coordinator's error otherwise.
+        Return `ErrorCode.none` if it is, else the coordinator's error.
         """
 
 
 def check_produced(
     batch: memoryview, max_bytes: int, is_transactional: bool = False, allows_zstd: bool = True
 ) -> BatchHeader:
-    """Header of the one batch that fills `batch`; BrokerError when a producer may not store it.
+    """Check a produced batch and return its header; BrokerError if `batch` is not exactly one batch that is allowed.
 
-    `is_transactional` is true for a request with a transactional id, `allows_zstd` for versions that have the codec.
+    `is_transactional` is True if the request has a transactional id, `allows_zstd` if its Produce version allows zstd.
     """
     header = check_batch(batch, max_bytes=max_bytes)
     attributes = header.attributes
@@ -71,12 +71,12 @@ def check_produced(
 
 
 def not_enough_replicas() -> BrokerError:
-    """Error of a batch that was not stored."""
+    """Error for a batch that was not stored because of min.insync.replicas."""
     return BrokerError(ErrorCode.not_enough_replicas, "fewer replicas are in sync than min.insync.replicas")
 
 
 def not_enough_replicas_after_append() -> BrokerError:
-    """Error of a batch that was stored, and that its producer sends again."""
+    """Error for a batch that was stored but is not acknowledged; the producer sends it again."""
     return BrokerError(
         ErrorCode.not_enough_replicas_after_append,
         "stored, but fewer replicas are in sync than min.insync.replicas",
@@ -99,11 +99,11 @@ class Admission:
         append: Append,
         refuses_acks_all: Callable[[], bool],
     ) -> None:
-        """`append` appends a batch that has passed every check, `refuses_acks_all` is that of `Replica`."""
+        """`append` appends a batch that has passed all checks; `refuses_acks_all` is `Replica.refuses_acks_all`."""
         self.keyed: KeyedLog | None = None
-        """Index by key; None where the topic has no `index.by.key`."""
+        """Index by key; None if the topic has no `index.by.key`."""
         self.delays: DelayRules | None = None
-        """Rules of a topic with `delivery.delay`; None for other topics."""
+        """Rules for delayed and expiring messages; None if the topic has none."""
         self.length_limits: Mapping[str, LengthCheck] = {}
         """Checks of topics whose queues have a maximum length, by topic."""
         self.verified = VerifiedAppends(log, self._on_unverified)
@@ -117,7 +117,7 @@ class Admission:
         self._leads_since = refused.now()
         partition = log.topic_partition.partition
         self._refused_as = (log.topic_partition.topic, partition), (log.topic_id, partition)
-        """Keys under which `RefusedBatches` may know this partition."""
+        """Keys of this partition in `RefusedBatches`: with the topic's name, and with its id."""
 
     def configure(self, config: LogConfig) -> None:
         """Apply the topic's settings."""
@@ -150,11 +150,10 @@ class Admission:
         transaction: TransactionCheck | None = None,
         allows_zstd: bool = True,
     ) -> AppendInfo | None:
-        """Append a producer's batch; BrokerError when it is refused, and then nothing has changed.
+        """Append a producer's batch; BrokerError if it is refused, and then nothing has changed.
 
-        None when the batch is held until its records, its idempotency key or its transaction was checked, or
-        the key index has caught up: `callback` is called later, with the append or the refusal. Without a
-        callback no batch is held, and nothing has changed after None.
+        None if the batch has to wait for a check or for the key index: it is held, and `callback` is called later with
+        the append or the refusal. Without a `callback` the batch is not held, and nothing has changed.
         """
         header = check_produced(batch, self._max_message_bytes, transaction is not None, allows_zstd)
         keyed, held = self.keyed, self._held
@@ -182,7 +181,7 @@ class Admission:
         return self._append(batch, header, now_ms)
 
     def _check_length(self, header: BatchHeader) -> None:
-        """Refuse a batch that a queue has no room for. One that is stored already is not a new one."""
+        """Refuse a batch for which a queue of the topic has no room, unless the batch is stored already."""
         check = self.length_limits.get(self._log.topic_partition.topic)
         if check is not None and not self._is_duplicate(header):
             check(header.record_count)
@@ -191,10 +190,10 @@ class Admission:
         try:
             return header.has_producer and self._log.producers.check(header) is not None
         except BrokerError:
-            return True  # the append refuses the batch, with the right reason
+            return True  # the append will refuse the batch with this error
 
     def _append_held(self, held: HeldAppend) -> AppendInfo:
-        """Append a batch after its checks. Replicas may have left the in-sync set while it was held."""
+        """Append a held batch after its checks. min.insync.replicas is checked again, because time has passed."""
         if held.acks_all and self._refuses_acks_all():
             raise not_enough_replicas()
         append = partial(self._append, held.batch, held.header, held.now_ms)
@@ -232,15 +231,16 @@ class Admission:
         except BrokerError as error:
             result = error
         finally:
-            held.callback(result)  # in any case, so that the producer gets a response
+            held.callback(result)  # also after an unexpected error, so that the producer gets a response
 
     def _on_unverified(self, header: BatchHeader, code: ErrorCode) -> None:
-        """Remember a batch that the coordinator of its transaction did not confirm."""
+        """Record the refusal of a batch that the transaction coordinator did not confirm."""
         self.refused.remember(self._refused_as[0], header, code)
 
     def on_transaction_end(self, marker: Marker, *, is_epoch_new: bool) -> None:
-        """Forget the producer's transactions up to the marker's epoch, or below it where the marker has the
-        epoch of the next transaction.
+        """Forget refused and held batches of the transaction that the marker has ended, and of earlier epochs.
+
+        `is_epoch_new` is True if the marker has the epoch of the next transaction, so that only lower epochs are ended.
         """
         ended_below = marker.producer_epoch if is_epoch_new else marker.producer_epoch + 1
         self.refused.on_epoch_end(marker.producer_id, ended_below, *self._refused_as)
@@ -249,25 +249,27 @@ class Admission:
     # --- refused batches
 
     def check_refused(self, header: BatchHeader) -> None:
-        """Refuse a batch behind a refused one of its producer, with the same error."""
+        """Refuse a batch with the error of an earlier batch of its producer, if that was refused and not stored yet."""
         cause = self.refused.cause(header, *self._refused_as)
         if cause is not None:
             raise cause
 
     def check_gap(self, header: BatchHeader, epoch_start: int) -> None:
-        """Refuse a batch that the log finds out of order, with a retriable error where its producer is not to blame."""
+        """Raise a retriable error for a batch that is out of order in the log, if an earlier batch is known to be
+        missing: it was refused, or may be in flight to the former leader.
+        """
         self.check_refused(header)
         self.check_overtaking(header, epoch_start)
 
     def on_lead(self) -> None:
-        """Note the start of a leadership."""
+        """Record that this broker became the leader now."""
         self._leads_since = self.refused.now()
 
     def check_overtaking(self, header: BatchHeader, epoch_start: int) -> None:
-        """Refuse a batch behind one that was sent to the former leader: the producer sends both again, in order.
+        """Refuse a batch if an earlier batch may be in flight to the former leader: the producer then sends both again.
 
-        `epoch_start` is the start offset of the present leader epoch. A producer with a batch from there on has
-        nothing in flight to the former leader.
+        `epoch_start` is the start offset of the present leader epoch. A producer that has stored a batch at or above it
+        has nothing in flight to the former leader.
         """
         entry = self._log.producers.get(header.producer_id)
         if (
@@ -282,5 +284,5 @@ class Admission:
             )
 
     def on_append(self, header: BatchHeader) -> None:
-        """Forget refused batches that a stored batch has made obsolete."""
+        """Forget refused batches of the producer, now that this batch is stored."""
         self.refused.on_append(header, *self._refused_as)

@@ -1,4 +1,4 @@
-"""Client side of BrokerHandshake: each of two brokers proves to the other that it knows the cluster secret."""
+"""Client side of BrokerHandshake: two brokers prove to each other that they know the cluster secret."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ from penstock.wire.broker_handshake import (
 async def prove(
     client: BrokerConnection, secret: str | None, me: BrokerId, other: BrokerId, random: Random
 ) -> None:
-    """Authenticate both ends of a connection; BrokerError when a secret differs or the peer is another
-    broker.
-    """
+    """Authenticate both ends of a connection; BrokerError if the secrets differ or the peer is not broker `other`."""
     if secret is None:
         raise BrokerError(ErrorCode.cluster_authorization_failed, "cluster.secret is not set")
     nonce = random.randbytes(NONCE_BYTES)

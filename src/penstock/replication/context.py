@@ -1,4 +1,4 @@
-"""Parts of the broker that its replicas and fetchers use, in one bundle."""
+"""Services of the broker that its replicas and fetchers use."""
 
 from __future__ import annotations
 
@@ -28,4 +28,4 @@ class ReplicationContext:
     logger: Logger
     alarms: Alarms
     on_leader_lost: Callable[[BrokerId], None] = lambda _: None
-    """Called when the connection to a leader has ended."""
+    """Called with the broker id when the connection to a leader has ended."""

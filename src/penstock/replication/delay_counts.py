@@ -1,4 +1,4 @@
-"""Figures about the delayed messages of the partitions that this broker leads. Loop thread only."""
+"""Counts of delayed messages in the partitions that this broker leads, for metrics. Loop thread only."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ class DelayCounts:
     delivered: int = 0
     cancelled: int = 0
     lateness: Histogram = field(default_factory=Histogram)
-    """Time between the due time of a message and its delivery."""
+    """Time in seconds between the due time of a message and its delivery."""
     retried: int = 0
     """Number of records that were produced to retry topics for another attempt."""
     exhausted: int = 0
-    """Number of batches that retry topics have refused: a record had no attempt left."""
+    """Number of batches that retry topics have refused because a record had no attempt left."""
     moved: int = 0
-    """Number of pending messages that were stored again before their segment was deleted."""
+    """Number of pending messages that were copied to the end of the log before their segment was deleted."""
     held_segments: int = 0
-    """Number of segments that the last round of retention kept, because most of their bytes are pending."""
+    """Number of segments that the last round of retention kept because most of their bytes are pending messages."""
     unreadable: int = 0
-    """Number of times that a damaged record has kept a message from being delivered."""
+    """Number of times that a damaged record has prevented a delivery."""
 
     def on_retried(self, records: int, refusal: BrokerError | None) -> None:
         """Count a checked batch of a retry topic."""

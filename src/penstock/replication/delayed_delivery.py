@@ -1,10 +1,10 @@
-"""Delayed messages of a partition that this broker leads: finds out which are pending, and delivers those that are due.
+"""Delayed messages of a partition that this broker leads: tracks pending messages and delivers due messages.
 
-One job at a time runs in a pool for a log: it reads the events of newly committed records, or the records of messages
-that are due. Everything is computed from the log when the replica becomes leader, and forgotten when it stops leading.
-Nothing is delivered before the log was read up to the start of the leader epoch, while the leader may have been
-replaced, or while too few replicas are in sync. A due time is compared with the wall clock at the append, so a clock
-that was set back makes no message early. Loop thread only.
+One job at a time runs in a thread pool for a log: it reads the events of newly committed records, or the records of due
+messages. The state is computed from the log when the replica becomes leader, and dropped when it stops leading. Nothing
+is delivered before the log was read up to the start of the leader epoch, while another broker may lead already, or
+while fewer replicas than min.insync.replicas are in sync. The due time is compared with the wall clock again at the
+append, so that no message is early if the clock is set back. Loop thread only.
 """
 
 from __future__ import annotations
@@ -41,24 +41,24 @@ from penstock.threads import Threads
 T = TypeVar("T")
 
 MAX_SLEEP_S = 1.0
-"""Time in seconds after which the wall clock is read again: it may have been set forward."""
+"""Time in seconds after which the wall clock is read again, because it may have been set forward."""
 PAUSE_S = 0.1
-"""Pause in seconds after a delivery that could not be appended."""
+"""Pause in seconds after a failed append of a delivery."""
 UNREADABLE_PAUSE_S = 30.0
 """Pause in seconds before a damaged record is read again; it may have been repaired."""
 MAX_DUE_BYTES = 8 << 20
-"""Size in bytes of the records that one job reads, and some more."""
+"""Size in bytes after which a job stops reading records; the last window of messages may exceed it."""
 MOVE_PATIENCE_S = 10.0
-"""Time in seconds that retention waits for the commit of messages that were stored again."""
+"""Time in seconds that retention waits until copies of pending messages are committed."""
 MAX_MOVES = 1_000
-"""Maximum number of rounds in which pending messages are stored again before a segment is deleted."""
+"""Maximum number of rounds in which pending messages are copied before retention gives up."""
 
 
 class DelayedLog:
     def __init__(self, replica: LeadingReplica, threads: Threads, clock: Clock, counts: DelayCounts) -> None:
         self.pending = PendingMessages()
         self.applied_offset = replica.log.log_start_offset
-        """Offset below which the events of the log were applied."""
+        """Offset below which all events of the log were applied to `pending`."""
         self._replica = replica
         self._log = replica.log
         self._threads = threads
@@ -68,15 +68,17 @@ class DelayedLog:
         self._is_running = False
         self._is_stopped = False
         self._delivers_after: Offset | None = None
-        """Offset up to which the log has to be read before the next delivery; None if nothing is due."""
+        """Offset up to which events have to be applied before the next delivery; None if nothing is due."""
         self._scans_from = 0.0
-        """Time of the loop from which on the log is read again after damage."""
+        """Time of the event loop in seconds at which the log is read again after damage."""
         self._scans_at = Offset(0)
-        """High watermark from which on the log is read: the file of the next segment covers records up to there."""
+        """High watermark that has to be reached before the log is read again: the file of the next segment covers
+        records up to this offset.
+        """
         self._has_applied = False
         """True after the first events were applied."""
         self._delivers_from = 0.0
-        """Time of the loop from which on messages are delivered again after an append that failed."""
+        """Time of the event loop in seconds at which messages are delivered again after a failed append."""
         self._due_limit = DueLimit()
         self._timer: asyncio.TimerHandle | None = None
         self._waiting: list[tuple[Offset, Callable[[], None]]] = []
@@ -88,7 +90,7 @@ class DelayedLog:
         self._run()
 
     def stop(self) -> None:
-        """Forget everything: another replica leads."""
+        """Stop deliveries and call all waiting callbacks, because this replica stops leading."""
         self._is_stopped = True
         self._counts.logs.pop(self, None)
         self._cancel_timer()
@@ -100,18 +102,18 @@ class DelayedLog:
         self._run()
 
     def on_log_start(self) -> int:
-        """Forget messages that were deleted with the start of the log; returns their number."""
+        """Forget pending messages below the log start offset; return their number."""
         return self.pending.drop_below(self._log.log_start_offset)
 
     # --- state
 
     @property
     def is_ready(self) -> bool:
-        """True if all records from before the leader epoch were applied."""
+        """True if all records below the start of the leader epoch were applied."""
         return self.applied_offset >= self._epoch_start and not self._is_stopped
 
     def when_applied(self, callback: Callable[[], None]) -> None:
-        """Call back when all records that are committed now were applied, or the replica stops leading."""
+        """Call back when all records that are committed now were applied, or when the replica stops leading."""
         needed = max(self._log.high_watermark, self._epoch_start)
         if self._is_stopped or self.applied_offset >= needed:
             callback()
@@ -122,9 +124,9 @@ class DelayedLog:
     def cancel(
         self, messages: Sequence[int], header: BatchHeader, append: Callable[[], AppendInfo]
     ) -> AppendInfo:
-        """Append a batch that cancels messages; BrokerError if one is not pending, and then nothing has changed.
+        """Append a batch that cancels messages; BrokerError, without any change, if one of them is not pending.
 
-        A retry of a batch that is stored is not checked: its messages are cancelled.
+        The messages of a retried batch are not checked, because the stored batch has cancelled them already.
         """
         if not self.is_ready:
             raise BrokerError(
@@ -151,8 +153,8 @@ class DelayedLog:
     # --- jobs
 
     def _run(self) -> None:
-        """Start the next job. When a message is due, the log is read up to its present high watermark first: an
-        earlier message may be there.
+        """Start the next job. If a message is due, the log is first read up to the present high watermark, because it
+        may contain a message that is due earlier.
         """
         if self._is_running or self._is_stopped:
             return
@@ -188,14 +190,14 @@ class DelayedLog:
             raise error
 
     def _sleep(self) -> None:
-        """Look again when the next message is due, or after a pause."""
+        """Set a timer for the next due message or the end of a pause."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         times = []
         first = self.pending.first()
         if first is not None:
             due_at = max(now + (first.due_ms - self._clock.now_ms()) / 1000, self._delivers_from)
-            # A message that is due and cannot be delivered now is tried again after a pause.
+            # A due message that cannot be delivered now is tried again after a pause.
             times.append(due_at if due_at > now else now + PAUSE_S)
         if self._may_scan:
             times.append(self._scans_from)
@@ -243,7 +245,7 @@ class DelayedLog:
         self._tell_waiting()
 
     def _drop_deleted(self, scanned: ScannedEvents) -> None:
-        """Forget messages of a batch that has records on both sides of the log start."""
+        """Forget the messages below the log start offset if a scanned batch has records on both sides of it."""
         if any(
             getattr(event, "offset", scanned.end_offset) < self._log.log_start_offset
             for event in scanned.events
@@ -251,7 +253,7 @@ class DelayedLog:
             self.on_log_start()
 
     def _on_damage(self) -> None:
-        """Wait for the repair of a damaged batch from another replica; without one, continue behind it."""
+        """Wait until a damaged batch is repaired from another replica; without other replicas, continue after it."""
         damaged = next_damage(self._log.damage, self.applied_offset)
         if damaged is not None and self.applied_offset in damaged and self._replica.is_only_replica:
             self.applied_offset = damaged.end_offset
@@ -269,9 +271,10 @@ class DelayedLog:
     # --- retention
 
     async def move_below(self, offset: Offset) -> bool:
-        """Store the pending messages below an offset again, so that the log may start there; False if some are left.
+        """Copy the pending messages below `offset` to the end of the log, so that retention may delete them there.
 
-        The copies are hidden as well and have the id of the message. Returns when they are committed.
+        The copies are delayed messages with the same ids. Return True when all copies are committed; False if some
+        messages could not be copied.
         """
         for _ in range(MAX_MOVES):
             if not await self._all_applied():
@@ -291,7 +294,7 @@ class DelayedLog:
         return False
 
     def _store_again(self, stored: Sequence[StoredMessage]) -> bool:
-        """Append copies of messages that are still pending: one that was delivered meanwhile must not return."""
+        """Append copies of the messages that are still pending, so that no delivered message becomes pending again."""
         now_ms = self._clock.now_ms()
         kept = [each for each in stored if self.pending.is_cancellable(each.due.message)]
         for copy in copies(kept, now_ms) if self._may_deliver else ():
@@ -304,8 +307,8 @@ class DelayedLog:
         return self._may_deliver
 
     async def _all_applied(self) -> bool:
-        """Wait until everything that was appended is committed and applied; False if it takes too long, or the
-        replica stops leading.
+        """Wait until all records in the log are committed and applied; False after `MOVE_PATIENCE_S`, or if the replica
+        stops leading.
         """
         done, settle = settled_by()
         self._waiting.append((self._log.log_end_offset, partial(settle, None)))
@@ -361,7 +364,7 @@ class DelayedLog:
             left = left[len(delivery.messages) :]
 
     def _append(self, delivery: DelayBatch) -> bool:
-        """Append a batch of messages that are due; False if that is not possible now."""
+        """Append a batch of due messages; False if this is not possible now."""
         now_ms = self._clock.now_ms()
         if not self._may_deliver or self._is_early(delivery, now_ms):
             return False
@@ -374,7 +377,7 @@ class DelayedLog:
         return True
 
     def _is_early(self, delivery: DelayBatch, now_ms: int) -> bool:
-        """True if the clock was set back since the messages were taken."""
+        """True if a message is not due any more, because the clock was set back."""
         return any(each.due_ms > now_ms for each in delivery.messages)
 
     def _give_back(self, messages: Sequence[DueMessage]) -> None:
@@ -382,7 +385,7 @@ class DelayedLog:
         self._delivers_from = asyncio.get_running_loop().time() + PAUSE_S
 
     def _on_unreadable(self, wanted: Sequence[WantedMessage]) -> None:
-        """Try again later where a record is damaged; forget messages whose record was deleted."""
+        """Read damaged records again later; forget messages whose records were deleted."""
         damaged: list[DueMessage] = []
         for due, offset in wanted:
             if offset < self._log.log_start_offset:

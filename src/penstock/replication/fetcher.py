@@ -1,9 +1,9 @@
 """Fetcher of all replicas on this broker that follow one leader: one connection and one task.
 
-A Fetch request names only partitions with news: their log end or their flushed offset has moved. A
-response is applied only to a replica that still follows in the leader epoch of the request. Where the
-leader reports a diverging epoch, the log is truncated first. An error of one partition delays that
-partition alone; an error of the connection is retried for as long as a replica follows this leader.
+A Fetch request names only partitions whose log end offset or flushed offset has changed since the last request. A
+response is applied only to a replica that still follows in the leader epoch of the request. If the leader reports a
+diverging epoch, the log is truncated first. An error of one partition delays only that partition; an error of the
+connection is retried as long as a replica follows this leader.
 """
 
 from __future__ import annotations
@@ -37,16 +37,14 @@ from penstock.wire.fetch_client import FetchResponse
 
 RETRY_SECONDS = 0.1
 REFUSED_RETRY_SECONDS = 5.0
-"""Pause in seconds after a refused truncation: a leader that lacks committed records cannot get them by
-itself.
-"""
+"""Pause in seconds after a refused truncation. It is long because the leader's lack of committed records lasts."""
 _PARTITION_MAX_BYTES = 1 << 20
 
 Key = tuple[TopicId, int]
 
 
 class ReplicaOwner(Protocol):
-    """Owner of the replicas, which knows the cluster: the replica manager."""
+    """The part of `ReplicaManager` that a fetcher uses."""
 
     config: BrokerConfig
 
@@ -68,7 +66,7 @@ class _Followed:
     replica: Replica
     leader_epoch: LeaderEpoch
     said_in: int = 0
-    """Epoch of the fetch session in which the partition was last named."""
+    """Fetch session epoch of the last request that named the partition."""
 
     @property
     def is_current(self) -> bool:
@@ -85,14 +83,14 @@ class Fetcher:
         self._unsaid: dict[Key, None] = {}
         """Partitions to name in the next request."""
         self._said: dict[Key, _Followed] = {}
-        """Partitions that wait at the leader, as they were last named. A response to an earlier request for
-        the same partition does not match.
+        """Partitions that were named in a request and wait for records at the leader. If a partition was followed anew
+        since a request, its value here is another object, so that the old response does not match.
         """
         self._forgotten: dict[Key, None] = {}
         self._has_work = asyncio.Event()
         self._session: LeaderSession | None = None
         self._work: set[asyncio.Task[None]] = set()
-        """Truncations and flushes under way; their partitions are named again afterwards."""
+        """Running truncations and flushes; their partitions are named again afterwards."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def __len__(self) -> int:
@@ -112,8 +110,8 @@ class Fetcher:
             self._forgotten[key] = None
 
     def say_again(self, replica: Replica) -> None:
-        """Name the partition in the next request. A partition with work under way is named after that work
-        anyway.
+        """Name the partition in the next request. Does nothing during a truncation or flush of the partition, after
+        which it is named anyway.
         """
         key = (replica.topic_id, replica.name.partition)
         if key in self._said:
@@ -193,8 +191,7 @@ class Fetcher:
             followed.said_in = session_epoch
             replica, log = followed.replica, followed.replica.log
             if replica.flushes_as_follower and not log.failed:
-                # Records from an earlier leader, or from this broker's own leadership, may not be durable
-                # yet.
+                # Records from an earlier leader, or from the time when this broker led, may not be durable yet.
                 replica.when_flushed(partial(self._on_flushed, key, replica))
             partition = FetchPartition(
                 index,
@@ -249,13 +246,15 @@ class Fetcher:
             self._say_later(key)
 
     def _take_one(self, key: Key, replica: Replica, result: FetchResult) -> Awaitable[None] | None:
-        """Apply a response. Work that takes longer is returned, and the partition is named again after it."""
+        """Apply a response. Return an awaitable for longer work, such as a truncation; after it the caller names the
+        partition again.
+        """
         if result.records or result.error_code or result.diverging_epoch is not None:
-            del self._said[key]  # the leader waits until the partition is named again
+            del self._said[key]  # the leader sends nothing for the partition until it is named again
         if result.error_code == ErrorCode.offset_out_of_range:
             return self._restart(replica, Offset(result.log_start_offset))
         if result.error_code:
-            # Metadata of one of the two brokers is older; the next request succeeds once both have the same.
+            # One of the two brokers has older metadata; a request succeeds once both have the same.
             self._say_later(key)
             return None
         if result.diverging_epoch is not None:
@@ -293,9 +292,10 @@ class Fetcher:
         replica.on_leader_offsets(Offset(result.high_watermark), Offset(result.log_start_offset))
 
     async def _begin_within_a_batch(self, replica: Replica, first: Offset, result: FetchResult) -> None:
-        """Start an empty log at `first`, the offset of a batch that DeleteRecords has cut in two.
+        """Start an empty log at `first`, the base offset of the batch that contains the leader's log start offset.
 
-        The log takes the whole batch; its log start offset stays that of the leader.
+        After DeleteRecords the log start offset may be within a batch. The follower stores the whole batch and gets the
+        log start offset of the leader.
         """
         epoch = replica.partition.leader_epoch
         await self._run_truncation(replica, partial(self._context.logs.restart, replica.log, first))
@@ -339,9 +339,7 @@ class Fetcher:
         await self._run_truncation(replica, partial(self._context.logs.truncate, log, offset))
 
     async def _refuse_truncation(self, replica: Replica, offset: Offset) -> None:
-        """Keep committed records that the leader lacks: raise an alarm, stay out of sync and ask again after
-        a while.
-        """
+        """Keep committed records that the leader lacks: set an alarm, and fetch again after `REFUSED_RETRY_SECONDS`."""
         log = replica.log
         detail = (
             f"leader {self._leader} in epoch {replica.partition.leader_epoch} lacks records from offset {offset} on; "
@@ -352,9 +350,7 @@ class Fetcher:
         await asyncio.sleep(REFUSED_RETRY_SECONDS)
 
     async def _restart(self, replica: Replica, log_start: Offset) -> None:
-        """Drop all records and start at the leader's log start offset, because the leader has none from this
-        log's end on.
-        """
+        """Drop all records and start at the leader's log start offset, because this log ends below it."""
         log = replica.log
         if log_start < 0 or (log.log_start_offset < log.log_end_offset and log.log_end_offset >= log_start):
             raise StorageError(

@@ -18,7 +18,7 @@ class Fetchers:
         self._leaders: dict[Replica, BrokerId] = {}
 
     def follow(self, replica: Replica, leader: BrokerId) -> None:
-        """Fetch from this broker from now on, in the replica's leader epoch."""
+        """Fetch the replica's records from `leader` from now on, in the replica's leader epoch."""
         self.unfollow(replica)
         self._leaders[replica] = leader
         fetcher = self._fetchers.get(leader)

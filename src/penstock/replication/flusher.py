@@ -1,9 +1,8 @@
-"""Group commit: one flush round at a time for the whole broker, shared by every producer that waits.
+"""Group commit: one flush round at a time for the whole broker, shared by all waiting producers.
 
-Records appended while a round runs are flushed in the next one. A few dirty logs are synced one by one,
-many by one sync of the whole disk (docs/decisions/0002), which costs a single disk flush. A round runs in
-callbacks and not in a task: each turn of the loop in between would delay the waiting producers. Loop
-thread only.
+Records appended during a round are flushed in the next round. A few dirty logs are synced one by one, many with one
+sync of the whole disk (docs/decisions/0002), which costs a single disk flush. A round runs in callbacks and not in a
+task, because each additional turn of the event loop would delay the waiting producers. Loop thread only.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class Flusher:
         self._observe_seconds = observe_seconds
         self._dirty: dict[Flushable, None] = {}
         self._unsynced = 0
-        """Number of syncs of the round that are under way."""
+        """Number of running syncs of the present round."""
         self._started = 0.0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -88,10 +87,10 @@ class Flusher:
                 self._end_round()
 
     def _on_synced_all(self, jobs: _Jobs, synced: asyncio.Future[bool]) -> None:
-        """Settle all logs of the round. A failed sync does not tell which log failed, so all of them have."""
+        """Settle all logs of the round. After an error all of them have failed, because it is unknown which one did."""
         error = synced.exception()
         if error is None and not synced.result():
-            self._sync_each(jobs)  # the system has no sync of a whole disk
+            self._sync_each(jobs)  # the system has no call that syncs a whole disk
             return
         try:
             for replica, job in jobs:

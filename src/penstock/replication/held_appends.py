@@ -1,8 +1,8 @@
-"""Appends held until their batch was checked in a pool (its records, or whether the batch was stored before), or
+"""Appends that are held until their batch was checked in a thread pool (its records, or if it was stored before), or
 until the key index or the delayed messages have caught up.
 
-Held appends keep their order: later ones queue behind the first, so that a producer's next batch never
-overtakes one. One instance belongs to one replica. Loop thread only.
+Held appends keep their order: later appends queue after the first, so that no batch of a producer overtakes an earlier
+one. One instance belongs to one replica. Loop thread only.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ class HeldAppend:
     now_ms: int
     callback: AppendCallback
     may_be_stored: bool = False
-    """True when the batch has an idempotency key, and so may have been appended before."""
+    """True if the batch may have an idempotency key, so that it may have been appended before."""
     acks_all: bool = True
-    """True when min.insync.replicas applies to the batch."""
+    """True if the batch was sent with acks=all, so that min.insync.replicas applies to it."""
     has_waited: bool = False
-    """True when the batch has waited for the key index; it waits once."""
+    """True if the batch has waited for the key index, for which it waits only once."""
     may_delay: bool = False
-    """True when the batch may have delayed messages, whose headers have to be checked."""
+    """True if the batch may have delayed messages, whose headers have to be checked."""
     cancels: tuple[int, ...] = ()
-    """Delayed messages that the batch cancels, once it was checked."""
+    """Ids of the delayed messages that the batch cancels; set by the check."""
 
 
 class HeldAppends:
@@ -49,18 +49,18 @@ class HeldAppends:
         self.checks_records = log.config.checks_records
         self.keyed: KeyedLog | None = None
         self.delays: DelayRules | None = None
-        """Rules of a topic with `delivery.delay`."""
+        """Rules for delayed messages; None if the topic has none."""
         self.delayed: DelayedLog | None = None
         self._log = log
         self._threads = threads
         self._append = append
         self._held: deque[HeldAppend] = deque()
         self._is_looking = False
-        """True when the first held batch is being checked."""
+        """True while the first held batch is being checked."""
 
     @property
     def must_hold(self) -> bool:
-        """True when the next append has to be held, whatever its batch is."""
+        """True if every next batch has to be held."""
         return self.checks_records or bool(self._held) or (self.keyed is not None and self.keyed.must_wait())
 
     def hold(self, held: HeldAppend) -> None:
@@ -75,7 +75,7 @@ class HeldAppends:
             each.callback(error)
 
     def _look(self) -> None:
-        """Append held batches in order, up to the first that has to be checked in a pool."""
+        """Append held batches in order, up to the first batch that needs a check; start that check."""
         while self._held and not self._is_looking:
             held = self._held[0]
             if self.keyed is not None and not held.has_waited and self.keyed.must_wait():
@@ -91,7 +91,7 @@ class HeldAppends:
                 self._settle(held, None)
 
     def _on_caught_up(self, held: HeldAppend) -> None:
-        if self._is_first(held):  # otherwise refused meanwhile
+        if self._is_first(held):  # otherwise the batch was refused meanwhile
             held.has_waited = True
             self._is_looking = False
             self._look()
@@ -164,11 +164,11 @@ class HeldAppends:
         try:
             self._settle(held, outcome)
         finally:
-            self._look()  # in any case, so that the batches behind this one go on
+            self._look()  # also after an unexpected error, so that the batches after this one continue
 
     def _settle(self, held: HeldAppend, outcome: AppendInfo | BrokerError | None) -> None:
-        """Append the first held batch, or pass on the outcome of its check."""
-        self._is_looking = True  # an append serves waiting requests, which may append in turn
+        """Remove the first held batch and call back: append it if `outcome` is None, else pass `outcome` on."""
+        self._is_looking = True  # an append serves waiting requests, which may append too
         result: AppendInfo | BrokerError = BrokerError(
             ErrorCode.kafka_storage_error, "the batch could not be appended"
         )

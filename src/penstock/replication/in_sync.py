@@ -1,13 +1,12 @@
-"""In-sync replicas of a partition, as its leader tracks them, and the changes of the recorded in-sync set.
+"""In-sync replicas of a partition as its leader tracks them, and the changes of the recorded in-sync set.
 
-Pure. The set recorded in the store counts. While a change is under way, or when its outcome is unknown,
-any of the possible sets may be the recorded one, so all of them count: a record is committed only when
-every member of each set has it. Where one of the sets lies on a single machine, its members must have
-fsynced the record too: one power loss takes all of them, and any of them may lead afterwards. A follower
-joins only with all records that may be committed, and all records from before the leader's epoch. As it
-would always lack some under a steady load, records also wait for followers that are close behind. Every
-`now_ms` is monotonic time: a wall clock set forward would remove healthy followers, and one set back would
-keep hung ones.
+Pure. The in-sync set is the one recorded in the store. During a change, or if its outcome is unknown, each of the
+possible sets may be the recorded one: a record is then committed only when every member of each set has it. If all
+members of a set run on one machine, they must have fsynced the record too, because one power loss hits all of them, and
+any of them may be elected afterwards. A follower joins only if it has all records that may be committed, and all
+records from before the leader epoch. Under a steady load a follower would always lack the newest records, so new
+records also wait for followers that are close to the log end. Every `now_ms` is monotonic time: a wall clock that is
+set forward would remove healthy followers, and one that is set back would keep hung followers.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from penstock.model import BrokerEpoch, BrokerId, Offset
 _UNKNOWN = Offset(-1)
 _NO_EPOCH = BrokerEpoch(-1)
 _NEVER = -(2**62)
-"""Time before every time of the monotonic clock, in milliseconds."""
+"""Time in milliseconds that is earlier than any time of the monotonic clock."""
 
 
 @dataclass(slots=True)
@@ -29,41 +28,41 @@ class Follower:
     """State of one follower in the present leader epoch."""
 
     caught_up_ms: int
-    """Time when the follower last had all records of the leader, in milliseconds of the leader's monotonic
-    clock.
-    """
+    """Time in milliseconds of the leader's monotonic clock at which the follower last had all records of the leader."""
     log_end: Offset = _UNKNOWN
     """Log end offset of the follower; unknown until it fetches in this leader epoch."""
     flushed: Offset = _UNKNOWN
     mark: Offset = _UNKNOWN
-    """Log end offset of the leader at `mark_ms`; replaced once the follower has reached it."""
+    """Log end offset of the leader at `mark_ms`. Replaced by the present one once the follower has reached it."""
     mark_ms: int = 0
     reached_ms: int = _NEVER
-    """Time of the newest log end of the leader that a fetch of this follower has reached."""
+    """Newest time in milliseconds for which the follower is known to have reached the leader's log end at that time."""
     log_start: Offset = _UNKNOWN
     """Log start offset of the follower."""
     broker_epoch: BrokerEpoch = _NO_EPOCH
     """Broker epoch of the follower's last fetch. After a restart the broker may have fewer records."""
     is_damaged: bool = False
-    """True when the follower's log has damage below `log_end`, and so lacks records there."""
+    """True if the follower's log is damaged, so that it lacks records below `log_end`."""
 
 
 @dataclass(frozen=True, slots=True)
 class InSyncChange:
-    """Change of an in-sync set, written on condition of `partition_epoch`."""
+    """Change of the recorded in-sync set. It is written on condition that the partition epoch is `partition_epoch`."""
 
     members: frozenset[BrokerId]
     partition_epoch: int
     flush_to: Offset | None
-    """Offset that the leader must have fsynced before the write, because the set will lie on one machine;
-    None otherwise.
+    """Offset up to which the leader must have fsynced before the write, because all members run on one machine; None
+    if no fsync is needed.
     """
     joining: Mapping[BrokerId, BrokerEpoch] = field(default_factory=dict)
-    """Members that join, with the broker epoch in which each had all records."""
+    """Members that join the set, with the broker epoch in which each had all records."""
     keeps_eligible: bool = False
-    """True when replicas that leave are recorded as eligible leaders: the set is under min ISR. Else none are."""
+    """True if leaving replicas are recorded as eligible leader replicas, because the set is below min.insync.replicas.
+    False to record no eligible leader replicas.
+    """
     committed: Offset = _UNKNOWN
-    """High watermark, which does not move while eligible leaders are recorded."""
+    """High watermark of the leader. It does not move while eligible leader replicas are recorded."""
     log_end: Offset = _UNKNOWN
     """Log end offset of the leader."""
 
@@ -74,24 +73,24 @@ class _Possible:
 
     members: frozenset[BrokerId]
     has_eligible: bool
-    """True when eligible leaders are recorded with the set."""
+    """True if eligible leader replicas are recorded with the set."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Condition:
-    """Requirements of one possible in-sync set on a committed record."""
+    """Conditions for the commit of a record that follow from one possible in-sync set."""
 
     followers: tuple[Follower, ...]
     is_one_machine: bool
     is_held: bool = False
-    """True when no record is committed while this set may be the recorded one."""
+    """True if no record may be committed while this set may be the recorded one."""
 
     def needs_flush(self, durability: Durability) -> bool:
         return durability is Durability.FSYNC or (self.is_one_machine and durability is Durability.AUTO)
 
 
 class InSync:
-    """In-sync set of one leader epoch. `alive` are the registered brokers with their broker epochs."""
+    """In-sync set of one leader epoch. Parameters `alive` are the registered brokers with their broker epochs."""
 
     def __init__(
         self,
@@ -108,27 +107,27 @@ class InSync:
     ) -> None:
         self.recorded = recorded
         self.has_eligible = has_eligible
-        """True when the recorded state names eligible leaders outside of the set."""
+        """True if eligible leader replicas outside of the set are recorded."""
         self.partition_epoch = partition_epoch
         self._me = me
         self.epoch_start = epoch_start
         self._min_in_sync = min_in_sync
         self._pending: _Possible | None = None
         self._doubtful: frozenset[_Possible] = frozenset()
-        """Changes on condition of the present partition epoch whose outcome is unknown."""
+        """Sets of changes whose outcome is unknown and that can still be made in the present partition epoch."""
         self._is_alone = False
-        """True when no follower was in sync when the set was last proposed."""
+        """True if the last proposed set has no followers."""
         self._machines = machines
         self._leaving: frozenset[BrokerId] = frozenset()
         self._awaited: frozenset[BrokerId] = frozenset()
-        """Followers outside of the set that are close behind, so that records wait for them."""
+        """Followers outside of the set that are close to the log end, so that new records wait for them."""
         self.followers: dict[BrokerId, Follower] = {}
         self._conditions: tuple[_Condition, ...] = ()
         self.set_replicas(replicas, now_ms)
 
     @property
     def is_alone(self) -> bool:
-        """True when the leader's own log alone decides which records are committed."""
+        """True if the leader's own log alone decides which records are committed."""
         return (
             len(self._conditions) == 1
             and not self._conditions[0].followers
@@ -137,17 +136,14 @@ class InSync:
 
     @property
     def must_be_written(self) -> bool:
-        """True when the high watermark waits for a change of the recorded set that can be written now: to
-        remove a member whose broker is not registered, or to remove eligible leaders after the set has
-        reached min ISR.
+        """True if the high watermark waits for a change of the recorded set that can be written now: the removal of a
+        member whose broker is not registered, or of eligible leader replicas once the set has min.insync.replicas.
         """
         has_dead = any(member not in self._machines for member in self.recorded if member != self._me)
         return has_dead or (self.has_eligible and self._is_enough(self.recorded))
 
     def set_min_in_sync(self, min_in_sync: int) -> None:
-        """Set min.insync.replicas. A set with fewer members keeps eligible leaders, unless it has all
-        replicas.
-        """
+        """Set min.insync.replicas. A smaller set keeps eligible leader replicas, unless it has all replicas."""
         self._min_in_sync = min_in_sync
 
     def _is_enough(self, members: frozenset[BrokerId]) -> bool:
@@ -162,12 +158,12 @@ class InSync:
         self._refresh()
 
     def set_machines(self, machines: Mapping[BrokerId, str]) -> None:
-        """Set the machine of each registered broker; an unknown broker counts as one on the leader's machine."""
+        """Set the machine of each registered broker. Other brokers count as running on the leader's machine."""
         self._machines = machines
         self._refresh()
 
     def set_leaving(self, leaving: frozenset[BrokerId]) -> bool:
-        """Set the members that have to leave and may not join; true when one of them is in the set now."""
+        """Set the brokers that have to leave the set and may not join it; True if one of them is a member now."""
         self._leaving = leaving - {self._me}
         return bool(self.recorded & self._leaving)
 
@@ -193,7 +189,7 @@ class InSync:
     # --- committed records
 
     def committed_end(self, log_end: Offset, flushed: Offset, durability: Durability) -> Offset:
-        """Offset below which all records are committed; -1 when the high watermark may not move."""
+        """Offset below which all records are committed; -1 if the high watermark may not move."""
         end = log_end
         for condition in self._conditions:
             if condition.is_held:
@@ -208,12 +204,12 @@ class InSync:
         return end
 
     def low_watermark(self, log_start: Offset) -> Offset:
-        """Offset below which neither the leader nor any recorded member serves records."""
+        """Lowest log start offset of the recorded members and the leader, whose log start offset is `log_start`."""
         members = (self.followers[member] for member in self.recorded if member != self._me)
         return min((member.log_start for member in members), default=log_start)
 
     def needs_flush(self, durability: Durability) -> bool:
-        """True when records that the leader has not fsynced cannot be committed."""
+        """True if the leader must fsync a record before it is committed."""
         return any(condition.needs_flush(durability) for condition in self._conditions)
 
     # --- followers
@@ -228,17 +224,15 @@ class InSync:
         now_ms: int,
         log_start: Offset = _UNKNOWN,
     ) -> bool:
-        """Note that a follower has all records below `offset`; false for a broker that has no replica or an
-        old broker epoch.
-        """
+        """Record that a follower has all records below `offset`; False if it has no replica or its epoch is old."""
         follower = self.followers.get(replica)
         if follower is None or broker_epoch < follower.broker_epoch:
             return False
         if offset >= leader_log_end:
             follower.caught_up_ms = follower.reached_ms = now_ms
         elif offset >= follower.mark >= 0:
-            # The follower has reached the mark. The mark moves only then: under constant load a follower that
-            # is a few fetches behind never reaches the log end of one fetch ago.
+            # The follower has reached the mark. The mark moves only then: under constant load a follower that is a few
+            # fetches behind never reaches the log end that the leader had at the fetch before.
             follower.caught_up_ms = max(follower.caught_up_ms, follower.mark_ms)
             follower.reached_ms = follower.mark_ms
         follower.broker_epoch = broker_epoch
@@ -250,16 +244,14 @@ class InSync:
         return True
 
     def on_damage(self, replica: BrokerId, broker_epoch: BrokerEpoch, *, is_damaged: bool) -> None:
-        """Note whether a follower's log has damage; called before `on_fetch`."""
+        """Record if a follower's log is damaged; called before `on_fetch`."""
         follower = self.followers.get(replica)
         if follower is not None and broker_epoch >= follower.broker_epoch:
             follower.is_damaged = is_damaged
 
     @property
     def is_in_doubt(self) -> bool:
-        """True when no follower is in sync and the outcome of a write is unknown: another broker may lead by
-        now.
-        """
+        """True if no follower is in sync and the outcome of a write is unknown: another broker may lead by now."""
         return self._is_alone and bool(self._doubtful)
 
     # --- changing the set
@@ -274,7 +266,7 @@ class InSync:
         lag_ms: int,
         now_ms: int,
     ) -> InSyncChange | None:
-        """Begin a change of the recorded set; None when no change is needed, or one is under way.
+        """Begin a change of the recorded set; None if no change is needed, or a change is in progress.
 
         The caller ends the change with `recorded_as`, `refused` or `unknown`.
         """
@@ -301,7 +293,7 @@ class InSync:
                 if member != self._me and self.followers[member].flushed < high_watermark
             }
             if any(self.followers[member].log_end == _UNKNOWN for member in unproven):
-                return None  # the follower has yet to fetch; a follower that does not becomes slow
+                return None  # wait for the follower's first fetch; without a fetch it is removed as slow
             members -= unproven
         wanted = frozenset(members)
         keeps_eligible = not self._is_enough(wanted)
@@ -318,7 +310,7 @@ class InSync:
         )
 
     def _await_close(self, alive: Mapping[BrokerId, BrokerEpoch], lag_ms: int, now_ms: int) -> None:
-        """Let records wait for followers outside of the set that are up to a quarter of the lag limit behind."""
+        """Let new records wait for followers outside of the set that are at most a quarter of `lag_ms` behind."""
         awaited = frozenset(
             replica
             for replica, follower in self.followers.items()
@@ -332,7 +324,7 @@ class InSync:
             self._refresh()
 
     def may_join(self, replica: BrokerId, high_watermark: Offset) -> bool:
-        """True when a replica outside of the set has all records that may be committed."""
+        """True if a replica outside of the set has all records that may be committed."""
         follower = self.followers.get(replica)
         return (
             follower is not None
@@ -351,10 +343,10 @@ class InSync:
         lag_ms: int,
         now_ms: int,
     ) -> bool:
-        """True when a member is not registered, or has lacked records for longer than the lag limit.
+        """True if a member is not registered, or has lacked records for longer than `lag_ms`.
 
-        An unregistered member that lacks no record leaves too: otherwise the next record would wait for
-        it, in one partition after the other.
+        An unregistered member leaves even if it has all records: otherwise the next record would have to wait until it
+        is removed, in each partition.
         """
         follower = self.followers[member]
         if member not in alive:
@@ -367,8 +359,9 @@ class InSync:
     def recorded_as(
         self, members: frozenset[BrokerId], partition_epoch: int, *, has_eligible: bool = False
     ) -> None:
-        """Take over the recorded set. Writes on condition of an earlier partition epoch can no longer
-        succeed.
+        """Adopt the recorded set of a newer partition epoch. Writes that require an earlier epoch now cannot succeed.
+
+        Ignored if `partition_epoch` is not newer.
         """
         if partition_epoch > self.partition_epoch:
             self.recorded = members
@@ -381,13 +374,13 @@ class InSync:
             self._refresh()
 
     def refused(self, change: InSyncChange) -> None:
-        """End a change that was not made and never will be."""
+        """End a change that was not written and never will be."""
         if self._is_under_way(change):
             self._pending = None
             self._refresh()
 
     def unknown(self, change: InSyncChange) -> None:
-        """End a change with an unknown outcome: it may be made later."""
+        """End a change with an unknown outcome: it may have been written, or may be written later."""
         if self._is_under_way(change):
             self._doubtful |= {_Possible(change.members, change.keeps_eligible)}
             self._pending = None

@@ -24,8 +24,8 @@ _REFUSED = InSyncOutcome(WriteResult.REFUSED)
 
 
 class RecordedInSync:
-    """In-sync sets in the coordination store. A write without a clear outcome is unknown until the image
-    shows it.
+    """In-sync sets in the coordination store. A write without a response has an unknown outcome until the cluster image
+    shows the result.
     """
 
     def __init__(self, changes: ChangeMaker, node_id: BrokerId) -> None:
@@ -43,7 +43,7 @@ class RecordedInSync:
 
 
 class _Attempts:
-    """Decision for some writes, repeated when its conditions failed."""
+    """Decision on some writes, which is repeated if the conditions of the writes have failed."""
 
     def __init__(self, node_id: BrokerId, writes: Sequence[InSyncWrite]) -> None:
         self._node_id = node_id
@@ -76,16 +76,14 @@ class _Attempts:
             writes.set(write.name, changed)
             outcomes.append(InSyncOutcome(WriteResult.RECORDED, state.partition_epoch + 1))
             self._tried.add(write.name)
-        # A joining broker may be registering just now: the next attempt leaves it out, so that it delays no
-        # other write.
+        # The conditions fail if a joining broker registers at this moment: the next attempt leaves joining brokers out,
+        # so that they do not delay other writes.
         self._lets_in = False
         operations = (*checks.values(), *writes.operations) if writes.operations else ()
         return MetadataChange(outcomes, Writes(operations), writes.scope)
 
     def _joining(self, write: InSyncWrite, image: ClusterImage) -> list[RegisteredBroker] | None:
-        """Brokers that join, where each is still in the broker epoch in which it had all records; None
-        otherwise.
-        """
+        """The joining brokers; None if one of them is not in the broker epoch in which it had all records."""
         brokers = [image.brokers.get(member) for member in write.change.joining]
         known = [
             broker
@@ -97,7 +95,7 @@ class _Attempts:
         return known if len(known) == len(brokers) and (self._lets_in or not known) else None
 
     def _present(self, write: InSyncWrite, image: ClusterImage) -> PartitionState | None:
-        """Recorded state of the partition, if the change was made for it; None otherwise."""
+        """Recorded state of the partition; None if the change was proposed for another state."""
         topic, state = image.topic(write.name.topic), image.partition(write.name)
         is_same = (
             topic is not None

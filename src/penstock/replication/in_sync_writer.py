@@ -1,7 +1,7 @@
 """Writer of the in-sync sets of all partitions that this broker leads; many changes share one write.
 
-Slow followers leave on a tick; followers that have caught up or died are handled at once. Until the
-outcome of a write is known, and for good when it stays unknown, both sets count (`InSync`).
+Slow followers are removed at regular intervals; followers that have caught up or whose broker has died are handled at
+once. While the outcome of a write is unknown, records wait for both the old and the new set (`InSync`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _REPLICAS_PER_TURN = 500
 
 @dataclass(frozen=True, slots=True)
 class InSyncWrite:
-    """Change of one partition, on condition that its node has the version `change.partition_epoch`."""
+    """Change of one partition, on condition that its partition epoch is `change.partition_epoch`."""
 
     name: TopicPartition
     topic_id: TopicId
@@ -53,7 +53,7 @@ class InSyncOutcome:
 
 class InSyncStore(Protocol):
     async def write_in_sync(self, writes: Sequence[InSyncWrite]) -> Sequence[InSyncOutcome]:
-        """Write the changes; one outcome for each, in order. PenstockError when all outcomes are unknown."""
+        """Write the changes; return one outcome for each, in order. PenstockError if all outcomes are unknown."""
         ...
 
 
@@ -65,7 +65,7 @@ class _Proposal:
 
     @property
     def is_current(self) -> bool:
-        """True if the proposal still belongs to the current leader epoch."""
+        """True if this broker still leads in the leader epoch of the proposal."""
         partition = self.replica.partition
         return partition.is_leader and partition.in_sync is self.in_sync
 
@@ -84,7 +84,7 @@ class _Proposal:
 
 
 def _is_idle(proposal: _Proposal) -> bool:
-    """True when no producer waits for the change; such changes are written last."""
+    """True if no producer waits for the change; such changes are written last."""
     return proposal.replica.log.high_watermark >= proposal.replica.log.log_end_offset
 
 
@@ -112,7 +112,7 @@ class InSyncWriter:
                 await self._write(await self._propose())
             except Exception as error:  # noqa: BLE001 - a loop that dies would end commits for good
                 self._logger.error_rarely("in-sync sets not changed", error)
-            # Followers that catch up meanwhile share the next write.
+            # Followers that catch up during the pause share the next write.
             await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _wait(self) -> None:
@@ -131,7 +131,7 @@ class InSyncWriter:
             partition = replica.partition
             if partition.is_leader and partition.in_sync.followers:
                 change = partition.propose(alive, lag_ms, monotonic_ms(self._clock))
-                # Records may no longer wait for a follower that was close behind.
+                # The high watermark moves if records no longer wait for a follower outside of the set.
                 has_moved = partition.advance()
                 if change is not None or has_moved:
                     replica.on_in_sync_change(has_moved)
@@ -142,7 +142,7 @@ class InSyncWriter:
         return [proposal for proposal, is_flushed in zip(proposals, flushed, strict=True) if is_flushed]
 
     async def _flush(self, proposal: _Proposal) -> bool:
-        """Make the leader's records durable before a set on one machine is written; false when that failed."""
+        """Make the leader's records durable if the change requires it; False if that failed."""
         if proposal.change.flush_to is None:
             return True
         try:

@@ -12,13 +12,13 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class FileJob(Protocol[T_co]):
-    """Job that makes the file of a derived index: `write`, then `place` or `discard`. All three wait for the disk."""
+    """Job that writes the file of a derived index: `write`, then `place` or `discard`. All three wait for the disk."""
 
     @property
     def segment(self) -> Segment: ...
 
     def write(self) -> bool:
-        """Write the file under a temporary name; False if the job was given up."""
+        """Write the file under a temporary name; False if the file is no longer wanted."""
 
     def place(self) -> T_co: ...
 
@@ -28,8 +28,8 @@ class FileJob(Protocol[T_co]):
 async def place_file(
     log: Log, threads: Threads, job: FileJob[T_co], *, may_be_active: bool = False
 ) -> T_co | None:
-    """Write a file and put it in place; None if the job was given up or the log has changed meanwhile. OSError when the
-    disk has no space.
+    """Write a file and put it in place; None if it is no longer wanted or the log has changed meanwhile. OSError if the
+    disk is full.
     """
     generation = log.generation
     is_written = await threads.run("background", job.write)

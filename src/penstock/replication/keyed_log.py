@@ -1,9 +1,8 @@
-"""Index by key of a replica's log: lookups, lookups that wait for the next record of a key, and the index
-files.
+"""Index by key of a replica's log: lookups, long polls for the next record of a key, and the index files.
 
-One job at a time runs in a pool for a log: the index catches up with the log, then the job serves lookups.
-An append waits for the index only while it is more than MAX_LAG_RECORDS behind, so that a lookup never has to
-read more than that. A waiting lookup is woken by a committed record of its key and by no other. Loop thread
+One job at a time runs in a thread pool for a log: the index catches up with the log, then the job serves lookups.
+Appends wait for the index only while it is more than MAX_LAG_RECORDS behind, so that a lookup never has to read more
+records than that. A waiting lookup is repeated only when a record with the hash of its key is committed. Loop thread
 only.
 """
 
@@ -36,10 +35,10 @@ OriginalCallback = Callable[[Offset | BrokerError | None], None]
 Outcome = KeyRecords | BrokerError
 
 MAX_LAG_RECORDS = 1 << 16
-"""Maximum lag of the index in records: above it producers wait; above half of it the index starts to catch up."""
+"""Maximum lag of the index in records. Above it producers wait; above half of it the index starts to catch up."""
 _LOOKUPS_PER_JOB = 64
 _MAX_FOUND_BYTES = 8 * 1024 * 1024
-"""Limit of the bytes that one job returns; the remaining lookups are served by the next job."""
+"""Number of found bytes after which a job serves no more lookups; the next job serves the rest."""
 _NOT_YET = BrokerError(ErrorCode.offset_not_available, "the keys of this partition are being indexed")
 
 
@@ -64,7 +63,7 @@ class KeyWait:
 
 @dataclass(slots=True, eq=False)
 class _Check:
-    """Append of a batch whose idempotency key may be stored."""
+    """Batch whose idempotency key has to be looked up before its append."""
 
     batch: memoryview
     header: BatchHeader
@@ -91,25 +90,23 @@ class KeyedLog:
         self._checks: list[_Check] = []
         self._waiting: dict[bytes, list[KeyWait]] = {}
         self._due: list[tuple[int, int, KeyWait]] = []
-        """Waiting lookups by the offset that has to be committed; a counter keeps equal offsets apart."""
+        """Heap of waiting lookups: the offset that has to be committed, a counter as tie-breaker, and the lookup."""
         self._numbers = count()
         self._running: _Job | None = None
         self._idle: asyncio.Future[None] | None = None
         self._not_before = log.log_end_offset
-        """Log end at the beginning: records before it were not produced here, so no producer waits for them."""
+        """Log end offset at creation. The indexing of older records does not make producers wait."""
         self._on_caught_up: list[Callable[[], None]] = []
 
     # --- lookups
 
     @property
     def suspects(self) -> frozenset[Segment]:
-        """Segments with damage that the log does not know of; lookups fail until these segments were
-        scrubbed.
-        """
+        """Segments with damage that is not recorded in the log yet; lookups fail until they are scrubbed."""
         return frozenset(self._index.suspects)
 
     def on_scrubbed(self, segments: frozenset[Segment]) -> None:
-        """Forget segments whose damage the log knows now."""
+        """Remove segments from `suspects`, because their damage is recorded in the log now."""
         self._index.suspects -= segments
 
     def on_repaired(self, segment: Segment) -> None:
@@ -117,7 +114,7 @@ class KeyedLog:
         self._index.outdated.add(segment)
 
     def look_up(self, query: KeyQuery, max_wait_ms: int, callback: LookupCallback) -> KeyWait:
-        """Call back with the records of a key: at least one, if one is stored within the time."""
+        """Look up the records of a key, wait up to `max_wait_ms` if there are none, and call back with the result."""
         deadline = asyncio.get_running_loop().time() + max_wait_ms / 1000
         wait = KeyWait(query, deadline, callback, key_hash(query.key))
         self._pending.append(wait)
@@ -125,7 +122,7 @@ class KeyedLog:
         return wait
 
     def give_up(self, wait: KeyWait) -> None:
-        """Forget a lookup whose client is gone."""
+        """Drop a lookup whose client has disconnected."""
         wait.is_done = True
         self._forget(wait)
 
@@ -138,14 +135,15 @@ class KeyedLog:
             )
 
     def must_check(self, batch: memoryview, header: BatchHeader) -> bool:
-        """True when the batch has an idempotency key, which has to be looked up before the append."""
+        """True if the batch may have an idempotency key, which has to be looked up before the append."""
         return (
             header.record_count == 1 and not header.has_producer and may_have_idempotency_key(batch, header)
         )
 
     def find_original(self, batch: memoryview, header: BatchHeader, callback: OriginalCallback) -> None:
-        """Call back with the offset of the record that has this record's idempotency key, or None. No record
-        may be appended meanwhile.
+        """Call back with the offset of the stored record that has the idempotency key of this batch's record, or None.
+
+        The caller must not append records until the callback.
         """
         self._checks.append(_Check(batch, header, callback))
         self._run()
@@ -153,14 +151,14 @@ class KeyedLog:
     # --- back-pressure
 
     def must_wait(self) -> bool:
-        """Whether an append has to wait for the index. Starts to index where many records were appended."""
+        """True if an append has to wait for the index. Starts to index if the lag is above half of the maximum."""
         lag = self._log.log_end_offset - max(self._index.end_offset, self._not_before)
         if lag > MAX_LAG_RECORDS // 2 and self._running is None:
             self._start(_Job(LogView.of(self._log), [], []))
         return lag > MAX_LAG_RECORDS
 
     def when_caught_up(self, callback: Callable[[], None]) -> None:
-        """Call back after the job in progress, or a new one: the index has caught up, or could not be read."""
+        """Call back after the running job, or after a new job: the index has caught up, or the log cannot be read."""
         self._on_caught_up.append(callback)
         if self._running is None:
             self._start(_Job(LogView.of(self._log), [], []))
@@ -168,7 +166,7 @@ class KeyedLog:
     # --- changes of the log
 
     def on_high_watermark(self) -> None:
-        """Wake lookups whose records are committed now."""
+        """Repeat waiting lookups whose records are committed now."""
         if self._waiting or self._due:
             self._wake()
             self._run()
@@ -202,7 +200,7 @@ class KeyedLog:
         self._threads.run("read", partial(self._work, job)).add_done_callback(partial(self._finish, job))
 
     def _work(self, job: _Job) -> None:
-        """Run a job, in the pool."""
+        """Run a job in the thread pool."""
         job.news = self._index.catch_up(job.view, self._waiting)
         woken = [
             wait
@@ -243,7 +241,7 @@ class KeyedLog:
                 )
             return original.offset
         except EntriesMissing:
-            # Producers of any version retry after this error.
+            # Producers of all versions retry after this error.
             return BrokerError(ErrorCode.not_enough_replicas, str(_NOT_YET))
         except ValueError:
             return BrokerError(
@@ -291,7 +289,7 @@ class KeyedLog:
         self._run()
 
     def _on_failed_job(self, job: _Job, error: BaseException, *, has_changed: bool) -> None:
-        """Run a job again when its files were replaced meanwhile; fail its lookups otherwise."""
+        """Run a failed job again if segments were replaced during the job; else fail its lookups and checks."""
         if has_changed:
             self._pending.extendleft(job.waits)
             self._checks[:0] = job.checks
@@ -324,7 +322,7 @@ class KeyedLog:
             heappush(self._due, (outcome.next_due, next(self._numbers), wait))
 
     def _wake(self) -> None:
-        """Look up again the keys whose records are committed now."""
+        """Queue the waiting lookups whose records are committed now."""
         below = self._log.last_stable_offset if self._due else Offset(0)
         while self._due and self._due[0][0] < below:
             _, _, wait = heappop(self._due)
@@ -357,8 +355,8 @@ class KeyedLog:
     # --- index files
 
     async def maintain(self, is_wanted: Callable[[], bool]) -> bool:
-        """Index appended records and write the file of a closed segment; true when there may be more work.
-        OSError when the disk has no space.
+        """Index appended records and write the file of one closed segment; True if there may be more work. OSError if
+        the disk is full.
         """
         await self._catch_up()
         found = self._index.unfiled(self._log.segments)

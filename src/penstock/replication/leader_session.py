@@ -1,9 +1,9 @@
-"""Fetch requests on one connection to a leader. A response is applied, and the next request sent, in the turn
-it comes in.
+"""Fetch requests on one connection to a leader. A response is applied, and the next request is sent, in the turn of the
+event loop in which the response arrives.
 
-A request waits at the leader until there are records. A second request, sent when this broker has news
-first, ends that wait. No task stands in between, because producers with acks=all wait for exactly this
-path. Loop thread only.
+A request waits at the leader until there are records. If the offsets of this broker change before, it sends a second
+request, which ends the wait. Callbacks are used instead of tasks, because producers with acks=all wait for this path.
+Loop thread only.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ _MAX_IN_FLIGHT = 2
 
 
 class SessionFollower(Protocol):
-    """Fetcher that supplies requests and takes responses."""
+    """Fetcher that builds the requests and applies the responses."""
 
     def __len__(self) -> int:
-        """Number of followed partitions; the session ends with none."""
+        """Number of followed partitions. The session ends if there are none."""
         ...
 
     @property
     def has_news(self) -> bool:
-        """True when there is news for the leader."""
+        """True if partitions have to be named in the next request."""
         ...
 
     @property
     def is_waiting(self) -> bool:
-        """True when the leader may have records to send; false while all that it sent is being fsynced."""
+        """True if a partition waits for records at the leader; False while all of them are being fsynced here."""
         ...
 
     def request(self, session_id: int, session_epoch: int) -> FetchRequest: ...
 
     def take(self, response: FetchResponse, session_epoch: int) -> None:
-        """Take the response to the request of that session epoch."""
+        """Apply the response to the request with this session epoch."""
         ...
 
 
@@ -49,17 +49,18 @@ class LeaderSession:
         self._client = client
         self._follower = follower
         self._id = 0
-        """Id of the fetch session, known from the first response on; no second request is sent before."""
+        """Fetch session id; 0 until the first response, before which no second request is sent."""
         self._epoch = 0
         self._in_flight = 0
         self._answered = 0
         self._is_due = False
-        """True when the session sends in this turn of the loop anyway, so that news need no call of their own."""
+        """True if a request will be sent in this turn of the event loop anyway, so that `on_news` need not schedule it.
+        """
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(self, silence_seconds: float) -> None:
-        """Fetch until no partition is followed. Errors are raised, and TimeoutError for a leader that does
-        not respond.
+        """Fetch until no partition is followed. Errors of the session are raised; TimeoutError if the leader does not
+        respond within `silence_seconds`.
         """
         self._ask()
         while not self._ended.done():
@@ -70,7 +71,7 @@ class LeaderSession:
         self._ended.result()
 
     def on_news(self) -> None:
-        """Send news to the leader; all news of this turn of the loop share one request."""
+        """Schedule a request with changed offsets. All changes in one turn of the event loop share one request."""
         if not self._is_due:
             self._is_due = True
             asyncio.get_running_loop().call_soon(self._on_turn)
@@ -130,4 +131,4 @@ class LeaderSession:
             self._ended.set_result(None)
         else:
             self._ended.set_exception(error)
-            self._ended.exception()  # the session may be cancelled before it looks
+            self._ended.exception()  # marks the error as retrieved: `run` may be cancelled before it reads the result

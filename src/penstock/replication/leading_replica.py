@@ -1,4 +1,4 @@
-"""The part of a replica that its leader's own work uses: `Replica` is one."""
+"""The part of `Replica` that is used by work which only a leader does, such as delayed delivery."""
 
 from __future__ import annotations
 

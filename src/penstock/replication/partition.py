@@ -1,10 +1,10 @@
-"""Role of a replica in its partition, and the high watermark that follows from it.
+"""Role of a replica in its partition, and its high watermark.
 
 Pure: no disk, no clock, no awaits. The log holds the log end offset, the flushed offset and the high
-watermark; this class alone raises the high watermark. Invariant: the high watermark decreases only when a
-follower's log is truncated. A leader raises it up to the offset below which all records are in every set that
-may be the recorded in-sync set. A leader that is alone in sync never raises it past the flushed offset
-(unless durability is `os`), so that no reader sees what a power loss can take back.
+watermark; only this class raises the high watermark. Invariant: the high watermark decreases only when a
+follower's log is truncated. A leader raises it up to the offset below which all members of every possible in-sync set
+have all records. A leader that is alone in sync never raises it above the flushed offset (unless durability is `os`),
+so that consumers never read records that a power loss can remove.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class LogOffsets(Protocol):
 
 
 class ReplicatedPartition:
-    """Leader or follower part of one replica; a follower without a leader until `lead` or `follow` is called."""
+    """Leader or follower role of one replica. It begins as a follower without a leader."""
 
     __slots__ = (
         "_in_sync",
@@ -50,41 +50,37 @@ class ReplicatedPartition:
         self._in_sync: InSync | None = None
         self._is_alone = False
         self.waits_for_store = False
-        """True when appended records of this leader wait until another in-sync set is recorded."""
+        """True if appended records cannot be committed until another in-sync set is recorded."""
 
     # --- roles
 
     def lead(self, leader_epoch: LeaderEpoch, in_sync: InSync) -> bool:
-        """Lead in a new leader epoch; true when the high watermark moved."""
+        """Become the leader in a new leader epoch; True if the high watermark moved."""
         self.leader_epoch = self._log.committed_epoch = leader_epoch
         self.is_leader = True
         self._in_sync = in_sync
         return self.on_in_sync()
 
     def follow(self, leader_epoch: LeaderEpoch) -> None:
-        """Follow in a leader epoch in which another broker leads, or none."""
+        """Become a follower in a leader epoch in which another broker leads, or no broker."""
         self.leader_epoch = leader_epoch
         self.is_leader = self._is_alone = self.waits_for_store = False
         self._in_sync = None
 
     @property
     def in_sync(self) -> InSync:
-        """In-sync set of a leader; the caller of a change calls `on_in_sync` after it."""
+        """In-sync set of a leader. A caller that changes it must call `on_in_sync` afterwards."""
         assert self._in_sync is not None, "only a leader knows the in-sync replicas"
         return self._in_sync
 
     @property
     def is_caught_up(self) -> bool:
-        """True when all records from before the leader's epoch are committed, so that the high watermark is
-        exact.
-        """
+        """True if all records from before the leader epoch are committed, so that the high watermark is exact."""
         return self._in_sync is not None and self._log.high_watermark >= self._in_sync.epoch_start
 
     @property
     def is_held(self) -> bool:
-        """True when this leader commits no record because eligible leaders are recorded outside of the in-sync
-        set.
-        """
+        """True if this leader commits no records because eligible leader replicas are recorded."""
         return self._in_sync is not None and self._in_sync.has_eligible
 
     def on_in_sync(self) -> bool:
@@ -144,7 +140,7 @@ class ReplicatedPartition:
         now_ms: int,
         log_start: Offset = _UNKNOWN,
     ) -> bool:
-        """Note that a follower has all records below `offset`; true when the high watermark moved."""
+        """Record that a follower has all records below `offset`; True if the high watermark moved."""
         counted = self.in_sync.on_fetch(
             replica, broker_epoch, offset, flushed, self._log.log_end_offset, now_ms, log_start
         )

@@ -1,8 +1,8 @@
-"""Log of a replica as the readers of a projection see it: reads, and long polls that wait for a match.
+"""Projection of a replica's log: reads that return matching records, and long polls that wait for a match.
 
-One job at a time runs in a pool for a projection of a log: it scans records that no reader has needed before and makes
-the response. A job is short, and few jobs run at a time in a broker (`ScanSlots`), so that an expensive filter does not
-keep other work from the pool. A projection that has no readers costs nothing. Loop thread only.
+One job at a time runs in a thread pool for a projection of a log: it scans records that were not scanned before and
+builds the response. A job is short, and few jobs run at a time in a broker (`ScanSlots`), so that an expensive filter
+does not delay other work of the thread pool. A projection without readers costs nothing. Loop thread only.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from penstock.threads import Threads
 SCAN_SECONDS = 0.02
 """Time in seconds after which a job stops scanning. The next job continues."""
 MAX_SCANS = 2
-"""Number of jobs of views that run at a time in a broker."""
+"""Maximum number of jobs of projections that run at a time in a broker."""
 
 
 class ScanSlots:
-    """Slots for the jobs of all views of a broker."""
+    """Queue for the jobs of all projections in a broker, of which at most `MAX_SCANS` run at a time."""
 
     def __init__(self, threads: Threads, clock: Clock) -> None:
         self.clock = clock
         self.scanned = 0
-        """Number of records that the filters of all views were evaluated on."""
+        """Number of records for which a filter was evaluated, for all projections."""
         self.matched = 0
         self.failed = 0
         self.threads = threads
@@ -49,14 +49,14 @@ class ScanSlots:
         self._waiting: deque[tuple[Callable[[], None], asyncio.Future[None]]] = deque()
 
     def run(self, work: Callable[[], None]) -> asyncio.Future[None]:
-        """Run a job when a slot is free, in the order of the calls."""
+        """Run a job when a slot is free; jobs start in the order of the calls."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((work, done))
         self._start()
         return done
 
     def count(self, index: MatchIndex) -> None:
-        """Add what a job has counted."""
+        """Add the counts of the last job of an index."""
         scanned, matched, failed = index.take_counts()
         self.scanned += scanned
         self.matched += matched
@@ -80,7 +80,7 @@ class MatchWait(NamedTuple):
     """Long poll that waits for a match."""
 
     offset: Offset
-    """Offset below which the reader knows of no match."""
+    """Offset from which the reader waits for a match."""
     is_committed: bool
 
 
@@ -92,10 +92,10 @@ class _Read:
 
 class ProjectedLog:
     def __init__(self, log: Log, waiters: DataWaiters, slots: ScanSlots, selector: Selector) -> None:
-        """`waiters` are those of the log's replica."""
+        """`waiters` are the data waiters of the log's replica."""
         self.identity = selector.identity
         self.is_retired = False
-        """True after the view was deleted or its filter was changed; the result of a read does not count then."""
+        """True after the view was deleted or its filter was changed; results of running reads are then invalid."""
         self._log = log
         self._log_waiters = waiters
         self._slots = slots
@@ -106,14 +106,14 @@ class ProjectedLog:
         self._must_look = False
         self._used_at = slots.clock.monotonic()
         self._seen = (-1, -1, -1)
-        """High watermark, last stable offset and generation at the last look for matches of waiting readers."""
+        """High watermark, last stable offset and log generation at the last search for matches of waiting readers."""
 
     def is_read_within(self, seconds: float) -> bool:
-        """True if the projection has readers, or had some a short time ago."""
+        """True if the projection has readers, or had a reader within the last `seconds`."""
         return bool(self._waits or self._reads) or self._slots.clock.monotonic() - self._used_at < seconds
 
     def read(self, query: ProjectedQuery) -> asyncio.Future[ProjectedRecords]:
-        """Read in the pool, after earlier reads. CorruptLog or StorageError if the log cannot be read there."""
+        """Read in the thread pool, after earlier reads. CorruptLog or StorageError if the log cannot be read."""
         self._used_at = self._slots.clock.monotonic()
         done: asyncio.Future[ProjectedRecords] = asyncio.get_running_loop().create_future()
         self._reads.append(_Read(query, done))
@@ -121,7 +121,7 @@ class ProjectedLog:
         return done
 
     def wait(self, callback: Callable[[], None], wait: MatchWait) -> None:
-        """Call back once, when a record matches from an offset on, or when the replica or the view has changed."""
+        """Call back once, when a record from `wait.offset` on matches, or when the replica or the view has changed."""
         self._used_at = self._slots.clock.monotonic()
         if not self._waits:
             self._seen = self._state()
@@ -138,7 +138,7 @@ class ProjectedLog:
             self._log_waiters.discard(self._on_move)
 
     def retire(self) -> None:
-        """Stop serving the view: waiting readers ask again, and find its new filter, or that it is gone."""
+        """Stop serving the projection, and wake waiting readers: their next reads find the new filter or an error."""
         self.is_retired = True
         self._log_waiters.discard(self._on_move)
         self._wake(tuple(self._waits))
@@ -148,8 +148,8 @@ class ProjectedLog:
         self.index.outdated.add(segment)
 
     async def maintain(self, is_wanted: Callable[[], bool]) -> bool:
-        """Write the file of a closed segment that was scanned as a whole; true when there may be more work. OSError
-        when the disk has no space.
+        """Write the file of one completely scanned closed segment; True if there may be more work. OSError if the disk
+        is full.
         """
         log = self._log
         found = self.index.unfiled(log.segments)
@@ -164,7 +164,7 @@ class ProjectedLog:
         return True
 
     def _on_move(self) -> None:
-        """Look for matches when the log has moved; any other wake-up tells of a change of the replica."""
+        """Search for matches if the log has moved. If it has not, the replica's role has changed: wake all readers."""
         if self._state() == self._seen:
             self._wake(tuple(self._waits))
             return
@@ -213,7 +213,7 @@ class ProjectedLog:
         if read.done.done():
             return
         if self._log.generation != view.generation or (error and self._log.segments is not view.segments):
-            self._reads.appendleft(read)  # the log was truncated or compacted under the job
+            self._reads.appendleft(read)  # the log was truncated or compacted during the job
         elif error is None:
             read.done.set_result(found[0])
         elif isinstance(error, OSError):
@@ -244,7 +244,9 @@ class ProjectedLog:
         self, due: list[Callable[[], None]], unknown: list[Callable[[], None]], error: BaseException | None
     ) -> None:
         if error is not None:
-            self._wake(tuple(self._waits))  # their next read gets the error, or the log as it is now
+            self._wake(
+                tuple(self._waits)
+            )  # their next reads fail with the error, or succeed on the changed log
             return
         self._must_look = self._must_look or bool(unknown)
         self._wake(tuple(due))

@@ -1,4 +1,4 @@
-"""Projections of a replica that were read here. Loop thread only."""
+"""The projections of a replica that have readers on this broker. Loop thread only."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from penstock.storage.log import Log
 
 
 class Projection(NamedTuple):
-    """View of a log that the readers of a topic see."""
+    """Filtered form of a log, which the consumers of a topic read."""
 
     topic_id: TopicId
-    """Id of the topic that readers name: the view, or the delay topic itself."""
+    """Id of the topic in the consumers' requests: the view, or the topic with delayed messages itself."""
     identity: bytes
     """Identity of the selector."""
     make: Callable[[int], Selector]
-    """Makes the selector for a partition; ConfigError if that is not possible on this broker."""
+    """Function that makes the selector for a partition index; ConfigError if this broker cannot make it."""
     hides_expired: bool = False
-    """True for views: a Fetch of any other topic returns expired records too."""
+    """True to leave out expired records, as for views; a Fetch of any other topic returns expired records too."""
 
 
 class Projections:
@@ -43,11 +43,11 @@ class Projections:
         return iter(tuple(self._logs.values()))
 
     def find(self, topic_id: TopicId) -> ProjectedLog | None:
-        """The projection of a topic, if it was read here."""
+        """The projection of a topic; None if it was not read here."""
         return self._logs.get(topic_id)
 
     def get(self, projection: Projection) -> ProjectedLog:
-        """The log as readers of a topic see it; ConfigError if this broker cannot select the records."""
+        """The projected log of a topic, made at its first use; ConfigError if this broker cannot make the selector."""
         topic_id = projection.topic_id
         present = self._logs.get(topic_id)
         if present is None or present.identity != projection.identity:
@@ -58,13 +58,13 @@ class Projections:
         return present
 
     def drop_unread(self, seconds: float) -> None:
-        """Forget projections that had no reader for a time: their memory is free, and their files stay."""
+        """Drop projections without a reader in the last `seconds`. This frees their memory; their files are kept."""
         for topic_id, projected in tuple(self._logs.items()):
             if not projected.is_read_within(seconds):
                 self.drop(topic_id)
 
     def drop(self, topic_id: TopicId) -> None:
-        """Forget the projection of a topic that was deleted or selects other records now."""
+        """Drop the projection of a topic that was deleted or has another selector now."""
         present = self._logs.pop(topic_id, None)
         if present is not None:
             present.retire()

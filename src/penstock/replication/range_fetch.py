@@ -1,7 +1,7 @@
 """Fetch of a range of committed records from another replica, leader or follower, to repair damage.
 
-The connection is authenticated as a follower's is; but the Fetch is a consumer's, so that it does not
-count for the in-sync set. The other broker serves its own replica below the high watermark that it knows.
+The connection is authenticated like a follower's, but the Fetch request is that of a consumer, so that it does not
+affect the in-sync set. The other broker reads its own replica, up to the high watermark that it knows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from penstock.replication.context import ReplicationContext
 from penstock.storage.damage import DamagedRange
 
 MAX_RANGE_BYTES = 64 * 1024 * 1024
-"""Limit in bytes of a range that is repaired in one piece."""
+"""Maximum size in bytes of a range that can be repaired."""
 _FETCH_BYTES = 1 << 20
 
 
@@ -34,7 +34,7 @@ async def fetch_range(
     damaged: DamagedRange,
     timeout_seconds: float,
 ) -> memoryview:
-    """Fetch the batches of a range, unchecked; BrokerError, OSError or TimeoutError when that fails."""
+    """Fetch the batches of a range without checking them; BrokerError, OSError or TimeoutError if that fails."""
     async with asyncio.timeout(timeout_seconds):
         client = await BrokerConnection.connect(
             context.network, source.host, source.port, f"penstock-broker-{context.node_id}"
@@ -54,7 +54,7 @@ async def verify_range(
     wanted: DamagedRange,
     timeout_seconds: float,
 ) -> None:
-    """Fetch a range of any length and keep nothing; BrokerError unless all of its batches are whole.
+    """Fetch a range of any length and verify its batches, without keeping them; BrokerError if a batch is damaged.
 
     `timeout_seconds` applies to each response.
     """
@@ -78,7 +78,7 @@ async def verify_range(
 
 
 def _whole_until(records: memoryview, offset: Offset) -> Offset:
-    """Offset behind the whole batches; CORRUPT_MESSAGE for a batch that is not whole."""
+    """Offset after the last complete batch; CORRUPT_MESSAGE if the CRC of a batch does not match."""
     for header, batch in read_batches(records):
         if not crc_matches(batch, header):
             raise BrokerError(

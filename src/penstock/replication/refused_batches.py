@@ -1,19 +1,20 @@
 """Idempotent batches that were refused with a retriable error, so that their producer sends them again.
 
-A client pipelines: the next batches of its producer follow a refused one before the client knows of the
-refusal. Their sequences do not follow the log's. OUT_OF_ORDER_SEQUENCE_NUMBER would be the wrong response:
-librdkafka then takes a new producer epoch and sends all unacknowledged batches of all partitions again,
-and stored batches are stored twice. A log that does not know the producer would even accept them, and the
-refused batch could never follow. Such batches get the error of the first refused one.
+A client pipelines requests: after a refused batch it sends further batches before it learns of the refusal. The
+sequence numbers of these batches do not follow those in the log. OUT_OF_ORDER_SEQUENCE_NUMBER would be the wrong
+response: librdkafka then bumps the producer epoch and sends all unacknowledged batches of all partitions again, so that
+stored batches are stored twice. A log that does not know the producer would even accept the later batches, and then the
+refused batch could never be stored. The later batches therefore get the error of the first refused batch.
 
-Another gap comes with a new leader: librdkafka sends the next batch to it while an earlier one is still in flight to
-the former leader, whose log may have lost it. Until the producer has stored a batch in the new leader's epoch, such a
-gap gets NOT_LEADER_OR_FOLLOWER for `FORMER_LEADER_SECONDS` (see `Admission.check_overtaking`).
+Another gap occurs after an election: librdkafka sends a batch to the new leader while an earlier batch is still in
+flight to the former leader, whose log may have lost it. Until the producer has stored a batch in the new leader epoch,
+the response to a batch after such a gap is NOT_LEADER_OR_FOLLOWER, for `FORMER_LEADER_SECONDS` (see
+`Admission.check_overtaking`).
 
-One instance serves all partitions of a broker, also those that it does not lead or does not know yet: a
-batch may be refused before the broker becomes the leader, and the next one arrive afterwards. Runs of
-refused sequences are kept for `REMEMBERED_SECONDS` and in a bounded number; after that the log's own check
-decides. Loop thread only.
+One instance serves all partitions of a broker, including partitions that it does not lead or does not know yet: a batch
+may be refused before the broker becomes the leader, and the next batch arrives afterwards. Runs of refused sequence
+numbers are kept for `REMEMBERED_SECONDS`, at most `MAX_RUNS`; without a run only the check of the log applies. Loop
+thread only.
 """
 
 from __future__ import annotations
@@ -36,17 +37,17 @@ from penstock.storage.producer_state import ProducerEntry
 
 MAX_RUNS = 20_000
 REMEMBERED_SECONDS = 60.0
-"""Time in seconds that a run is kept: longer than a client waits before a retry. A client that gives up takes
-a new epoch.
+"""Time in seconds that a run is kept. It is longer than a client waits before a retry; a client that gives up bumps its
+epoch.
 """
 
 FORMER_LEADER_SECONDS = 60.0
-"""Time in seconds after an election in which a batch may be missing because it was sent to the former leader: as
-long as a client waits for the response to a request.
+"""Time in seconds after an election during which a missing batch may be in flight to the former leader. It is the time
+that a client waits for a response.
 """
 
 PartitionKey = tuple[str | UUID, int]
-"""Topic and partition as a request names them: by the topic's name or, from Produce version 13 on, by its id."""
+"""Topic and partition as in a request: the name of the topic or, from Produce version 13 on, its id."""
 
 
 @dataclass(slots=True)
@@ -56,7 +57,7 @@ class _Run:
     epoch: int
     first: int
     next: int
-    """Sequence behind the run."""
+    """Sequence number after the last one of the run."""
     code: ErrorCode
     until: float
 
@@ -77,7 +78,7 @@ class RefusedBatches:
         return self._clock.monotonic()
 
     def on_refusal(self, partition: PartitionKey, records: memoryview, code: ErrorCode) -> None:
-        """Remember a refused batch when its producer sends it again after this error and it was not stored."""
+        """Record a refused batch if the error means that it was not stored and that its producer sends it again."""
         if (
             code.retriable
             and code is not ErrorCode.not_enough_replicas_after_append
@@ -87,7 +88,7 @@ class RefusedBatches:
             self.remember(partition, read_header(records), code)
 
     def remember(self, partition: PartitionKey, header: BatchHeader, code: ErrorCode) -> None:
-        """Remember a batch that was refused with this error and was not stored."""
+        """Record a batch that was refused with this error and was not stored."""
         if header.producer_id < 0 or header.base_sequence < 0 or not _may_exist(partition[0]):
             return
         now = self._clock.monotonic()
@@ -103,7 +104,7 @@ class RefusedBatches:
         elif header.base_sequence == run.next:
             run.next = behind
         elif _is_within(run.first, header.base_sequence, run.next):
-            return  # a client that never sends the first one again does not prolong the run
+            return  # `until` stays, so that a client that never resends the first batch does not prolong the run
         else:
             end = run.next if behind == run.first else behind
             run = _Run(header.producer_epoch, header.base_sequence, end, code, 0.0)
@@ -113,7 +114,7 @@ class RefusedBatches:
         self.runs[key] = run
 
     def cause(self, header: BatchHeader, *partitions: PartitionKey) -> BrokerError | None:
-        """Error for a batch that cannot be stored before an earlier refused one; None otherwise."""
+        """Error for a batch that must not be stored before an earlier refused batch; None if it may be stored."""
         for partition in partitions:
             run = self.runs.get((partition, header.producer_id))
             if (
@@ -134,7 +135,7 @@ class RefusedBatches:
         return None
 
     def on_append(self, header: BatchHeader, *partitions: PartitionKey) -> None:
-        """Forget runs that a stored batch, or a duplicate of one, has made obsolete."""
+        """Forget runs that are obsolete, because this batch of the producer was stored or is a duplicate."""
         for partition in partitions:
             run = self.runs.get((partition, header.producer_id))
             if run is not None and (
@@ -144,14 +145,14 @@ class RefusedBatches:
                 del self.runs[partition, header.producer_id]
 
     def on_epoch_end(self, producer_id: int, below: int, *partitions: PartitionKey) -> None:
-        """Forget runs of producer epochs below `below`, which a marker has ended."""
+        """Forget runs of producer epochs below `below`, because a marker has ended their transactions."""
         for partition in partitions:
             run = self.runs.get((partition, producer_id))
             if run is not None and run.epoch < below:
                 del self.runs[partition, producer_id]
 
     def _make_room(self, now: float) -> None:
-        """Drop expired runs; at most two for each new one, so that no request pays for many."""
+        """Drop expired or surplus runs: at most two for each new run, to bound the time of a request."""
         for _ in range(2):
             if not self.runs:
                 return
@@ -162,9 +163,9 @@ class RefusedBatches:
 
 
 def is_missing_batch(header: BatchHeader, entry: ProducerEntry | None) -> bool:
-    """True when batches are missing between the last one that a log has stored for a producer and this one.
+    """True if batches are missing between the last stored batch of a producer and this batch.
 
-    `entry` is the state of the producer; None for one that the log does not know.
+    `entry` is the state of the producer in the log; None if the log does not know the producer.
     """
     expected = 0
     if entry is not None and entry.batches and entry.epoch == header.producer_epoch:
@@ -173,12 +174,12 @@ def is_missing_batch(header: BatchHeader, entry: ProducerEntry | None) -> bool:
 
 
 def _may_exist(topic: str | UUID) -> bool:
-    """True when a topic can have this name; longer names would only cost memory."""
+    """True if a topic can have this name. Other names are not recorded, to save memory."""
     return isinstance(topic, UUID) or len(topic) <= MAX_NAME_LENGTH
 
 
 def _after(sequence: int) -> int:
-    """Next sequence; it wraps around at 2^31 - 1."""
+    """The next sequence number; after 2^31 - 1 comes 0."""
     return (sequence + 1) & MAX_SEQUENCE
 
 
@@ -187,5 +188,5 @@ def _is_within(first: int, sequence: int, end: int) -> bool:
 
 
 def _is_at_or_after(first: int, sequence: int) -> bool:
-    """True when a sequence is at or after another one that is less than half of all sequences away."""
+    """True if `sequence` is at or after `first`, assuming that they are less than half of the range apart."""
     return (sequence - first) & MAX_SEQUENCE <= MAX_SEQUENCE // 2

@@ -1,9 +1,9 @@
-"""Replica of a partition on this broker: its log, its role, and the requests that wait for its log to move.
+"""Replica of a partition on this broker: its log, its role, and the requests that wait for offsets of its log.
 
-Loop thread only. A leader appends batches of producers, a follower batches fetched from its leader;
-requests that wait for a leader fail when it stops leading. Appends keep their order: while one is held
-until its records were checked in a pool, or until the coordinator of its transaction has answered, later
-ones queue behind it, so that a producer's next batch never overtakes a held one.
+Loop thread only. A leader appends batches of producers, a follower appends batches fetched from its leader. Requests
+that wait for a leader fail when it stops leading. Appends keep their order: while an append is held until its records
+were checked in a thread pool, or until the transaction coordinator has responded, later appends queue after it, so that
+no batch of a producer overtakes an earlier one.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _WRITEBACK_BYTES = 8 << 20
 
 
 class ReplicaListener(Protocol):
-    """Session of a follower, which fetches when the log of a replica has moved."""
+    """Fetch session of a follower, which gets a response when the log of a replica has grown."""
 
     def on_replica_change(self, replica: Replica) -> None: ...
 
@@ -59,10 +59,10 @@ class ReplicaContext:
     threads: Threads
     refused: RefusedBatches
     changed: dict[Replica, None]
-    """Replicas appended to since they were last checkpointed."""
+    """Replicas with appends since their last checkpoint."""
     upkeep: dict[Replica, None]
-    """Replicas that the rounds of the maintenance have to visit: with an index by key, delays, projections, or suspect
-    offsets.
+    """Replicas that the maintenance has to visit, because they have an index by key, delayed messages, projections or
+    suspect offsets.
     """
     on_in_sync_due: Callable[[], None]
     """Called when the in-sync set of a replica may have to change."""
@@ -74,7 +74,9 @@ class ReplicaContext:
 
 class Replica:
     notes_writers = False
-    """True while the broker notes the clients that write to this partition: it drains, or a plan is requested."""
+    """True while the broker records the clients that write to this partition: the partition is being removed, or a plan
+    of its removal was requested.
+    """
     _delivers = False
 
     def __init__(self, log: Log, durability: Durability, context: ReplicaContext) -> None:
@@ -82,31 +84,35 @@ class Replica:
         self.log = log
         self.partition = ReplicatedPartition(durability, log)
         self.partition_epoch = -1
-        """Partition epoch of the recorded state that gave this replica its role."""
+        """Partition epoch of the partition state from which this replica has its role."""
         self.unclean_epoch = NO_LEADER_EPOCH
-        """Leader epoch of the last election that may have given up committed records."""
+        """Leader epoch of the last unclean election, whose leader may lack committed records."""
         self.min_insync_replicas = 1
         self.adding_replicas = 0
         """Number of replicas that a reassignment in progress adds to the partition."""
         self.phase, self.is_ending = PartitionPhase.ACTIVE, False
-        """Phase of a partition that goes; `is_ending` while this leader removes it: then its log end does not move."""
+        """Phase of the partition's removal. `is_ending` is True while this leader completes the removal, during which
+        nothing is appended.
+        """
         self.data_waiters = DataWaiters()
         self.projections = Projections(log, self.data_waiters, context.scan_slots, self._needs_upkeep)
         self.listeners: dict[ReplicaListener, None] = {}
         self.flushes_as_follower = False
-        """True when the leader counts only what this follower has fsynced."""
+        """True if this follower has to fsync records before the leader counts them as replicated."""
         self.is_throttled_as_leader = self.is_throttled_as_follower = False
         self.archived_offset: Offset | None = None
-        """Offset from which on no record may be removed; None where the topic has no `archive.required`."""
+        """Offset up to which records are archived; later records must not be removed. None if the topic has no
+        `archive.required`.
+        """
         self.may_refetch = bool(log.damage)
-        """True when the log was damaged at the start and every Fetch since has reported that to the leader.
-        Such a replica has not joined the in-sync set, so no committed record is stored only here."""
+        """True if the log was damaged at the start and all Fetch requests since then have reported that to the leader.
+        The replica was then never in sync, so that no committed record is stored only here."""
         self.suspects: set[Offset] = set()
-        """Offsets at which a coordinator met damage that the log did not know; their segments are scrubbed soon."""
+        """Offsets at which reads met damage that is not recorded in the log; their segments will be scrubbed."""
         self.truncating: asyncio.Future[None] | None = None
-        """Truncation under way; the replica takes no role before it is done."""
+        """Running truncation; the replica takes no role before it is done. None without one."""
         self.on_marker: Callable[[Marker, AppendInfo], None] | None = None
-        """Called after every transaction marker that is appended here."""
+        """Called after each transaction marker that is appended to this replica as leader."""
         self._admission = Admission(
             log, context.threads, context.refused, self.append_as_leader, lambda: self.refuses_acks_all
         )
@@ -114,30 +120,30 @@ class Replica:
         self.verified, self.append = self._admission.verified, self._admission.append
         self._commit_waiters = CommitWaiters()
         self._producers = CommitWaiters()
-        """Producers with acks=all. They fail when fewer replicas than min.insync.replicas are in sync."""
+        """Waiting producers with acks=all. They fail if fewer replicas than min.insync.replicas are in sync."""
         self._flush_waiters, self._start_waiters = CommitWaiters(), CommitWaiters()
         self._unwritten_bytes = 0
 
     @property
     def removable_offset(self) -> Offset:
-        """Offset below which records may be removed: they are committed, and archived where that is required."""
+        """Offset below which records may be removed: they are committed, and archived if the topic requires that."""
         high_watermark = self.log.high_watermark
         return high_watermark if self.archived_offset is None else min(high_watermark, self.archived_offset)
 
     @property
     def keyed(self) -> KeyedLog | None:
-        """Index by key; None where the topic has no `index.by.key`."""
+        """Index by key; None if the topic has no `index.by.key`."""
         return self._admission.keyed
 
     @property
     def delayed(self) -> DelayedLog | None:
-        """Delayed messages; None where the topic has no `delivery.delay`, and while another broker leads."""
+        """Delayed messages; None if the topic has no `delivery.delay`, or while this broker does not lead."""
         return self._admission.delayed
 
     # --- roles
 
     def become_leader(self, leader_epoch: LeaderEpoch, in_sync: InSync) -> None:
-        """Lead in a new leader epoch, which starts at the log end offset."""
+        """Become the leader in a new leader epoch, which starts at the log end offset."""
         self.log.assign_epoch(leader_epoch)
         self._admission.on_lead()
         self._on_committed_epoch(leader_epoch)
@@ -153,7 +159,7 @@ class Replica:
             self._context.on_in_sync_due()
 
     def become_follower(self, leader_epoch: LeaderEpoch) -> None:
-        """Follow in a leader epoch in which another broker leads, or none."""
+        """Become a follower in a leader epoch in which another broker leads, or no broker."""
         self.stop_leading()
         self.partition.follow(leader_epoch)
         self.data_waiters.wake()
@@ -200,16 +206,16 @@ class Replica:
 
     @property
     def refuses_acks_all(self) -> bool:
-        """True when fewer replicas are recorded as in sync than min.insync.replicas, so that acks=all is refused."""
+        """True if produce requests with acks=all are refused, because the recorded in-sync set is too small."""
         return self.min_insync_replicas > 1 and (
             not self.partition.is_leader or len(self.partition.in_sync.recorded) < self.min_insync_replicas
         )
 
     @property
     def is_under_min_insync(self) -> bool:
-        """True when fewer replicas are in sync than min.insync.replicas, for records of coordinators and markers.
+        """True if fewer replicas are in sync than min.insync.replicas, for records of coordinators and markers.
 
-        A minimum above the number of replicas counts as that number, as in Kafka: it could never be met."""
+        As in Kafka, a minimum above the number of replicas is lowered to that number, because it could never be met."""
         if self.min_insync_replicas <= 1 or not self.partition.is_leader:
             return False
         in_sync = self.partition.in_sync
@@ -217,12 +223,14 @@ class Replica:
 
     @property
     def is_only_replica(self) -> bool:
-        """True when this broker leads a partition with one replica, apart from those that a reassignment adds."""
+        """True if this broker leads a partition with one replica, apart from replicas that a reassignment adds."""
         return self.partition.is_leader and len(self.partition.in_sync.followers) <= self.adding_replicas
 
     @property
     def is_in_doubt(self) -> bool:
-        """True when this leader can neither change the in-sync set nor know that it still leads."""
+        """True if this leader cannot know that it still leads, because it is alone in sync and a write to the store has
+        an unknown outcome.
+        """
         return self.partition.is_leader and self.partition.in_sync.is_in_doubt
 
     def on_in_sync_change(self, has_moved: bool) -> None:
@@ -245,7 +253,7 @@ class Replica:
         now_ms: int,
         log_start: Offset,
     ) -> None:
-        """Note that a follower has the same records below `offset`, and none below `log_start`."""
+        """Record that a follower has the same records below `offset`, and that its log start offset is `log_start`."""
         partition = self.partition
         if partition.on_follower_fetch(replica, broker_epoch, offset, flushed, now_ms, log_start):
             self._on_high_watermark()
@@ -259,8 +267,9 @@ class Replica:
     def append_as_leader(
         self, batch: memoryview, header: BatchHeader, now_ms: int, *, keeps_time: bool = False
     ) -> AppendInfo:
-        """Append one checked batch; BrokerError when it is refused, and then nothing has changed. `keeps_time`: see
-        `Log.append`.
+        """Append one checked batch; BrokerError if it is refused, and then nothing has changed.
+
+        With `keeps_time` the batch keeps its timestamps, see `Log.append`.
         """
         partition, log, context, admission = self.partition, self.log, self._context, self._admission
         if self.phase or not partition.is_leader:
@@ -276,7 +285,7 @@ class Replica:
             info = log.append(batch, header, partition.leader_epoch, now_ms, keeps_time=keeps_time)
         except BrokerError as error:
             if log.failed:
-                self._fail_commits(self._log_failed())  # a failed log has no further flush to wait for
+                self._fail_commits(self._log_failed())  # a failed log is not flushed any more
             if error.code is ErrorCode.out_of_order_sequence_number:
                 admission.check_gap(header, partition.in_sync.epoch_start)
             raise
@@ -298,14 +307,17 @@ class Replica:
         return info
 
     def _check_unknown_producer(self, header: BatchHeader) -> None:
-        """Refuse a batch of a producer that the log does not know while an earlier batch may be on its way."""
+        """Refuse a batch of a producer that the log does not know, if an earlier batch of it may still arrive."""
         if self.log.producers.get(header.producer_id) is None:
             self._admission.check_refused(header)
             if self.partition.leader_epoch > 0:
                 self._admission.check_overtaking(header, self.partition.in_sync.epoch_start)
 
     def _end_superseded(self, header: BatchHeader, now_ms: int) -> None:
-        """Abort a transaction that its coordinator lost in a power loss: the next commit must not commit it."""
+        """Abort the open transaction of an earlier epoch of the producer, which its coordinator forgot in a power loss.
+
+        Otherwise the next commit marker of the producer would commit it.
+        """
         superseded = self.log.producers.superseded(header)
         if superseded is not None:
             self.append_marker(superseded, is_epoch_new=False, now_ms=now_ms)
@@ -319,7 +331,7 @@ class Replica:
     def append_delivery(
         self, batch: memoryview, header: BatchHeader, now_ms: int, *, keeps_time: bool = False
     ) -> AppendInfo:
-        """Append delayed messages as `append_as_leader` does. A partition takes them until it is sealed."""
+        """Append due messages as `append_as_leader` does. A partition that is being sealed accepts them too."""
         self._delivers = True
         try:
             return self.append_as_leader(batch, header, now_ms, keeps_time=keeps_time)
@@ -327,9 +339,10 @@ class Replica:
             self._delivers = False
 
     def _check_phase(self, *, is_marker: bool) -> None:
-        """Refuse records of a sealed partition, and everything as a follower or while the partition is removed.
+        """Raise an error if this replica does not lead, or the phase of the partition does not allow the append.
 
-        A partition that is being sealed still takes the deliveries of its delayed messages.
+        Markers are accepted in all phases, unless `is_ending`. Deliveries of delayed messages are accepted while the
+        partition is being sealed.
         """
         if self.is_ending or not self.partition.is_leader:
             raise self._not_leader()
@@ -341,11 +354,11 @@ class Replica:
             )
 
     def fail_held_appends(self) -> None:
-        """Refuse every held batch, as before the log is closed or deleted."""
+        """Refuse all held batches; called before the log is closed or deleted."""
         self._admission.fail(self._not_leader())
 
     def _write_back(self, appended_bytes: int) -> None:
-        """Start writeback of dirty pages from time to time: the kernel stalls a writer that lets them pile up."""
+        """Start writeback after every `_WRITEBACK_BYTES`, because the kernel stalls a writer with many dirty pages."""
         self._unwritten_bytes += appended_bytes
         if self._unwritten_bytes >= _WRITEBACK_BYTES:
             work = self.log.jobs.begin_writeback(self._unwritten_bytes)
@@ -356,9 +369,10 @@ class Replica:
     # --- transaction markers
 
     def append_marker(self, marker: Marker, *, is_epoch_new: bool, now_ms: int) -> AppendInfo:
-        """End a transaction; BrokerError as in `append_as_leader`.
+        """Append a transaction marker; BrokerError as in `append_as_leader`.
 
-        A marker that is in the log is not written again; the returned append then ends at the log end offset.
+        A marker that is in the log already is not written again. The returned append then has the last offset of the
+        log, so that the caller waits for the commit of the marker.
         """
         if not self.partition.is_leader:
             raise self._not_leader()
@@ -375,7 +389,7 @@ class Replica:
         return info
 
     def _is_uncommitted(self, marker: Marker) -> bool:
-        """True when the marker is in the log and not committed: until then its coordinator begins no transaction."""
+        """True if the marker is in the log but not committed. Its coordinator waits for the commit."""
         entry = self.log.producers.get(marker.producer_id)
         return (
             entry is not None
@@ -387,7 +401,7 @@ class Replica:
     # --- following
 
     def append_as_follower(self, records: memoryview, now_ms: int) -> None:
-        """Append batches that the leader has from this log's end on; BrokerError as in `append_as_leader`."""
+        """Append batches fetched from the leader at this log's end; BrokerError as in `append_as_leader`."""
         self.log.append_as_follower(records, self.partition.leader_epoch, now_ms)
         self._context.changed[self] = None
         if self.flushes_as_follower:
@@ -396,7 +410,7 @@ class Replica:
             self._write_back(len(records))
 
     def on_leader_offsets(self, high_watermark: Offset, log_start_offset: Offset) -> None:
-        """Take over offsets of the leader's Fetch response."""
+        """Apply the high watermark and the log start offset of a Fetch response of the leader."""
         self._on_committed_epoch(self.partition.leader_epoch)
         if self.partition.on_leader_high_watermark(high_watermark):
             self.data_waiters.wake()
@@ -404,15 +418,15 @@ class Replica:
             self.log.advance_log_start(min(log_start_offset, self.log.log_end_offset))
 
     def _on_committed_epoch(self, epoch: LeaderEpoch) -> None:
-        """Request a checkpoint when the log first agrees with the leader of an unclean election.
+        """Request a checkpoint when the log first agrees with a leader that was elected uncleanly, or a later one.
 
-        After a restart `refuses_truncation` needs the epoch, and perhaps no later record contains it.
+        After a restart `refuses_truncation` needs this epoch, and the log may have no record of it.
         """
         if self.log.committed_epoch < self.unclean_epoch <= epoch:
             self._context.changed[self] = None
 
     def refuses_truncation(self, offset: Offset) -> bool:
-        """True when a truncation to `offset` would remove committed records that no election has given up."""
+        """True if a truncation to `offset` would remove committed records that no unclean election has lost."""
         partition = self.partition
         return gives_up_committed(
             offset,
@@ -423,7 +437,7 @@ class Replica:
         )
 
     def on_truncated(self) -> None:
-        """Serve requests that wait for a flush after the log was truncated."""
+        """Continue after a truncation: call back requests whose records are durable or were removed."""
         self.truncating = None
         self._context.changed[self] = None
         self._flush_waiters.truncate(self.log.log_end_offset)
@@ -432,7 +446,7 @@ class Replica:
             self._context.flusher.request(self)
 
     def check_leader_epoch(self, asked: int) -> None:
-        """Refuse a client whose metadata is of another leader epoch (KIP-320); -1 skips the check."""
+        """Refuse a client whose metadata has another leader epoch, `asked` (KIP-320); -1 skips the check."""
         if asked < 0 or asked == self.partition.leader_epoch:
             return
         if asked < self.partition.leader_epoch:
@@ -440,13 +454,16 @@ class Replica:
         raise BrokerError(ErrorCode.unknown_leader_epoch)
 
     def diverging_epoch(self, fetched_epoch: int, offset: int) -> tuple[LeaderEpoch, Offset] | None:
-        """Epoch and end offset at which a fetcher's log diverges from this one (KIP-595); -1 skips the check."""
+        """Epoch and end offset at which a fetcher's log diverges from this log (KIP-595); None if it does not.
+
+        `fetched_epoch` is the epoch of the fetcher's last record; -1 skips the check.
+        """
         return diverging_epoch(
             self.log.leader_epochs, self.log.log_end_offset, LeaderEpoch(fetched_epoch), Offset(offset)
         )
 
     def on_unreadable(self, offset: Offset) -> None:
-        """Have the segment of an offset scrubbed, unless the log knows the damage."""
+        """Request a scrub of the segment of an unreadable offset, unless the damage is recorded in the log."""
         if not any(offset in damaged for damaged in self.log.damage):
             self.suspects.add(offset)
             self._needs_upkeep()
@@ -457,13 +474,12 @@ class Replica:
     # --- waiting
 
     def when_acknowledged(self, info: AppendInfo, acks: int, callback: CommitCallback) -> bool:
-        """True when a produced batch can be acknowledged; otherwise calls back later, with the error if it
-        failed.
+        """True if a produced batch can be acknowledged now. If False, `callback` is called later, with the error if the
+        batch failed.
 
-        acks=all waits for the high watermark, and fails while fewer replicas than min.insync.replicas are
-        in sync: then the producer sends the batch again. acks=1 waits for it where the partition has a
-        single replica, so that the producer reads its own write, also while a reassignment adds replicas;
-        otherwise followers are not waited for.
+        acks=all waits for the high watermark, and fails if fewer replicas than min.insync.replicas are in sync: then
+        the producer sends the batch again. acks=1 waits for the high watermark only if the partition has a single
+        replica (apart from replicas that a reassignment adds), so that the producer can read its own write.
         """
         waiters = self.acknowledging(info, acks)
         if waiters is None:
@@ -472,7 +488,9 @@ class Replica:
         return False
 
     def acknowledging(self, info: AppendInfo, acks: int) -> CommitWaiters | None:
-        """Waiters that a produced batch has to join; None when it can be acknowledged now. See `when_acknowledged`."""
+        """Waiters to which a produced batch has to be added; None if it can be acknowledged now. See
+        `when_acknowledged`.
+        """
         if acks == ACKS_ALL:
             if self._waits_for_commit(info):
                 return self._producers
@@ -483,14 +501,14 @@ class Replica:
         return None
 
     def when_committed(self, info: AppendInfo, callback: CommitCallback) -> bool:
-        """True when the append is committed; otherwise calls back later, with the error if it cannot be."""
+        """True if the append is committed. If False, `callback` is called later, with the error if it cannot be."""
         if not self._waits_for_commit(info):
             return True
         self._commit_waiters.add(Offset(info.last_offset + 1), callback)
         return False
 
     def _waits_for_commit(self, info: AppendInfo) -> bool:
-        """True when an append is not committed; BrokerError when it never will be."""
+        """True if an append is not committed yet; BrokerError if it cannot be, because the log has failed."""
         log = self.log
         if log.high_watermark > info.last_offset:
             return False
@@ -499,13 +517,13 @@ class Replica:
         return True
 
     async def flushed(self) -> None:
-        """Wait until all records in the log are durable; BrokerError when they will not be."""
+        """Wait until all records in the log are durable; BrokerError if a flush failed."""
         done, settle = settled_by()
         if not self.when_flushed(settle):
             await done
 
     def when_flushed(self, callback: CommitCallback) -> bool:
-        """True when all records in the log are durable; otherwise calls back later, with the error if a flush
+        """True if all records in the log are durable. If False, `callback` is called later, with the error if a flush
         failed.
         """
         required = self.log.log_end_offset
@@ -516,9 +534,7 @@ class Replica:
         return False
 
     async def log_start_replicated(self) -> None:
-        """Wait until no in-sync replica serves records below the log start offset; BrokerError when this
-        broker stops leading.
-        """
+        """Wait until all in-sync replicas have this log start offset; BrokerError if this broker stops leading."""
         done, settle = settled_by()
         self._start_waiters.add(self.log.log_start_offset, settle)
         self._tell_starts()
@@ -532,7 +548,7 @@ class Replica:
 
     def on_flushed(self, job: FlushJob) -> None:
         if self.truncating is not None:
-            return  # a flush from before a truncation does not count
+            return  # the result of a flush that began before a truncation is invalid
         self.log.jobs.finish_flush(job)
         self._flush_waiters.committed(self.log.flushed_offset)
         if self.partition.advance():
@@ -544,7 +560,7 @@ class Replica:
         self._flush_waiters.fail(self._log_failed())
 
     def on_checkpoint_failed(self) -> None:
-        """Fail waiting requests when the log failed with its checkpoint, and not for lack of space."""
+        """Fail waiting requests if the failed checkpoint was final for the log; it is not if the disk was only full."""
         if self.log.failed:
             self._fail_commits(self._log_failed())
 

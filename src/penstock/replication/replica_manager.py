@@ -1,9 +1,8 @@
 """Replicas on this broker and their roles, which follow the cluster image.
 
-Replicas are created and removed, and roles change, only through `load` and `follow`. No log is deleted
-because a topic is missing from the image: a log whose topic the image has never had is an orphan and
-stays. A log is deleted when the image had its topic before, or has the partition on other brokers. Loop
-thread only.
+Replicas are created and removed, and roles change, only through `load` and `follow`. A log whose topic was never in the
+image is an orphan and is kept. A log is deleted if its topic was in the image and has been removed, or if the image has
+the partition on other brokers. Loop thread only.
 """
 
 from __future__ import annotations
@@ -56,17 +55,17 @@ class ReplicaManager:
     def __init__(self, context: ReplicationContext, config: BrokerConfig) -> None:
         self.config = config
         self.changed: dict[Replica, None] = {}
-        """Replicas appended to since they were last checkpointed."""
+        """Replicas with appends since their last checkpoint."""
         self._upkeep: dict[Replica, None] = {}
         self._replicated: dict[Replica, None] = {}
-        """Replicas with followers that lead, or have led."""
+        """Replicas that lead, or have led, a partition with followers."""
         self.writing_checkpoints = asyncio.Lock()
-        """Lock of the writer of the logs' checkpoints."""
+        """Lock for writing the checkpoints of all logs."""
         self.in_sync_due = asyncio.Event()
-        """Event that an in-sync set may have to change: a follower has caught up, or a broker came or went."""
+        """Set if an in-sync set may have to change: a follower has caught up, or a broker has registered or left."""
         self.refused = RefusedBatches(context.clock)
         self.leader_throttle = Throttle(context.clock)
-        """Throttle of the records that this broker sends to followers that are not in sync."""
+        """Throttle for records that this broker sends to followers outside of the in-sync set."""
         self._follower_throttle = Throttle(context.clock)
         self._context = context
         self._node_id = context.node_id
@@ -84,7 +83,7 @@ class ReplicaManager:
         self._logger = context.logger
         self._image: ClusterImage | None = None
         self._newest: ClusterImage | None = None
-        """Newest image, whose changes may not be applied yet."""
+        """Newest image. Its changes may not be applied to replicas yet."""
         self._replicas: dict[tuple[str, int], Replica] = {}
         self._fetchers = Fetchers(self, context)
         self._following: asyncio.Task[None] | None = None
@@ -98,12 +97,12 @@ class ReplicaManager:
 
     @property
     def upkeep(self) -> tuple[Replica, ...]:
-        """Replicas that the rounds of the maintenance have to visit."""
+        """Replicas that the maintenance has to visit, see `ReplicaContext.upkeep`."""
         return tuple(self._upkeep)
 
     @property
     def unsound(self) -> list[Replica]:
-        """Replicas whose logs have failed or were damaged."""
+        """Replicas whose logs have failed or are damaged."""
         found = []
         for log in self._logs.unsound:
             name = log.topic_partition
@@ -114,11 +113,11 @@ class ReplicaManager:
 
     @property
     def replicated(self) -> tuple[Replica, ...]:
-        """Replicas with followers: all that lead, and some that do not."""
+        """Replicas of partitions with followers: all leaders, and some replicas that do not lead any more."""
         return tuple(self._replicated)
 
     def get(self, topic: str, partition: int) -> Replica:
-        """Replica that leads; BrokerError otherwise."""
+        """The replica of a partition; BrokerError if it does not lead."""
         replica = self._held(topic, partition)
         if not replica.partition.is_leader:
             raise BrokerError(
@@ -127,7 +126,7 @@ class ReplicaManager:
         return replica
 
     def get_in_sync(self, topic: str, partition: int) -> Replica:
-        """Replica that leads or is in sync with the leader; BrokerError otherwise."""
+        """The replica of a partition; BrokerError unless it leads or is in sync."""
         replica = self._held(topic, partition)
         if not (replica.partition.is_leader or self.is_in_sync(replica)):
             raise BrokerError(
@@ -163,7 +162,7 @@ class ReplicaManager:
         return self._context
 
     def get_any(self, topic: str, partition: int) -> Replica:
-        """Replica in any role, for another broker that repairs its own."""
+        """The replica of a partition in any role, for a broker that repairs its own replica from it."""
         return self._held(topic, partition)
 
     # --- the cluster, for fetchers
@@ -181,7 +180,7 @@ class ReplicaManager:
 
     @property
     def secret(self) -> str | None:
-        """Cluster secret, by which brokers authenticate to each other; None when there is none."""
+        """Cluster secret, by which brokers authenticate to each other; None if there is none."""
         return self.config[CLUSTER_SECRET] or (self._image.secret if self._image else None)
 
     def broker(self, broker_id: BrokerId) -> RegisteredBroker | None:
@@ -190,13 +189,11 @@ class ReplicaManager:
     # --- replication throttles
 
     def say_again(self, replica: Replica) -> None:
-        """Send the state of a follower to its leader again, because its damage came or went."""
+        """Send the state of a follower to its leader again, because its log became damaged or was repaired."""
         self._fetchers.say_again(replica)
 
     def throttle_of(self, replica: Replica, follower: BrokerId) -> Throttle | None:
-        """Throttle of the records sent to this follower; None for a follower that is in sync or not
-        throttled.
-        """
+        """Throttle for records sent to `follower`; None if it is in sync or not throttled."""
         if not replica.is_throttled_as_leader or self.leader_throttle.is_off:
             return None
         return None if follower in replica.partition.in_sync.recorded else self.leader_throttle
@@ -209,7 +206,7 @@ class ReplicaManager:
         return self._follower_throttle.wait_seconds()
 
     def is_in_sync(self, replica: Replica) -> bool:
-        """True when this broker is in the recorded in-sync set."""
+        """True if this broker is in the recorded in-sync set."""
         topic = None if self._image is None else self._image.topic(replica.name.topic)
         if topic is None or topic.id != replica.topic_id or self._is_deleted(topic):
             return False
@@ -223,9 +220,7 @@ class ReplicaManager:
     # --- changes of the image
 
     async def load(self, image: ClusterImage) -> None:
-        """Create the replicas that the image gives this broker, at the start; later changes come through
-        `follow`.
-        """
+        """Create the replicas that this broker has in the image, at the start. `follow` applies later changes."""
         self._image = self._newest = image
         self._following = asyncio.get_running_loop().create_task(self._load(image))
         await self._following
@@ -235,8 +230,8 @@ class ReplicaManager:
             await self._follow_topic(None, topic)
 
     def follow(self, change: ImageChange, config: BrokerConfig) -> None:
-        """Apply a change of the image after all earlier ones. Replicas that another broker leads now stop
-        leading at once, and partitions change their phase at once.
+        """Apply a change of the image after all earlier changes. Two parts of it are applied at once: replicas stop
+        leading if another broker leads now, and the phases of partitions change.
         """
         self._newest = change.after
         for name in sorted(change.topics):
@@ -247,7 +242,9 @@ class ReplicaManager:
         self._following = asyncio.get_running_loop().create_task(self._apply(self._following, change, config))
 
     def _stop_deleted(self, before: TopicImage | None, after: TopicImage | None) -> None:
-        """Stop leading a deleted topic at once: its logs go later, and a new topic may have its name by then."""
+        """Stop leading the partitions of a deleted topic at once. Its logs are deleted later, and a new topic may have
+        the same name by then.
+        """
         if before is not None and (after is None or after.id != before.id):
             for index in range(len(before.partitions)):
                 replica = self._replicas.get((before.name, index))
@@ -255,7 +252,7 @@ class ReplicaManager:
                     replica.stop_leading()
 
     def _is_deleted(self, topic: TopicImage) -> bool:
-        """True when a later change, which is not applied yet, deletes the topic."""
+        """True if a later change, which is not applied yet, deletes the topic."""
         newest = None if self._newest is None else self._newest.topic(topic.name)
         return newest is None or newest.id != topic.id
 
@@ -271,7 +268,7 @@ class ReplicaManager:
                     replica.stop_leading()
 
     def _set_phases(self, before: TopicImage | None, after: TopicImage | None) -> None:
-        """Let replicas follow the phases of a topic. Replicas of removed partitions take nothing any more."""
+        """Set the phases of a shrinking topic's replicas. Replicas of removed partitions stop leading."""
         if before is None or after is None or not (before.is_shrinking or after.is_shrinking):
             return
         for index in range(max(len(before.partitions), len(after.partitions))):
@@ -284,7 +281,7 @@ class ReplicaManager:
                 replica.set_phase(after.partitions[index].phase)
 
     def _drop_projections(self, before: TopicImage | None, after: TopicImage | None) -> None:
-        """Forget a view that was deleted or has another filter."""
+        """Drop the projections of a view that was deleted or has another filter."""
         if before is None or before.view_of is None:
             return
         if after is None or (after.id, after.configs) != (before.id, before.configs):
@@ -292,14 +289,12 @@ class ReplicaManager:
                 replica.projections.drop(before.id)
 
     def on_lost_session(self) -> None:
-        """Stop leading everywhere after the session expired. The broker leads again only in a later leader
-        epoch.
-        """
+        """Stop leading all partitions after the session expired. The broker leads again only in later leader epochs."""
         for replica in self._replicas.values():
             replica.stop_leading()
 
     async def stop(self) -> None:
-        """Stop all fetchers, and wait for truncations under way."""
+        """Stop all fetchers, and wait for running truncations."""
         await self.settled()
         await self._fetchers.stop()
         truncating = [
@@ -309,7 +304,7 @@ class ReplicaManager:
             await asyncio.wait(truncating)
 
     async def settled(self) -> None:
-        """Wait until every change so far was applied: new partitions take writes, and removed ones are gone."""
+        """Wait until all changes so far were applied: new partitions accept writes, removed ones are deleted."""
         if self._following is not None:
             await asyncio.wait([self._following])
 
@@ -328,8 +323,8 @@ class ReplicaManager:
             await self._follow_topic(change.before.topic(name), change.after.topic(name))
 
     async def _follow_topic(self, before: TopicImage | None, after: TopicImage | None) -> None:
-        """Apply a change of one topic. A disk error delays this topic alone and is retried: space may become
-        free.
+        """Apply a change of one topic. If a disk error prevents the creation of replicas, it is retried later, because
+        space may become free. Other topics are not delayed.
         """
         try:
             if before is not None and (after is None or after.id != before.id):
@@ -359,13 +354,13 @@ class ReplicaManager:
         mine = [index for index, state in enumerate(topic.partitions) if self._node_id in state.replicas]
         await self._leave_partitions(topic)
         missing = [index for index in mine if self._logs.get(topic.id, index) is None]
-        # The others first: a disk error must not keep them from new settings, or from the end of their leadership.
+        # Existing replicas first: if a new log cannot be created, they still get new settings and roles.
         await self._apply_partitions(
             topic, [index for index in mine if index not in missing], settings, config
         )
         for index in missing:
-            # A replica that is not in sync fetches from the leader again the records that an earlier replica
-            # here had.
+            # A new replica outside of the in-sync set begins at offset 0: it fetches the records that an earlier
+            # replica on this broker had from the leader again.
             if self._node_id not in topic.partitions[index].isr:
                 self._logs.forget(topic.id, index)
         if missing:
@@ -392,7 +387,7 @@ class ReplicaManager:
             replica.partition_epoch = topic.partitions[index].partition_epoch
 
     async def _begin_again(self, topic: TopicImage, index: int) -> None:
-        """Let the log of a partition that was removed and created again begin at its first offset."""
+        """Move the log start to the partition's first offset, if the partition was removed and created again."""
         first_offset = topic.partitions[index].first_offset
         log = self._logs.get(topic.id, index)
         if not first_offset or log is None or log.log_start_offset >= first_offset:
@@ -413,7 +408,7 @@ class ReplicaManager:
         assert log is not None
         replica = Replica(log, settings.durability, self._replica_context)
         self._replicas[topic.name, index] = replica
-        # Later changes may be known already; their phases count.
+        # The phase is that of the newest image, whose changes may not be applied yet.
         newest = None if self._newest is None else self._newest.partition(replica.name)
         replica.set_phase((newest or topic.partitions[index]).phase)
         return replica
@@ -451,7 +446,7 @@ class ReplicaManager:
         self._see_how_it_counts(replica, state)
 
     def _see_who_leaves(self, replica: Replica, state: PartitionState) -> None:
-        """Tell a leader which members leave: replicas that a reassignment removes, and brokers that stop."""
+        """Set the in-sync members that have to leave: replicas that a reassignment removes, and stopping brokers."""
         image = self._image
         assert image is not None
         going = reassignment.leaving(image, replica.name, state, self.config)
@@ -483,10 +478,12 @@ class ReplicaManager:
             self._counts_by_flush(replica, state),
         )
         if replica.flushes_as_follower and not before:
-            self._fetchers.say_again(replica)  # no other event may come that makes the follower flush
+            self._fetchers.say_again(replica)  # otherwise nothing may cause the follower to flush
 
     def _counts_by_flush(self, replica: Replica, state: PartitionState) -> bool:
-        """True when an in-sync set with this broker may lie on one machine, by the rule of `InSync`."""
+        """True if the leader counts only records that this follower has fsynced, by the rule of `InSync`: always with
+        durability `fsync`, and with `auto` if the in-sync set runs on one machine.
+        """
         durability = replica.partition.durability
         if durability is not Durability.AUTO:
             return durability is Durability.FSYNC
@@ -495,7 +492,7 @@ class ReplicaManager:
         return all(machines.get(member, mine) == mine for member in (*state.isr, state.leader))
 
     def _on_brokers(self) -> None:
-        """Apply a change of the registered brokers, and so of their machines."""
+        """Apply a change of the registered brokers or their machines."""
         assert self._image is not None
         self.in_sync_due.set()
         machines = self._machines()
@@ -510,19 +507,18 @@ class ReplicaManager:
                 self._see_how_it_counts(replica, state)
 
     async def truncate(self, replica: Replica, work: Callable[[], None]) -> bool:
-        """Truncate a follower's log in a pool; false when another job changes its files."""
+        """Truncate a follower's log in a thread pool; False if another job changes its files."""
         if not replica.log.jobs.begin_truncation():
             return False
-        # A separate task: the caller may be cancelled, the truncation may not.
+        # A separate task, because the caller may be cancelled but the truncation must not.
         replica.truncating = asyncio.get_running_loop().create_task(self._truncate(replica, work))
         await asyncio.shield(replica.truncating)
         return True
 
     async def refetch(self, replica: Replica, leader: BrokerId, work: Callable[[], None]) -> bool:
-        """Truncate a follower's log as `truncate` does, and follow the leader from there.
+        """Truncate a follower's log as `truncate` does, and fetch the removed records from the leader again.
 
-        Responses that arrive meanwhile are for the log as it was, so the replica is not followed until
-        then.
+        The replica is not followed during the truncation, because responses would refer to the log before it.
         """
         epoch = replica.partition.leader_epoch
         self._fetchers.unfollow(replica)
@@ -547,10 +543,10 @@ class ReplicaManager:
         await self._threads.run("background", self._logs.begin_delete(topic.id).work)
 
     async def _leave_partitions(self, topic: TopicImage) -> None:
-        """Delete the logs of partitions that are on other brokers now, or were removed from the topic.
+        """Delete the logs of partitions that were moved to other brokers, or were removed from the topic.
 
-        The start does this too, because of a possible crash in between: its image is at least as new as
-        the broker's session.
+        This is done at the start too, because the broker may have crashed before it deleted them. The image at the
+        start is new enough for that: it is at least as new as the broker's session.
         """
         moved = [
             index
@@ -568,7 +564,7 @@ class ReplicaManager:
             await self._threads.run("background", self._logs.begin_delete(topic.id, moved).work)
 
     def _known_epoch(self, topic: str, index: int) -> int:
-        """Partition epoch in which this broker was known to have a replica; -1 when it has none."""
+        """Partition epoch in which this broker had the replica; -1 if it has none."""
         replica = self._replicas.get((topic, index))
         return -1 if replica is None else replica.partition_epoch
 

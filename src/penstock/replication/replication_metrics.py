@@ -1,4 +1,4 @@
-"""Metrics of replication: the partitions that this broker leads, and the cluster as its image shows it."""
+"""Metrics of replication: the partitions that this broker leads, and the state of the cluster in its image."""
 
 from __future__ import annotations
 

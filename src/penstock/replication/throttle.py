@@ -1,6 +1,6 @@
-"""Replication throttle: a token bucket in bytes, which a batch larger than its content overdraws.
+"""Replication throttle: a token bucket in bytes. A batch that is larger than the content makes the content negative.
 
-The rate holds over time: an overdraft is paid back before the next bytes are sent. Loop thread only.
+On average the rate is kept, because nothing is sent while the content is negative. Loop thread only.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from penstock.config.types import LONG_MAX
 
 _BURST_SECONDS = 0.25
 _PORTION_SECONDS = 0.05
-"""Smallest allowance in bytes that a wait ends with, so that a wait does not end for single bytes."""
+"""A wait ends when the bytes of this many seconds may be sent, so that it does not end for a few bytes."""
 
 
 class Throttle:
@@ -30,17 +30,17 @@ class Throttle:
         return self._rate == LONG_MAX
 
     def allowance(self) -> int:
-        """Bytes that may be sent now; 0 while the sender has to wait."""
+        """Number of bytes that may be sent now; 0 if the sender has to wait."""
         self._fill()
         return int(self._balance) if self._balance >= self._portion else 0
 
     def take(self, count: int) -> None:
-        """Take bytes that were sent."""
+        """Count `count` bytes that were sent."""
         self._fill()
         self._balance -= count
 
     def wait_seconds(self) -> float:
-        """Time in seconds until there is an allowance again."""
+        """Time in seconds until `allowance` is above 0."""
         self._fill()
         return max(0.0, (self._portion - self._balance) / self._rate)
 

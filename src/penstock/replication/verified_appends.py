@@ -1,9 +1,9 @@
 """First batches of transactions, held until the coordinator has confirmed the partition (KIP-890).
 
-Otherwise a record could be stored that no marker ever follows. While a batch is held, later ones of its
-producer wait behind it; other producers are not held. A confirmation counts until the transaction has a
-record here or is ended by a marker. A marker refuses held batches: the coordinator, asked again, might
-confirm them for the next transaction. Loop thread only, on the leader.
+Without this check a record could be stored for which no marker is ever written. While a batch is held, later batches of
+its producer wait after it; other producers are not affected. A confirmation is valid until the transaction has a record
+in the partition, or a marker ends it. A marker also refuses held batches of the transaction, because the coordinator
+might confirm them for the next transaction. Loop thread only, on the leader.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from penstock.records.control import Marker
 from penstock.storage.log import Log
 
 Verify = Callable[[], Coroutine[Any, Any, ErrorCode]]
-"""Ask the coordinator whether the partition belongs to the transaction of a batch."""
+"""Function that asks the coordinator if the partition belongs to the transaction of a batch; `none` if it does."""
 
 
 @dataclass(slots=True, eq=False)
@@ -35,7 +35,7 @@ class _Unverified:
 
 
 class _Queue:
-    """Held batches of one producer; the coordinator is asked about the first."""
+    """Held batches of one producer, and the running question to the coordinator about the first of them."""
 
     __slots__ = ("asking", "held")
 
@@ -51,7 +51,7 @@ class VerifiedAppends:
         self._on_refusal = on_refusal
         self._queues: dict[int, _Queue] = {}
         self._verified: dict[int, int] = {}
-        """Producer epoch by producer id, for confirmed transactions without a record here."""
+        """Producer epoch by producer id, of confirmed transactions without a record in the partition."""
 
     def must_hold(self, header: BatchHeader) -> bool:
         return header.producer_id in self._queues or not (
@@ -59,9 +59,7 @@ class VerifiedAppends:
         )
 
     def vouch(self, header: BatchHeader) -> bool:
-        """Note that the coordinator has confirmed the partition; false when the batch still waits behind
-        others of its producer.
-        """
+        """Record that the coordinator has confirmed the partition; False if the batch waits after earlier batches."""
         if header.producer_id in self._queues:
             return False
         self._verified[header.producer_id] = header.producer_epoch
@@ -74,7 +72,7 @@ class VerifiedAppends:
         go_on: Callable[[], None],
         refuse: Callable[[BrokerError], None],
     ) -> None:
-        """Hold a batch, and call `go_on` or `refuse` later."""
+        """Hold a batch. Later `go_on` is called if it is confirmed, else `refuse`."""
         producer_id = header.producer_id
         queue = self._queues.get(producer_id)
         if queue is None:
@@ -84,7 +82,7 @@ class VerifiedAppends:
             self._ask(producer_id, queue)
 
     def check(self, header: BatchHeader) -> None:
-        """Refuse a batch whose transaction is not confirmed now, whatever was known when the batch came."""
+        """Refuse a batch whose transaction is not confirmed now. It may have been when the batch arrived."""
         if not self._log.producers.is_in_transaction(header) and not self._is_verified(header):
             raise BrokerError(
                 ErrorCode.invalid_txn_state,
@@ -92,7 +90,7 @@ class VerifiedAppends:
             )
 
     def on_append(self, producer_id: int) -> None:
-        """Note the first record of a transaction."""
+        """Drop the confirmation of a transaction, which has a record in the partition now."""
         self._verified.pop(producer_id, None)
 
     def on_marker(self, marker: Marker, ended_below: int) -> None:
@@ -109,7 +107,7 @@ class VerifiedAppends:
         ended = [held for held in queue.held if held.header.producer_epoch < ended_below]
         queue.held = deque(held for held in queue.held if held.header.producer_epoch >= ended_below)
         if asked in ended:
-            self._go_on_asking(marker.producer_id, queue)  # the answer about this batch no longer matters
+            self._go_on_asking(marker.producer_id, queue)  # the response about this batch is obsolete
         _call_all(partial(held.refuse, _ended(held.header, marker)) for held in ended)
 
     def give_up(self, error: BrokerError) -> None:
@@ -141,11 +139,11 @@ class VerifiedAppends:
         try:
             code = asked.result()
         finally:
-            # in any case, so that held batches do not wait for ever
+            # also after an unexpected error, so that held batches do not wait forever
             self._settle(producer_id, queue, code)
 
     def _settle(self, producer_id: int, queue: _Queue, code: ErrorCode) -> None:
-        """Apply the coordinator's answer to all held batches of the producer epoch it was asked for."""
+        """Apply the coordinator's response to all held batches with the producer epoch of the first."""
         epoch = queue.held[0].header.producer_epoch
         settled = []
         while queue.held and queue.held[0].header.producer_epoch == epoch:
@@ -168,7 +166,7 @@ def _ended(header: BatchHeader, marker: Marker) -> BrokerError:
 
 
 def _call_all(callbacks: Iterable[Callable[[], object]]) -> None:
-    """Call all callbacks in order, the later ones also when an earlier one fails."""
+    """Call all callbacks in order, even if one of them fails."""
     with ExitStack() as stack:
         for callback in reversed(tuple(callbacks)):
             stack.callback(callback)

@@ -16,7 +16,7 @@ CommitCallback = Callable[[BrokerError | None], None]
 
 
 def settled_by() -> tuple[asyncio.Future[None], CommitCallback]:
-    """Make a future, and the callback that settles it."""
+    """Make a future, and a callback that sets its result or error."""
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def settle(error: BrokerError | None) -> None:
@@ -40,25 +40,25 @@ class CommitWaiters:
     def add(self, offset: Offset, callback: CommitCallback) -> None:
         """Call back once all records below `offset` are committed.
 
-        A retried batch waits for the offset of its original, which may lie below the offsets of earlier
-        waiters; its callback comes a little late then, together with the first of them, and never early.
+        A retried batch waits for the offset of the stored batch, which may be below the offsets of earlier waiters. Its
+        callback is then called together with the last of them: a little late, but never early.
         """
         if self.waiting and offset < self.waiting[-1][0]:
             offset = self.waiting[-1][0]
         self.waiting.append((offset, callback))
 
     def committed(self, high_watermark: Offset, error: BrokerError | None = None) -> None:
-        """Call back the waiters for offsets up to the high watermark, with `error` when it is given."""
+        """Call back the waiters for offsets up to the high watermark, with `error` if it is given."""
         waiting = self.waiting
         while waiting and waiting[0][0] <= high_watermark:
             waiting.popleft()[1](error)
 
     def truncate(self, end: Offset) -> None:
-        """Lower offsets above `end`, where the log ends now: their records are gone."""
+        """Lower all offsets above `end`, the log end after a truncation, because their records were removed."""
         self.waiting = deque((min(offset, end), callback) for offset, callback in self.waiting)
 
     def fail(self, error: BrokerError) -> None:
-        """Fail all waiters: the partition cannot commit any more."""
+        """Fail all waiters, because their records cannot be committed."""
         waiting, self.waiting = self.waiting, deque()
         for _, callback in waiting:
             callback(error)
