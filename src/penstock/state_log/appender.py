@@ -1,13 +1,12 @@
-"""Appends a shard's records to its log: records that are added in one turn of the loop share a batch.
+"""Appends the records of a shard to its log. Records that are added in one turn of the event loop share a batch.
 
-The callback of a call to `add` runs when its records, and all that were added before, are committed or
-refused, in the order of the calls. A call without records waits for the records before it, so that no
-client gets a response that a power loss can revoke. Records of a client's transaction have a batch of
-their own.
+The callback of a call to `add` runs when its records, and all records added before, are committed or refused. Callbacks
+run in the order of the calls. A call without records waits for the records before it, so that no client gets a response
+that a power loss can revoke. Records of a client's transaction have a batch of their own.
 
-`check_replicas` refuses a request under min ISR; a shard calls it before it decides anything for a client.
-Records that were appended earlier, or by a timer, are committed nevertheless: their callbacks get
-NOT_ENOUGH_REPLICAS_AFTER_APPEND, which `is_stored` tells from a refusal. Loop thread only.
+`check_replicas` refuses requests while fewer replicas than min.insync.replicas are in sync; a shard calls it before it
+makes a decision for a client. Records that were appended before, or by a timer, can still be committed: their callbacks
+then get NOT_ENOUGH_REPLICAS_AFTER_APPEND, which `is_stored` distinguishes from a refusal. Loop thread only.
 """
 
 from __future__ import annotations
@@ -25,21 +24,21 @@ from penstock.records.plain_batch import build_plain_batch, encode_plain_record
 from penstock.replication.replica import Replica
 
 MAX_BATCH_BYTES = 1_000_000
-"""A batch is closed at this size; records that were added together stay in one batch."""
+"""Size in bytes at which a batch is closed. Records of one call to `add` are never split."""
 
 R = TypeVar("R")
 Done = Callable[[BrokerError | None], None]
 Encode = Callable[[R], tuple[bytes, bytes | None]]
-"""Encoder of a record to key and value; a tombstone has no value."""
+"""Function that encodes a record as key and value; the value of a tombstone is None."""
 
 
 def is_stored(error: BrokerError | None) -> bool:
-    """Whether the records are committed to the log, whatever error the client gets."""
+    """True if the records are committed to the log, even if the client gets an error."""
     return error is None or error.code is ErrorCode.not_enough_replicas_after_append
 
 
 def under_min_insync(replica: Replica) -> BrokerError:
-    """Error for a request that needs more in-sync replicas than there are."""
+    """Error for a request that is refused because fewer replicas than min.insync.replicas are in sync."""
     return BrokerError(
         ErrorCode.coordinator_not_available,
         f"{replica.name} is under min ISR; retry when more replicas are in sync",
@@ -47,7 +46,7 @@ def under_min_insync(replica: Replica) -> BrokerError:
 
 
 class _Batch:
-    """Records that are appended together, encoded when they are added, and the callbacks for their outcome."""
+    """Encoded records that are appended together, and the callbacks for their outcome."""
 
     __slots__ = ("records", "size_bytes", "waiting")
 
@@ -74,20 +73,20 @@ class Appender(Generic[R]):
         self._clock = clock
         self._collected: deque[_Batch] = deque()
         self._uncommitted: deque[_Batch] = deque()
-        """Batches that are collected or appended, in log order."""
+        """Batches that are not appended yet or not committed yet, in log order."""
         self._closed: BrokerError | None = None
 
     def check_replicas(self) -> None:
-        """Raise BrokerError under min ISR."""
+        """Raise BrokerError if fewer replicas than min.insync.replicas are in sync."""
         if self.replica.is_under_min_insync:
             raise under_min_insync(self.replica)
 
     def add(self, records: Sequence[R], done: Done) -> None:
-        """Append the records together; `done` is called later, or at once if no records precede the call."""
+        """Append the records in one batch. `done` is called later; at once if no records are given and none precede."""
         self.add_encoded([self._encode(record) for record in records], done)
 
     def add_encoded(self, records: Sequence[tuple[bytes, bytes | None]], done: Done) -> None:
-        """Append records, given as key and value, as `add` does."""
+        """Append encoded records, pairs of key and value, as `add` does."""
         if self._closed is not None:
             done(self._closed)
         elif records:
@@ -131,7 +130,7 @@ class Appender(Generic[R]):
             self._finish(batch, error)
 
     def close(self, error: BrokerError) -> None:
-        """Append nothing more; pending callbacks get the error."""
+        """Append no more records, and call all pending callbacks with the error."""
         self._closed = error
         self._collected.clear()
         while self._uncommitted:
@@ -147,9 +146,9 @@ class Appender(Generic[R]):
         return self._collected[-1]
 
     def append_collected(self) -> None:
-        """Append all collected records now instead of at the end of the turn.
+        """Append all collected records now instead of at the end of the turn of the event loop.
 
-        A callback may lead to another call of this method. So each call takes the oldest batch that is left.
+        A callback may call this method again. Therefore each call takes the oldest remaining batch.
         """
         now_ms = self._clock.now_ms()
         for _ in range(len(self._collected)):
@@ -165,8 +164,8 @@ class Appender(Generic[R]):
                 return
 
     def _refuse(self, batch: _Batch, error: BrokerError) -> None:
-        """Refuse a batch, and all that follow: their records were decided after those of this batch, and must
-        not be in the log without them.
+        """Refuse a batch and all later batches: their records depend on those of this batch and must not be in the log
+        without them.
         """
         refused = (batch, *self._collected)
         self._collected.clear()

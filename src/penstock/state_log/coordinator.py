@@ -1,4 +1,4 @@
-"""The base of a coordinator: maps a name to a shard, and gives shards deadlines, sweeps and reloads.
+"""Base class of coordinators: maps names to shards, and provides shards with deadlines, sweeps and reloads.
 
 A coordinator has one shard for each partition of its internal topic that this broker leads (see `shards`).
 A name, such as a group id, belongs to one partition for good. Loop thread only.
@@ -29,7 +29,7 @@ class Coordinator(ABC, Generic[S]):
     ) -> None:
         self.timers = Timers(context.clock, self._on_due)
         self.unknown_records = 0
-        """Number of records that were passed over while shards were loaded, because their kind is unknown."""
+        """Number of records that were skipped while shards were loaded, because their kind is unknown."""
         self._context = context
         self._topic = topic
         self._shards: Shards[S] = Shards(topic, make_topic, context, self._load, self._on_loaded)
@@ -40,7 +40,7 @@ class Coordinator(ABC, Generic[S]):
 
     @abstractmethod
     async def _load(self, index: int, replica: Replica) -> S:
-        """Make a shard of the records of a log."""
+        """Load a shard: replay the records of its log."""
 
     @abstractmethod
     async def _on_loaded(self, shard: S) -> None:
@@ -107,11 +107,11 @@ class Coordinator(ABC, Generic[S]):
             self._shards.follow_leadership()
 
     def on_repaired(self, replica: Replica) -> None:
-        """Damaged records of this replica were repaired."""
+        """Handle the repair of damaged records in this replica."""
         self._shards.on_repaired(replica)
 
     def _note_passed_over(self, shard: S, unknown: int, damaged_parts: int) -> None:
-        """Remember what could not be read while the shard was loaded, and warn of it."""
+        """Count the records that were skipped while the shard was loaded, and log a warning."""
         shard.passed_over_damage = bool(damaged_parts)
         self.unknown_records += unknown
         if unknown or damaged_parts:

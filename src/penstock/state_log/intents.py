@@ -1,7 +1,8 @@
-"""Carrying out intents: writes to another topic that a coordinator or a leader has stored before it sends them.
+"""Execution of intents. An intent is a write to another topic that a coordinator or a leader stores before it sends it.
 
-An intent has the producer id and the sequence of its batch. It is sent until it is written, by its next owner too, and
-a partition recognises the repeated sequence, so its topic has the batch once. Loop thread only.
+An intent contains the producer id and the sequence number of its batch. It is sent until it is written, after a
+failover by the next owner. The partition recognises a repeated sequence number, so that the batch is stored once. Loop
+thread only.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ OTHER_HISTORY: Final = frozenset(
         ErrorCode.producer_fenced,
     }
 )
-"""Errors of a partition that knows another history of the producer: it does not store the batch."""
+"""Errors of a partition whose producer state does not fit the sequence or epoch of the batch: it was not stored."""
 
 
 async def carry_out(
     step: Callable[[], Awaitable[bool]], resolve: Callable[[Exception], Awaitable[bool]]
 ) -> None:
-    """Make steps until one returns False.
+    """Call `step` until it returns False.
 
-    After an error, `resolve` tells whether the next step can be made at once; otherwise it is made after a pause.
+    After an error `resolve` is called: if it returns True, the next step follows at once, else after a pause.
     """
     pause = MIN_PAUSE_SECONDS
     while True:

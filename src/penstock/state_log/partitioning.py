@@ -1,5 +1,5 @@
-"""The partition of an internal topic to which a group id or transactional id belongs: the same as in Kafka,
-so that Kafka's tools look in the right partition.
+"""Partition of an internal topic to which a group id or transactional id belongs. It is the same as in Kafka, so that
+Kafka's tools look in the right partition.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from struct import unpack
 
 _MASK = 0xFFFFFFFF
 _REMEMBERED_CHARACTERS = 200
-"""Hashes of longer names are not cached, so that clients cannot fill the memory with names."""
+"""Maximum length of names whose hashes are cached, so that clients cannot fill the memory with long names."""
 
 
 def partition_of(name: str, partitions: int) -> int:
@@ -19,7 +19,7 @@ def partition_of(name: str, partitions: int) -> int:
 
 @lru_cache(maxsize=32_768)
 def _remembered_hash(text: str) -> int:
-    """Cache the hash: every heartbeat needs it, and hashing costs more than the rest of a heartbeat."""
+    """Hash of a name, cached because every heartbeat needs it and hashing costs more than the rest of a heartbeat."""
     return _java_hash(text)
 
 

@@ -1,9 +1,8 @@
-"""Replays a log into the state of a shard: parts are read and decoded in a pool, and applied on the loop in
-small portions.
+"""Replays a log into the state of a shard: parts are read and decoded in a thread pool, and applied on the event loop
+in small portions.
 
-Records up to the log end offset are applied; `Shards` begins when all of them are committed. A record that
-cannot be decoded is passed over and counted, and so is a batch whose CRC does not match; records around
-them are applied.
+Records up to the log end offset are applied; `Shards` starts a replay when all of them are committed. A record that
+cannot be decoded is skipped and counted, and so is a batch whose CRC does not match; all other records are applied.
 """
 
 from __future__ import annotations
@@ -27,18 +26,18 @@ from penstock.threads import Threads
 
 R = TypeVar("R")
 Decode = Callable[[bytes, bytes | None], R]
-"""Decoder of a record; raises UnknownRecord and nothing else, whatever the bytes are."""
+"""Function that decodes a record from key and value; raises only UnknownRecord, even for damaged bytes."""
 
 PART_BYTES = 1_048_576
 RECORDS_PER_TURN = 500
 
 
 class UnknownRecord(PenstockError):
-    """A record of an unknown kind or version, or a damaged record. Replay passes over it."""
+    """A record of an unknown kind or version, or a damaged record. A replay skips it."""
 
 
 class InTransaction(NamedTuple, Generic[R]):
-    """A record that takes effect when its producer's transaction is committed."""
+    """A record of a transaction, which takes effect when the transaction is committed."""
 
     producer_id: int
     record: R
@@ -55,10 +54,10 @@ class LogPart(Generic[R]):
     next_offset: Offset
     steps: list[R | InTransaction[R] | Marker] = field(default_factory=list)
     unknown: int = 0
-    """Number of records that were passed over."""
+    """Number of records that were skipped."""
     is_damaged: bool = False
     suspect: Offset | None = None
-    """Offset at which the first damage in the stored bytes begins; None where every batch is whole."""
+    """Offset at which the first damage in the stored bytes begins; None if all batches are valid."""
 
 
 @dataclass(slots=True)
@@ -71,13 +70,13 @@ class Replaying(Generic[R]):
     apply: Callable[[R], None]
     apply_transactional: Callable[[InTransaction[R] | Marker], None] = _ignore
     newest_only: bool = False
-    """Whether to skip a record if a later one with its key follows in the same part of the log. Right for states in
-    which each record replaces the one before; wrong where records are updates of a snapshot."""
+    """True to skip a record if a later record in the same part of the log has the same key. This is allowed if each
+    record replaces the former one, but not if records are updates of a snapshot."""
     unknown: int = 0
     damaged_parts: int = 0
 
     async def run(self) -> None:
-        """Read the log from start to end; StorageError when it cannot be read."""
+        """Read the log from start to end and apply its records; StorageError if it cannot be read."""
         log = self.replica.log
         offset, end_offset = log.log_start_offset, log.log_end_offset
         while offset < end_offset:
@@ -103,10 +102,10 @@ class Replaying(Generic[R]):
 def read_part(
     log: Log, offset: Offset, end_offset: Offset, decode: Decode[R], *, newest_only: bool
 ) -> LogPart[R]:
-    """Read and decode the records from `offset` on; blocks on the disk.
+    """Read and decode the next part of the log, from `offset` on. Waits for the disk.
 
     With `newest_only`, only the newest of several records with the same key is decoded, unless a transactional batch
-    lies between them.
+    is between them.
     """
     part: LogPart[R] = LogPart(offset)
     found = _Found(newest_only)
@@ -130,7 +129,7 @@ def read_part(
             except InvalidBatch:
                 part.is_damaged = True
         if not is_whole:
-            # The last batch is damaged, so its header does not tell where the next batch begins.
+            # The last batch is damaged, so the offset of the next batch cannot be read from its header.
             part.next_offset = _behind_damage(log, part.next_offset, end_offset)
     except (CorruptLog, InvalidBatch):
         _suspect(part)
@@ -157,7 +156,7 @@ class _Found:
         return records.values()
 
     def add(self, batch: memoryview, header: BatchHeader) -> int:
-        """Add the records of a batch; returns the number of records without a key, which no coordinator writes."""
+        """Add the records of a batch; return the number of skipped records: coordinators write none without a key."""
         if header.is_control:
             return 0
         records, without_key = self._records, 0
@@ -169,7 +168,7 @@ class _Found:
             key = body[key_start : key_start + key_length]
             value = None if length < 0 else body[start : start + length]
             if self._newest_only:
-                records.pop(key, None)  # moves the key to the end: the record takes its place in log order
+                records.pop(key, None)  # so that the key moves to the end, to its place in log order
                 records[key] = key, value
             else:
                 records[len(records)] = key, value

@@ -1,9 +1,9 @@
-"""The runtime of one shard: a partition of a coordinator's internal topic, while this broker leads it.
+"""Base class of shards. A shard is a partition of a coordinator's internal topic while this broker leads it.
 
-A subclass holds the state and decides: a request becomes records and a response. The shard appends the
-records, settles the response when they are committed, limits the wait, and closes when the log refuses
-records that the state already contains; the shard is then loaded again. `apply` changes the state as one
-record says, for live records and for those of a replayed log. Loop thread only.
+A subclass holds the state and makes decisions: it turns a request into records and a response. The shard appends the
+records, sends the response when they are committed, and limits the wait. If the log refuses records that the state
+already contains, the shard closes and is loaded again. `apply` changes the state according to one record, both for new
+records and for records of a replayed log. Loop thread only.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ R = TypeVar("R")
 
 
 class Waiter(Protocol):
-    """Response that waits for a commit: a future, or an object of a hot path that is used like one."""
+    """Response that waits for a commit: a future, or a cheaper object with the same methods."""
 
     def done(self) -> bool: ...
 
@@ -33,7 +33,7 @@ class Waiter(Protocol):
 
 
 class _Nobody:
-    """Waiter for records that no request waits for: the shard itself handles their outcome."""
+    """Waiter for records without a waiting request; the shard itself handles a refusal."""
 
     def done(self) -> bool:
         return True
@@ -47,7 +47,7 @@ NOBODY_WAITS: Final = _Nobody()
 
 
 class CallWaiter:
-    """Waiter that makes one call with the outcome, without a future and its turn of the loop."""
+    """Waiter that calls a function with the outcome. Unlike a future, it needs no further turn of the event loop."""
 
     __slots__ = ("_call",)
 
@@ -75,7 +75,7 @@ class ShardContext(Protocol):
     timers: Timers
 
     def lost(self, shard: Shard[Any]) -> None:
-        """Load the shard again: it closed because its log refused records that its state contains."""
+        """Load a shard again that has closed because its log refused records that its state contains."""
 
 
 class Shard(ABC, Generic[R]):
@@ -84,23 +84,23 @@ class Shard(ABC, Generic[R]):
         self.leader_epoch = appender.replica.partition.leader_epoch
         """Leader epoch in which the shard was loaded."""
         self.passed_over_damage = False
-        """Whether damaged records of the log were passed over when the shard was loaded."""
+        """True if damaged records of the log were skipped when the shard was loaded."""
         self._appender = appender
         self._timers = context.timers
         self._on_lost = context.lost
         self._closed: BrokerError | None = None
-        """The error for every request since the shard closed."""
+        """Error for all requests after the shard has closed; None while it is open."""
         self._waiting: deque[tuple[int, Waiter]] = deque()
-        """Responses that wait for a commit, oldest first, with the monotonic time in milliseconds they wait until."""
+        """Responses that wait for a commit, oldest first, each with its deadline (monotonic time in milliseconds)."""
 
     @property
     def has_failed(self) -> bool:
-        """Whether the log refuses all writes until the broker restarts."""
+        """True if the log refuses all writes until the broker restarts."""
         return self._appender.replica.log.failed
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether another broker may lead the partition by now: this broker has lost its connections."""
+        """True if another broker may lead the partition by now, because this broker has lost its connections."""
         return self._appender.replica.is_in_doubt
 
     @property
@@ -111,15 +111,15 @@ class Shard(ABC, Generic[R]):
 
     @abstractmethod
     def apply(self, record: R) -> None:
-        """Change the state as the record says."""
+        """Change the state according to the record."""
 
     @abstractmethod
     def _on_deadline(self, name: str) -> None:
-        """Handle a due deadline that was scheduled under this name."""
+        """Handle a deadline that was scheduled under this name and is due."""
 
     @abstractmethod
     def _on_close(self, code: ErrorCode) -> None:
-        """Respond to requests that the state keeps waiting, and release the state."""
+        """Respond with this error to requests that wait in the state, and release the state."""
 
     # --- requests
 
@@ -129,20 +129,25 @@ class Shard(ABC, Generic[R]):
             raise BrokerError(self._closed.code)
 
     def check_writable(self) -> None:
-        """Raise BrokerError if the shard is closed or under min ISR: nothing may be decided now."""
+        """Raise BrokerError if no decision may be made now: the shard is closed, or fewer replicas than
+        min.insync.replicas are in sync.
+        """
         self.check_open()
         self._appender.check_replicas()
 
     # --- from a decision to its response
 
     def write(self, records: Sequence[R]) -> asyncio.Future[None]:
-        """Append records that the state contains; done when they are committed. A refusal closes the shard."""
+        """Append records that the state contains already; the future is done when they are committed.
+
+        If the log refuses the records, the shard closes.
+        """
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.write_for(future, records)
         return future
 
     def write_for(self, waiter: Waiter, records: Sequence[R]) -> None:
-        """Append records as `write` does, for a waiter of the caller."""
+        """Append records as `write` does, with a waiter of the caller instead of a future."""
         self._appender.add(records, partial(self._on_written, waiter))
 
     def _on_written(self, waiter: Waiter, error: BrokerError | None) -> None:
@@ -151,7 +156,7 @@ class Shard(ABC, Generic[R]):
         self.settle(waiter, error)
 
     def settle(self, waiter: Waiter, error: BrokerError | None) -> None:
-        """Complete a response whose records are committed, or whose log has refused them."""
+        """Complete a response after its records were committed or refused."""
         if error is not None and self.has_failed:
             self._lose()
         if waiter.done():
@@ -164,7 +169,7 @@ class Shard(ABC, Generic[R]):
     # --- deadlines
 
     def on_due(self, name: str | None) -> None:
-        """Handle a due deadline; the name None is the deadline of the oldest waiting response."""
+        """Handle a due deadline. The name is None for the deadline of the oldest waiting response."""
         if name is None:
             self._time_out()
         elif self._closed is None:
@@ -190,7 +195,7 @@ class Shard(ABC, Generic[R]):
 
     def _time_out(self) -> None:
         now_ms, waiting = self.now_ms(), self._waiting
-        # The client of a broker that lost its connections must look for the coordinator elsewhere.
+        # If this broker has lost its connections, the client has to find the new coordinator.
         code = ErrorCode.not_coordinator if self.is_in_doubt else ErrorCode.request_timed_out
         while waiting and (waiting[0][1].done() or waiting[0][0] <= now_ms):
             _, waiter = waiting.popleft()
@@ -204,10 +209,10 @@ class Shard(ABC, Generic[R]):
     # --- closing
 
     def close(self, code: ErrorCode) -> None:
-        """Respond to every waiting and every later request with this error; append nothing more.
+        """Respond to all waiting and later requests with this error, and append nothing more.
 
-        The state is released at once: while a disk is full, shards are loaded again faster than garbage is
-        collected.
+        The state is released explicitly: while a disk is full, shards are loaded again faster than the garbage
+        collector frees the old ones.
         """
         if self._closed is None:
             self._closed = BrokerError(code)
@@ -221,12 +226,12 @@ class Shard(ABC, Generic[R]):
 
 
 def ignore_outcome(future: asyncio.Future[None]) -> None:
-    """Keep asyncio from reporting an error that no request waits for: the shard has handled it."""
+    """Mark the error of a future as retrieved, so that asyncio does not report it: the shard has handled it."""
     future.add_done_callback(lambda done: done.cancelled() or done.exception())
 
 
 def _unavailable(error: BrokerError) -> BrokerError:
-    """Error of a client whose records the log refused: find the coordinator and retry."""
+    """Error for a client whose records the log refused. It makes the client find the coordinator and retry."""
     moved = error.code is ErrorCode.not_leader_or_follower
     code = ErrorCode.not_coordinator if moved else ErrorCode.coordinator_not_available
     return BrokerError(code, str(error))

@@ -1,9 +1,9 @@
 """The shards of a coordinator: one for each partition of its internal topic that this broker leads.
 
-Shards follow leadership. A request for a shard that is still loading is answered COORDINATOR_LOAD_IN_PROGRESS. A shard
-is loaded once every record of its log is committed; under min ISR that may take until replicas are back, so other
-shards are loaded meanwhile. A shard whose log refused a write is loaded again, and so is one that was loaded around
-damaged records, when they are repaired. Loop thread only.
+Shards are loaded and unloaded as leaders change. The response to a request for a shard that is still loading is
+COORDINATOR_LOAD_IN_PROGRESS. A shard is loaded when all records of its log are committed. While fewer replicas than
+min.insync.replicas are in sync this may take long, so other shards are loaded meanwhile. A shard is loaded again if its
+log refused a write, and after the repair of damaged records that were skipped. Loop thread only.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Shards(Generic[S]):
         load: Callable[[int, Replica], Awaitable[S]],
         on_loaded: Callable[[S], Awaitable[None]],
     ) -> None:
-        """`load` makes a shard of its log; `on_loaded` is called when the shard serves, before the next is loaded."""
+        """`load` makes a shard from its log; `on_loaded` is called when it is in use, before the next is loaded."""
         self.load_seconds = 0.0
         self._topic = topic
         self._make_topic = make_topic
@@ -75,15 +75,15 @@ class Shards(Generic[S]):
         self._on_loaded = on_loaded
         self._shards: dict[int, S] = {}
         self._epochs: dict[int, LeaderEpoch] = {}
-        """Leader epoch in which this broker leads each of its partitions, loaded or not."""
+        """Leader epochs of the partitions that this broker leads, loaded or not."""
         self._unloaded: dict[int, None] = {}
         """Partitions of this broker that are not loaded yet; the first is loaded next."""
         self._failed: set[int] = set()
         """Partitions of this broker whose log refuses all writes until the broker restarts."""
         self._uncommitted: dict[int, Replica] = {}
-        """Unloaded shards whose log has uncommitted records; they are loaded when these are committed."""
+        """Replicas of unloaded shards whose records are not all committed; these shards are loaded after the commit."""
         self._repaired: set[int] = set()
-        """Shards whose log was repaired while they were loading: what they read may lack the repaired records."""
+        """Shards whose log was repaired during their load, so that they may have skipped the repaired records."""
         self._work = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -158,7 +158,7 @@ class Shards(Generic[S]):
             result = error
         if isinstance(result, BrokerError) and result.code is not ErrorCode.topic_already_exists:
             raise BrokerError(ErrorCode.coordinator_not_available, str(result)) from result
-        with suppress(TimeoutError):  # the load goes on; until then clients retry
+        with suppress(TimeoutError):  # loading continues, and clients retry until it is done
             await asyncio.wait_for(self._idle.wait(), RETRY_SECONDS)
 
     # --- following leadership
@@ -178,8 +178,8 @@ class Shards(Generic[S]):
             self.unload(index)
 
     def follow_leadership(self) -> None:
-        """Load and unload shards by the image. A partition in a later leader epoch is loaded again: another
-        broker may have led it.
+        """Load and unload shards according to the image. A shard is loaded again in a later leader epoch, because
+        another broker may have led the partition in between.
         """
         ours = _led_by(self._metadata.image.topic(self._topic), self._node_id)
         for index, epoch in tuple(self._epochs.items()):
@@ -203,7 +203,7 @@ class Shards(Generic[S]):
             shard.close(ErrorCode.not_coordinator)
 
     def lost(self, shard: Shard[Any]) -> None:
-        """Load a shard again that closed because its log refused its records."""
+        """Load a shard again that has closed because its log refused its records."""
         index = shard.partition
         if self._shards.get(index) is not shard:
             return
@@ -225,7 +225,7 @@ class Shards(Generic[S]):
             self._load_later()
 
     def on_repaired(self, replica: Replica) -> None:
-        """Load the shard again if damaged records were passed over when it was loaded: some are repaired now."""
+        """Load the shard of a repaired replica again, if damaged records were skipped when it was loaded."""
         index = replica.name.partition
         if replica.name.topic != self._topic:
             return
@@ -280,7 +280,7 @@ class Shards(Generic[S]):
             self._failed.add(index)
             return
         if replica.partition.leader_epoch != epoch:
-            return  # the replica has not taken the role yet
+            return  # the replica has not become the leader yet
         if not self._is_committed(index, replica):
             return
         self._repaired.discard(index)
@@ -297,7 +297,7 @@ class Shards(Generic[S]):
         await self._on_loaded(shard)
 
     def _is_committed(self, index: int, replica: Replica) -> bool:
-        """Whether every record of the log is committed; otherwise the shard is loaded when the present ones are."""
+        """True if all records of the log are committed. If False, the shard is loaded when the present ones are."""
         if index in self._uncommitted:
             return False
         last_offset = Offset(replica.log.log_end_offset - 1)
@@ -308,7 +308,7 @@ class Shards(Generic[S]):
         return False
 
     def _on_committed(self, index: int, error: BrokerError | None) -> None:
-        """Try to load the shard: its records are committed, or this broker does not lead it any more."""
+        """Try to load the shard after its records were committed, or after this broker has stopped leading it."""
         self._uncommitted.pop(index, None)
         self._work.set()
 

@@ -1,6 +1,7 @@
-"""Deadlines of a coordinator: one heap, and one timer of the event loop, for all of them.
+"""Deadlines of a coordinator. One heap and one timer of the event loop serve all of them.
 
-A deadline that is postponed costs nothing: it is checked when the earlier time comes. Loop thread only.
+A deadline that is postponed keeps its entry in the heap: its owner checks the new time when the old time is due. Loop
+thread only.
 """
 
 from __future__ import annotations
@@ -31,9 +32,7 @@ class Timers:
         return monotonic_ms(self._clock)
 
     def schedule(self, key: Hashable, due_ms: int | None) -> None:
-        """Fire for the key at this time at the latest. None, and a time later than the scheduled one, change
-        nothing.
-        """
+        """Schedule the key for `due_ms`, unless it is scheduled for that or an earlier time. None changes nothing."""
         if due_ms is None or self._due_ms.get(key, due_ms + 1) <= due_ms:
             return
         self._due_ms[key] = due_ms
