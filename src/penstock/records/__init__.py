@@ -1,1 +1,1 @@
-"""Record batches (magic 2): reading, checking, building and compressing them. No input or output happens here."""
+"""Record batches (magic 2): reading, checking, building and compressing them in memory, without input or output."""

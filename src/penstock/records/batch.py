@@ -3,8 +3,8 @@
     base offset 8 | length 4 | leader epoch 4 | magic 1 | crc 4 | attributes 2 | last offset delta 4 |
     base timestamp 8 | max timestamp 8 | producer id 8 | producer epoch 2 | base sequence 4 | record count 4
 
-Base offset, length, leader epoch and magic lie outside the CRC, so assigning offsets to a batch costs no hashing. A
-`buffer` starts with the batch; nothing here trusts the header.
+The CRC does not cover base offset, length, leader epoch and magic, so that offsets can be assigned without computing a
+CRC. A `buffer` starts with the batch. No function relies on the header being valid.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ATTRIBUTES_POSITION = 21  # the CRC covers everything from here on
 _MAX_TIMESTAMP_POSITION = 35
 
 HEADER_SIZE = _HEADER.size
-LENGTH_OVERHEAD = 12  # bytes that `batch_length` does not count
+LENGTH_OVERHEAD = 12  # bytes of the batch that `batch_length` does not include
 MAGIC_POSITION = 16
 MAGIC = 2
 CODEC_MASK = 0x07
@@ -97,7 +97,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record; after 2**31 - 1 comes 0."""
+        """Sequence number of the last record; after 2**31 - 1 comes 0."""
         return (self.base_sequence + self.last_offset_delta) & MAX_SEQUENCE
 
 
@@ -114,7 +114,7 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def crc_matches(buffer: memoryview, header: BatchHeader) -> bool:
-    """True if the buffer has the whole batch and its CRC matches."""
+    """True if the buffer contains the whole batch and its CRC matches."""
     size = header.batch_length + LENGTH_OVERHEAD
     return HEADER_SIZE <= size <= len(buffer) and crc32c(buffer[_ATTRIBUTES_POSITION:size]) == header.crc
 

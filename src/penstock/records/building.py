@@ -1,4 +1,4 @@
-"""Building record batches: for our own clients, for control records, and from the records that compaction keeps."""
+"""Building record batches: for Penstock's own clients, for control records, and from the records of other batches."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def build_batch(
 
 
 def rebuild_batch(header: BatchHeader, records: Sequence[Record]) -> bytearray:
-    """The batch with some of its records, or none. Its range of offsets, producer and codec stay the same."""
+    """Rebuild a batch with some of its records, or none. Its range of offsets, producer and codec stay the same."""
     max_timestamp = header.max_timestamp
     if records and header.timestamp_type is TimestampType.CREATE_TIME:
         max_timestamp = max(record.timestamp for record in records)
@@ -83,8 +83,9 @@ def rebuild_batch(header: BatchHeader, records: Sequence[Record]) -> bytearray:
 
 
 def with_records(header: BatchHeader, records: Sequence[bytes], count: int | None = None) -> bytearray:
-    """A batch with some records of another one, encoded as they are there, uncompressed. All other fields stay the
-    same. `count` is their number if an element of `records` has several.
+    """Build an uncompressed batch from encoded records of the batch with this header, whose other fields stay the same.
+
+    `count` is the number of records; it is needed if an element of `records` has several records.
     """
     batch = bytearray(HEADER_SIZE) + b"".join(records)
     plain = header._replace(
@@ -98,8 +99,8 @@ def with_records(header: BatchHeader, records: Sequence[bytes], count: int | Non
 
 
 def with_kept_records(header: BatchHeader, records: Sequence[bytes], last_offset: int) -> bytearray:
-    """The batch with some of its records, encoded as they are there, in its codec. It ends with the last of them; all
-    other fields stay the same.
+    """Build a batch from encoded records of the batch with this header, in the same codec. It ends at `last_offset`,
+    the offset of the last record; all other fields stay the same.
     """
     batch = bytearray(HEADER_SIZE) + compress(Codec(header.codec), b"".join(records))
     kept = header._replace(

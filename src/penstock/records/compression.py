@@ -1,7 +1,7 @@
 """The four codecs of Kafka, with a hard limit on the output of a decompression.
 
-The output buffer is never larger than the limit, and the decoder stops where the buffer ends: a length claimed inside
-the data decides nothing. (zstd keeps a window besides, at most as large again.)
+The output buffer is never larger than the limit, and the decoder stops where the buffer ends, whatever length the data
+claims. (In addition, zstd keeps a window that is at most as large as the limit.)
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def compress(codec: Codec, data: Buffer) -> bytes:
         return _compress_xerial(memoryview(data))
     if codec is Codec.ZSTD:
         return bytes(cramjam.zstd.compress(data, level=_ZSTD_LEVEL))
-    # Java's reader knows independent blocks only (KIP-57)
+    # the Java consumer reads only independent blocks (KIP-57)
     compressor = cramjam.lz4.Compressor(level=_LZ4_LEVEL, content_checksum=False, block_linked=False)
     compressor.compress(data)
     return bytes(compressor.finish())
@@ -81,7 +81,7 @@ _STREAM_DECODERS: dict[Codec, Callable[[Buffer, Buffer], int]] = {
 
 
 def _decompress_stream(decode: Callable[[Buffer, Buffer], int], data: memoryview, limit: int) -> memoryview:
-    """Decode with a buffer of the usual ratio first, and again with larger ones up to the limit."""
+    """Decode with an output buffer for a usual ratio; if that is too small, again with larger buffers up to `limit`."""
     size = min(limit, max(_MIN_OUTPUT_BYTES, len(data) * _FIRST_OUTPUT_FACTOR))
     while True:
         output = bytearray(size)

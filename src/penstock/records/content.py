@@ -1,7 +1,7 @@
-"""Size and checksum of a message's content, the same in the Python client, HTTP and Spark.
+"""Size and checksum of a message's content, which are the same in the Python client, HTTP and Spark.
 
-Both follow from key, value and headers alone, so any Kafka client can compute them from a message that it received.
-They are not stored: the CRC in the log covers the whole record batch.
+Both are computed only from key, value and headers, so that any Kafka client can compute them for a received message.
+They are not stored: the CRC in the log is of the whole record batch.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from crc32c import crc32c
 
 Headers = tuple[tuple[str, bytes | None], ...]
 HEADER_NAMES = "surrogateescape"
-"""Error handling for the encoding of header names. Kafka does not check that a name is UTF-8; other bytes survive."""
+"""Error handler for the encoding of header names. It preserves bytes that are not UTF-8, which Kafka allows."""
 
 
 def content_size(key: bytes | None, value: bytes | None, headers: Headers = ()) -> int:
@@ -22,6 +22,6 @@ def content_size(key: bytes | None, value: bytes | None, headers: Headers = ()) 
 
 
 def content_crc(key: bytes | None, value: bytes | None) -> int:
-    """CRC-32C (Castagnoli) of the key's bytes followed by the value's; an absent key or value counts as empty."""
+    """CRC-32C (Castagnoli) of the bytes of the key followed by those of the value; None counts as empty."""
     crc = crc32c(key) if key else 0
     return crc32c(value, crc) if value else crc

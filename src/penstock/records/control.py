@@ -2,9 +2,9 @@
 
     key: version 2 | type 2 (0 abort, 1 commit)      value: version 2 | coordinator epoch 4
 
-Only brokers write markers. Other kinds of control batches, and control batches that compaction emptied, are no markers.
-A skipped range is never stored: it is made for a reader, has one record of a type that no client knows, and that record
-is at the last offset of the range. Clients then move their position behind it.
+Only brokers write markers. Other kinds of control batches, and control batches that compaction has emptied, are not
+markers. A skipped range is never stored but made for a Fetch response. It is a control batch with one record, of a type
+that no client knows, at the last offset of the range. Clients ignore the record and move their position after it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from penstock.records.plain_batch import build_plain_batch, encode_plain_record
 _KEY = Struct(">hh")
 _VALUE = Struct(">hi")
 _PLAIN = Struct(">5shhchic")
-"""A marker as brokers write it: the start of its record, key, length of the value, value, number of headers."""
+"""Record of a marker as brokers write it: start of the record, key, length of the value, value, number of headers."""
 _PLAIN_FRAMING = (b"\x20\x00\x00\x00\x08", b"\x0c", b"\x00")
 _PLAIN_LENGTH = HEADER_SIZE - LENGTH_OVERHEAD + _PLAIN.size
 _VERSION = 0
@@ -36,11 +36,11 @@ _ABORT, _COMMIT = 0, 1
 _SKIPPED = 0x7FFF
 _NO_TIMESTAMP = -1
 MAX_SKIPPED_OFFSETS = 2**31 - 1
-"""Maximum length of a skipped range."""
+"""Maximum number of offsets in one skipped range."""
 
 
 class AbortedTransaction(NamedTuple):
-    """An aborted transaction, as a Fetch response names it to a reader of committed records."""
+    """An aborted transaction, as in a Fetch response with the isolation level read_committed."""
 
     producer_id: int
     first_offset: int
@@ -56,7 +56,7 @@ class Marker(NamedTuple):
 def build_marker(
     producer_id: int, producer_epoch: int, commit: bool, coordinator_epoch: int, timestamp_ms: int
 ) -> bytearray:
-    """Build the batch to append to every partition of the transaction."""
+    """Build the marker batch that is appended to every partition of the transaction."""
     key = _KEY.pack(_VERSION, _COMMIT if commit else _ABORT)
     record = encode_plain_record(0, key, _VALUE.pack(_VERSION, coordinator_epoch))
     batch, _ = build_plain_batch(
@@ -90,7 +90,7 @@ def read_marker(batch: memoryview, header: BatchHeader) -> Marker | None:
 
 
 def build_skipped_range(first_offset: int, last_offset: int, leader_epoch: int) -> bytearray:
-    """Build the batch that stands for the offsets of a range, none of which has a visible record."""
+    """Build the control batch that replaces a range of offsets without visible records."""
     length = last_offset - first_offset + 1
     assert 0 < length <= MAX_SKIPPED_OFFSETS, "a skipped range has offsets, and no more than fit into a batch"
     record = encode_plain_record(length - 1, _KEY.pack(_VERSION, _SKIPPED), b"")

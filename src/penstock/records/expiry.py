@@ -1,9 +1,9 @@
-"""Expiry of messages: headers that say until when a message is of use.
+"""Expiry of messages: headers with the time until which a message is of use.
 
-`penstock-ttl-ms` counts from the timestamp of the record, `penstock-expires-at` is a time in epoch milliseconds or in
-ISO 8601 with an offset. A message with both expires at the earlier time. A value that is not valid is ignored: any
-topic may have such headers. A plain Fetch returns expired records; share groups, views, HTTP, our `Consumer` and
-`penstock consume` leave them out.
+`penstock-ttl-ms` is a number of milliseconds after the timestamp of the record, `penstock-expires-at` a time in epoch
+milliseconds or in ISO 8601 with an offset from UTC. A message with both headers expires at the earlier time. Invalid
+values are ignored, because records of any topic may have headers with these names. A plain Fetch returns expired
+records; share groups, views, HTTP, Penstock's `Consumer` and `penstock consume` leave them out.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ TTL_MS: Final = "penstock-ttl-ms"
 EXPIRES_AT: Final = "penstock-expires-at"
 EXPIRING: Final = frozenset({TTL_MS, EXPIRES_AT})
 EXPIRING_BYTES: Final = tuple(name.encode() for name in sorted(EXPIRING))
-"""The header names as they are stored: a record without any of them has no lifetime."""
+"""The encoded names of the headers. A record that contains none of them does not expire."""
 _MAX_DIGITS = 18
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
 
 def read_number(value: bytes | None) -> int | None:
-    """A whole number in decimal digits; None for anything else."""
+    """Parse a whole number in decimal digits; None for any other value."""
     return int(value) if value is not None and value.isdigit() and len(value) <= _MAX_DIGITS else None
 
 
 def read_time(value: bytes | None) -> int | None:
-    """A time in epoch milliseconds, rounded up; None if there is none, or none with an offset."""
+    """Parse a time as epoch milliseconds, rounded up; None if the value is not a time with an offset from UTC."""
     number = read_number(value)
     if number is not None or value is None:
         return number
@@ -41,7 +41,7 @@ def read_time(value: bytes | None) -> int | None:
 
 
 def is_expired(timestamp_ms: int, headers: Headers, now_ms: int) -> bool:
-    """True if a record is of no use any more."""
+    """True if a record has expired at `now_ms`."""
     time_ms = expires_at(timestamp_ms, headers)
     return time_ms is not None and time_ms <= now_ms
 
@@ -63,7 +63,7 @@ def expires_at(timestamp_ms: int, headers: Headers) -> int | None:
 
 
 def has_lifetime(content: bytes) -> bool:
-    """True if stored records may expire: the name of a header is found in their bytes."""
+    """True if encoded records may expire, because their bytes contain the name of an expiry header."""
     return any(name in content for name in EXPIRING_BYTES)
 
 

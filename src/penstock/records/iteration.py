@@ -3,8 +3,8 @@
     length | attributes 1 byte | timestamp delta | offset delta | key length, key | value length, value |
     header count | per header: key length, key, value length, value          (numbers are zigzag varints)
 
-Everything is bounds-checked: whatever the bytes are, the only exception is InvalidBatch, and memory use follows the
-bytes that are there, never a length or a count they claim.
+All bounds are checked: for any input the only exception is InvalidBatch, and the memory used depends on the number of
+bytes, not on lengths or counts that the bytes claim.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def iterate(
 def iterate_between(
     buffer: memoryview, header: BatchHeader, first: int, last: int, max_decompressed_bytes: int
 ) -> Iterator[Record]:
-    """The records of a batch from one offset to another. The others are passed over, and cost little."""
+    """The records of a batch with offsets from `first` to `last`, inclusive. Other records are skipped cheaply."""
     body = bytes(decompress(header.codec, buffer[HEADER_SIZE : header.size], max_decompressed_bytes))
     append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME_FLAG else None
     from_delta, to_delta = first - header.base_offset, last - header.base_offset
@@ -90,7 +90,7 @@ def record_timestamp(header: BatchHeader, delta: int) -> int:
 
 
 def read_batches(buffer: memoryview) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """The whole batches of a fetched range, in order. An incomplete last batch is skipped."""
+    """The complete batches of a fetched range, in order. An incomplete last batch is dropped."""
     position = 0
     while len(buffer) - position >= HEADER_SIZE:
         header = read_header(buffer, position)

@@ -1,6 +1,6 @@
-"""A range of record bytes in a segment file, which reaches a reader without being copied into memory.
+"""A range of record bytes in a segment file, which can be sent to a client without being copied into memory.
 
-A slice keeps its file open: the segment may be deleted or its descriptor evicted meanwhile.
+A slice keeps its file open, because the segment may be deleted or its descriptor evicted before it is sent.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from typing import Protocol, final
 
 
 class SliceFile(Protocol):
-    """The file of a slice; `storage.disk.File` is one."""
+    """The part of `storage.disk.File` that a slice uses."""
 
     def pread(self, position: int, length: int) -> bytes:
-        """Up to `length` bytes; fewer only at the end of the file. May wait for the disk."""
+        """Read up to `length` bytes; fewer only at the end of the file. May wait for the disk."""
         ...
 
     def pread_cached(self, position: int, length: int) -> bytes | None:
-        """The same bytes, or None if reading them would wait for the disk."""
+        """Read as `pread` does; None if that would wait for the disk."""
         ...
 
     def is_cached(self, position: int, length: int) -> bool:
@@ -44,7 +44,7 @@ class LogSlice:
         return LogSlice(self.file, self.position + count, self.length - count)
 
     def read(self) -> bytes:
-        """The bytes of the slice. May wait for the disk."""
+        """Read the bytes of the slice. May wait for the disk."""
         return self.file.pread(self.position, self.length) if self.length else b""
 
 

@@ -1,7 +1,7 @@
-"""Uncompressed batches whose records have no headers and share one timestamp: those of coordinators, and markers.
+"""Uncompressed batches whose records have no headers and share one timestamp: coordinator records and markers.
 
 A record is encoded when it is added, before the time of the append is known: its timestamp is the base timestamp of
-the batch. The bytes are the same as those of `build_batch`.
+the batch. The result is byte for byte that of `build_batch`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from penstock.records.batch import (
 from penstock.records.varints import encode
 
 _CHECKED_HEADER = Struct(">hiqqqhii")
-"""Fields of the header that the CRC covers."""
+"""The fields of the batch header that the CRC covers."""
 _SMALL = tuple(bytes((n,)) for n in range(128))
 _MAX_SMALL = 63
 """Greatest number whose zigzag varint has one byte."""
@@ -34,7 +34,7 @@ _NO_HEADERS = b"\x00"
 
 
 def encode_plain_record(offset_delta: int, key: bytes, value: bytes | None) -> bytes:
-    """Encode the record at this place of its batch; a tombstone has no value."""
+    """Encode a record with this offset delta; the value of a tombstone is None."""
     delta = _SMALL[offset_delta << 1] if offset_delta <= _MAX_SMALL else encode(offset_delta)
     key_size = len(key)
     sized_key = _SMALL[key_size << 1] if key_size <= _MAX_SMALL else encode(key_size)
@@ -56,7 +56,7 @@ def build_plain_batch(
     transactional: bool = False,
     control: bool = False,
 ) -> tuple[bytearray, BatchHeader]:
-    """Build a batch of records of `encode_plain_record`, in their order; returns it with its header."""
+    """Build a batch from records encoded by `encode_plain_record`, in this order; return it with its header."""
     body = b"".join(records)
     count = len(records)
     attributes = (TRANSACTIONAL_FLAG if transactional else 0) | (CONTROL_FLAG if control else 0)

@@ -1,7 +1,7 @@
 """Priority of messages: the header `penstock-priority`, a digit from 0 to 9. Higher levels are delivered first.
 
-A value that is not one ASCII digit, and a record without the header, is level 0: any topic may have such headers. If a
-record has several of them, the last one counts.
+The level is 0 for a record without the header, and for a value that is not one ASCII digit: records of any topic may
+have a header with this name. If a record has several of these headers, the last one is used.
 """
 
 from __future__ import annotations

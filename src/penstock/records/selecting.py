@@ -1,4 +1,4 @@
-"""Selectors: which records of a log the readers of a projection are shown. No input or output."""
+"""Selectors, which decide which records of a log the readers of a projection receive. No input or output."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from penstock.records.batch import BatchHeader
 
 
 class Match(NamedTuple):
-    """A selected record: its place in the body of its batch."""
+    """A selected record: its place in the decompressed body of its batch, and its offset delta."""
 
     start: int
     end: int
@@ -17,27 +17,27 @@ class Match(NamedTuple):
 
 class Selected(NamedTuple):
     matches: list[Match]
-    """The records that readers are shown, in the order of the batch."""
+    """The selected records, in the order of the batch."""
     failed: int
-    """Number of records on which the decision failed; readers are not shown them."""
+    """Number of records for which the decision failed. They are not selected."""
 
 
 class Selector(Protocol):
-    """Decides from a record and its batch alone, so that every replica decides the same at any time.
+    """Rule that selects records. It depends only on a record and its batch, so that all replicas select the same.
 
     Used by one thread at a time.
     """
 
     @property
     def identity(self) -> bytes:
-        """Text of the rule: selectors with the same identity select the same records of a partition."""
+        """Identity of the rule: selectors with the same identity select the same records of a partition."""
 
     def select(self, body: bytes | memoryview, header: BatchHeader) -> Selected:
-        """The selected records of a decompressed batch that is no control batch."""
+        """Select records of a decompressed batch, which is not a control batch."""
 
 
 class JointSelector:
-    """Selects what two selectors select; the second one is a view's, whose failures count."""
+    """Selector of the records that two selectors both select. `failed` is that of the second, the filter of a view."""
 
     def __init__(self, first: Selector, second: Selector) -> None:
         self._first = first

@@ -1,7 +1,7 @@
-"""Checks on a produced batch, before anything of it is appended.
+"""Checks on a produced batch before it is appended.
 
-`check_batch` reads the header alone and is on the path of every produce. `check_records` iterates over the records,
-which costs time for each: it is for topics that need it, and runs off the event loop.
+`check_batch` reads only the header and is called for every produced batch. `check_records` decodes the records, which
+costs time for each record: it is called only for topics that need it, and runs in a thread pool.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from penstock.records.walking import layouts
 
 MIN_RECORD_SIZE = 7  # length, attributes, timestamp delta, offset delta, key, value, headers: one byte each
 
-# A batch must not grow a hundredfold when it is decompressed, unless it stays small.
+# Limit against compressed batches that grow much more than a hundredfold when they are decompressed.
 _MAX_RATIO = 100
 _RATIO_FLOOR_BYTES = 1024 * 1024
 # A compressed batch can hold millions of empty records, each of which costs microseconds to check.
@@ -37,7 +37,7 @@ _MAX_CHECKED_RECORDS = 250_000
 
 
 def check_batch(buffer: memoryview, *, max_bytes: int) -> BatchHeader:
-    """Check the one batch that fills `buffer` and return its header; InvalidBatch says why it cannot be stored."""
+    """Check that `buffer` is exactly one valid batch and return its header; InvalidBatch with the reason if not."""
     size = len(buffer)
     if size < HEADER_SIZE or buffer[MAGIC_POSITION] != MAGIC:
         _refuse_format(buffer)
@@ -69,7 +69,7 @@ def check_batch(buffer: memoryview, *, max_bytes: int) -> BatchHeader:
 def check_records(
     buffer: memoryview, header: BatchHeader, *, max_decompressed_bytes: int, require_keys: bool
 ) -> None:
-    """Check the records of a batch that passed `check_batch`; InvalidBatch if one is not valid."""
+    """Check the records of a batch that has passed `check_batch`; InvalidBatch if a record is not valid."""
     if header.record_count > _MAX_CHECKED_RECORDS:
         raise InvalidBatch(
             ErrorCode.invalid_record, f"the batch has more than {_MAX_CHECKED_RECORDS} records"

@@ -1,4 +1,4 @@
-"""Kafka's zigzag varints, as records carry them: at most 5 bytes for an int, 10 for a long."""
+"""Kafka's zigzag varints, which records contain: at most 5 bytes for an int, 10 for a long."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def encode(value: int) -> bytes:
 
 
 def decode_int(data: bytes | memoryview, position: int) -> tuple[int, int]:
-    """The number and the position after it. IndexError if the data ends too early."""
+    """Decode a number; return it and the position after it. IndexError if the data ends too early."""
     byte = data[position]
     if byte < 128:
         return (byte >> 1) ^ -(byte & 1), position + 1

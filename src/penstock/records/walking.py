@@ -1,9 +1,9 @@
-"""Layouts of the records in a decompressed batch body: where each record, its key, its value and its headers are.
+"""Layouts of the records in a decompressed batch body: the positions of each record, its key, value and headers.
 
-`lay_out` is compiled where a compiler was available (`_walker.c`, without the GIL for long bodies), else it is
-`lay_out_in_python`; both accept the same bodies and return the same bytes. A layout has ten numbers, `LAYOUT`: start
-and end of the record, timestamp delta, offset delta, start and length of the key, start and length of the value, start
-of the first header, number of headers. A length of -1 is null.
+`lay_out` is compiled C if a compiler was available at installation (`_walker.c`, which releases the GIL for long
+bodies), else `lay_out_in_python`; both accept the same bodies and return the same bytes. A layout (`LAYOUT`) has ten
+numbers: start and end of the record, timestamp delta, offset delta, start and length of the key, start and length of
+the value, start of the first header, number of headers. A length of -1 is null.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from penstock.records.varints import decode_int, decode_long
 
 LAYOUT = Struct("=10q")
 _OFFSET_DELTA = 3
-"""Place of the offset delta in a layout."""
+"""Index of the offset delta in a layout."""
 _RECORDS_AT_ONCE = 512
-"""Layouts in memory at a time: a layout can have more bytes than its record."""
+"""Number of layouts in memory at a time. It is limited because a layout can be larger than its record."""
 
 Layout = tuple[int, int, int, int, int, int, int, int, int, int]
 Body = bytes | memoryview
 
 
 def lay_out_in_python(body: Body, position: int, record_count: int, /) -> bytes:
-    """Packed layouts of the next records from a position on; ValueError where no valid record is."""
+    """Packed layouts of the next `record_count` records from a position on; ValueError if a record is not valid."""
     layouts = bytearray()
     try:
         for _ in range(record_count):
@@ -42,7 +42,7 @@ def lay_out_in_python(body: Body, position: int, record_count: int, /) -> bytes:
 
 
 def _lay_out(body: Body, position: int, end: int) -> tuple[int, int, int, int, int, int, int, int]:
-    timestamp_delta, position = decode_long(body, position + 1)  # a record's attributes are unused
+    timestamp_delta, position = decode_long(body, position + 1)  # skips the unused record attributes
     offset_delta, position = decode_int(body, position)
     key_length, key_start = decode_int(body, position)
     position = key_start + max(0, key_length)
@@ -80,9 +80,9 @@ except ImportError:
 
 
 def layouts(body: Body, record_count: int, from_delta: int = 0) -> Iterator[Layout]:
-    """The layout of every record of a body, which must hold exactly `record_count` records; InvalidBatch otherwise.
+    """The layouts of all records in a body; InvalidBatch unless it has exactly `record_count` records.
 
-    Records at the start of the body with an offset delta below `from_delta` are left out, at little cost.
+    Records at the start of the body with an offset delta below `from_delta` are skipped at little cost.
     """
     position = 0
     while record_count > 0:
@@ -100,14 +100,14 @@ def layouts(body: Body, record_count: int, from_delta: int = 0) -> Iterator[Layo
 
 
 def _from(packed: bytes, from_delta: int) -> memoryview:
-    """The layouts from the first record on that has this offset delta, or a higher one."""
+    """The layouts from the first record on whose offset delta is `from_delta` or higher."""
     deltas = memoryview(packed).cast("q")[_OFFSET_DELTA :: LAYOUT.size // 8].tolist()
     place = next((place for place, delta in enumerate(deltas) if delta >= from_delta), len(deltas))
     return memoryview(packed)[place * LAYOUT.size :]
 
 
 def read_headers(body: Body, position: int, count: int) -> Headers:
-    """The headers of a record from its layout."""
+    """Decode `count` headers from a position on, both of which are in the layout of a record."""
     headers = []
     for _ in range(count):
         length, start = decode_int(body, position)
