@@ -1,16 +1,16 @@
-"""Conditions: the part of CEL that is evaluated without CEL, in C or in Python, with the same results.
+"""Conditions: the part of CEL that is evaluated without the CEL library, in C or in Python, with the same results.
 
-A condition compares key, value or a header with a text, or size, partition, offset or time with a number, or tests
-whether a header is there. `in` compares with each literal of a list; `&&`, `||` and `!` combine conditions. A result is
-FALSE, TRUE or FAILED, combined by CEL's rules: `false && failed` is false and `true || failed` is true. `evaluating`
-computes it in Python, and `encode` makes the program that `_walker.choose` runs:
+A condition compares key, value or a header with a text, or size, partition, offset or time with a number, or tests if a
+header exists. `in` compares with each literal of a list; `&&`, `||` and `!` combine conditions. A result is FALSE, TRUE
+or FAILED; results are combined by CEL's rules: `false && failed` is false and `true || failed` is true. `evaluating`
+evaluates conditions in Python; `encode` makes the program that `_walker.choose` runs in C:
 
     postfix instructions: code 1 | arguments         (numbers are big-endian, texts have a length of 4 bytes)
     0 constant: value 1       1 and     2 or     3 not     4 text: subject 1, relation 1, header name, text
     5 number: subject 1, relation 1, number 8                6 has header: name
     7 JSON: kind 1, relation 1, number of names 1, names, then a text or a number 8 (none for kind 0, exists)
 
-A condition on JSON runs in C or not at all: what it cannot decide there (`records/json_path.h`) is left to CEL.
+A condition on JSON runs only in C. Values that the C code cannot decide (`records/json_path.h`) are evaluated by CEL.
 """
 
 from __future__ import annotations
@@ -24,16 +24,18 @@ from penstock.filters.syntax_tree import Constant, FunctionCall, Identifier, Lis
 
 FALSE, TRUE, FAILED = 0, 1, 2
 MAX_DEPTH = 32
-"""Depth of the stack that a program may need; a deeper expression is left to CEL."""
+"""Maximum depth of the stack of a program; deeper expressions are evaluated by CEL."""
 MAX_ITEMS = 100
-"""Length of a list; membership of a longer one is left to CEL."""
+"""Maximum length of a list after `in`; longer lists are evaluated by CEL."""
 _REPLACEMENT = "�"
 _LENGTH = Struct(">I").pack
 _NUMBER = Struct(">q").pack
 _LONG = range(-(2**63), 2**63)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999
-"""First and last time of CEL, the years 1 to 9999. The time of a record outside of them fails."""
+"""First and last time that CEL can represent, in epoch milliseconds (years 1 to 9999). Conditions on the time of a
+record outside of this range fail.
+"""
 
 
 class Subject(IntEnum):
@@ -92,7 +94,7 @@ class JsonKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Json:
-    """Test of the field of a JSON value at a path."""
+    """Test of a field in a JSON value, which is given by a path of names."""
 
     path: tuple[bytes, ...]
     kind: JsonKind
@@ -142,7 +144,7 @@ _TEXT_TESTS = {
 
 
 def translate(node: Node, depth: int = 1) -> Condition | None:
-    """The condition that an expression is; None if only CEL can evaluate it."""
+    """Translate an expression to a condition; None if only CEL can evaluate it."""
     if depth > MAX_DEPTH:
         return None
     if isinstance(node, Constant):
@@ -167,7 +169,7 @@ def translate(node: Node, depth: int = 1) -> Condition | None:
 
 
 def _member(subject: Node, container: Node) -> Condition | None:
-    """`"name" in headers`, or a comparison with each literal of a list."""
+    """Translate `in`: `"name" in headers`, or a comparison with each literal of a list; None if not possible."""
     if container == Identifier("headers"):
         name = _literal_text(subject)
         return None if name is None else HasHeader(name)
@@ -210,14 +212,14 @@ def _compare(subject: Node, relation: Relation, literal: Node) -> Condition | No
         return _compare_json(path, relation, literal)
     text = _literal_text(literal)
     place = _text_subject(subject)
-    # CEL orders texts by code points; the order of texts that are not UTF-8 would differ here.
+    # CEL orders texts by code points. For bytes that are not UTF-8 the order of the bytes is another one.
     if text is None or place is None or Relation.LESS <= relation <= Relation.AT_LEAST:
         return None
     return TextComparison(place[0], place[1], relation, text)
 
 
 def _json_path(node: Node) -> tuple[bytes, ...] | None:
-    """The names of `json.a.b`; None for another expression."""
+    """The names in the path of an expression such as `json.a.b`; None for other expressions."""
     names: list[bytes] = []
     while node != Identifier("json"):
         if isinstance(node, Select) and not node.is_test:
@@ -274,14 +276,14 @@ def _text_subject(node: Node) -> tuple[Subject, bytes] | None:
 
 
 def _literal_text(node: Node) -> bytes | None:
-    """The bytes of a literal; None if it has the character that replaces bytes outside of UTF-8."""
+    """The bytes of a text literal; None if it contains U+FFFD, which replaces bytes that are not UTF-8."""
     if not isinstance(node, Constant) or not isinstance(node.value, str) or _REPLACEMENT in node.value:
         return None
     return node.value.encode()
 
 
 def _literal_time(node: Node) -> int | None:
-    """Milliseconds of `timestamp("...")`; None for a time that is no whole number of them."""
+    """Epoch milliseconds of `timestamp("...")`; None if the time is not a whole number of milliseconds."""
     if not isinstance(node, FunctionCall) or node.function != "timestamp" or len(node.arguments) != 1:
         return None
     literal = node.arguments[0]
@@ -295,7 +297,7 @@ def _literal_time(node: Node) -> int | None:
 
 
 def encode(condition: Condition) -> bytes:
-    """The program of a condition."""
+    """Encode a condition as a program for `_walker.choose`."""
     match condition:
         case Fixed(value):
             return bytes((0, value))

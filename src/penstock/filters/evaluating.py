@@ -1,4 +1,4 @@
-"""Evaluation of conditions in Python, for brokers without the compiled form."""
+"""Evaluation of conditions in Python, for installations without the compiled C module."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from penstock.filters.conditions import (
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """The parts of a record that conditions compare. A header that is repeated has its last value."""
+    """The parts of a record that conditions compare. Of a repeated header the last value is used."""
 
     key: bytes
     value: bytes
@@ -38,7 +38,7 @@ class Plain:
 
 
 def evaluate(condition: Condition, record: Plain) -> int:
-    """FALSE, TRUE or FAILED."""
+    """Evaluate a condition for a record; return FALSE, TRUE or FAILED."""
     match condition:
         case Fixed(value):
             return int(value)

@@ -1,14 +1,14 @@
-"""Filter expressions: CEL over the parts of a record, checked when they are compiled.
+"""Filter expressions in CEL over these variables of a record. Expressions are checked when they are compiled.
 
-    key, value          text; an absent one is empty, bytes outside of UTF-8 become U+FFFD
-    headers             map from name to text; a repeated header has its last value
+    key, value          text; empty if absent; bytes that are not UTF-8 become U+FFFD
+    headers             map from name to text; of a repeated header the last value
     timestamp           time of the record
     size                bytes of key, value and headers
     partition, offset   numbers
     json                the value, parsed as JSON
     route(pattern)      true if the header `penstock-route` matches the pattern
 
-CEL is imported when the first expression is compiled: a broker without views does not load it.
+The CEL library is imported when the first expression is compiled, so that a broker without views does not load it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ RouteTest = Callable[[str], bool]
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A checked expression."""
+    """A compiled and checked expression."""
 
     text: str
     tree: Node
@@ -51,11 +51,15 @@ class Expression:
     json_fields: frozenset[str] | None
     """Fields of `json` that the expression refers to; None if it may refer to any."""
     evaluate: Callable[[dict[str, Any]], object]
-    """Evaluates the expression with its variables. An exception and a result that is no bool are failures."""
+    """Function that evaluates the expression with its variables. An exception, or a result that is not a bool, means
+    that the evaluation has failed.
+    """
 
 
 def compile_expression(text: str, route: RouteTest) -> Expression:
-    """Compile a filter; ConfigError with the position of what is wrong. `route` is called by `route(pattern)`."""
+    """Compile a filter; ConfigError with the position of the error if it is not valid. `route` implements
+    `route(pattern)`.
+    """
     if len(text) > MAX_LENGTH:
         raise ConfigError(f"the filter has {len(text)} characters; {MAX_LENGTH} are allowed")
     cel = _load_cel()
@@ -81,12 +85,12 @@ def compile_expression(text: str, route: RouteTest) -> Expression:
 
 
 def check_expression(text: str) -> None:
-    """Check a filter; ConfigError with the position of what is wrong."""
+    """Check a filter; ConfigError with the position of the error if it is not valid."""
     compile_expression(text, lambda pattern: False)
 
 
 def route_test(read_route: Callable[[], str]) -> RouteTest:
-    """The function `route` over the route of the record that is evaluated."""
+    """The function `route(pattern)` of expressions; `read_route` returns the route of the present record."""
     return lambda pattern: route_matches(pattern, read_route())
 
 
@@ -119,7 +123,7 @@ def _environment(cel: Any, route: RouteTest) -> Any:
 
 
 def _explain(error: str) -> str:
-    """The message of CEL's compiler with the position first."""
+    """The error message of CEL's compiler, with the position moved to the front."""
     found = _POSITION.search(error)
     if found is None:
         return f"the filter is not valid: {_MARK.sub('', error.splitlines()[0])}"

@@ -1,8 +1,8 @@
 """Filter of a view: finds the matching records of a batch.
 
-A record on which the evaluation fails does not match and is counted. Only the variables that the expression refers to
-are made. Comparisons run in C (`_walker.choose`) or, without a compiler, in Python; everything else is CEL. A filter
-is used by one thread at a time.
+A record for which the evaluation fails does not match and is counted. Only variables to which the expression refers are
+decoded. Comparisons run in C (`_walker.choose`) or, if that is not compiled, in Python; all other expressions are
+evaluated by CEL. A filter is used by one thread at a time.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ except ImportError:
 _MATCH = Struct("=3q")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SEMANTICS = b"filter 1\n"
-"""Changes when the same text selects other records than before, so that stored indexes are not used any more."""
+"""Version of the evaluation, part of the identity of filters. It is changed when an expression selects other records
+than before, so that stored indexes become invalid.
+"""
 _FAILURES = (RuntimeError, ValueError, TypeError, OverflowError, RecursionError)
 
 
@@ -57,7 +59,7 @@ class Filter:
         is_compiled = condition is not None and in_c and _select_in_c is not None
         self._program = encode(condition) if condition is not None and is_compiled else None
         if condition is not None and reads_json(condition):
-            condition = None  # without C, and where C cannot decide
+            condition = None  # if the C module is missing or cannot decide
         self._condition = condition
         self._makers = self._choose_makers()
 
@@ -71,7 +73,7 @@ class Filter:
         return self._program is not None
 
     def select(self, body: bytes | memoryview, header: BatchHeader) -> Selected:
-        """The matching records of a decompressed batch; all records have failed if the body is not valid."""
+        """Select the matching records of a decompressed batch. If it is not valid, all records count as failed."""
         try:
             if self._program is not None:
                 return self._select_in_c(body, header)

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 ROUTE_HEADER = "penstock-route"
 MAX_ROUTE_LENGTH = 1_000
-"""Maximum length of a route in characters. A longer route fails, because a match takes words times words steps."""
+"""Maximum length of a route or pattern in characters, because the time of a match grows with the product of both."""
 
 
 def route_matches(pattern: str, route: str) -> bool:
@@ -16,7 +16,7 @@ def route_matches(pattern: str, route: str) -> bool:
     wanted, words = _words(pattern), _words(route)
     place = at = 0
     restart: tuple[int, int] | None = None
-    """Place behind the last `#`, and the first word that it does not take."""
+    """Index of the pattern word after the last `#`, and index of the first route word that the `#` does not match."""
     while at < len(words):
         if place < len(wanted) and wanted[place] == "#":
             place += 1

@@ -1,4 +1,4 @@
-"""Names of shared views: the same for the same topic and filter, so that readers find the view of another reader."""
+"""Names of shared views. A name depends only on topic and filter, so that readers find the view of another reader."""
 
 from __future__ import annotations
 

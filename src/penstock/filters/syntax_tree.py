@@ -1,7 +1,7 @@
 """Syntax tree of a checked CEL expression, read from its serialized form (the protobuf message `CheckedExpr`).
 
-Only the parts that the rules of `expression` and the translation of `conditions` look at are read; every other kind of
-expression is an `Other` with its children.
+Only the parts that `expression` checks and `conditions` translates are decoded; all other kinds of expressions become
+an `Other` with its children.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Fields = dict[int, list[int | bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """Literal; None stands for a type that no translation uses."""
+    """Literal; None if it has a type that `conditions` does not translate."""
 
     value: bool | int | str | None
 
@@ -69,7 +69,7 @@ Node = Constant | Identifier | Select | FunctionCall | Comprehension | Listing |
 
 
 def read_tree(serialized: bytes) -> Node:
-    """The tree of `Expression.serialize()`."""
+    """Decode the tree from the result of `Expression.serialize()`."""
     checked = _fields(_message(_fields(serialized), _ANY_VALUE))
     return _node(_message(checked, _CHECKED_EXPRESSION))
 
@@ -85,7 +85,7 @@ def children(node: Node) -> tuple[Node, ...]:
 
 
 def nodes_of(node: Node) -> Iterator[Node]:
-    """The node and everything below it."""
+    """The node and all of its descendants."""
     pending = [node]
     while pending:
         node = pending.pop()
@@ -115,7 +115,7 @@ def _node(message: bytes) -> Node:
 
 
 def _list(fields: Fields) -> Node:
-    """A list; `Other` if it has optional elements."""
+    """Decode a list; `Other` if it has optional elements."""
     items = _nodes(fields, 1)
     return Other(items) if _OPTIONAL_ITEMS in fields else Listing(items)
 

@@ -1,4 +1,4 @@
-"""A filter tried on single records, before a view with it is created."""
+"""Trial of a filter on single records before a view with this filter is created."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from penstock.records.building import NewRecord, build_batch
 
 
 def is_match(matcher: Filter, record: NewRecord, offset: int) -> bool | None:
-    """Whether a record matches; None if the evaluation fails."""
+    """True if a record matches, False if not, None if the evaluation fails."""
     batch = memoryview(build_batch([record], base_offset=offset))
     matches, failed = matcher.select(batch[HEADER_SIZE:], read_header(batch))
     return None if failed else bool(matches)
