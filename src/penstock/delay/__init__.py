@@ -1,1 +1,1 @@
-"""Delayed messages: their headers, and the records of a partition that are not due yet. No input or output."""
+"""Delayed messages: their headers, and the pending messages of a partition. No input or output."""

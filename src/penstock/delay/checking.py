@@ -1,8 +1,8 @@
 """Check of a batch that is produced to a topic with `delivery.delay` or `message.ttl.ms`, before it is appended.
 
-A batch whose bytes have none of our header names is not looked into, unless it is compressed or the topic has a default
-delay. With a default delay the batch is made again: each record without a delay gets the header `penstock-delay-ms`, so
-that the log alone tells which records are delayed, whatever the setting is later. Any thread.
+The records of a batch are decoded only if the bytes contain one of Penstock's header names, the batch is compressed, or
+the topic has a default delay. With a default delay the batch is rebuilt: each record without a delay gets the header
+`penstock-delay-ms`, so that the log shows which records are delayed even if the setting is changed later. Any thread.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from penstock.records.walking import read_headers
 
 _PREFIX = PREFIX.encode()
 _INLINE_BYTES = 16_384 if find_marks is find_marks_in_python else 262_144
-"""Size of an uncompressed batch up to which its headers are read on the loop, in about ten microseconds."""
+"""Maximum size in bytes of an uncompressed batch whose headers are read on the event loop, in about ten microseconds.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +42,13 @@ class DelayRules:
     """Settings of a topic with `delivery.delay` or `message.ttl.ms`."""
 
     default_ms: int
-    """Delay of records without one; -1 if they are not delayed."""
+    """Delay in milliseconds of records without a delay of their own; -1 if they are not delayed."""
     max_ms: int
     max_decompressed_bytes: int
     ttl_ms: int = -1
-    """Lifetime of records without one; -1 if they do not expire."""
+    """Lifetime in milliseconds of records without a lifetime of their own; -1 if they do not expire."""
     has_delays: bool = True
-    """False in a topic without `delivery.delay`, whose records may have any headers."""
+    """False if the topic has no `delivery.delay`: delay headers in its records then have no meaning."""
     retry: RetryRules | None = None
     """Rules of a retry topic; None for other topics."""
 
@@ -56,8 +57,10 @@ class DelayRules:
         return self.default_ms >= 0 or self.ttl_ms >= 0 or self.retry is not None
 
     def must_wait(self, batch: memoryview, header: BatchHeader, now_ms: int) -> bool:
-        """True if a batch has to be checked in a pool: it is compressed or long, cancels messages, or gets headers.
-        Any other batch is checked at once, sooner than a pool would get to it; InvalidBatch if it is not valid.
+        """True if a batch must be checked in a thread pool: it is compressed or long, cancels messages or gets headers.
+
+        Any other batch is checked at once, which takes less time than a change of threads; InvalidBatch if it is not
+        valid.
         """
         if self.adds_headers or not self.has_delays:
             return self.adds_headers
@@ -72,11 +75,11 @@ class CheckedBatch(NamedTuple):
     batch: memoryview
     header: BatchHeader
     cancels: tuple[int, ...]
-    """Messages that the batch cancels, in order."""
+    """Ids of the messages that the batch cancels, in the order of its records."""
 
 
 def check_delays(batch: memoryview, header: BatchHeader, rules: DelayRules, now_ms: int) -> CheckedBatch:
-    """Check the records of a batch, which is stored at `now_ms`; InvalidBatch names the first that is not valid."""
+    """Check the records of a batch that is stored at `now_ms`; InvalidBatch with the first record that is not valid."""
     body = bytes(decompress(header.codec, batch[HEADER_SIZE:], rules.max_decompressed_bytes))
     if not rules.adds_headers and _PREFIX not in body:
         return CheckedBatch(batch, header, ())
@@ -118,7 +121,7 @@ def _check_record(headers: Headers, rules: DelayRules, now_ms: int) -> DelayHead
 
 
 def counted(batch: memoryview, header: BatchHeader, rules: DelayRules, retry: RetryRules) -> memoryview:
-    """The batch with one attempt more, and a delay, in each record. Timestamps, producer and codec stay."""
+    """Rebuild the batch: each record gets one more attempt and a delay. Timestamps, producer and codec stay."""
     records = []
     for index, record in enumerate(
         iterate(batch, header, max_decompressed_bytes=rules.max_decompressed_bytes)
@@ -132,7 +135,7 @@ def counted(batch: memoryview, header: BatchHeader, rules: DelayRules, retry: Re
 
 
 def with_defaults(batch: memoryview, header: BatchHeader, rules: DelayRules) -> memoryview:
-    """The batch with the default delay and lifetime in records that have none. Timestamps, producer and codec stay."""
+    """Rebuild the batch: records without a delay or lifetime get the default. Timestamps, producer and codec stay."""
     records = [
         record._replace(headers=record.headers + _missing(record.headers, rules))
         for record in iterate(batch, header, max_decompressed_bytes=rules.max_decompressed_bytes)
@@ -141,7 +144,7 @@ def with_defaults(batch: memoryview, header: BatchHeader, rules: DelayRules) -> 
 
 
 def _missing(headers: Headers, rules: DelayRules) -> Headers:
-    """Headers of the topic's defaults that a record has not itself."""
+    """Headers with the topic's defaults, for a record that has no such headers itself."""
     missing: list[tuple[str, bytes | None]] = []
     if rules.default_ms >= 0 and not is_hidden(headers):
         missing.append((DELAY_MS, str(rules.default_ms).encode()))

@@ -1,4 +1,4 @@
-"""Batches of messages that are due: made from the stored records, in the order of delivery. Runs in a pool."""
+"""Batches of due messages, made from the stored records in the order of delivery. Runs in a thread pool."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ class DelayBatch:
 
 
 def deliveries(stored: Sequence[StoredMessage]) -> list[DelayBatch]:
-    """Visible batches of due messages. A record has its due time as timestamp, or the time at which it was stored if
-    that is later, and the offset and time of its first record as headers.
+    """Make batches of due messages that consumers receive. The timestamp of a record is its due time, or the time at
+    which it was stored if that is later; headers contain the offset and the time at which it was first stored.
     """
     return _batches(stored, _visible)
 
 
 def copies(stored: Sequence[StoredMessage], now_ms: int) -> list[DelayBatch]:
-    """Hidden batches of pending messages, which are stored again before their segment is deleted."""
+    """Make batches that copy pending messages, which are still delayed, before their segment is deleted."""
     return _batches(stored, lambda each: _hidden(each, now_ms))
 
 
@@ -66,7 +66,7 @@ def _hidden(stored: StoredMessage, now_ms: int) -> NewRecord:
 
 
 def _origin(record: Record) -> tuple[int, int]:
-    """Offset and time at which the message of a hidden record was first stored."""
+    """Offset and time at which the message of a delayed record was first stored."""
     found = read_delay_headers(record.headers)
     offset = record.offset if found.origin is None else found.origin
     return offset, record.timestamp if found.origin_timestamp is None else found.origin_timestamp
@@ -86,7 +86,7 @@ def _batches(stored: Iterable[StoredMessage], make: Callable[[StoredMessage], Ne
 
 
 def _sized(stored: list[StoredMessage]) -> Iterable[list[StoredMessage]]:
-    """Parts that make batches of a limited size."""
+    """Split messages into parts, so that the batches have a limited size."""
     part: list[StoredMessage] = []
     size = 0
     for each in stored:

@@ -1,9 +1,11 @@
-"""Blocks of delayed messages: sorted by due time, in about eight bytes each, and the form in which files have them.
+"""Blocks of delayed messages, which are sorted by due time and take about eight bytes for each message.
 
-    block     first id 8 | range of ids 4 | runs 4 | runs | bitmap of the ids that are still there
-    run       first due time 8 | messages 4 | due times 4 each, from the first | ids 4 each, from the first id
+The format in files:
 
-Numbers have the byte order of the machine: a file has a mark by which another order is noticed. Pure.
+    block     first id 8 | range of ids 4 | runs 4 | runs | bitmap of the ids that were not removed
+    run       first due time 8 | messages 4 | due times 4 each, relative to the first | ids 4 each, relative to first id
+
+Numbers are in the byte order of the machine. The mark in the head of a file shows if it has another byte order. Pure.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ class DueRun:
         self.dues = dues
         self.ids = ids
         self.place = 0
-        """Place of the first message that may still be there."""
+        """Index of the first message that may not be removed yet."""
 
 
 class Block:
@@ -34,20 +36,20 @@ class Block:
     def __init__(self, first_id: int, size: int, runs: list[DueRun], bits: bytearray) -> None:
         self.first_id = first_id
         self.size = size
-        """Range of the ids."""
+        """Size of the range of ids."""
         self.runs = runs
         self.bits = bits
         self.count = int.from_bytes(bits, "little").bit_count()
-        """Number of messages that are still there."""
+        """Number of messages that were not removed."""
 
     @property
     def room(self) -> int:
-        """Number of messages that were there at first."""
+        """Number of messages including the removed ones."""
         return sum(len(run.ids) for run in self.runs)
 
     @property
     def end_id(self) -> int:
-        """Id behind the last one."""
+        """End of the range of ids, exclusive."""
         return self.first_id + self.size
 
     def __contains__(self, message: int) -> bool:
@@ -60,7 +62,7 @@ class Block:
         self.count -= 1
 
     def first_of(self, run: DueRun) -> DueMessage | None:
-        """The first message of a run that is still there."""
+        """The first message of a run that was not removed; None if all were."""
         bits, ids, place, end = self.bits, run.ids, run.place, len(run.ids)
         while place < end and not bits[ids[place] >> 3] >> (ids[place] & 7) & 1:
             place += 1
@@ -68,7 +70,7 @@ class Block:
         return None if place == end else self._at(run, place)
 
     def messages(self, run: DueRun, after: DueMessage | None) -> Iterator[DueMessage]:
-        """Messages of a run behind another one, in order."""
+        """The messages of a run after the message `after`, in order; all if it is None."""
         place = run.place
         if after is not None:
             place = max(place, bisect_left(run.dues, after.due_ms - run.first_due))
@@ -101,7 +103,7 @@ class Block:
 
     @classmethod
     def unpack(cls, content: memoryview, position: int) -> tuple[Block, int]:
-        """The block at a position, and the position behind it; the content is known to be undamaged."""
+        """Decode the block at a position of undamaged content; return it and the position after it."""
         first_id, size, runs_left = BLOCK_HEAD.unpack_from(content, position)
         position += BLOCK_HEAD.size
         runs: list[DueRun] = []
@@ -125,7 +127,7 @@ def _numbers(content: memoryview) -> array[int]:
 
 
 def unpack_blocks(content: bytes | memoryview) -> Iterator[Block]:
-    """All blocks of a content that has nothing else."""
+    """Decode a sequence of packed blocks."""
     view, position = memoryview(content), 0
     while position < len(view):
         block, position = Block.unpack(view, position)

@@ -1,4 +1,4 @@
-"""Number of due messages that one delivery has: small first, then larger while many are due. Pure."""
+"""Maximum number of messages in one delivery: small at first, then larger while many messages are due. Pure."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from penstock.delay.packing import DueMessage
 from penstock.delay.pending import PendingMessages
 
 FIRST_DUE = 64
-"""Size of the first delivery when many messages are due: the first of them must not wait for the others."""
+"""Size of the first delivery if many messages are due, so that the first of them need not wait for the others."""
 DUE_GROWTH = 4
 MAX_DUE = 1_000
-"""Maximum number of messages that one delivery has."""
+"""Maximum number of messages in one delivery."""
 
 
 class DueLimit:

@@ -2,9 +2,9 @@
 
 Messages that are added one by one are in a heap. When the heap is large its messages become *blocks* (`due_blocks`):
 arrays that are sorted by due time, with due times and message ids relative to the block in four bytes each, and a
-bitmap of the ids that are left. Removing a message clears its bit. A block covers a limited range of ids, so that its
-bitmap is small, and is made again when most of its messages are gone. Messages that are added as a run become blocks at
-once, which are merged when many of them are short. Not a set: a message is added once. Loop thread only.
+bitmap of the ids that were not removed. Removing a message clears its bit. A block covers a limited range of ids, so
+that its bitmap is small, and is rebuilt when most of its messages were removed. Messages that are added as a run become
+blocks at once; many blocks of short runs are merged. A message must not be added twice. Loop thread only.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from penstock.delay.marking import clear_bits
 from penstock.delay.packing import PAIR, DueMessage, pack_blocks, pack_pairs, unpack_pairs
 
 HEAP_MESSAGES = 1 << 12
-"""Number of messages in the heap, or in short runs, from which on they become blocks; the most that a block has."""
+"""Number of messages in the heap, or in short runs, at which they become blocks. Also the maximum in one block."""
 RUN_MESSAGES = 32
-"""Number of messages from which on a run becomes a block; fewer are added to the heap."""
+"""Minimum number of messages in a run for which it becomes a block; shorter runs are added to the heap."""
 BLOCK_IDS = 1 << 16
-"""Range of ids that a block lies in."""
+"""Size of the ranges of ids: all ids of a block are in one range."""
 
 
 class DueQueue:
@@ -39,15 +39,15 @@ class DueQueue:
         self._block_ids = block_ids
         self._heap: list[DueMessage] = []
         self._new: dict[int, int] = {}
-        """Due times by id of the messages in the heap; the heap has removed ones too."""
+        """Due times by id of the messages in the heap, without those that were removed but are still in the heap."""
         self._blocks: dict[int, list[Block]] = {}
-        """Blocks by the range that their ids are in."""
+        """Blocks by the number of their range of ids."""
         self._heads: list[tuple[DueMessage, int, Block, DueRun]] = []
-        """First message of each run, a heap."""
+        """Heap of the first message of each run, with its block and run; a counter is the tie-breaker."""
         self._numbers = 0
         self._in_blocks = 0
         self._short: list[tuple[list[Block], bytes]] = []
-        """Blocks of short runs, and the messages that they had at first."""
+        """Blocks of short runs, with all messages that were added to them, in packed form."""
         self._in_short = 0
 
     def __len__(self) -> int:
@@ -57,7 +57,7 @@ class DueQueue:
         return message in self._new or self._block_of(message) is not None
 
     def __iter__(self) -> Iterator[DueMessage]:
-        """All messages, in no order."""
+        """All messages, in any order."""
         for message, due_ms in self._new.items():
             yield DueMessage(due_ms, message)
         for blocks in self._blocks.values():
@@ -65,7 +65,7 @@ class DueQueue:
                 yield from block
 
     def below(self, end: int) -> Iterator[DueMessage]:
-        """Messages with lower ids than `end`, in no order."""
+        """Messages with lower ids than `end`, in any order."""
         yield from (DueMessage(due_ms, message) for message, due_ms in self._new.items() if message < end)
         for part, blocks in self._blocks.items():
             if part * self._block_ids < end:
@@ -73,7 +73,7 @@ class DueQueue:
                     yield from (each for each in block if each.message < end)
 
     def add(self, due_ms: int, message: int) -> None:
-        """Add a message that is not there."""
+        """Add a message, which must not be in the queue."""
         self._new[message] = due_ms
         heappush(self._heap, DueMessage(due_ms, message))
         if len(self._new) >= self._heap_messages:
@@ -83,7 +83,7 @@ class DueQueue:
             heapify(self._heap)
 
     def add_run(self, pairs: bytes) -> None:
-        """Add packed messages that are not there."""
+        """Add packed messages, which must not be in the queue."""
         count = len(pairs) // PAIR.size
         if count < self._run_messages:
             for due_ms, message in unpack_pairs(pairs):
@@ -97,7 +97,7 @@ class DueQueue:
                 self._merge()
 
     def discard(self, message: int) -> bool:
-        """Remove a message; False if it is not there."""
+        """Remove a message; False if it is not in the queue."""
         if self._new.pop(message, None) is not None:
             return True
         block = self._block_of(message)
@@ -109,7 +109,7 @@ class DueQueue:
         return True
 
     def discard_sorted(self, messages: array[int]) -> None:
-        """Remove those of many messages that are there; they are sorted."""
+        """Remove many messages, given as sorted ids; ids that are not in the queue are ignored."""
         for message in tuple(self._new):
             place = bisect_left(messages, message)
             if place < len(messages) and messages[place] == message:
@@ -130,7 +130,7 @@ class DueQueue:
             start = end
 
     def discard_below(self, end: int) -> int:
-        """Remove the messages with lower ids than `end`; returns their number. Whole blocks go at once."""
+        """Remove the messages with lower ids than `end`; return their number. Whole blocks are removed at once."""
         before = len(self)
         for message in [message for message in self._new if message < end]:
             del self._new[message]
@@ -150,7 +150,7 @@ class DueQueue:
         return before - len(self)
 
     def due_of(self, message: int) -> int | None:
-        """Due time of a message; None if it is not there."""
+        """Due time of a message; None if it is not in the queue."""
         if message in self._new:
             return self._new[message]
         block = self._block_of(message)
@@ -177,7 +177,7 @@ class DueQueue:
         return due
 
     def page(self, after: DueMessage | None, limit: int) -> list[DueMessage]:
-        """The next messages behind one in the order of due times."""
+        """The next messages after the message `after`, in the order of due times; from the first if it is None."""
         new = [DueMessage(due_ms, message) for message, due_ms in self._new.items()]
         new = nsmallest(limit, new if after is None else (each for each in new if each > after))
         old = (
@@ -221,14 +221,14 @@ class DueQueue:
             heappush(self._heads, (first, self._numbers, block, run))
 
     def freeze(self) -> None:
-        """Make blocks of the messages in the heap."""
+        """Move the messages of the heap to blocks."""
         pairs = pack_pairs((due_ms, message) for message, due_ms in self._new.items())
         self._heap.clear()
         self._new.clear()
         self._add_blocks(pairs)
 
     def _merge(self) -> None:
-        """Make blocks of the messages in short runs."""
+        """Merge the blocks of short runs."""
         short, self._short, self._in_short = self._short, [], 0
         parts: list[bytes] = []
         for blocks, pairs in short:
@@ -246,14 +246,14 @@ class DueQueue:
         return blocks
 
     def add_block(self, block: Block) -> None:
-        """Add messages that are not there; their ids lie in one range of `BLOCK_IDS`."""
+        """Add a block of messages, which must not be in the queue; all ids are in one range of `BLOCK_IDS`."""
         self._blocks.setdefault(block.first_id // self._block_ids, []).append(block)
         self._in_blocks += block.count
         for run in block.runs:
             self._push_head(block, run)
 
     def _tidy(self, blocks: list[Block]) -> None:
-        """Free the memory of messages that are gone."""
+        """Rebuild blocks of which most messages were removed, to free memory."""
         sparse = [block for block in blocks if block.count * 4 < block.room]
         if sparse:
             left = pack_pairs(each for block in sparse if block.count for each in block)
@@ -261,7 +261,7 @@ class DueQueue:
             self.add_run(left)
 
     def _drop(self, blocks: list[Block]) -> None:
-        """Remove blocks with their messages; those that were removed before are passed over."""
+        """Remove blocks with their messages; blocks that were removed before are ignored."""
         for block in blocks:
             part = block.first_id // self._block_ids
             others = self._blocks.get(part, [])

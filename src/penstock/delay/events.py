@@ -1,7 +1,7 @@
 """Events of the delayed messages of a partition, read from its log in the order of offsets.
 
-The log has everything: which records are delayed, which of them were delivered, cancelled or stored again, and which
-transactions were committed. All readers of a log get the same events.
+The log contains all information: which records are delayed, which of them were delivered, cancelled or copied, and
+which transactions were committed. All replicas compute the same events from their logs.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ _PREFIX = PREFIX.encode()
 
 
 class Delayed(NamedTuple):
-    """A hidden record that is to be delivered."""
+    """A delayed record, whose message has to be delivered."""
 
     offset: int
     due_ms: int
     message: int
-    """Offset at which the message was first stored, its id. Another offset than `offset` in a record that was stored
-    again before its segment was deleted.
+    """Id of the message: the offset at which it was first stored. It differs from `offset` in a copy that was stored
+    before the first segment was deleted.
     """
     producer_id: int = NO_PRODUCER
-    """Producer of a record in a transaction, which counts when the transaction is committed."""
+    """Producer id of a record in a transaction. The event takes effect when the transaction is committed."""
 
 
 class DelayedRun(NamedTuple):
-    """Hidden records outside of transactions that were not stored before, in the order of offsets."""
+    """Delayed records outside of transactions that are no copies, in the order of offsets."""
 
     pairs: bytes
-    """Due times and offsets, see `packing`."""
+    """Packed pairs of due time and offset, see `packing`."""
 
     @property
     def offset(self) -> int:
@@ -66,7 +66,7 @@ Event = Delayed | DelayedRun | Settled | Ended
 
 
 class EventState(ABC):
-    """State that follows the events of a log: delayed records of a transaction count from its commit on."""
+    """State that is computed from the events of a log. Delayed records of a transaction are added at its commit."""
 
     __slots__ = ()
 
@@ -97,11 +97,11 @@ class EventState(ABC):
 
     @abstractmethod
     def _add_run(self, pairs: bytes) -> None:
-        """Add packed messages that are to be delivered."""
+        """Add packed messages, which have to be delivered."""
 
     @abstractmethod
     def _add(self, event: Delayed) -> None:
-        """Add a message that is to be delivered."""
+        """Add a message, which has to be delivered."""
 
     @abstractmethod
     def _settle(self, message: int) -> None:
@@ -114,7 +114,7 @@ class EventState(ABC):
 
 
 def events_of(batch: memoryview, header: BatchHeader, max_decompressed_bytes: int) -> list[Event]:
-    """The events of a stored batch. A batch whose records cannot be read has none: no reader can be shown them."""
+    """The events of a stored batch. A batch whose records cannot be read has none; consumers cannot read it either."""
     if header.is_control:
         marker = read_marker(batch, header)
         return [] if marker is None else [Ended(marker.producer_id, marker.is_commit)]
@@ -152,11 +152,11 @@ def _read(body: bytes, header: BatchHeader) -> list[Event]:
 
 
 def _read_other(body: bytes, headers_start: int, header_count: int) -> tuple[int, int, int]:
-    """Kind, value and origin of a record whose headers are not decimal numbers."""
+    """Kind, value and origin of a record with a mark of the kind `OTHER`, which needs `read_delay_headers`."""
     try:
         found = read_delay_headers(read_headers(body, headers_start, header_count))
     except InvalidDelay:
-        return DELIVERED, NONE, NONE  # refused by every leader, so it is not in a log
+        return DELIVERED, NONE, NONE  # every leader refuses such a record, so it has no effect
     origin = NONE if found.origin is None else found.origin
     if found.delay is not None:
         return (DELAY_MS if found.delay.is_relative else DELIVER_AT), found.delay.value_ms, origin

@@ -1,9 +1,10 @@
 """Headers of delayed messages, which only topics with `delivery.delay` interpret.
 
 A record with the header `penstock-deliver-at` (epoch milliseconds, or ISO 8601 with an offset) or `penstock-delay-ms`
-is delayed, one with `penstock-cancel` (an offset) cancels a delayed record of the same partition. Readers see none of
-these records. A delayed record that is due is stored again without its delay, with the headers `penstock-origin-offset`
-and `penstock-origin-timestamp`, which tell where it was first stored. Only leaders write those two.
+is delayed; a record with `penstock-cancel` (an offset) cancels a delayed record of the same partition. Consumers
+receive none of these records. When a delayed record is due, the leader stores it again without its delay and with the
+headers `penstock-origin-offset` and `penstock-origin-timestamp`: the offset and time at which it was first stored. Only
+leaders write these two headers.
 """
 
 from __future__ import annotations
@@ -22,26 +23,26 @@ ORIGIN_OFFSET: Final = "penstock-origin-offset"
 ORIGIN_TIMESTAMP: Final = "penstock-origin-timestamp"
 
 HIDING: Final = frozenset({DELIVER_AT, DELAY_MS, CANCEL})
-"""Headers of records that no reader sees."""
+"""Headers whose records are hidden: consumers do not receive them."""
 ORIGIN: Final = frozenset({ORIGIN_OFFSET, ORIGIN_TIMESTAMP})
 _OURS: Final = HIDING | ORIGIN
 NOT_COPIED: Final = _OURS | EXPIRING
-"""Headers that a copy of a record in another place does not get: their effect must not happen again there, and topics
-with delayed messages refuse the origin of another record.
+"""Headers that are removed from a copy of a record in another topic or partition: their effect must not be repeated,
+and topics with delayed messages refuse origin headers from clients.
 """
 _MAX_DIGITS = 18
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 MAX_TIME_MS: Final = 253_402_300_799_999
-"""End of the year 9999."""
+"""End of the year 9999 in epoch milliseconds."""
 
 
 class InvalidDelay(ValueError):
-    """A header of a delayed message is not valid; the text says why."""
+    """A header of a delayed message is not valid. The text of the error is the reason."""
 
 
 class Delay(NamedTuple):
-    """Delay of a record, relative to the time at which it was stored or absolute."""
+    """Delay of a record: relative to the time at which it is stored, or an absolute time."""
 
     value_ms: int
     is_relative: bool
@@ -51,13 +52,13 @@ class Delay(NamedTuple):
 
 
 class DelayHeaders(NamedTuple):
-    """Meaning of a record's headers; a record without any of them is an ordinary one."""
+    """Decoded delay headers of a record; `ORDINARY` if it has none."""
 
     delay: Delay | None = None
     cancels: int | None = None
     """Offset of the delayed record that this record cancels."""
     origin: int | None = None
-    """Offset at which this record was first stored; None in that record itself."""
+    """Offset at which the message of this record was first stored; None if it is this record."""
     origin_timestamp: int | None = None
 
     @property
@@ -69,7 +70,7 @@ ORDINARY: Final = DelayHeaders()
 
 
 def read_delay_headers(headers: Headers) -> DelayHeaders:
-    """Interpret the headers of a record; InvalidDelay if one is malformed or repeated, or they exclude each other."""
+    """Decode the delay headers of a record; InvalidDelay if a header is malformed or repeated, or two contradict."""
     found: dict[str, bytes | None] = {}
     for name, value in headers:
         if name in _OURS:
@@ -94,7 +95,7 @@ def read_delay_headers(headers: Headers) -> DelayHeaders:
 
 
 def parse_time(value: bytes | None) -> int:
-    """Time in epoch milliseconds of `penstock-deliver-at`; InvalidDelay if it is none."""
+    """Parse the value of `penstock-deliver-at` to epoch milliseconds; InvalidDelay if it is not a time."""
     text = _text(value)
     if text.isdecimal() and len(text) <= _MAX_DIGITS:
         time_ms = int(text)
@@ -130,10 +131,10 @@ def _text(value: bytes | None) -> str:
 
 
 def without_delay(headers: Headers) -> Headers:
-    """The headers without those of delayed messages, as for a copy of the record in another place."""
+    """The headers of a record without the headers of delayed messages."""
     return tuple(header for header in headers if header[0] not in _OURS)
 
 
 def is_hidden(headers: Headers) -> bool:
-    """True if readers of a topic with `delivery.delay` do not see a record with these headers."""
+    """True if consumers of a topic with `delivery.delay` do not receive a record with these headers."""
     return any(name in HIDING for name, _ in headers)

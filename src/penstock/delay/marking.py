@@ -1,10 +1,11 @@
-"""Marks of a batch: the records whose headers delay, cancel or deliver a message, found without reading the others.
+"""Marks of a batch: its records whose headers delay, cancel or deliver a message, found without decoding all records.
 
-`find_marks` is compiled where a compiler was available (`_marks.c`, without the GIL for long bodies), else it is
-`find_marks_in_python`. A mark has eight numbers, `MARK`: offset delta, timestamp delta, kind, value of the header,
-origin offset and origin timestamp (-1 without), start of the first header, number of headers. A record of the kind
-`OTHER` has to be read by `read_delay_headers`: its headers are repeated, contradict each other, or are no decimal
-numbers. With limits of 0 or more, delays up to `max_delay_ms`, or up to the time `max_time_ms`, are no marks.
+`find_marks` is compiled C if a compiler was available at installation (`_marks.c`, which releases the GIL for long
+bodies), else `find_marks_in_python`. A mark (`MARK`) has eight numbers: offset delta, timestamp delta, kind, value of
+the header, origin offset and origin timestamp (-1 if absent), start of the first header, number of headers. A record of
+the kind `OTHER` has to be decoded by `read_delay_headers`: its headers are repeated, contradict each other, or are not
+decimal numbers. If the limits are not negative, delays up to `max_delay_ms` or up to the time `max_time_ms` are not
+returned as marks.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Mark(NamedTuple):
 def find_marks_in_python(
     body: bytes | memoryview, record_count: int, max_delay_ms: int, max_time_ms: int, /
 ) -> tuple[bytes, bool]:
-    """Packed marks of a body, all of the kind `OTHER`, and whether its offset deltas are consecutive. ValueError if its
+    """Packed marks of a body, all of the kind `OTHER`, and True if its offset deltas are consecutive. ValueError if its
     records are not valid.
     """
     body = bytes(body)
@@ -62,7 +63,7 @@ def find_marks_in_python(
 
 
 def clear_bits_in_python(bits: bytearray, first_id: int, ids: bytes | memoryview, /) -> int:
-    """Clear the bits of ids, which are packed in eight bytes each; returns how many were set."""
+    """Clear the bits of ids, which are packed in eight bytes each; return the number of bits that were set."""
     cleared = 0
     for message in memoryview(ids).cast("B").cast("q"):
         place = message - first_id
@@ -81,15 +82,15 @@ except ImportError:
 
 
 def packed_marks(body: bytes | memoryview, record_count: int) -> bytes:
-    """Every mark of a body, packed; InvalidBatch if its records are not valid."""
+    """All marks of a body in packed form; InvalidBatch if its records are not valid."""
     return _find(body, record_count, NO_LIMIT, NO_LIMIT)[0]
 
 
 def checked_marks(
     body: bytes | memoryview, record_count: int, max_delay_ms: int, max_time_ms: int
 ) -> tuple[Iterator[Mark], bool]:
-    """Marks of a body that are not delays within the limits, and whether its offset deltas are consecutive.
-    InvalidBatch if its records are not valid.
+    """Marks of a body except delays within the limits, and True if its offset deltas are consecutive. InvalidBatch if
+    its records are not valid.
     """
     packed, is_consecutive = _find(body, record_count, max_delay_ms, max_time_ms)
     return map(Mark._make, MARK.iter_unpack(packed)), is_consecutive

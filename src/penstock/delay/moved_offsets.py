@@ -1,7 +1,7 @@
-"""Offsets of delayed messages that were stored again, in about four bytes each where many of them are neighbours.
+"""Present offsets of delayed messages that were copied, in about four bytes each if many of them have close ids.
 
-Message ids are divided into parts. A part with few messages is a dict; one with many is an array with a place for each
-id, relative to the first offset in it. Loop thread only.
+Message ids are divided into parts of `PART_IDS`. A part with few messages is a dict; a part with many is an array with
+an element for each id, which is relative to the lowest offset in the part. Loop thread only.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from array import array
 
 PART_IDS = 1 << 16
-"""Range of ids of a part."""
+"""Number of ids in a part."""
 DENSE = PART_IDS // 16
-"""Number of messages from which on a part is an array."""
+"""Number of messages in a part at which it becomes an array."""
 _SHORT, _LONG = "I", "q"
 _MAX_SHORT = (1 << 32) - 1
 
@@ -61,7 +61,7 @@ class MovedOffsets:
 
 
 class _Part:
-    """Offsets by place: one more than the distance from the base, 0 for none."""
+    """Array of offsets. An element is the offset minus the base plus one; 0 if there is no offset."""
 
     __slots__ = ("_base", "_values", "count")
 
@@ -89,6 +89,6 @@ class _Part:
         self._values[place] = 0
 
     def _widen(self) -> None:
-        """Take any offset from now on."""
+        """Use elements of eight bytes, for offsets that do not fit into four."""
         base, self._base = self._base, 0
         self._values = array(_LONG, (value and base + value for value in self._values))

@@ -1,7 +1,8 @@
-"""Delayed messages as packed pairs of due time and id, and the blocks that are made of them (`due_blocks`).
+"""Delayed messages as packed pairs of due time and id, and packing of such pairs to blocks (`due_blocks`).
 
-A batch in which all marks are delays has the pairs of its messages at once, without an object for each. `plain_delays`
-and `pack_blocks` are compiled where a compiler was available (`_marks.c`, which sorts without the GIL). Pure.
+The marks of a batch with only delays are converted to pairs at once, without an object for each message. `plain_delays`
+and `pack_blocks` are compiled C if a compiler was available at installation (`_marks.c`, which sorts without the GIL).
+Pure.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def unpack_pairs(pairs: bytes | bytearray) -> Iterator[DueMessage]:
 def plain_delays_in_python(
     marks: bytes, base_offset: int, time_ms: int, is_relative: bool, /
 ) -> bytes | None:
-    """Pairs of the marks of a batch, in the order of ids; None if one of them is no delay or has an origin.
+    """Packed pairs from the marks of a batch, in the order of ids; None if a mark is not a delay or has an origin.
 
     `time_ms` is the time at which the batch was stored, or the base timestamp if `is_relative`.
     """
@@ -51,7 +52,7 @@ def plain_delays_in_python(
 
 
 def pack_blocks_in_python(pairs: bytes | bytearray, block_ids: int, block_messages: int, /) -> bytes:
-    """Packed blocks of messages in any order: each has at most `block_messages`, with ids of one range of ids."""
+    """Pack messages in any order into blocks of at most `block_messages`; the ids of a block are in one range."""
     messages = sorted(unpack_pairs(pairs), key=lambda each: each.message)
     packed = bytearray()
     for _, group in groupby(messages, key=lambda each: each.message // block_ids):
@@ -80,7 +81,7 @@ def _run(first_id: int, messages: list[DueMessage]) -> bytes:
 
 
 def _spans(messages: list[DueMessage]) -> Iterator[list[DueMessage]]:
-    """Parts of sorted messages whose due times fit into four bytes each."""
+    """Split sorted messages into parts in which the relative due times fit into four bytes."""
     start = 0
     for place, each in enumerate(messages):
         if each.due_ms - messages[start].due_ms > _MAX_SPAN_MS:

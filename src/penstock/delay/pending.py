@@ -1,10 +1,10 @@
-"""Pending messages of a partition: delayed minus delivered minus cancelled, computed from the committed log.
+"""Pending messages of a partition: delayed messages that were neither delivered nor cancelled, by the committed log.
 
-`apply` gets the events of the log in the order of offsets, up to the high watermark. A leader has appended more than
-that: messages whose delivery or cancellation it has appended are *in flight* until the event comes back from the log.
-They are neither delivered nor cancelled again meanwhile. A replica that becomes leader starts with an empty set, and
-delivers nothing before it has applied all records from before its leader epoch: every delivery of an earlier leader is
-then either applied, or not in the log and never will be. Pure.
+`apply` gets the events of the log in the order of offsets, up to the high watermark. The leader has appended further
+records: messages whose delivery or cancellation it has appended are *in flight* until the event is applied from the
+log. They are not delivered or cancelled again meanwhile. A replica that becomes leader starts with an empty set, and
+delivers nothing before it has applied all records from before its leader epoch: then every delivery by an earlier
+leader was either applied, or is not in the log and never will be. Pure.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class PendingMessages(EventState):
         self.queue = DueQueue()
         """Messages that are pending and not in flight."""
         self.in_flight: dict[int, int] = {}
-        """Due times of messages whose delivery or cancellation is being appended, or not committed yet."""
+        """Due times by id of messages whose delivery or cancellation is being appended or is not committed yet."""
         self.open: dict[int, list[Delayed]] = {}
         self._moved = MovedOffsets()
-        """Offsets of messages that were stored again, where they are now."""
+        """Present offsets of messages that were copied."""
 
     def __len__(self) -> int:
         return len(self.queue) + len(self.in_flight)
@@ -39,7 +39,7 @@ class PendingMessages(EventState):
     # --- the log
 
     def apply_segment(self, found: SegmentEvents) -> None:
-        """Apply the events of a segment of which none was applied before."""
+        """Apply all events of a segment, none of which was applied before."""
         for producer_id, is_commit in found.ends.items():
             self._end(Ended(producer_id, is_commit))
         for block in found.blocks:
@@ -70,7 +70,7 @@ class PendingMessages(EventState):
             self.queue.discard(message)
 
     def drop_below(self, log_start_offset: int) -> int:
-        """Forget messages whose record was deleted with the start of the log; returns their number."""
+        """Forget messages whose records are below the log start offset; return their number."""
         for producer_id, records in tuple(self.open.items()):
             self.open[producer_id] = [each for each in records if each.offset >= log_start_offset]
         if not self._moved:
@@ -84,11 +84,11 @@ class PendingMessages(EventState):
     # --- where messages are
 
     def offset_of(self, message: int) -> int:
-        """Offset of the record that has the message."""
+        """Offset of the record that contains the message."""
         return self._moved.get(message, message)
 
     def stored_below(self, offset: int) -> Iterator[DueMessage]:
-        """Pending messages, not in flight, whose record is below an offset."""
+        """Pending messages that are not in flight and whose records are below `offset`."""
         return (each for each in self.queue.below(offset) if self.offset_of(each.message) < offset)
 
     def is_in_flight_below(self, offset: int) -> bool:
@@ -100,13 +100,13 @@ class PendingMessages(EventState):
         return self.queue.first()
 
     def take_due(self, now_ms: int, limit: int) -> list[DueMessage]:
-        """Messages that are due, in the order of due time and id. They are in flight from now on."""
+        """Take at most `limit` due messages, in the order of due time and id. They are in flight from now on."""
         due = self.queue.pop_due(now_ms, limit)
         self.in_flight.update((each.message, each.due_ms) for each in due)
         return due
 
     def give_back(self, messages: Iterable[DueMessage]) -> None:
-        """Make messages pending again whose delivery was not appended."""
+        """Make messages pending again, because their delivery or cancellation was not appended."""
         for due_ms, message in messages:
             del self.in_flight[message]
             self.queue.add(due_ms, message)
@@ -119,12 +119,12 @@ class PendingMessages(EventState):
         return message in self.queue
 
     def due_of(self, message: int) -> int | None:
-        """Due time of a pending message, also of one in flight."""
+        """Due time of a pending message, in flight or not; None if it is not pending."""
         found = self.in_flight.get(message)
         return self.queue.due_of(message) if found is None else found
 
     def begin_cancel(self, message: int) -> DueMessage:
-        """Take a message whose cancellation is being appended. `give_back` undoes it."""
+        """Take a message in order to append its cancellation. It is in flight from now on; `give_back` undoes this."""
         due_ms = self.queue.due_of(message)
         assert due_ms is not None, "only a pending message is cancelled"
         self.queue.discard(message)

@@ -1,7 +1,7 @@
-"""Names of the topics of a consumer group with a retry policy. Pure; imports little, because every consumer uses it.
+"""Names of the topics of a consumer group with a retry policy. Pure; has few imports, because every consumer uses it.
 
-The retry topic of group `billing` is `billing.retry`. Bytes of a group id that a topic name cannot have, and dots,
-which collide with underscores, are written as `-xHH`, so that topics of two groups never have the same name.
+The retry topic of group `billing` is `billing.retry`. Bytes of a group id that are not allowed in topic names, and
+dots, which collide with underscores, are written as `-xHH`, so that topics of two groups never have the same name.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ def retry_topic(group: str) -> str:
 
 
 def dead_letter_topic(group: str) -> str:
-    """Name of the dead-letter topic of a group whose policy names none."""
+    """Default name of the dead-letter topic of a group."""
     return _escaped(group, DEAD_SUFFIX)
 
 
 def _escaped(group: str, suffix: str) -> str:
-    """A topic name made of a group id. The end of a long one is replaced by a digest of the whole."""
+    """Topic name for a group id. The end of a long group id is replaced by a digest of the group id."""
     name = _ESCAPED.sub(lambda found: b"-x%02x" % found[0][0], group.encode()).decode()
     longest = _MAX_NAME - len(suffix)
     if len(name) > longest:

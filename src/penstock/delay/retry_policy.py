@@ -1,4 +1,4 @@
-"""Retry policy of a consumer group: the configs of its retry topic hold it. Pure."""
+"""Retry policy of a consumer group, which is stored in the configs of its retry topic. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OPTIONS: Final = (
 class RetryPolicy:
     group: str
     max_attempts: int = RETRY_MAX_ATTEMPTS.default
-    """Deliveries of a message, the first one included."""
+    """Maximum number of deliveries of a message, including the first one."""
     back_off: str = str(DEFAULT_RETRY_BACKOFF)
     dead_letter: str = ""
     """Topic for messages that have failed `max_attempts` times."""
@@ -39,7 +39,7 @@ class RetryPolicy:
 
     @property
     def configs(self) -> dict[str, str]:
-        """Topic configs that hold the policy."""
+        """Topic configs that contain the policy."""
         return {
             RETRY_GROUP.name: self.group,
             RETRY_MAX_ATTEMPTS.name: str(self.max_attempts),
@@ -49,7 +49,7 @@ class RetryPolicy:
 
     @property
     def topic_configs(self) -> dict[str, str]:
-        """Configs of a new retry topic."""
+        """All topic configs of a new retry topic."""
         return {DELIVERY_DELAY.name: "true", **self.configs}
 
 
@@ -58,7 +58,7 @@ def default_policy(group: str) -> RetryPolicy:
 
 
 def read_policy(group: str, configs: Mapping[str, str | None]) -> RetryPolicy | None:
-    """The policy in the configs of a group's retry topic; None without one."""
+    """Read the policy from the configs of a group's retry topic; None if they contain none."""
     if configs.get(RETRY_GROUP.name) != group:
         return None
     return RetryPolicy(

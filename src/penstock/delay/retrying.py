@@ -1,8 +1,8 @@
-"""Records of retry topics (`retry.group`): the leader counts the attempts and picks the delay. Pure.
+"""Records of retry topics (`retry.group`): the leader counts the attempts and sets the delay. Pure.
 
-A consumer that could not process a message produces it to the retry topic of its group, with the headers that it has.
-The header `penstock-retry-attempts` is the number of failed attempts. Headers of an earlier delivery from the topic are
-removed; a delay that the producer gives stays.
+A consumer that could not process a message produces it with its headers to the retry topic of the group. The header
+`penstock-retry-attempts` is the number of failed attempts. Headers of an earlier delivery from the retry topic are
+removed; a delay that the producer has set is kept.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class RetryRules:
     max_attempts: int
     backoff: RetryBackoff
     dead_letter: str
-    """Topic for messages that have failed as often as the policy allows; empty for none."""
+    """Topic for messages that have failed `max_attempts` times; empty if there is none."""
     max_delay_ms: int
 
     def counted(self, headers: Headers, content: bytes, index: int) -> Headers:
-        """Headers of a record that is produced to the topic: one attempt more, and a delay.
+        """Headers for a record that is produced to the topic: with an increased number of attempts, and a delay.
 
-        `content` scatters delays with jitter. InvalidDelay if the number of attempts is malformed, InvalidBatch with
-        POLICY_VIOLATION if no attempt is left.
+        The jitter of the delay is derived from `content`. InvalidDelay if the number of attempts is malformed;
+        InvalidBatch with POLICY_VIOLATION if no attempt is left.
         """
         if any(name == CANCEL for name, _ in headers):
             return headers
@@ -59,7 +59,7 @@ class RetryRules:
 
 
 def failed_attempts(headers: Headers) -> int:
-    """Number of attempts that a message has failed before; InvalidDelay if its header is malformed."""
+    """Number of failed attempts in the headers of a message; InvalidDelay if the header is malformed."""
     values = [value for name, value in headers if name == RETRY_ATTEMPTS]
     if not values:
         return 0

@@ -1,12 +1,12 @@
-"""Events of a segment in the form of its file: a new leader applies them at once, without reading the segment.
+"""Summary of the events of a segment, in the format of its file. A new leader applies it without reading the segment.
 
-A message that is settled is never delayed again, so the order of these events among each other does not matter. Only
-transactions have an order: `ends` are those that may belong to records of earlier segments, `open` are the records
-whose transaction does not end here. Pure.
+A message that was delivered or cancelled never becomes pending again, so the order of these events does not matter.
+Only the order of transactions matters: `ends` are the ends of transactions that may have records in earlier segments,
+`open` are the records of transactions that do not end in this segment. Pure.
 
     head      blocks 4 | copies 4 | settled 4 | ends 4 | open 4
     blocks    pending messages of this segment, see `due_blocks`
-    copies    message 8 | offset 8 | due time 8     messages of earlier segments that were stored again here
+    copies    message 8 | offset 8 | due time 8     messages of earlier segments that were copied to this segment
     settled   message 8                             delivered or cancelled messages of earlier segments
     ends      producer 8 | is commit 1              the first end of a transaction of each producer
     open      producer 8 | message 8 | offset 8 | due time 8
@@ -34,12 +34,12 @@ _OPEN = Struct("=4q")
 @dataclass(slots=True)
 class SegmentEvents(EventState):
     blocks: list[Block] = field(default_factory=list)
-    """Messages of this segment that are pending as far as it tells; `pack` adds the new ones."""
+    """Messages of this segment that are neither delivered nor cancelled in it. `pack` moves `pairs` to blocks."""
     pairs: bytearray = field(default_factory=bytearray)
-    """New messages of this segment, settled ones too."""
+    """Packed new messages of this segment, including settled messages (delivered or cancelled)."""
     copies: dict[int, Delayed] = field(default_factory=dict)
     settled: array[int] = field(default_factory=lambda: array("q"))
-    """Messages that were settled here, in any order; `pack` keeps those of earlier segments."""
+    """Ids of messages that were settled in this segment, in any order; `pack` keeps those of earlier segments."""
     ends: dict[int, bool] = field(default_factory=dict)
     open: dict[int, list[Delayed]] = field(default_factory=dict)
 
@@ -58,10 +58,10 @@ class SegmentEvents(EventState):
 
     def _end(self, event: Ended) -> None:
         self.ends.setdefault(event.producer_id, event.is_commit)
-        EventState._end(self, event)  # not super(): a dataclass with slots is another class than this one
+        EventState._end(self, event)  # not super(): `dataclass(slots=True)` replaces the class
 
     def _fold(self) -> None:
-        """Make blocks of new messages, and remove settled messages from blocks."""
+        """Move new messages to blocks, and remove settled messages from the blocks."""
         self.blocks += unpack_blocks(pack_blocks(self.pairs, BLOCK_IDS, HEAP_MESSAGES))
         self.pairs.clear()
         self.settled = settled = array("q", sorted(self.settled))
@@ -94,7 +94,7 @@ class SegmentEvents(EventState):
 
     @classmethod
     def unpack(cls, content: memoryview) -> SegmentEvents:
-        """The events in the content of a file, which is known to be undamaged."""
+        """Decode the content of a file, whose CRC was checked by the caller."""
         found = cls()
         blocks, copies, settled, ends, left = _HEAD.unpack_from(content)
         position = _HEAD.size

@@ -1,4 +1,4 @@
-"""Selector of the records that readers of a topic with delayed messages are shown: all but the hidden ones."""
+"""Selector for consumers of a topic with delayed messages: it selects all records except hidden ones (`is_hidden`)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class VisibleRecords:
         return b"visible 1\n"
 
     def select(self, body: bytes | memoryview, header: BatchHeader) -> Selected:
-        """The visible records of a decompressed batch; all records have failed if the body is not valid."""
+        """Select the visible records of a decompressed batch. If it is not valid, all records count as failed."""
         try:
             if self._program is not None and _select_in_c is not None:
                 packed, failed, _ = _select_in_c(body, header.record_count, self._program, 0, 0, False, 0)
