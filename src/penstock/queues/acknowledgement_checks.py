@@ -1,7 +1,7 @@
 """Checks of acknowledgements, and their division into runs of one type. Pure.
 
-The checks need no state of the share-partition; `SharePartition.acknowledge` makes the others. Work is proportional
-to the number of types in the request, never to a claimed range.
+These checks need no state of the share-partition; `SharePartition.acknowledge` makes the other checks. The work is
+proportional to the number of types in the request, not to the offset ranges that it claims.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _ACCEPT = bytes((AcknowledgeType.ACCEPT,))
 
 
 def check(acknowledgements: Sequence[Acknowledgement], newest_type: AcknowledgeType) -> None:
-    """Raise BrokerError INVALID_REQUEST for ranges that are reversed or not ascending, and for wrong types."""
+    """Raise BrokerError INVALID_REQUEST if a range is reversed, ranges do not ascend, or types are not valid."""
     before = -1
     for first, last, types in acknowledgements:
         if first > last or first <= before:
@@ -33,9 +33,9 @@ def has_renewals(acknowledgements: Sequence[Acknowledgement]) -> bool:
 
 
 def joined(acknowledgements: Sequence[Acknowledgement], below: int) -> Sequence[Acknowledgement]:
-    """The checked acknowledgements, with neighbours that accept records below an offset as one range.
+    """Merge adjacent acknowledgements that accept records below `below`.
 
-    A client that settles messages one by one names each offset, and a range costs as much as an offset.
+    A client that settles messages one by one sends a range for each offset, and each range costs the same.
     """
     found: list[Acknowledgement] = []
     for each in acknowledgements:
@@ -50,7 +50,7 @@ def joined(acknowledgements: Sequence[Acknowledgement], below: int) -> Sequence[
 
 
 def runs(acknowledgement: Acknowledgement, start_offset: int) -> Iterator[tuple[int, int, int]]:
-    """Parts at or above the start offset with one type each: first and last offset, and the type."""
+    """Split the part of an acknowledgement at or above `start_offset` by type: first and last offset, and the type."""
     first, last, types = acknowledgement
     if len(types) == 1:
         if last >= start_offset:

@@ -1,4 +1,4 @@
-"""Acquiring from one span of a share-partition after another, in the order of offsets. Loop thread only."""
+"""Acquisition in the order of offsets, from one span of a share-partition after another. Loop thread only."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from penstock.queues.states import AcquireMode
 
 
 class SpanAcquirer(Protocol):
-    """The share-partition on its leader."""
+    """The part of `ShareLeader` that acquires from one span."""
 
     def acquire_once(
         self, partition: SharePartition, wanted: ShareFetchLimits, sent: int, now_ms: int
     ) -> Fetched | None:
-        """Acquire from the next span; None if there is none. WouldBlock if batch headers are not in memory.
+        """Acquire records of the next span; None if there is none. WouldBlock if batch headers are not in memory.
 
-        Batches up to the offset `sent` are left out of the result.
+        Batches up to the offset `sent` are not included in the result, because the response has them already.
         """
 
 
@@ -34,7 +34,7 @@ def acquire_by_offset(
         except (WouldBlock, BrokerError):
             if not fetched.acquired:
                 raise
-            break  # the records that are locked already are delivered
+            break  # deliver the records that were acquired before the error
         if found is None:
             break
         if found.acquired and wanted.mode == AcquireMode.RECORD_LIMIT:

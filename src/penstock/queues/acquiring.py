@@ -1,7 +1,7 @@
-"""One acquisition: how many of the records on offer a fetch takes, and how its answer divides them. Pure.
+"""One acquisition: the number of available records that a fetch acquires, and their division into batches. Pure.
 
-Records that are near their delivery limit are given out in smaller groups, and alone at the last attempt, so that
-one bad record does not take its neighbours along (KIP-932).
+Records that are near their delivery limit are delivered in smaller groups, and alone at the last attempt, so that one
+bad record does not make its neighbours reach the limit too (KIP-932).
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from penstock.queues.states import Acquired, AcquireMode, ShareSettings
 
 
 class Span(NamedTuple):
-    """Consecutive offsets of the log: a record batch, or a stretch that the group does not read."""
+    """Consecutive offsets of the log: a record batch, or a range that the group does not read."""
 
     first: int
     last: int
     is_hidden: bool = False
-    """Whether no record of these offsets may be acquired: control records, aborted or compacted away."""
+    """True if no record of these offsets may be acquired: they are control, aborted or compacted records."""
 
 
 class Acquisition:
@@ -30,10 +30,10 @@ class Acquisition:
         locked: int,
         has_others: bool = False,
     ) -> None:
-        """`has_others` says that the fetch has records already: records near their limit are not added to them."""
+        """With `has_others` the fetch has records already, so that none near their delivery limit are acquired."""
         self.taken: list[Acquired] = []
         self.is_complete = False
-        """Whether nothing more may be taken, not even of the present span."""
+        """True if no more records may be taken, not even from the present span."""
         self._settings = settings
         self._max_records = max_records
         self._batch_size = max(1, batch_size)
@@ -42,10 +42,10 @@ class Acquisition:
         self._room = settings.max_locks - locked
         self._count = 0
         self._company_left: int | None = None
-        """Number of records that the present small group may still have; None for a group of any size."""
+        """Number of records that may be added to the present small group; None if the group size is not limited."""
         self._batch_begins = False
         self._next = -1
-        """Offset behind the last record that was taken and the hidden span that follows it."""
+        """Offset after the last record that was taken, and after hidden spans that follow it."""
 
     def begin(self, span: Span) -> None:
         self._batch_begins = True
@@ -53,16 +53,19 @@ class Acquisition:
             self._next = span.last + 1
 
     def is_full(self) -> bool:
-        """Whether no further span is needed."""
+        """True if no further span is needed."""
         return self.is_complete or self._count >= self._max_records
 
     @property
     def is_small_group(self) -> bool:
-        """Whether records near their limit were taken, which stay alone."""
+        """True if records near their delivery limit were taken, to which no others may be added."""
         return self._company_left is not None and bool(self.taken)
 
     def take(self, first: int, last: int, delivery_count: int, range_size: int) -> int:
-        """Take records from `first` on that were delivered this often; returns their number."""
+        """Take records from `first` on, which were delivered `delivery_count` times; return the number taken.
+
+        `range_size` is the number of records in their range.
+        """
         if self._is_exact and self.taken and not self._follows(first, delivery_count + 1):
             self.is_complete = True
             return 0
@@ -87,7 +90,7 @@ class Acquisition:
         return max(0, count)
 
     def _company(self, delivery_count: int, range_size: int) -> int | None:
-        """Size of the group in which records of this delivery count are given out; None for any size."""
+        """Maximum size of a group of records with this delivery count; None if it is not limited."""
         limit = self._settings.delivery_limit
         careful_from = max(2, -(-limit // 2))
         if limit <= 2 or delivery_count < careful_from:
@@ -97,7 +100,7 @@ class Acquisition:
         return max(1, range_size >> (delivery_count - careful_from + 1))
 
     def _follows(self, first: int, delivery_count: int) -> bool:
-        """Whether no record lies between these records and the taken ones, and the count is the same."""
+        """True if no record is between the taken records and `first`, and the delivery count is the same."""
         return self._next == first and self.taken[-1].delivery_count == delivery_count
 
     def _continues(self, first: int, delivery_count: int) -> bool:

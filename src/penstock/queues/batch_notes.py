@@ -1,8 +1,8 @@
-"""Notes about large or compressed batches from which consumers take a few records at a time: expiry, places of records.
+"""Cached information about large or compressed batches: expiry times and places of records.
 
-A response in Kafka's protocol has whole batches. A consumer that takes one record of a batch of a megabyte at a time
-would get the megabyte each time, and decompress it, so it gets a batch with the wanted records instead. Loop thread
-only.
+A response in Kafka's protocol contains whole batches. A consumer that acquires the records of a large batch one by one
+would receive and decompress the whole batch each time. It gets an excerpt instead: a batch with only the acquired
+records. Loop thread only.
 """
 
 from __future__ import annotations
@@ -22,44 +22,44 @@ from penstock.records.log_slice import LogSlice
 from penstock.records.walking import LAYOUT, lay_out
 
 LARGE_BYTES: Final = 16 << 10
-"""Size from which on an uncompressed batch is noted: smaller ones are read and sent as a whole."""
+"""Minimum size in bytes of an uncompressed batch with a note. Smaller batches are read and sent as a whole."""
 MIN_COMPRESSED_RECORDS: Final = 8
-"""Number of records from which on a compressed batch is noted."""
+"""Minimum number of records in a compressed batch with a note."""
 MAX_BODIES_BYTES: Final = 32 << 20
-"""Size of the decompressed batches that a broker keeps for excerpts."""
+"""Maximum size in bytes of all decompressed batches that a broker caches for excerpts."""
 MAX_INDEXED_BYTES: Final = 2 << 20
 MAX_INDEXED_RECORDS: Final = 20_000
-"""Size of a batch up to which the places of its records are looked for: the loop waits for that."""
+"""Maximum number of records in a batch for which the places of the records are computed, to limit the time."""
 CODEC_POSITION: Final = 22
-"""Place of the byte in a batch that has the codec."""
+"""Position of the byte in a batch header that contains the codec."""
 _MAX_NOTES: Final = 64
 _PART_OF_BATCH: Final = 4
-"""An excerpt is made of at most one record in this many."""
+"""An excerpt is made only if at most one of this many records is wanted."""
 _RECORDS_AT_ONCE: Final = 4_096
 _LAYOUT_FIELDS: Final = LAYOUT.size // 8
 _OFFSET_DELTA_FIELD: Final = 3
 
 Expirations = tuple[tuple[int, int], ...]
-"""Offsets of records that expire, each with its time in epoch milliseconds."""
+"""Offset and expiry time in epoch milliseconds of each record that expires."""
 
 
 class Places(NamedTuple):
-    """Records of a batch: offset deltas, and where each begins behind the header of the batch."""
+    """Offset deltas of the records in a batch, and the positions at which they begin in the decompressed body."""
 
     deltas: array[int]
     starts: array[int]
-    """One more than there are records: the end of the last one."""
+    """Start of each record, followed by the end of the last record."""
 
 
 class Note(NamedTuple):
     header: BatchHeader
-    """The batch as it was noted: a compacted one has another header."""
+    """Header of the batch when the note was made. If compaction changes the batch, the header differs."""
     expirations: Expirations
     places: Places | None
 
 
 class RecordBodies:
-    """Decompressed records of the batches that were used last, of all share-partitions of a broker."""
+    """Cache of decompressed batches (least recently used), shared by all share-partitions of a broker."""
 
     def __init__(self, max_bytes: int = MAX_BODIES_BYTES) -> None:
         self._max_bytes = max_bytes
@@ -80,7 +80,7 @@ class RecordBodies:
 
 
 class BatchNotes:
-    """Notes of one share-partition, of the batches that were used last."""
+    """Notes of the batches of one share-partition that were added last."""
 
     def __init__(self, bodies: RecordBodies | None = None) -> None:
         self._notes: OrderedDict[int, Note] = OrderedDict()
@@ -91,7 +91,7 @@ class BatchNotes:
         return note if note is not None and note.header == header else None
 
     def add(self, note: Note, body: bytes = b"") -> None:
-        """Note a batch; `body` has the records of a compressed one."""
+        """Add the note of a batch. `body` contains the decompressed records if the batch is compressed."""
         if note.header.codec:
             self._bodies.add(self, note.header.base_offset, body)
         self._notes[note.header.base_offset] = note
@@ -100,7 +100,7 @@ class BatchNotes:
             self._notes.popitem(last=False)
 
     def excerpts(self, parts: Sequence[Part], acquired: Sequence[Acquired]) -> list[Part]:
-        """The parts of a response, with excerpts of noted batches of which few records were acquired."""
+        """The parts of a response. A batch with a note is replaced by an excerpt if few records were acquired."""
         return [self._excerpt(part, acquired) if may_be_noted(part) else part for part in parts]
 
     def _excerpt(self, part: Part, acquired: Sequence[Acquired]) -> Part:
@@ -123,7 +123,7 @@ class BatchNotes:
         return memoryview(with_records(note.header, records, sum(end - first for first, end in wanted)))
 
     def _content(self, part: Part, header: BatchHeader, start: int, end: int) -> bytes | None:
-        """Bytes behind the header of a batch, decompressed; None if they are not in memory."""
+        """Bytes from `start` to `end` of the decompressed body of a batch; None if they are not in memory."""
         if header.codec:
             body = self._bodies.find(self, header.base_offset)
             return None if body is None else body[start:end]
@@ -133,7 +133,7 @@ class BatchNotes:
 
 
 def _wanted(note: Note, acquired: Sequence[Acquired]) -> Iterator[tuple[int, int]]:
-    """Places of the acquired records in their batch, each range with its first place and the one behind the last."""
+    """Indexes of the acquired records in their batch: for each range the first index, and the one after the last."""
     assert note.places is not None
     base, deltas = note.header.base_offset, note.places.deltas
     for each in sorted(acquired):
@@ -144,12 +144,12 @@ def _wanted(note: Note, acquired: Sequence[Acquired]) -> Iterator[tuple[int, int
 
 
 def may_be_noted(part: Part) -> bool:
-    """False if the part is known to be a small uncompressed batch."""
+    """True if the batch in a part may have a note; False if it is a small uncompressed batch."""
     return isinstance(part, LogSlice) or len(part) >= LARGE_BYTES or bool(part[CODEC_POSITION] & CODEC_MASK)
 
 
 def header_of_single(part: Part) -> BatchHeader | None:
-    """Header of the batch that is the whole part; None if the part has several, or is not in memory."""
+    """Header of the batch in a part; None if the part has several batches or is not in memory."""
     if isinstance(part, LogSlice):
         content = part.file.pread_cached(part.position, HEADER_SIZE)
         if content is None or len(content) < HEADER_SIZE:
@@ -161,7 +161,7 @@ def header_of_single(part: Part) -> BatchHeader | None:
 
 
 def find_places(header: BatchHeader, body: bytes | memoryview) -> Places | None:
-    """Places of the records in the decompressed body of a batch; None if they cannot be computed."""
+    """Compute the places of the records in the decompressed body of a batch; None if it is too large or not valid."""
     if len(body) > MAX_INDEXED_BYTES or header.record_count > MAX_INDEXED_RECORDS:
         return None
     deltas, starts, end = array("q"), array("q"), 0
@@ -172,7 +172,7 @@ def find_places(header: BatchHeader, body: bytes | memoryview) -> Places | None:
             deltas += laid[_OFFSET_DELTA_FIELD::_LAYOUT_FIELDS]
             end = laid[-_LAYOUT_FIELDS + 1]
     except ValueError:
-        return None  # sent as it is: the consumer decides about a batch that cannot be read
+        return None  # the batch is sent unchanged, and the consumer handles the damage
     starts.append(end)
     is_ascending = all(before < after for before, after in pairwise(deltas))
     return Places(deltas, starts) if is_ascending and end == len(body) else None

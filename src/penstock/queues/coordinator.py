@@ -1,6 +1,6 @@
 """The share coordinator: maps share-partitions to shards of `__share_group_state`.
 
-The base class has the shards and their loading. Loop thread only.
+The base class loads and holds the shards. Loop thread only.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ShareCoordinator(Coordinator[ShareStateShard]):
         return self._shards.of(key.name)
 
     def leads(self, name: str) -> bool:
-        """Whether this broker stores the state of the share-partition with this name."""
+        """True if this broker stores the state of the share-partition with this name."""
         return self._shards.leader_of(name) == self._context.node_id
 
     def shard_named(self, name: str) -> ShareStateShard:

@@ -1,6 +1,6 @@
-"""Dead letters of a share group: the records of its dead-letter topic, made from the records that they replace. Pure.
+"""Dead letters of a share group: the records of its dead-letter topic, made from the records that were given up. Pure.
 
-Kafka's headers of KIP-1191 say where the record was; `penstock-dead-*` say why and when it was given up.
+The headers of KIP-1191 contain the place of the record; headers `penstock-dead-*` contain the reason and the time.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def dead_letter(
     *,
     is_copied: bool,
 ) -> NewRecord:
-    """The dead letter of a record; without the record, or unless `is_copied`, it has headers only."""
+    """Make the dead letter of a record. It has only headers if the record does not exist or `is_copied` is False."""
     known = reason.code if reason.code in _MESSAGES else DeadReason.REJECTED
     own = {
         DLQ_TOPIC: origin.topic,
@@ -81,5 +81,5 @@ def dead_letter(
 
 
 def is_copied_header(name: str) -> bool:
-    """Whether a header of a record is copied to its dead letter, and back by a redrive."""
+    """True if a header of a record is copied to its dead letter, and back if the dead letter is redriven."""
     return not name.startswith(_OWN) and name not in NOT_COPIED

@@ -1,8 +1,9 @@
 """Writes the dead letters of a share-partition, one batch at a time and each record once.
 
-The batch is stored in the state of the share-partition first, with its producer id and sequence, and sent until it is
-written; a new leader sends it again with the same sequence, so the topic has it once. Its records are archived then.
-While the topic cannot be written the records wait, and the group continues. Loop thread only.
+First the batch is stored in the state of the share-partition, with producer id and sequence number; then it is sent
+until it is written. A new leader sends it again with the same sequence number, so that it is stored once in the topic.
+After that its records are archived. While the topic cannot be written, these records wait and the group continues with
+others. Loop thread only.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _TOO_LARGE = (ErrorCode.message_too_large, ErrorCode.record_list_too_large)
 
 
 class LetterSource(Protocol):
-    """The share-partition whose dead letters are written."""
+    """The part of `ShareLeader` that the writer uses."""
 
     key: ShareKey
     replica: Replica
@@ -53,16 +54,16 @@ class DeadLetterWriter:
         self.written: dict[int, int] = {}
         """Number of dead letters by reason."""
         self._unwritten: Letters | None = None
-        """Batch in progress if it is certainly not in the topic, so that it may be changed."""
+        """Batch in progress if it was certainly not written to the topic, so that it may be changed; else None."""
         self._owner = owner
         self._context = context
         self._sink = context.letters
         self._task: asyncio.Task[None] | None = None
         self._writes_for: SharePartition | None = None
-        """State whose batch is written."""
+        """Share-partition state to which the batch in progress belongs."""
 
     def wake(self) -> None:
-        """Write what waits, unless that is in progress."""
+        """Start to write waiting dead letters, unless the writer is running."""
         partition = self._owner.partition
         if self._task is None and partition is not None and (partition.archiving or _is_begun(partition)):
             self._task = asyncio.get_running_loop().create_task(self._run())
@@ -90,14 +91,14 @@ class DeadLetterWriter:
         return True
 
     async def _on_error(self, error: Exception) -> bool:
-        partition = self._writes_for  # the owner may have loaded its state again since
+        partition = self._writes_for  # not the owner's, which may have loaded its state again
         if partition is not None and await self._resolve(partition, error):
             return True
         self._report(error)
         return False
 
     async def _write_batch(self, partition: SharePartition) -> bool:
-        """Write one batch; returns whether there was one."""
+        """Write one batch; True if there was one."""
         if not _is_begun(partition):
             known = partition.letters or Letters(await self._sink.producer_id(), 0)
             if partition is not self._owner.partition:
@@ -133,7 +134,7 @@ class DeadLetterWriter:
                 self._unwritten = unwritten
             if error.code not in _TOO_LARGE or len(records) > 1:
                 raise
-            # With its headers the record is larger than the topic allows: its place and reason are kept.
+            # A single dead letter is too large for the topic: it is written with only Penstock's and Kafka's headers.
             bare = [NewRecord(None, None, each.timestamp, _own_headers(each)) for each in records]
             await self._sink.write(topic, source, bare, letters.producer_id, letters.sequence)
 
@@ -153,7 +154,7 @@ class DeadLetterWriter:
         await done
 
     async def _resolve(self, partition: SharePartition, error: Exception) -> bool:
-        """Change the batch so that it can be written after an error; returns whether it was changed."""
+        """Change the batch after an error so that it can be written; False if that is not possible."""
         letters = partition.letters
         if not isinstance(error, BrokerError) or letters is None or not letters.ranges:
             return False
@@ -187,7 +188,7 @@ class DeadLetterWriter:
     async def _letters_of(
         self, partition: SharePartition, letters: Letters, *, is_copied: bool
     ) -> list[NewRecord]:
-        """The dead letters of a batch, in the order of its ranges: one for each offset, whether it has a record."""
+        """The dead letters of a batch, in the order of its ranges: one for each offset, even if it has no record."""
         log, ranges = self._owner.replica.log, letters.ranges
         found: dict[int, Record] = {}
         if is_copied:
@@ -215,7 +216,7 @@ def _offsets(ranges: tuple[tuple[int, int], ...]) -> Iterator[int]:
 
 
 def _read_records(log: Log, ranges: tuple[tuple[int, int], ...]) -> dict[int, Record]:
-    """Read the records of some offsets, in a thread. Records that do not exist any more are left out."""
+    """Read the records of some offsets in a thread pool. Records that do not exist any more are left out."""
     wanted = set(_offsets(ranges))
     found: dict[int, Record] = {}
     offset = min(wanted)

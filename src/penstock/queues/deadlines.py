@@ -1,7 +1,7 @@
-"""Deadlines of the ranges of a share-partition: a heap of ends of locks and of times of next deliveries.
+"""Deadlines of the ranges of a share-partition: a heap of the ends of locks and the times of next deliveries.
 
-An entry may be stale: its range was settled, split or got another deadline since. The caller looks at the ranges of a
-due entry. Stale entries are dropped when they outnumber the ranges.
+An entry may be stale, because its range was settled or split or got another deadline. Therefore the caller checks the
+ranges of a due entry. Stale entries are removed when they outnumber the ranges.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class RangeDeadlines:
         heappush(self._heap, (found.deadline_ms, found.first, found.last))
 
     def pop(self, now_ms: int) -> tuple[int, int] | None:
-        """Remove a deadline that is over; returns its first and last offset, None if no deadline is over."""
+        """Remove a due deadline and return the first and last offset of its range; None if no deadline is due."""
         if not self._heap or self._heap[0][0] > now_ms:
             return None
         _, first, last = heappop(self._heap)

@@ -1,9 +1,9 @@
 """Order of delivery in a share-partition whose group has priorities or order by key.
 
-The order knows the level and the key of each record from the start offset up to its end offset. It is derived from the
-log; records behind the end offset are not delivered until they are indexed. `SharePartition` reports every change of a
-record to it, and asks it which records are next. Whether a record is available is the share-partition's knowledge
-alone, so the order may visit a record twice, but does not leave one out. Pure.
+The order has the level and the key of each record from the start offset up to its end offset. It is derived from the
+log; records after the end offset are not delivered until they are indexed. `SharePartition` reports every change of a
+record to the order, and asks it for the records to deliver next. Only the share-partition knows if a record is
+available. The order may visit a record twice, but never leaves one out. Pure.
 """
 
 from __future__ import annotations
@@ -17,23 +17,26 @@ from penstock.queues.states import ShareSettings
 from penstock.records.priority import LEVELS
 
 MAX_RUNS: Final = 1_000_000
-"""Limit of runs of records of one level; at the limit the order does not grow."""
+"""Maximum number of runs of records of one level. At the maximum no more records are indexed."""
 MAX_KEYED: Final = 100_000
-"""Limit of unsettled records with a key; at the limit the order does not grow."""
+"""Maximum number of unsettled records with a key. At the maximum no more records are indexed."""
 _MAX_SPAN: Final = 256
-"""Number of records that are looked at for blocked ones at a time."""
+"""Maximum number of records that are checked at a time if they are blocked by their keys."""
 _MAX_CREDIT: Final = 1_000
-"""Number of records of the highest level whose reserved share is remembered while no lower record is available."""
+"""Maximum number of deliveries of the highest level that give credit to lower levels without available records."""
 
 
 class RecordAvailability(Protocol):
-    """The share-partition, as its order sees it."""
+    """The part of `SharePartition` that the order uses."""
 
     start_offset: int
     end_offset: int
 
     def find_available(self, first: int, last: int) -> tuple[int, int] | None:
-        """First available records of one delivery count between two offsets. Records never acquired are available."""
+        """First available records from `first` to `last` with one delivery count; None without any.
+
+        Records that were never acquired are available.
+        """
 
     def is_unsettled(self, offset: int) -> bool: ...
 
@@ -46,17 +49,17 @@ class DeliveryOrder:
     def __init__(self, states: RecordAvailability, wanted: IndexedFields) -> None:
         self.wanted = wanted
         self.end_offset = states.start_offset
-        """Offset behind the last record that is indexed."""
+        """Offset after the last indexed record."""
         self.keys = BlockedKeys() if wanted.keys else None
         self.chosen_level = 0
-        """Level of the records that `next_span` has returned."""
+        """Level of the records that `next_span` has returned last."""
         self._is_reserved = False
         self._credit = 0.0
-        """Number of records that lower levels may get before the highest one."""
+        """Number of records of lower levels that may be delivered before records of the highest level."""
         self._states = states
         self._levels = [PriorityLevel() for _ in range(LEVELS if wanted.levels else 1)]
         self._settling: list[int] = []
-        """Settled records with a key whose settlement may not be durable."""
+        """Offsets of settled records with a key whose settlement may not be durable yet."""
 
     # --- indexing
 
@@ -67,7 +70,7 @@ class DeliveryOrder:
         return sum(map(len, self._levels)) >= MAX_RUNS
 
     def add(self, records: IndexedRecords) -> None:
-        """Add the records behind the end offset."""
+        """Add the records after the end offset."""
         assert records.first_offset == self.end_offset, f"{records.first_offset} is not {self.end_offset}"
         offset, start = self.end_offset, self._states.start_offset
         if self.keys is not None:
@@ -84,13 +87,17 @@ class DeliveryOrder:
         self.end_offset = records.end_offset
 
     def skip_settled(self) -> None:
-        """Begin at the start offset if it has moved beyond the end offset."""
+        """Move the end offset to the start offset of the share-partition if that is higher."""
         self.end_offset = max(self.end_offset, self._states.start_offset)
 
     # --- choosing
 
     def next_span(self, below: int, lower_share: float, *, allows_new: bool) -> tuple[int, int] | None:
-        """First and last offset of the records that are next. `allows_new` includes records never acquired."""
+        """First and last offset of the records to deliver next, below `below`; None if there are none.
+
+        `lower_share` is the share of deliveries for lower levels. `allows_new` is True to include records that were
+        never acquired.
+        """
         top: tuple[int, int] | None = None
         other: tuple[int, int] | None = None
         other_level = 0
@@ -111,7 +118,7 @@ class DeliveryOrder:
         return None if top is None else (top[0], min(top[1], below - 1))
 
     def _find(self, first: int, last: int) -> tuple[int, int] | None:
-        """First records that are available and not blocked by their key."""
+        """First records from `first` to `last` that are available and not blocked by their keys."""
         blocked = self.keys.blocked if self.keys is not None else ()
         while (found := self._states.find_available(first, last)) is not None:
             if not blocked:
@@ -129,7 +136,7 @@ class DeliveryOrder:
         return None
 
     def on_taken(self, count: int, lower_share: float) -> None:
-        """Count records that were acquired from the span that `next_span` has returned."""
+        """Count the records that were acquired from the span of the last `next_span`."""
         if self._is_reserved:
             self._credit -= count
         else:
@@ -139,7 +146,7 @@ class DeliveryOrder:
     # --- changes of records
 
     def on_available(self, first: int, last: int) -> None:
-        """Records can be delivered again."""
+        """Handle records that became available again: they will be visited again."""
         for level in self._levels:
             level.free(first, last)
 
@@ -152,12 +159,15 @@ class DeliveryOrder:
         return bool(self._settling)
 
     def take_settling(self) -> list[int]:
-        """Records that were settled since the last call: `free_keys` has to be called once that is durable."""
+        """Return the records with keys that were settled since the last call.
+
+        The caller has to call `free_keys` with them once the settlement is durable.
+        """
         taken, self._settling = self._settling, []
         return taken
 
     def free_keys(self, offsets: list[int]) -> None:
-        """Let the next records of the keys of settled records be delivered."""
+        """Remove settled records, so that the next records of their keys can be delivered."""
         if self.keys is None:
             return
         for offset in offsets:

@@ -1,7 +1,7 @@
-"""Expiry of records that no consumer asks for: sections of a partition's log with the earliest time of a record.
+"""Expiry of records that no consumer fetches: sections of a partition's log with their earliest expiry time.
 
-A section is read once, and again when its earliest time is over. Only sections with records that expire are kept, one
-for each megabyte. Pure but for `read_section`, which runs in a pool.
+A section is read once, and again when its earliest expiry time has passed. Sections have about one megabyte; only
+sections with records that expire are kept. Pure, except for `read_section`, which runs in a thread pool.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _MAX_DECOMPRESSED: Final = 256 << 20
 
 
 class ExpirySection(NamedTuple):
-    """Offsets whose records were read."""
+    """A range of offsets whose records were read."""
 
     first: int
     last: int
     due_ms: int
-    """Earliest time at which a record expires that had not expired when the section was read, in epoch milliseconds."""
+    """Earliest expiry time, in epoch milliseconds, of the records that had not expired when the section was read."""
 
 
 class SectionContent(NamedTuple):
@@ -34,9 +34,9 @@ class SectionContent(NamedTuple):
 
     next_offset: int
     expired: list[tuple[int, int]]
-    """Offsets of expired records, neighbours in one range."""
+    """Ranges of offsets of expired records: first and last offset."""
     due_ms: int | None
-    """Earliest time at which another record expires; None if none does."""
+    """Earliest expiry time of the other records, in epoch milliseconds; None if none of them expires."""
 
 
 class ExpiryIndex:
@@ -44,14 +44,14 @@ class ExpiryIndex:
 
     def __init__(self) -> None:
         self.next_offset = 0
-        """Offset from which on nothing was read."""
+        """Offset at which the next section begins: later records were not read yet."""
         self._sections: list[ExpirySection] = []
 
     def __len__(self) -> int:
         return len(self._sections)
 
     def forget_below(self, offset: int) -> None:
-        """Forget sections whose records are all settled."""
+        """Drop sections below `offset`, because all of their records are settled."""
         self._sections = [each for each in self._sections if each.last >= offset]
         self.next_offset = max(self.next_offset, offset)
 
@@ -59,7 +59,7 @@ class ExpiryIndex:
         return [each for each in self._sections if each.due_ms <= now_ms]
 
     def replace(self, section: ExpirySection, due_ms: int | None) -> None:
-        """Note that a section was read again."""
+        """Replace a section that was read again; `due_ms` is None if no record of it expires any more."""
         self._sections.remove(section)
         if due_ms is not None:
             self.add(section.first, section.last, due_ms)
@@ -69,7 +69,7 @@ class ExpiryIndex:
 
 
 def read_section(log: Log, first: int, below: int, now_ms: int) -> SectionContent:
-    """Read records from an offset on, up to the size of a section, in a thread."""
+    """Read the records of a section that begins at `first`, in a thread pool."""
     first = max(first, log.log_start_offset)
     content = log.read(Offset(first), SECTION_BYTES, below=Offset(below), at_least_one=True, wait=True).read()
     next_offset, times = first, []
@@ -91,7 +91,7 @@ def read_section(log: Log, first: int, below: int, now_ms: int) -> SectionConten
 
 
 def _times(header: BatchHeader, batch: memoryview) -> list[tuple[int, int]]:
-    """Records of a batch that expire, each with its time."""
+    """Offset and expiry time of each record in a batch that expires."""
     if header.is_control:
         return []
     try:
@@ -100,7 +100,7 @@ def _times(header: BatchHeader, batch: memoryview) -> list[tuple[int, int]]:
             return []
         records = list(iterate(batch, header, max_decompressed_bytes=_MAX_DECOMPRESSED))
     except PenstockError:
-        return []  # delivered as it is: the consumer decides about a batch that cannot be read
+        return []  # the batch will be delivered unchanged, and the consumer handles the damage
     found = []
     for record in records:
         time_ms = expires_at(record.timestamp, record.headers) if record.headers else None

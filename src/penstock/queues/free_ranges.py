@@ -1,7 +1,7 @@
-"""The available ranges of a share-partition by first offset: a heap whose entries may be stale.
+"""The available ranges of a share-partition: a heap by first offset, whose entries may be stale.
 
-An entry is stale when its range was acquired, settled, merged or cut since. Stale entries are dropped when they come to
-the top, and all of them when they outnumber the ranges.
+An entry is stale if its range was acquired, settled, merged or split after it was added. Stale entries are removed when
+they reach the top of the heap, and all at once when they outnumber the ranges.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from penstock.queues.ranges import Range, Ranges
 from penstock.queues.states import AVAILABLE
 
 STALE_ENTRIES: Final = 64
-"""Number of stale entries that a heap may have besides those of the present ranges."""
+"""The heap is rebuilt when its entries exceed this number plus twice the number of ranges."""
 
 
 class FreeRanges:
@@ -29,7 +29,7 @@ class FreeRanges:
         heappush(self._heap, (found.first, id(found), found))
 
     def lowest(self, ranges: Ranges) -> Range | None:
-        """The available range with the lowest offsets."""
+        """The available range with the lowest offsets; None without any."""
         while self._heap:
             first, _, found = self._heap[0]
             if found.state == AVAILABLE and found.first == first:

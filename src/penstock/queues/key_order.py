@@ -1,7 +1,7 @@
-"""Order by key in a share-partition: the unsettled records of each key as a chain, of which only the first is free.
+"""Order by key in a share-partition: the unsettled records of each key form a chain; only the first may be delivered.
 
-A record is freed when its settlement is durable; then the next one of its key is free. Keys are hashes: two keys with
-one hash wait for each other, which delays and never reorders. Pure.
+When the settlement of a record is durable, the record is removed and the next one of its key may be delivered. Keys are
+hashes: two keys with the same hash wait for each other, which delays records but never reorders them. Pure.
 """
 
 from __future__ import annotations
@@ -12,23 +12,25 @@ from itertools import takewhile
 class BlockedKeys:
     def __init__(self) -> None:
         self.blocked: set[int] = set()
-        """Offsets of records behind another unsettled record of their key."""
+        """Offsets of records that wait for an earlier unsettled record of their key."""
         self.blocked_keys = 0
         """Number of keys with blocked records."""
         self._keys: dict[int, int] = {}
-        """Key of each unsettled record, in the order of offsets."""
+        """Key by offset of each unsettled record, in the order of offsets."""
         self._lasts: dict[int, int] = {}
-        """Last record of each key."""
+        """Offset of the last record of each key."""
         self._nexts: dict[int, int] = {}
-        """Record that follows a record of the same key."""
+        """Offset of the next record of the same key, by offset."""
         self._gone: set[int] = set()
-        """Blocked records that are settled: they were acquired before the group had this order."""
+        """Offsets of blocked records that are settled already, because they were acquired before the group had this
+        order.
+        """
 
     def __len__(self) -> int:
         return len(self._keys)
 
     def add(self, offset: int, key: int) -> None:
-        """Add an unsettled record, behind all others in the log."""
+        """Add an unsettled record. Records must be added in the order of offsets."""
         self._keys[offset] = key
         before = self._lasts.get(key)
         self._lasts[key] = offset
@@ -39,7 +41,7 @@ class BlockedKeys:
             self.blocked.add(offset)
 
     def within(self, first: int, last: int) -> list[int]:
-        """Records from one offset to another that have a key."""
+        """Offsets from `first` to `last` of unsettled records with a key."""
         keys = self._keys
         if last - first < len(keys):
             return [offset for offset in range(first, last + 1) if offset in keys]
@@ -49,7 +51,7 @@ class BlockedKeys:
         return list(takewhile(lambda each: each < offset, self._keys))
 
     def free(self, offset: int) -> int | None:
-        """Remove a settled record; returns the record of its key that is free now."""
+        """Remove a settled record. Return the record of its key that may be delivered now; None without one."""
         key = self._keys.get(offset)
         if key is None:
             return None

@@ -1,4 +1,4 @@
-"""Services and callers of a share-partition on its leader, as `ShareLeader` sees them."""
+"""Interfaces of the services that `ShareLeader` uses, and of the fetches that wait for it."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
 
 class WaitingFetch(Protocol):
-    """A fetch that waits for records of this share-partition, among others."""
+    """A fetch that waits for records of one or several share-partitions."""
 
     def serve(self) -> None:
-        """Try to acquire records; a fetch that gets none waits on, in its place."""
+        """Try to acquire records. A fetch that gets none continues to wait and keeps its place."""
 
 
 class LetterSink(Protocol):
     """The dead-letter topics of the cluster."""
 
     async def producer_id(self) -> int:
-        """A new producer id."""
+        """Allocate a producer id."""
 
     async def write(
         self, topic: str, source: Origin, records: list[NewRecord], producer_id: int, sequence: int
     ) -> None:
-        """Write a batch once; BrokerError if it was not written or its outcome is unknown."""
+        """Send a batch once; BrokerError if it was not written or the outcome is unknown."""
 
 
 class LeaderContext(Protocol):
@@ -51,4 +51,4 @@ class LeaderContext(Protocol):
     def settings_of(self, group_id: str) -> GroupShareSettings: ...
 
     def closed(self, leader: ShareLeader) -> None:
-        """Forget a share-partition that was fenced, lost its leadership or could not be loaded."""
+        """Remove a share-partition that has closed: it was fenced, lost the leadership or could not be loaded."""

@@ -1,6 +1,6 @@
-"""Dead letters of a share-partition: the records that wait for theirs, in batches of one producer. Pure.
+"""Dead letters of a share-partition: batches of records that wait for their dead letters. Pure.
 
-A batch is stored before it is written, and is written with the same sequence until it is known to be in the topic.
+A batch is stored before it is sent, and sent with the same sequence number until it is known to be in the topic.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from penstock.queues.record_states import RecordStates
 from penstock.queues.states import ARCHIVED, ARCHIVING, DeadReason, Letters, Reason
 
 SEQUENCES: Final = 1 << 31
-"""Number of sequences of a producer; the next one after the last is 0."""
+"""Number of sequence numbers of a producer; after the last one comes 0."""
 
 
 class LetterStates(RecordStates):
     def begin_letters(self, producer_id: int, sequence: int, max_records: int) -> Letters | None:
-        """Choose the records of the next batch of dead letters, the oldest first; None if none waits for one."""
+        """Choose the records of the next batch of dead letters, the oldest first; None if no record waits."""
         assert self.letters is None or not self.letters.ranges, "a batch is being written"
         chosen: list[tuple[int, int]] = []
         while self._unsent and max_records > 0:
@@ -43,14 +43,14 @@ class LetterStates(RecordStates):
         return found
 
     def letter_of(self, offset: int) -> tuple[int, Reason]:
-        """Delivery count and reason of a record that is archiving; those of an unknown one if it is gone."""
+        """Delivery count and reason of a record that waits for its dead letter; 0 and REJECTED if it is not known."""
         if not self.start_offset <= offset < self.end_offset:
             return 0, Reason(DeadReason.REJECTED)
         found = self._ranges.all[self._ranges.place(offset)]
         return found.delivery_count, found.reason
 
     def finish_letters(self) -> None:
-        """Archive the records of the batch: all of their dead letters are written."""
+        """Archive the records of the batch, after all of their dead letters were written."""
         letters = self.letters
         assert letters is not None
         for first, last in letters.ranges:
@@ -59,12 +59,12 @@ class LetterStates(RecordStates):
         self.letters = Letters(letters.producer_id, (letters.sequence + letters.records) % SEQUENCES)
 
     def renumber_letters(self, producer_id: int) -> None:
-        """Write the batch with another producer: the topic knows another history of the present one."""
+        """Give the batch another producer id, because its sequence number does not fit the topic's producer state."""
         assert self.letters is not None
         self.letters = Letters(producer_id, 0, self.letters.ranges)
 
     def shorten_letters(self) -> None:
-        """Write the first half of the batch first: all of it together is too large for the topic."""
+        """Reduce the batch to its first half, because the whole batch is too large for the topic."""
         assert self.letters is not None
         left, kept = max(1, self.letters.records // 2), []
         for first, last in self.letters.ranges:

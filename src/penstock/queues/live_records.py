@@ -1,8 +1,8 @@
-"""Acquisitions without expired records: these are archived, or become dead letters, and are not delivered.
+"""Acquisition without expired records, which are archived or become dead letters and are not delivered.
 
-The records of acquired batches are looked into for the headers of `records/expiry.py`. A batch that is not in memory,
-or is compressed and not small, is read in a pool first: the acquisition is taken back, as if it had not been made.
-Expiry times of such batches are remembered, and so are large batches (`batch_notes.py`), of which excerpts are
+The records of acquired batches are searched for the headers of `records/expiry.py`. A batch that is not in memory, or
+is compressed and not small, is first read in a thread pool: the acquisition is undone and repeated later. The expiry
+times of such batches are cached, and so are notes of large batches (`batch_notes.py`), from which excerpts are
 delivered. Loop thread only.
 """
 
@@ -40,31 +40,31 @@ if TYPE_CHECKING:
     from penstock.queues.share_leader import ShareLeader
 
 _INLINE_BYTES: Final = 4_096
-"""Size up to which a compressed batch is decompressed at once."""
+"""Maximum size in bytes of a compressed batch that is decompressed on the event loop."""
 _MAX_KNOWN: Final = 4_096
 _MAX_LASTING: Final = 16
 _MIN_REMEMBERED_BYTES: Final = 4_096
 _MAX_ROUNDS: Final = 20
-"""Number of acquisitions with nothing but expired records in one turn of the loop."""
+"""Maximum number of acquisitions with only expired records in one turn of the event loop."""
 _MAX_DECOMPRESSED: Final = 256 << 20
 EXPIRED: Final = Reason(DeadReason.EXPIRED)
 
 
 class LiveRecords:
-    """Expiry in one share-partition."""
+    """Expiry of records in one share-partition."""
 
     def __init__(self, threads: Threads, bodies: RecordBodies) -> None:
         self._threads = threads
         self._known: OrderedDict[int, Expirations] = OrderedDict()
-        """Expirations of compressed batches, by base offset."""
+        """Expiry times in compressed batches, by base offset."""
         self._notes = BatchNotes(bodies)
         self._lasting: dict[bytes, bool] = {}
-        """Whether batches are without expiring records, by their headers, which have the CRC of the content."""
+        """By the bytes of a batch header, which include a CRC of the content: True if no record expires."""
         self._unread: list[Part] = []
-        """Parts of the acquisition that was taken back last."""
+        """Parts of the last acquisition that was undone, which `warm` has to read."""
 
     def acquire(self, leader: ShareLeader, wanted: ShareFetchLimits, now_ms: int, wall_ms: int) -> Fetched:
-        """Acquire records that have not expired; WouldBlock until `warm` has read them."""
+        """Acquire records that have not expired. After WouldBlock the caller has to await `warm` and try again."""
         for _ in range(_MAX_ROUNDS):
             fetched = leader.acquire(wanted, now_ms)
             partition = leader.partition
@@ -85,7 +85,7 @@ class LiveRecords:
             left = list(_without(fetched.acquired, expired))
             if left:
                 return self._delivered(fetched._replace(acquired=left))
-        raise WouldBlock  # others have a turn before more expired records are looked at
+        raise WouldBlock  # other work gets a turn before more expired records are archived
 
     def _delivered(self, fetched: Fetched) -> Fetched:
         for part in fetched.records:
@@ -94,7 +94,7 @@ class LiveRecords:
         return fetched
 
     def _is_lasting(self, part: Part) -> bool:
-        """Whether a part is an uncompressed batch in memory without records that expire. False if that is not known."""
+        """True if a part is an uncompressed batch in memory without records that expire; False if that is not known."""
         if isinstance(part, LogSlice):
             return False
         if len(part) < _MIN_REMEMBERED_BYTES:
@@ -110,11 +110,11 @@ class LiveRecords:
     def expired(
         self, parts: Sequence[Part], acquired: Sequence[Acquired], wall_ms: int
     ) -> list[tuple[int, int]]:
-        """Acquired records that have expired, in order, neighbours in one range; WouldBlock if some are not read."""
+        """Ranges of acquired records that have expired, in order; WouldBlock if some batches were not read yet."""
         if len(parts) == 1 and self._is_lasting(parts[0]):
             return []
         found: list[tuple[int, int]] = []
-        # With priorities a batch may be there twice, and batches in any order.
+        # In a group with priorities, `parts` may contain a batch twice and batches in any order.
         past = {offset for offset, time_ms in self._expirations(parts) if time_ms <= wall_ms}
         for offset in sorted(past):
             if not any(each.first_offset <= offset <= each.last_offset for each in acquired):
@@ -158,7 +158,7 @@ class LiveRecords:
         return study.expirations
 
     async def warm(self) -> None:
-        """Read the parts that the last acquisition has not found in memory."""
+        """Read the parts of the last acquisition that was undone by WouldBlock."""
         unread, self._unread = self._unread, []
         if not unread:
             return
@@ -185,18 +185,18 @@ def _looks_lasting(part: memoryview) -> bool:
 
 
 class _Study(NamedTuple):
-    """Findings of one look at a batch."""
+    """Expiry times and places of the records of one batch."""
 
     header: BatchHeader
     expirations: Expirations = ()
     places: Places | None = None
-    """Places of the records, if the batch is worth a note."""
+    """Places of the records; None if the batch gets no note."""
     body: bytes = b""
     """Decompressed records of a compressed batch."""
 
 
 def _study_all(parts: Sequence[Part]) -> list[_Study]:
-    """Studies of the compressed batches of some parts. Runs in a pool."""
+    """Study the compressed batches of some parts. Runs in a thread pool."""
     found = []
     for part in parts:
         content = memoryview(part.read()) if isinstance(part, LogSlice) else part
@@ -213,7 +213,7 @@ def _study(header: BatchHeader, batch: memoryview) -> _Study:
         body = bytes(decompress(header.codec, batch[HEADER_SIZE:], _MAX_DECOMPRESSED))
         expirations = _read_expirations(header, batch) if has_lifetime(body) else ()
     except PenstockError:
-        return _Study(header)  # delivered as it is: the consumer decides about a batch that cannot be read
+        return _Study(header)  # the batch is delivered unchanged, and the consumer handles the damage
     is_noted = header.record_count >= MIN_COMPRESSED_RECORDS if header.codec else header.size >= LARGE_BYTES
     places = find_places(header, body) if is_noted else None
     return _Study(header, expirations, places, body if header.codec else b"")
@@ -229,7 +229,7 @@ def _read_expirations(header: BatchHeader, batch: memoryview) -> Expirations:
 
 
 def _without(acquired: Sequence[Acquired], gone: Sequence[tuple[int, int]]) -> Iterator[Acquired]:
-    """The acquired ranges without those that are gone."""
+    """The acquired ranges without the offsets in the ranges `gone`."""
     for each in acquired:
         first = each.first_offset
         for start, end in gone:

@@ -1,8 +1,8 @@
-"""Record batches of a partition's log as the spans of an acquisition, and the bytes of the batches that were acquired.
+"""Record batches of a partition's log as the spans of an acquisition, and the bytes of the acquired batches.
 
-Batch headers are read a chunk of the log at a time; batches inside of a chunk are sent from there, larger ones as
-slices of the segment. Offsets without a batch, control batches and, with read_committed, aborted batches become hidden
-spans. Loop thread, and WouldBlock where the disk would have to be waited for.
+Batch headers are read from chunks of the log; a batch inside of a chunk is sent from memory, a larger one as a slice of
+the segment file. Offsets without a batch, control batches and, with read_committed, aborted batches become hidden
+spans. Loop thread only; WouldBlock if a read would have to wait for the disk.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class _Batch(NamedTuple):
 
 
 class _Chunk(NamedTuple):
-    """Bytes of a segment that were read, and their position there."""
+    """Bytes that were read from a segment, and their position in it."""
 
     position: int
     content: bytes
 
     def part(self, position: int, size: int) -> memoryview | None:
-        """Bytes of a batch; None if the chunk does not have all of them."""
+        """Bytes of a batch in the segment; None if the chunk does not contain all of them."""
         start = position - self.position
         if start < 0 or start + size > len(self.content):
             return None
@@ -48,9 +48,9 @@ _NO_CHUNK = _Chunk(0, b"")
 
 
 class ReadAhead(NamedTuple):
-    """Bytes of the log from an offset on, found by an earlier acquisition: the next one need not look for them.
+    """Bytes of the log from an offset on, which an earlier acquisition has found and the next one can use.
 
-    They are valid while the segments are the same: nothing was truncated, compacted or deleted.
+    They are valid as long as the segments are the same: nothing was truncated, compacted or deleted.
     """
 
     offset: int
@@ -63,7 +63,7 @@ class ReadAhead(NamedTuple):
 
 
 class LogSpans:
-    """Spans from one offset on to another; remembers the batches that were looked at."""
+    """Iterable of the spans from `first` to `last`. It keeps the batches that were iterated, for `slices`."""
 
     def __init__(
         self,
@@ -77,9 +77,9 @@ class LogSpans:
         *,
         is_committed: bool,
     ) -> None:
-        """`ahead` is what an earlier acquisition has left of the bytes that it found.
+        """`ahead` are the bytes that an earlier acquisition has found but not used.
 
-        `RecordSource.spans` explains `sent`.
+        For `sent` see `RecordSource.spans`.
         """
         self._log = log
         self._first = first
@@ -109,7 +109,7 @@ class LogSpans:
         headers = self._headers()
         found = next(headers, None)
         if found is None and self._is_ahead:
-            self._slice = self._read()  # what was left does not have a whole batch
+            self._slice = self._read()  # the bytes in `ahead` do not contain a complete batch
             headers = self._headers()
             found = next(headers, None)
         if not len(self._slice):
@@ -130,7 +130,7 @@ class LogSpans:
                 return
 
     def ahead(self, offset: int) -> ReadAhead | None:
-        """The bytes from this offset on that were found and not used."""
+        """The bytes from `offset` on that were found but not used; None if there are none."""
         seen = self._seen
         if seen is None or not seen.first <= offset <= seen.last + 1:
             return None
@@ -146,9 +146,10 @@ class LogSpans:
         )
 
     def slices(self, acquired: Sequence[Acquired], sent: int) -> tuple[list[LogSlice | memoryview], int]:
-        """Bytes of the batches that have acquired records, neighbours in one slice, and the last offset of them.
+        """Bytes of the batches with acquired records, and the last offset of these batches. Adjacent batches share a
+        slice.
 
-        Batches up to the offset `sent` are left out: another range of their records was acquired before.
+        Batches up to the offset `sent` are left out, because the response contains them already.
         """
         found: list[tuple[int, int]] = []
         place = 0
@@ -168,9 +169,9 @@ class LogSpans:
         return [chunk.part(*each) or LogSlice(file, *each) for each in found], sent
 
     def _headers(self) -> Iterator[tuple[int, BatchHeader]]:
-        """Headers of the whole batches at the start of the slice, with their positions in the file.
+        """Headers of the complete batches at the start of the slice, with their positions in the file.
 
-        Batches beyond the limit of bytes are left out, but for the first one and those that are sent already.
+        Batches beyond the limit of bytes are left out, except for the first one, and batches that were sent already.
         """
         records = self._slice
         position, end = records.position, records.position + records.length
@@ -183,7 +184,7 @@ class LogSpans:
                 if content is None:
                     if position == records.position:
                         raise WouldBlock
-                    return  # what is in memory is enough for now
+                    return  # the batches in memory are enough for now
                 chunk = content
                 self._chunk = _Chunk(start, chunk)
             header = read_header(chunk, position - start)

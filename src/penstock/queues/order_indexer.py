@@ -1,8 +1,8 @@
 """Indexes the log for the order of delivery of a share-partition.
 
-New records are indexed on the loop if they are few and in memory, otherwise in a pool, a part at a time. With
-priorities nothing is acquired meanwhile, so that no record of a lower level overtakes one that is not indexed yet;
-after `MAX_WAIT_MS` the records that are indexed are delivered. Loop thread only.
+New records are indexed on the event loop if they are few and in memory, otherwise in a thread pool, a part at a time.
+With priorities no record is acquired meanwhile, so that no record of a lower level overtakes one that is not indexed
+yet; after `MAX_WAIT_MS` the indexed records are delivered. Loop thread only.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from penstock.storage.log import Log
 from penstock.threads import Threads
 
 MAX_WAIT_MS: Final = 1_000
-"""Time in milliseconds for which acquisitions wait for the index of a group with priorities."""
+"""Maximum time in milliseconds that acquisitions wait for the index of a group with priorities."""
 _LOOP_BYTES: Final = 65_536
 _LOOP_PARTS: Final = 4
 _LOOP_DECOMPRESSED_BYTES: Final = 1 << 20
@@ -30,7 +30,7 @@ _PAUSE_SECONDS: Final = 0.5
 
 
 class IndexOwner(Protocol):
-    """The share-partition on its leader."""
+    """The part of `ShareLeader` that the indexer uses."""
 
     replica: Replica
     partition: SharePartition | None
@@ -47,7 +47,7 @@ class IndexOwner(Protocol):
 class OrderIndexer:
     def __init__(self, owner: IndexOwner, threads: Threads) -> None:
         self.failure: BrokerError | None = None
-        """Reason why the log cannot be indexed."""
+        """Error of the last attempt to index the log; None if it succeeded."""
         self._owner = owner
         self._threads = threads
         self._task: asyncio.Task[None] | None = None
@@ -58,7 +58,7 @@ class OrderIndexer:
             self._task.cancel()
 
     def is_ready(self, order: DeliveryOrder) -> bool:
-        """Index new records; returns whether records may be acquired now."""
+        """Index new records; True if records may be acquired now."""
         order.skip_settled()
         if self._task is None and not self._index_here(order):
             self._task = asyncio.get_running_loop().create_task(self._run())
@@ -71,7 +71,7 @@ class OrderIndexer:
         return not order.wanted.levels or now_ms - self._behind_since_ms >= MAX_WAIT_MS
 
     def _index_here(self, order: DeliveryOrder) -> bool:
-        """Index records that are in memory, a few parts at most; returns False if the pool has to continue."""
+        """Index at most a few parts of the log that are in memory; False if the thread pool has to continue."""
         log = self._owner.replica.log
         for _ in range(_LOOP_PARTS):
             below = self._owner.read_limit
@@ -80,7 +80,7 @@ class OrderIndexer:
             try:
                 found = _read_here(log, order.end_offset, below, order.wanted)
             except (BrokerError, WouldBlock, InvalidBatch, CorruptLog, StorageError):
-                return False  # the pool waits for the disk, takes large batches and reports damage
+                return False  # left to the thread pool: waiting for the disk, large batches, and the report of damage
             if found is None:
                 return False
             order.add(found)
@@ -103,7 +103,7 @@ class OrderIndexer:
         self._owner.wake()
 
     async def _index_part(self) -> bool:
-        """Index records in a pool; returns whether there may be more."""
+        """Index a part of the log in a thread pool; True if there may be more to index."""
         partition = self._owner.partition
         order = None if partition is None else partition.order
         if order is None or order.is_full:
@@ -124,7 +124,7 @@ class OrderIndexer:
 
 
 def _read_here(log: Log, first: int, below: int, wanted: IndexedFields) -> IndexedRecords | None:
-    """Index a small part of the log that is in memory; None if it is large."""
+    """Index a part of the log that is in memory; None if the part is large."""
     if first < log.log_start_offset:
         return IndexedRecords(first, min(log.log_start_offset, below))
     part = log.read(Offset(first), _LOOP_BYTES, below=Offset(below), at_least_one=True)
@@ -144,7 +144,7 @@ def _read_in_pool(log: Log, first: int, below: int, wanted: IndexedFields) -> In
 
 
 def _indexed(data: bytes, first: int, below: int, found: IndexedRecords) -> IndexedRecords:
-    """The records that were found; if there are none, the log has none below the limit."""
+    """Check the result of an index read. If nothing was read, the log has no records below `below`."""
     if not data:
         found.end_offset = below
     elif found.end_offset <= first:

@@ -1,8 +1,8 @@
-"""Acquiring on the leader of a share-partition whose group has priorities or order by key. Loop thread only.
+"""Acquisition on the leader of a share-partition whose group has priorities or order by key. Loop thread only.
 
 A fetch gets records of one level, in the order of their offsets, because clients process a response in that order.
-QueueReceive may get records of several levels, the highest first. The next record of a key is free when the settlement
-of the one before is durable.
+QueueReceive may get records of several levels, the highest first. The next record of a key may be delivered when the
+settlement of the record before is durable.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class OrderedAcquiring:
         self._indexer.close()
 
     def is_ready(self, partition: SharePartition) -> bool:
-        """Whether records may be acquired: true without an order, else if the order knows them."""
+        """True if records may be acquired: the share-partition has no order of delivery, or the index is up to date."""
         return partition.order is None or self._indexer.is_ready(partition.order)
 
     def acquire(self, partition: SharePartition, wanted: ShareFetchLimits, now_ms: int) -> Fetched:
@@ -56,7 +56,7 @@ class OrderedAcquiring:
             except (WouldBlock, BrokerError):
                 if not fetched.acquired:
                     raise
-                break  # the records that are locked already are delivered
+                break  # deliver the records that were acquired before the error
             if found is None:
                 break
             fetched.acquired.extend(found.acquired)
@@ -76,7 +76,7 @@ class OrderedAcquiring:
         return self._checked(partition, fetched)
 
     def _checked(self, partition: SharePartition, fetched: Fetched) -> Fetched:
-        """Raise the error of the index if nothing could be acquired, and the index has failed."""
+        """Raise the error of the index if it has failed and nothing could be acquired."""
         failure, order = self._indexer.failure, partition.order
         is_behind = order is not None and order.end_offset < self._owner.read_limit
         if failure is not None and is_behind and not fetched.acquired:
@@ -84,7 +84,10 @@ class OrderedAcquiring:
         return fetched
 
     def free_keys_when(self, partition: SharePartition, store: Callable[[Stored], None]) -> None:
-        """Free the keys of settled records when `store` says that they are durable."""
+        """Make the next records of settled records' keys available when the settlement is durable.
+
+        `store` writes the state and calls back with the outcome.
+        """
         order = partition.order
         offsets = [] if order is None else order.take_settling()
         if order is None or not offsets:
@@ -95,6 +98,6 @@ class OrderedAcquiring:
                 order.free_keys(offsets)
                 self._owner.wake()
             elif error.code is ErrorCode.request_timed_out and self._owner.partition is partition:
-                store(on_stored)  # the write is repeated
+                store(on_stored)  # the write is repeated, so wait for it again
 
         store(on_stored)

@@ -1,7 +1,8 @@
-"""Records of one level in a share-partition: runs of offsets that are visited once, in order, and freed records.
+"""Records of one priority level in a share-partition: runs of offsets that are visited in order, and freed records.
 
-The position moves over the runs. Records behind it were acquired or could not be; those that become available again are
-freed, and are visited before the records at the position. A run takes 16 bytes. Pure.
+The position moves over the runs. Records before the position were acquired, or could not be acquired when they were
+visited. Records before the position that become available again are freed: they are visited before the position moves
+on. A run takes 16 bytes. Pure.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from heapq import heappop, heappush, heapreplace
 from typing import Final
 
 Find = Callable[[int, int], tuple[int, int] | None]
-"""First records from one offset to another that may be acquired: first and last offset."""
+"""Function that finds the first records from one offset to another that may be acquired: first and last offset."""
 
 _DROPPED_AT_ONCE: Final = 512
 
@@ -25,7 +26,7 @@ class PriorityLevel:
         self._firsts = array("q")
         self._lasts = array("q")
         self._place = 0
-        """Index of the run that has the position, or is the last one before it."""
+        """Index of the run that contains the position, or of the last run before it."""
         self._position = 0
         self._freed: list[tuple[int, int]] = []
 
@@ -33,7 +34,7 @@ class PriorityLevel:
         return len(self._firsts) + len(self._freed)
 
     def add(self, first: int, last: int, start_offset: int) -> None:
-        """Add records behind all others of the level. Runs below the start offset are forgotten."""
+        """Add records after all others of the level. Runs below `start_offset` are dropped."""
         if self._lasts and self._lasts[-1] == first - 1:
             self._lasts[-1] = last
             return
@@ -45,7 +46,7 @@ class PriorityLevel:
             self._place -= count
 
     def free(self, first: int, last: int) -> None:
-        """Have the records of this level visited again that are between two offsets and behind the position."""
+        """Free the records of this level from `first` to `last` that are before the position, to visit them again."""
         last = min(last, self._position - 1)
         place = bisect_left(self._lasts, first)
         while place < len(self._firsts) and self._firsts[place] <= last:
@@ -53,7 +54,7 @@ class PriorityLevel:
             place += 1
 
     def first(self, find: Find) -> tuple[int, int] | None:
-        """The first records of the level that may be acquired: first and last offset."""
+        """First and last offset of the first records of the level that may be acquired; None if there are none."""
         freed = self._first_freed(find)
         if freed is not None:
             return freed

@@ -1,7 +1,7 @@
-"""The records of a share-partition that reads a view or a delay topic.
+"""The records of a share-partition that reads a view or a topic with delayed messages.
 
-Batches are made in a pool (`replication/projected_log.py`) and kept in windows, from which records are acquired on the
-loop. One read is in progress at a time, for all fetches of the share-partition. Loop thread only.
+Batches are made in a thread pool (`replication/projected_log.py`) and kept in windows, from which records are acquired
+on the event loop. One read runs at a time, for all fetches of the share-partition. Loop thread only.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ from penstock.threads import Threads
 
 WINDOW_BYTES = 1 << 20
 _NEAR_OFFSETS = 200
-"""Distance up to which records before the missed one are read too: one receive gets records of several priorities."""
+"""Maximum distance in offsets at which earlier records are read together with the missing one, because one receive may
+get records of several priorities.
+"""
 _MAX_WINDOWS = 3
-"""Released records, new ones, and those that a look without an acquisition begins with."""
+"""Maximum number of windows: for released records, for new records, and for the first records of a peek."""
 
 
 class ProjectedSource:
@@ -38,9 +40,9 @@ class ProjectedSource:
         self._when_read = when_read
         self._windows: list[ProjectedWindow] = []
         self._missed: int | None = None
-        """Offset that was not in any window."""
+        """Offset of the last acquisition that found no window, which the next read has to begin at."""
         self._failure: tuple[int, BrokerError] | None = None
-        """Offset at which the last read failed, and the reason; the next acquisition there gets it."""
+        """Offset and error of the last read if it failed. The next acquisition at this offset raises the error."""
         self._reading: asyncio.Task[None] | None = None
 
     @property
@@ -71,7 +73,7 @@ class ProjectedSource:
         pass
 
     def available_bytes(self, offset: int, below: int, at_most: int) -> int:
-        """The limit: a fetch of a projection waits for a record, not for a number of bytes."""
+        """Return `at_most`: a fetch of a projection waits for a record and not for a number of bytes."""
         return at_most
 
     async def warm(self, offset: int, below: int, lowest: int | None = None) -> None:
@@ -131,7 +133,7 @@ class ProjectedSource:
 def make_source(
     replica: Replica, projection: Projection | None, threads: Threads, when_read: Callable[[], None]
 ) -> RecordSource:
-    """The source of a share-partition: the log as it is stored, or as a projection shows it."""
+    """Make the source of a share-partition: the stored log, or a projection of it."""
     if projection is None:
         return LogSource(replica.log, threads)
     return ProjectedSource(replica, projection, threads, when_read)

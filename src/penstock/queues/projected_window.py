@@ -1,8 +1,8 @@
 """Batches of a projection in memory, as the spans of an acquisition.
 
-A window has every offset from its first to its last: batches with the records that readers are shown, and control
-batches for the offsets between them. Offsets without a record are hidden spans, which the share group settles: a long
-stretch is one span, so the state of the group follows the records that are shown, not those of the log.
+A window covers all offsets from its first to its last: with batches of matching records, and with control batches for
+the offsets between them. Offsets without a matching record are hidden spans, which the share group settles. A long
+range is one span, so that the size of the group's state depends on the matching records and not on the log.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ class WindowBatch(NamedTuple):
     header: BatchHeader
     content: memoryview
     runs: tuple[tuple[int, int], ...]
-    """First and last offset of consecutive records; empty for a control batch."""
+    """First and last offsets of the ranges of consecutive records; empty for a control batch."""
 
 
 class ProjectedWindow:
-    """Batches of a projection from one offset on."""
+    """Consecutive batches of a projection."""
 
     def __init__(self, first: int, records: bytes, max_decompressed_bytes: int) -> None:
-        """Waits for the processor if batches are compressed: called in a pool."""
+        """Decompresses compressed batches, which takes long: to be called in a thread pool."""
         self.first = first
         self.batches = [
             WindowBatch(header, batch, _runs(batch, header, max_decompressed_bytes))
             for header, batch in read_batches(memoryview(records))
         ]
         self.end = self.batches[-1].header.next_offset if self.batches else first
-        """Offset behind the last batch."""
+        """Offset after the last batch."""
 
     def has(self, offset: int) -> bool:
         return self.first <= offset < self.end
 
 
 class WindowSpans:
-    """Spans of a window from one offset on to another."""
+    """Iterable of the spans of a window from `first` to `last`. It keeps the iterated batches, for `slices`."""
 
     def __init__(
         self,
@@ -57,9 +57,9 @@ class WindowSpans:
         aborted: AbortedTransactions | None,
         sent: int | None = None,
     ) -> None:
-        """`aborted` is given for a group that reads committed records only.
+        """`aborted` is None unless the group reads only committed records.
 
-        `RecordSource.spans` explains `sent`.
+        For `sent` see `RecordSource.spans`.
         """
         self._window = window
         self._first = first

@@ -1,4 +1,4 @@
-"""Metrics of the share-partitions that this broker serves. They are sums, computed on the loop at each scrape."""
+"""Metrics of the share-partitions that this broker serves: sums that are computed on the event loop at each scrape."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.records.priority import LEVELS
 
 
 def _blocked_keys(partition: SharePartition) -> tuple[int, int]:
-    """Number of keys with blocked records, and of these records."""
+    """Number of keys with blocked records, and number of blocked records."""
     keys = None if partition.order is None else partition.order.keys
     return (0, 0) if keys is None else (keys.blocked_keys, len(keys.blocked))
 

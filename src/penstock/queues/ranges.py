@@ -1,8 +1,8 @@
 """Ordered, contiguous ranges of offsets: the records in flight of a share-partition.
 
-The ranges cover every offset from the start offset to the end offset without a gap or an overlap. A range is split
-where a part of it changes its state. Neighbours that are settled, or available with the same delivery count, are
-merged, so a settled range is one object however long it is. Records that wait for the same time are merged too.
+The ranges cover all offsets from the start offset to the end offset without gaps or overlaps. A range is split if a
+part of it changes its state. Adjacent ranges are merged if they are settled, or available with the same delivery count,
+so that a settled range is one object even if it is long. Ranges that wait for the same time are merged too.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ GONE = -1
 
 
 class Range:
-    """Offsets with one state. `member` and `deadline_ms` are set while the range is acquired.
+    """Consecutive offsets with the same state. `member` and `deadline_ms` are set while the range is acquired.
 
-    `deadline_ms` of a range that waits is the time at which it becomes available. `reason` is set while the range is
-    archiving.
+    In the state WAITING `deadline_ms` is the time at which the range becomes available. `reason` is set in the state
+    ARCHIVING.
     """
 
     __slots__ = ("deadline_ms", "delivery_count", "first", "last", "member", "reason", "state")
@@ -65,7 +65,7 @@ class Range:
 
 
 class Ranges:
-    """The list itself; the bookkeeping of states is in `SharePartition`."""
+    """Sorted list of ranges. The counts of states are kept by `RecordStates`."""
 
     __slots__ = ("_firsts", "all")
 
@@ -77,7 +77,7 @@ class Ranges:
         return len(self.all)
 
     def place(self, offset: int) -> int:
-        """Index of the range that has the offset, which must not be below the first range."""
+        """Index of the range that contains the offset, which must not be below the first range."""
         return bisect_right(self._firsts, offset) - 1
 
     def append(self, added: Range) -> None:
@@ -85,7 +85,7 @@ class Ranges:
         self.all.append(added)
 
     def split(self, offset: int) -> tuple[int, Range | None]:
-        """Have a range begin at `offset`; returns its index, and the new range if one was split off."""
+        """Split a range so that a range begins at `offset`. Return its index, and the new range if there is one."""
         place = bisect_left(self._firsts, offset)
         if place < len(self._firsts) and self._firsts[place] == offset:
             return place, None
@@ -114,7 +114,7 @@ class Ranges:
             self.all[start:end] = (by,)
 
     def absorb(self, place: int) -> int:
-        """Merge the range at this index with equal neighbours; returns the index of the merged range."""
+        """Merge the range at this index with adjacent ranges if possible; return the index of the merged range."""
         if place + 1 < len(self.all) and _are_one(self.all[place], self.all[place + 1]):
             self._merge(place)
         if place > 0 and _are_one(self.all[place - 1], self.all[place]):
@@ -144,14 +144,14 @@ def _are_one(left: Range, right: Range) -> bool:
 
 
 def describe(ranges: Ranges, first: int, last: int, batches: list[StateBatch]) -> None:
-    """Add the ranges from one offset to another as they are stored."""
+    """Append the ranges from `first` to `last` to `batches`, in the form in which they are stored."""
     for place in range(ranges.place(first), len(ranges)):
         found = ranges.all[place]
         if found.first > last:
             break
         state, count, ready_ms = found.state, found.delivery_count, 0
         if state == ACQUIRED:
-            state, count = AVAILABLE, count - 1  # the present delivery is not stored
+            state, count = AVAILABLE, count - 1  # acquisitions are not stored
         elif state == WAITING:
             state, ready_ms = AVAILABLE, found.deadline_ms
         ends = max(first, found.first), min(last, found.last)
@@ -159,7 +159,7 @@ def describe(ranges: Ranges, first: int, last: int, batches: list[StateBatch]) -
 
 
 def _add_batch(batches: list[StateBatch], added: StateBatch) -> None:
-    """Add a batch, or extend the last one by it. Available records that were never released are not stored."""
+    """Append a batch, or extend the last one. Available records without a finished delivery are not stored."""
     if added.state == AVAILABLE and added.delivery_count == 0:
         return
     if batches:
@@ -173,7 +173,7 @@ def _add_batch(batches: list[StateBatch], added: StateBatch) -> None:
 def unsettled(
     ranges: Ranges, end_offset: int, below: int, max_records: int
 ) -> list[tuple[int, int, int, int]]:
-    """First records that are not settled, below an offset: first and last offset, delivery count and state."""
+    """The first records below `below` that are not settled: first and last offset, delivery count and state."""
     found: list[tuple[int, int, int, int]] = []
     for each in ranges.all:
         if max_records <= 0 or each.first >= below:
@@ -188,7 +188,7 @@ def unsettled(
 
 
 def without(first: int, last: int, others: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Parts of a range of offsets that are in none of the other ranges."""
+    """The parts of a range of offsets that are not in any of the ranges `others`."""
     parts = []
     for other_first, other_last in sorted(others):
         if other_last < first or other_first > last:

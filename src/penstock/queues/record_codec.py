@@ -11,8 +11,8 @@
                                                               tag 100: producer id 8 and sequence 4 of dead letters,
                                                                  ranges: count 4, each first 8, last 8
 
-Keys have lengths of fixed width, values are flexible (KIP-482). Whatever the bytes are, `decode_record` raises nothing
-but UnknownRecord. Pure; any thread.
+Strings in keys have lengths of fixed width; values are flexible (KIP-482). `decode_record` raises only UnknownRecord,
+even for damaged bytes. Pure; any thread.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _COMPLETE_COUNT_TAG: Final = 0
 _READY_TAG: Final = 100
 _REASON_TAG: Final = 101
 _LETTERS_TAG: Final = 100
-"""Tags that Kafka does not use; Kafka skips them."""
+"""Tag of the dead letters. Only Penstock uses tags from 100 on; Kafka skips them."""
 
 _SNAPSHOT = Struct(">hiiiqqq")
 _UPDATE = Struct(">hiiq")
@@ -51,7 +51,7 @@ _NO_KEY = ShareKey("", NO_TOPIC_ID, 0)
 
 
 def encode_record(record: StateRecord) -> tuple[bytes, bytes | None]:
-    """Encode key and value; a tombstone has no value."""
+    """Encode a record as key and value; the value of a tombstone is None."""
     value = record.value
     kind = UPDATE_KIND if isinstance(value, UpdateValue) else SNAPSHOT_KIND
     key = encode_key(kind, record.key)
@@ -101,14 +101,14 @@ def _encode_batch(batch: StateBatch) -> bytes:
 
 
 def encode_value(value: StateValue) -> bytes:
-    """Encode a value as it is sent between brokers: the kind in front of the record's value."""
+    """Encode a value for requests between brokers: the kind, followed by the value of the record."""
     encoded = encode_record(StateRecord(_NO_KEY, value))[1]
     assert encoded is not None
     return p.INT16(UPDATE_KIND if isinstance(value, UpdateValue) else SNAPSHOT_KIND) + encoded
 
 
 def decode_value(content: bytes) -> StateValue:
-    """Decode what `encode_value` has encoded; ProtocolError for other bytes."""
+    """Decode the result of `encode_value`; ProtocolError for other bytes."""
     reader = Reader(memoryview(content), max_elements=NO_LIMIT)
     try:
         return _decode_value(reader.int16(), reader)
@@ -181,7 +181,7 @@ def _read_batch_tags(reader: Reader, batch: StateBatch) -> StateBatch:
 
 
 def _read_tags(reader: Reader) -> tuple[int, Letters | None]:
-    """Read the delivery-complete count, and the dead letters that are being written."""
+    """Read the tags: the delivery-complete count, and the dead letters that are being written."""
     letters: Letters | None = None
     count, last = 0, -1
     for _ in range(reader.tags()):

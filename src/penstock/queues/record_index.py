@@ -1,7 +1,7 @@
-"""Levels and keys of the records in a part of the log: what `DeliveryOrder` has to know of them. Pure.
+"""Levels and keys of the records in a part of the log, which `DeliveryOrder` needs. Pure.
 
-Batches without the priority header are found by a byte search; records are looked at only where it occurs, or where
-keys are wanted.
+Batches without the priority header are recognised by a search in their bytes. Records are decoded only if the header is
+found, or if keys are needed.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class IndexedFields(NamedTuple):
 
 @dataclass(slots=True)
 class IndexedRecords:
-    """Records from one offset on to another, which is not included."""
+    """Levels and keys of the records from `first_offset` up to `end_offset`, exclusive."""
 
     first_offset: int
     end_offset: int
     runs: list[tuple[int, int, int]] = field(default_factory=list)
-    """First and last offset and level of consecutive records of one level; offsets between runs are of level 0."""
+    """First offset, last offset and level of consecutive records of one level. Offsets between runs have level 0."""
     keys: list[tuple[int, int]] = field(default_factory=list)
     """Offset and hash of the key of each record that has a key."""
 
@@ -42,10 +42,10 @@ def index_records(
     wanted: IndexedFields,
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
 ) -> IndexedRecords:
-    """Index the whole batches of `data` from an offset on.
+    """Index the complete batches of `data` from `first_offset` on.
 
-    InvalidBatch where no batch is, or if a batch decompresses to more than the limit. Records of a batch that cannot be
-    read are of level 0, without a key: their fetch reports the damage.
+    InvalidBatch if the bytes are not a batch, or a batch decompresses to more than the limit. Records of a batch that
+    cannot be read get level 0 and no key: a fetch of these records will report the damage.
     """
     found = IndexedRecords(first_offset, first_offset)
     for header, batch in read_batches(memoryview(data)):
@@ -62,7 +62,7 @@ def _index_batch(
         body = bytes(decompress(header.codec, batch[HEADER_SIZE : header.size], limit))
     except InvalidBatch:
         if limit < MAX_DECOMPRESSED_BYTES:
-            raise  # the caller may allow more
+            raise  # the caller may repeat the call with a higher limit
         return
     has_levels = wanted.levels and _NAME in body
     if not has_levels and not wanted.keys:

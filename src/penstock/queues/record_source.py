@@ -1,7 +1,7 @@
-"""The records that a share-partition reads: those of a log as it is stored, or as a projection shows it.
+"""The records that a share-partition reads: the stored records of a log, or those of a projection.
 
 `RecordSource` is the interface. `LogSource` reads batch headers of the log and sends its bytes as slices;
-`projected_source.py` is for views and delay topics. Loop thread only.
+`projected_source.py` is for views and topics with delayed messages. Loop thread only.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from penstock.threads import Threads
 _WARM_BYTES = 1 << 20
 
 Part = LogSlice | memoryview
-"""Bytes of record batches in a response."""
+"""A part of the record batches in a response."""
 
 
 class Spans(Protocol):
-    """Spans from one offset on to another, and the batches of those that were looked at."""
+    """Iterable of spans. It keeps the batches of the spans that were iterated."""
 
     def __iter__(self) -> Iterator[Span]: ...
 
     def slices(self, acquired: Sequence[Acquired], sent: int) -> tuple[Sequence[Part], int]:
-        """Bytes of the batches that have acquired records, and the last offset of them.
+        """Bytes of the batches with acquired records, and the last offset of these batches.
 
-        Batches up to the offset `sent` are left out: another range of their records was acquired before.
+        Batches up to the offset `sent` are left out, because the response contains them already.
         """
 
 
 class RecordSource(Protocol):
     identity: bytes
-    """Identity of the projection; empty for the log as it is stored."""
+    """Identity of the projection; empty for the stored log."""
 
     @property
     def is_reading(self) -> bool:
-        """Whether a read is in progress that an acquisition has to wait for."""
+        """True if a read is in progress for which an acquisition has to wait."""
 
     def spans(
         self,
@@ -53,28 +53,29 @@ class RecordSource(Protocol):
         *,
         is_committed: bool,
     ) -> Spans:
-        """Spans of the offsets from `first` to `last`; WouldBlock if they are not in memory, until `warm` is done.
+        """Spans of the offsets from `first` to `last`. After WouldBlock, because they are not in memory, await `warm`.
 
-        The first batch may exceed `max_bytes`. In a response that has batches up to the offset `sent`, only these may.
+        The first batch may exceed `max_bytes`. If the response contains batches up to the offset `sent` already, only
+        these batches may exceed it.
         """
 
     def used(self, spans: Spans, end_offset: int) -> None:
-        """Note how far new records were acquired."""
+        """Called after an acquisition from `spans`; all records below `end_offset` have been acquired once."""
 
     def available_bytes(self, offset: int, below: int, at_most: int) -> int:
-        """Number of bytes that a fetch would find from an offset on, up to a limit."""
+        """Number of bytes from `offset` up to `below` that a fetch would find; `at_most` limits the result."""
 
     async def warm(self, offset: int, below: int, lowest: int | None = None) -> None:
-        """Read what the last acquisition did not find in memory; `offset` is where the next one begins.
+        """Read the records into memory that the last acquisition did not find there. The next one begins at `offset`.
 
-        `lowest` is the first offset that an acquisition of several spans may look at.
+        `lowest` is the lowest offset from which an acquisition of several spans may read.
         """
 
     def close(self) -> None: ...
 
 
 class LogSource:
-    """The log as it is stored."""
+    """Source of the stored records of a log."""
 
     identity = b""
     is_reading = False
@@ -108,7 +109,7 @@ class LogSource:
         await self._threads.run("read", lambda: self._touch(offset))
 
     def _touch(self, offset: int) -> None:
-        """Read records into memory, in a thread."""
+        """Read records, so that they are in the page cache. Runs in a thread pool."""
         log = self._log
         log.read(Offset(offset), _WARM_BYTES, below=log.high_watermark, at_least_one=True, wait=True).read()
 

@@ -1,6 +1,6 @@
-"""The states of the records in flight of a share-partition, with their counts and the changes to be written.
+"""The states of the records in flight of a share-partition, with counts and the changes that have to be written.
 
-The base of `SharePartition`: every change of a range goes through these methods, so that counts, members, free ranges,
+Base class of `SharePartition`. All changes of ranges are made by these methods, so that counts, members, free ranges,
 deadlines and unwritten changes agree with the ranges. Pure.
 """
 
@@ -34,9 +34,9 @@ NO_DELIVERIES: Final = [0] * LEVELS
 
 class RecordStates:
     order: DeliveryOrder | None = None
-    """Order of delivery; None for the order of offsets."""
+    """Order of delivery; None if records are delivered in the order of offsets."""
     delivered: list[int] = NO_DELIVERIES
-    """Number of deliveries by level, with priorities."""
+    """Number of deliveries by level, if the group has priorities."""
 
     def __init__(
         self,
@@ -45,26 +45,30 @@ class RecordStates:
         batches: Iterable[StateBatch] = (),
         letters: Letters | None = None,
     ) -> None:
-        """`batches` and `letters`, the dead letters in progress, are stored. Offsets between batches are available."""
+        """`batches` and `letters` are the stored state: ranges, and the dead letters in progress. Offsets between the
+        ranges are available.
+        """
         self.start_offset = start_offset
-        """Offset below which every record is settled or of no interest. Never decreases."""
+        """Offset below which all records are settled. It never decreases."""
         self.end_offset = start_offset
-        """Offset behind the highest record that was ever acquired."""
+        """Offset after the highest record that was ever acquired."""
         self.acquired = 0
-        """Number of acquired records: the locks."""
+        """Number of acquired records, which is the number of locks."""
         self.available = 0
-        """Number of records in flight that may be delivered again now."""
+        """Number of records in flight that may be delivered now."""
         self.waiting = 0
-        """Number of records in flight that wait for the time of their next delivery."""
+        """Number of records in flight whose next delivery is delayed."""
         self.archiving = 0
-        """Number of records that wait for their dead letter."""
+        """Number of records whose dead letters are not written yet."""
         self.letters = letters
         self.settled = 0
         """Number of settled records at or above the start offset."""
         self.lock_timeouts = self.redelivered = self.archived_by_limit = 0
-        """Number of records whose lock has expired, which were acquired again, and which the limit has archived."""
+        """Number of records whose lock has expired, that were acquired again, and that were archived by the delivery
+        limit.
+        """
         self.has_small_group = False
-        """Whether the last acquisition took records near their delivery limit, which stay alone."""
+        """True if the last acquisition took records near their delivery limit, to which no others may be added."""
         self._ranges = Ranges()
         self._held: dict[str, set[Range]] = {}
         """Acquired ranges of each member."""
@@ -75,12 +79,12 @@ class RecordStates:
         self._told_start = start_offset
         self._told_letters = letters
         self._unsent: deque[tuple[int, int]] = deque()
-        """Offset ranges that have begun to archive; a part of them may be settled since."""
+        """Ranges of offsets that were given up and need dead letters; parts of them may be settled by now."""
         self.follow_settings(settings)
         self._load(batches)
 
     def follow_settings(self, settings: ShareSettings) -> None:
-        """Change the settings; another order of delivery begins anew at the start offset."""
+        """Change the settings. If the order of delivery changes, a new order begins at the start offset."""
         self.settings = settings
         wanted = wanted_of(settings)
         if not any(wanted):
@@ -104,7 +108,7 @@ class RecordStates:
             if stored == WAITING:
                 self._deadlines.push(self._ranges, loaded)
             elif stored == ARCHIVING:
-                # Records of the batch in progress are in it already, and would be in the next one, too.
+                # Records in the batch in progress must not be in the next batch again.
                 in_progress = () if self.letters is None else self.letters.ranges
                 self._unsent.extend(without(first, last, in_progress))
             self._extend(loaded)
@@ -113,7 +117,7 @@ class RecordStates:
     # --- the log
 
     def on_log_start(self, log_start_offset: int) -> None:
-        """Move the start offset to the log start: the records below do not exist any more."""
+        """Move the start offset to the log start offset, because the records below were deleted."""
         if log_start_offset <= self.start_offset:
             return
         if log_start_offset < self.end_offset:
@@ -140,7 +144,7 @@ class RecordStates:
         )
 
     def take_update(self) -> StateUpdate:
-        """Changes since the last call. The caller writes them until they are committed."""
+        """Return the changes since the last call. The caller has to write them, or to call `restore_changes`."""
         batches: list[StateBatch] = []
         end = self.start_offset
         for first, last in sorted(self._dirty):
@@ -155,7 +159,7 @@ class RecordStates:
         return StateUpdate(self.start_offset, self.settled, batches, letters)
 
     def restore_changes(self, update: StateUpdate) -> None:
-        """Return the changes of a write that failed, so that the next update has them as they are by then."""
+        """Mark the changes of a failed write as unwritten; the next update contains the states at that time."""
         self._dirty += [(batch.first_offset, batch.last_offset) for batch in update.batches]
         self._told_start = -1
         if update.letters is not None:
@@ -164,7 +168,10 @@ class RecordStates:
     # --- order of delivery
 
     def find_available(self, first: int, last: int) -> tuple[int, int] | None:
-        """First available records of one delivery count between two offsets. Records never acquired are available."""
+        """First available records from `first` to `last` with one delivery count; None without any.
+
+        Records that were never acquired are available.
+        """
         first = max(first, self.start_offset)
         while first <= last:
             if first >= self.end_offset:
@@ -177,14 +184,14 @@ class RecordStates:
 
     @property
     def released(self) -> int:
-        """Number of records that wait for another delivery and may be delivered now."""
+        """Number of records that were delivered before and may be delivered again now."""
         if self.order is None:
             return self.available
-        # Records that an order has passed over are available, too, and were not delivered yet.
+        # Records that the order of delivery has skipped are available too, but were not delivered before.
         return sum(len(each) for each in self._ranges.all if each.state == AVAILABLE and each.delivery_count)
 
     def is_unsettled(self, offset: int) -> bool:
-        """Whether a record at or above the start offset is of interest."""
+        """True if the record at an offset is not settled; False below the start offset."""
         if offset >= self.end_offset:
             return True
         return offset >= self.start_offset and not self._ranges.all[self._ranges.place(offset)].is_settled
@@ -215,7 +222,7 @@ class RecordStates:
         self._drop_settled_front()
 
     def _archive(self, first: int, last: int, reason: Reason) -> None:
-        """Archive records: at once, or after their dead letters are written."""
+        """Archive records: at once if the group has no dead letters, else after their dead letters are written."""
         if not self.settings.has_dead_letters:
             self._settle(first, last, ARCHIVED)
             return
@@ -236,7 +243,7 @@ class RecordStates:
             ranges.replace(0, 1, None)
 
     def _extend(self, added: Range) -> None:
-        """Add a range at the end offset."""
+        """Append a range at the end offset."""
         self.end_offset = added.last + 1
         if added.is_settled:
             self.settled += len(added)
@@ -254,7 +261,7 @@ class RecordStates:
         self._drop_settled_front()
 
     def _discount(self, old: Range) -> None:
-        """Remove a range from the counts, before its state changes."""
+        """Subtract a range from the counts before its state changes."""
         if old.state == ACQUIRED:
             self._unhold(old)
         elif old.state == AVAILABLE:

@@ -1,7 +1,7 @@
 """Records of `__share_group_state`: a snapshot of a share-partition, and the updates that follow it.
 
-Plain values; `record_codec` encodes them in Kafka's layout. An update belongs to the snapshot before it. A tombstone
-of the snapshot's key deletes the state.
+These are plain values, which `record_codec` encodes in Kafka's layout. An update extends the snapshot before it. A
+tombstone with the key of the snapshot deletes the state.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class UpdateValue(NamedTuple):
     snapshot_epoch: int
     leader_epoch: int
     start_offset: int
-    """Offset -1 leaves the start offset and the delivery-complete count as they are."""
+    """New start offset; -1 leaves start offset and delivery-complete count unchanged."""
     delivery_complete_count: int
     batches: tuple[StateBatch, ...]
     letters: Letters | None = None
-    """Dead letters that are being written; None leaves them as they are."""
+    """Dead letters that are being written; None leaves them unchanged."""
 
 
 StateValue: TypeAlias = SnapshotValue | UpdateValue

@@ -1,8 +1,8 @@
 """A share-partition on the broker that leads its partition: loading, acquiring, storing and waiting fetches.
 
-One write of the state is in flight at a time; decisions that are made meanwhile go with the next one. A write that
-fails is repeated until it is stored or this leader is fenced; new records are not acquired meanwhile. A fenced
-leader closes, and the state is loaded again if this broker still leads. Loop thread only.
+One write of the state is in flight at a time; decisions that are made meanwhile are in the next write. A failed write
+is repeated until it succeeds or this leader is fenced; no records are acquired meanwhile. A fenced leader closes, and
+the state is loaded again if this broker still leads. Loop thread only.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from penstock.replication.projections import Projection
 from penstock.replication.replica import Replica
 
 _STORE_SECONDS = 1.0
-"""Time in seconds after which settled offsets without a record are stored, if no acknowledgement is stored before."""
+"""Time in seconds after which settled hidden offsets are stored, unless an acknowledgement is stored before."""
 NO_START_OFFSET = -1
 
 
@@ -51,9 +51,9 @@ class ShareLeader:
         self.replica = replica
         self.leader_epoch = replica.partition.leader_epoch
         self.partition: SharePartition | None = None
-        """State; None while it is loaded."""
+        """State of the share-partition; None until it is loaded."""
         self.error: BrokerError | None = None
-        """Reason why this share-partition is closed."""
+        """Reason why this object is closed; None while it is open."""
         self._context = context
         self.states: ShareStateClient = context.states
         self.logger: Logger = context.logger
@@ -99,7 +99,8 @@ class ShareLeader:
         batches = shift_times(state.batches, -self._wall_shift_ms)
         partition = SharePartition(start_offset, self.settings.partition, batches, state.letters)
         if state.start_offset == NO_START_OFFSET:
-            # Stored before any record is delivered: another leader would decide anew, perhaps behind records.
+            # Stored before any record is delivered: otherwise another leader would choose a start offset again, and
+            # perhaps skip records.
             await self._context.states.write(
                 self.key, (state.state_epoch, self.leader_epoch), partition.take_update()
             )
@@ -115,12 +116,12 @@ class ShareLeader:
         return self._loading is not None
 
     async def loaded(self) -> None:
-        """Wait until the state is loaded, or could not be."""
+        """Wait until the state is loaded, or the load has failed."""
         if self._loading is not None:
             await asyncio.wait([self._loading])
 
     def close(self, error: BrokerError) -> None:
-        """Answer all waiting acknowledgements with the error and wake waiting fetches, which look again."""
+        """Respond to all waiting acknowledgements with the error, and wake waiting fetches, which then try again."""
         if self.error is not None:
             return
         self.error = error
@@ -140,7 +141,7 @@ class ShareLeader:
         self.wake()
 
     def retire(self) -> None:
-        """Unload the state as soon as it is stored: no session uses it, and an administrator may reset it now."""
+        """Unload the state as soon as it is stored, because no session uses it. An administrator may then reset it."""
         partition = self.partition
         if partition is None or partition.acquired or partition.archiving or self._waiting:
             return
@@ -153,13 +154,15 @@ class ShareLeader:
         asyncio.get_running_loop().call_soon(self.retire)
 
     def verify(self, pause_seconds: float = 0.0) -> None:
-        """Load the state again if an administrator has reset it; looked at again after a pause."""
+        """Check if an administrator has reset the state, and load it again if so. Nothing is done if the last check was
+        less than `pause_seconds` ago.
+        """
         if self._verifier is not None:
             self._verifier.look(pause_seconds)
 
     @property
     def is_leading(self) -> bool:
-        """Whether this broker still leads in the leader epoch of this object."""
+        """True if this broker still leads in the leader epoch of this object."""
         partition = self.replica.partition
         return partition.is_leader and partition.leader_epoch == self.leader_epoch
 
@@ -172,7 +175,7 @@ class ShareLeader:
             self.wake()
 
     def read_through(self, projection: Projection | None) -> None:
-        """Read through this projection from now on; None for the log as it is stored."""
+        """Read this projection from now on; None for the stored log."""
         if self.source.identity != (b"" if projection is None else projection.identity):
             self.source.close()
             self.source = make_source(self.replica, projection, self._context.threads, self.wake)
@@ -180,7 +183,7 @@ class ShareLeader:
 
     @property
     def is_stalled(self) -> bool:
-        """Whether the last write has failed: nothing is acquired until one succeeds."""
+        """True if the last write has failed. Nothing is acquired until a write succeeds."""
         return self._writer is not None and self._writer.is_stalled
 
     @property
@@ -192,11 +195,11 @@ class ShareLeader:
 
     @property
     def _wall_shift_ms(self) -> int:
-        """Difference of the wall clock, whose times are stored, and the clock of the deadlines in memory."""
+        """Wall-clock time, which is used in the stored state, minus the monotonic time of deadlines in memory."""
         return self._context.wall_ms() - self.now_ms()
 
     def dated(self, update: StateUpdate) -> StateUpdate:
-        """The update with times of the wall clock."""
+        """Convert the times of an update to wall-clock times."""
         return update._replace(batches=shift_times(update.batches, self._wall_shift_ms))
 
     @property
@@ -207,12 +210,12 @@ class ShareLeader:
 
     @property
     def read_limit(self) -> int:
-        """Offset below which the group may read."""
+        """Offset below which the group may read: the last stable offset or the high watermark."""
         log = self.replica.log
         return log.last_stable_offset if self.settings.is_committed else log.high_watermark
 
     def has_work(self) -> bool:
-        """Whether a fetch may find records; False while records are read that it has to wait for."""
+        """True if a fetch may find records; False while a read or a write is in progress for which it has to wait."""
         partition = self.partition
         return (
             partition is not None
@@ -223,7 +226,7 @@ class ShareLeader:
         )
 
     def has_records(self) -> bool:
-        """Whether a fetch would find records now; WouldBlock if that is not known. Hidden offsets are settled."""
+        """True if a fetch would find records now; WouldBlock if that is not known. Settles hidden offsets."""
         partition = self.partition
         if partition is None or not self.source.identity or not self._ordered.is_ready(partition):
             return self.has_work()
@@ -282,29 +285,29 @@ class ShareLeader:
         return Fetched(acquired, list(parts), sent)
 
     def _store_hidden(self) -> None:
-        """Store offsets that were settled because they have no record for this group."""
+        """Store the hidden offsets that were settled because they have no records for this group."""
         self._store_timer = None
         if self.partition is not None and self.partition.has_changes:
             self.store(None)
 
     def peek(self, max_records: int, max_bytes: int) -> Peeked:
-        """Show the first records that are not settled, without acquiring them; WouldBlock if not in memory."""
+        """Return the first records that are not settled, without acquiring them; WouldBlock if not in memory."""
         if self.partition is None:
             return Peeked([], [])
         self.partition.on_log_start(self.replica.log.log_start_offset)
-        self.has_records()  # settles hidden offsets
+        self.has_records()  # called only to settle hidden offsets
         limits = self.read_limit, max_records, max_bytes
         return peek(self.source, self.partition, *limits, is_committed=self.settings.is_committed)
 
     async def warm(self) -> None:
-        """Read what the next acquisition looks at into memory, or what the last look did not find there."""
+        """Read records into memory: those of the next acquisition, or those that the last `peek` did not find there."""
         if self.partition is not None:
             partition, below = self.partition, self.read_limit
             first, *_ = partition.next_span(below) or (partition.start_offset,)
             await self.source.warm(first, below, first if partition.order is None else partition.start_offset)
 
     def available_bytes(self, at_most: int) -> int:
-        """Number of bytes that a fetch would find, up to a limit; for fetches with a minimum."""
+        """Number of bytes that a fetch would find, at most `at_most`; used for fetches with a minimum of bytes."""
         partition = self.partition
         span = None if partition is None else partition.next_span(self.read_limit)
         return 0 if span is None else self.source.available_bytes(span[0], self.read_limit, at_most)
@@ -323,10 +326,10 @@ class ShareLeader:
         is_strict: bool = False,
         reason: Reason = REJECTED,
     ) -> None:
-        """Decide acknowledgements; `stored` is called when they are durable. BrokerError if they are refused.
+        """Apply acknowledgements; `stored` is called when they are durable. BrokerError if they are refused.
 
-        `delay_ms` replaces the back-off of released records, and the lock time of renewed ones. `is_strict` refuses
-        records that are settled already. `reason` is that of a rejection.
+        `delay_ms` replaces the back-off of released records, and the lock time of renewed records. `is_strict` refuses
+        records that are settled already. `reason` is the reason of rejected records.
         """
         partition = self.partition
         if partition is None:
@@ -338,7 +341,9 @@ class ShareLeader:
         self.wake()
 
     def release_member(self, member: str, *, is_lost: bool = False) -> None:
-        """Release all records of a member whose session has ended; after the back-off if its connection was lost."""
+        """Release all records of a member whose session has ended: at once, or after the back-off with `is_lost`, if
+        its connection was lost.
+        """
         partition = self.partition
         if partition is not None and partition.release_member(member, self.now_ms(), is_lost=is_lost):
             self._context.timers.schedule(self.key, partition.next_deadline_ms)
@@ -369,7 +374,7 @@ class ShareLeader:
     # --- waiting fetches
 
     def wait(self, fetch: WaitingFetch) -> None:
-        """Serve a fetch when there are records, after the fetches that wait longer."""
+        """Serve a fetch when there are records, after earlier waiting fetches."""
         self._waiting.add(fetch)
 
     def stop_waiting(self, fetch: WaitingFetch) -> None:
@@ -382,5 +387,5 @@ class ShareLeader:
             self.wake()
 
     def wake(self) -> None:
-        """Serve waiting fetches soon, as many as there is work for."""
+        """Schedule waiting fetches to be served, as many as can find records."""
         self._waiting.wake()

@@ -1,12 +1,12 @@
-"""A share-partition: what one share group has done with one partition. Pure; called by the partition's leader.
+"""A share-partition: the state of one partition in one share group. Pure; called by the partition's leader.
 
-A decision changes the state at once. `take_update` returns the changes since the call before, to be written to
-`__share_group_state`; an acknowledgement is answered when the write that contains it is committed. A decision is
-never taken back: after a failed write the changes are written again, or the state is loaded again from the last
-committed one. Acquiring changes no stored state, so a lost leader forgets acquisitions.
+A decision changes the state at once. `take_update` returns the changes since the last call, which are written to
+`__share_group_state`; the response to an acknowledgement is sent when the write that contains it is committed. A
+decision is never undone: after a failed write the changes are written again, or the state is loaded again as it was
+last committed. Acquisitions do not change the stored state, so they are forgotten when the leader changes.
 
-Every operation works on ranges; its cost is proportional to the ranges that it acquires, settles or frees.
-Times are monotonic milliseconds, also the times of next deliveries in updates; the caller converts them.
+All operations work on ranges; their cost is proportional to the number of ranges that they acquire, settle or free.
+Times are monotonic milliseconds, including the times of next deliveries in updates; the caller converts them.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ class SharePartition(LetterStates):
 
     @property
     def has_room(self) -> bool:
-        """Whether another record may be locked."""
+        """True if another record may be acquired."""
         return self.acquired < self.settings.max_locks and self.archiving < self.settings.max_archiving
 
     @property
     def progress(self) -> tuple[int, int, int]:
-        """Numbers of which one changes when an acquisition takes records, or settles offsets without a record."""
+        """Numbers of which at least one changes if an acquisition takes records or settles hidden offsets."""
         return self.start_offset, self.end_offset, self.available
 
     def next_span(self, below: int) -> tuple[int, int] | None:
-        """First and last offset of the records that are acquired next, all below `below`; None if there are none."""
+        """First and last offset of the records to acquire next, all below `below`; None if there are none."""
         if not self.has_room:
             return None
         if self.order is not None:
@@ -75,8 +75,8 @@ class SharePartition(LetterStates):
     ) -> list[Acquired]:
         """Acquire records of consecutive spans, which begin at the first offset of `next_span`.
 
-        `spans` is read only as far as necessary. Offsets of hidden spans are settled: their records do not exist,
-        or the group does not read them. `has_others` says that the fetch has records already. `lock_ms` replaces
+        `spans` is iterated only as far as necessary. Offsets of hidden spans are settled, because their records do not
+        exist or the group does not read them. `has_others` is True if the fetch has records already. `lock_ms` replaces
         the group's lock time.
         """
         acquisition = Acquisition(self.settings, max_records, batch_size, mode, self.acquired, has_others)
@@ -116,7 +116,7 @@ class SharePartition(LetterStates):
     def _acquire_new(self, span: Span, acquisition: Acquisition) -> None:
         first = max(span.first, self.end_offset)
         if self.order is not None and first > self.end_offset:
-            # Records of lower levels, or blocked by their key, are passed over; they stay available.
+            # Records of lower levels, or blocked by their keys, are skipped and stay available.
             self._extend(Range(self.end_offset, first - 1, AVAILABLE, 0))
         assert first == self.end_offset, f"span {span} leaves out offsets from {self.end_offset} on"
         if span.is_hidden:
@@ -144,7 +144,7 @@ class SharePartition(LetterStates):
         self._deadlines.push(self._ranges, locked)
 
     def take_back(self, member: str, acquired: Sequence[Acquired]) -> None:
-        """Undo an acquisition whose records are not delivered: they are available, and were not tried."""
+        """Undo an acquisition whose records are not delivered: they become available, and no delivery is counted."""
         for first, last, _ in acquired:
             for held in self._acquired_within(first, last):
                 assert held.member == member, "only the member that has acquired records gives them back"
@@ -163,12 +163,12 @@ class SharePartition(LetterStates):
         is_strict: bool = False,
         reason: Reason = REJECTED,
     ) -> None:
-        """Settle, release or renew records of a member: all of the request, or none.
+        """Settle, release or renew records of a member. If one acknowledgement is refused, nothing is changed.
 
-        `delay_ms` replaces the back-off of released records, and the lock time of renewed ones. With `is_strict`
-        offsets below the start offset are refused. `reason` is that of a rejection.
-        BrokerError INVALID_REQUEST for a malformed request or offsets that were never acquired,
-        INVALID_RECORD_STATE if the member does not hold one of the records. Offsets below the start offset are ignored.
+        `delay_ms` replaces the back-off of released records, and the lock time of renewed records. Offsets below the
+        start offset are ignored; with `is_strict` they are refused. `reason` is the reason of rejected records.
+        BrokerError INVALID_REQUEST if the request is malformed or offsets were never acquired, INVALID_RECORD_STATE if
+        the member does not hold one of the records.
         """
         acknowledgement_checks.check(acknowledgements, newest_type)
         if len(acknowledgements) > 1:
@@ -244,10 +244,10 @@ class SharePartition(LetterStates):
     def give_up(
         self, spans: Iterable[Span], first: int, last: int, max_records: int, reason: Reason
     ) -> tuple[int, int]:
-        """Archive records that no member holds, from one offset to another, without a delivery.
+        """Archive records from `first` to `last` that no member holds, without a delivery.
 
-        `spans` begin at `first`. Offsets of hidden spans are settled and count. Returns the number of offsets that are
-        not of interest any more, and the offset behind the last one that was looked at.
+        `spans` begin at `first`. Offsets of hidden spans are settled and counted. Return the number of offsets that
+        were archived or settled, and the offset after the last one that was processed.
         """
         count, offset = 0, first
         for span in spans:
@@ -266,11 +266,13 @@ class SharePartition(LetterStates):
                         self._settle(offset, end, ARCHIVED)
                     else:
                         self._archive(offset, end, reason)
-                offset = max(end + 1, self.start_offset)  # settled neighbours may be gone with the record
+                offset = max(
+                    end + 1, self.start_offset
+                )  # adjacent settled records may have been dropped with this one
         return count, offset
 
     def is_held_within(self, first: int, last: int) -> bool:
-        """Whether a member holds a record between two offsets."""
+        """True if a member holds a record from `first` to `last`."""
         offset = max(first, self.start_offset)
         while offset <= last and offset < self.end_offset:
             found = self._ranges.all[self._ranges.place(offset)]
@@ -280,14 +282,14 @@ class SharePartition(LetterStates):
         return False
 
     def _is_full(self, offset: int) -> bool:
-        """Whether too many records wait for their dead letters, or ranges are kept, to give up this record."""
+        """True if a record cannot be given up now: too many records wait for dead letters, or too many ranges exist."""
         is_new = offset >= self.end_offset
         return self.archiving >= self.settings.max_archiving or (
             is_new and len(self._ranges) >= self.settings.max_ranges
         )
 
     def _reach(self, first: int, last: int) -> None:
-        """Extend the records in flight up to these, which were never acquired. Those before them stay available."""
+        """Extend the records in flight by records that were never acquired, up to `last`. All of them are available."""
         if first > self.end_offset:
             self._extend(Range(self.end_offset, first - 1, AVAILABLE, 0))
         self._extend(Range(first, last, AVAILABLE, 0))
@@ -296,11 +298,11 @@ class SharePartition(LetterStates):
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """Time at which `expire` may have work."""
+        """Time at which `expire` may have work; None if it will have none."""
         return self._deadlines.next_ms
 
     def expire(self, now_ms: int) -> int:
-        """Release records whose lock is over, and free those whose time has come; returns their number."""
+        """Release records whose lock has expired, and make due waiting records available; return their number."""
         count = 0
         while (due := self._deadlines.pop(now_ms)) is not None:
             count += self._expire_within(max(due[0], self.start_offset), due[1], now_ms)
@@ -323,9 +325,9 @@ class SharePartition(LetterStates):
         return count
 
     def release_member(self, member: str, now_ms: int, *, is_lost: bool = False) -> int:
-        """Release everything that a member holds, as at the end of its session; returns the number of records.
+        """Release all records that a member holds, as at the end of its session; return the number of records.
 
-        Records are available at once; those of a member whose connection was lost after the back-off.
+        Records become available at once; with `is_lost`, if the connection was lost, after the back-off.
         """
         count = 0
         for held in sorted(self._held.get(member, ()), key=_first):
@@ -340,12 +342,12 @@ class SharePartition(LetterStates):
         return sum(len(held) for held in self._held.get(member, ()))
 
     def oldest_deadline_ms(self) -> int | None:
-        """The first deadline of the present locks."""
+        """The earliest deadline of the present locks; None without locks."""
         deadlines = (held.deadline_ms for each in self._held.values() for held in each)
         return min(deadlines, default=None)
 
     def _release(self, held: Range, now_ms: int, delay_ms: int | None = None) -> None:
-        """Make records available after a delay, by default the group's back-off, or archive them at the limit."""
+        """Make records available after a delay, by default the group's back-off; archive them at the delivery limit."""
         if held.delivery_count >= self.settings.delivery_limit:
             self.archived_by_limit += len(held)
             self._archive(held.first, held.last, Reason(DeadReason.ATTEMPTS))
@@ -364,13 +366,13 @@ class SharePartition(LetterStates):
         self._ranges.absorb(self._ranges.place(held.first))
 
     def _uncount(self, held: Range) -> None:
-        """Take back the last delivery of records."""
+        """Undo the count of the last delivery of records."""
         if held.delivery_count > 1:
             self.redelivered -= len(held)
         held.delivery_count -= 1
 
     def _return(self, held: Range) -> None:
-        """Make records available that were not tried."""
+        """Make records available again without counting the delivery."""
         self._uncount(held)
         self._unhold(held)
         held.member = ""
@@ -384,7 +386,7 @@ class SharePartition(LetterStates):
         self._free.push(self._ranges, self._ranges.all[self._ranges.absorb(self._ranges.place(found.first))])
 
     def unsettled(self, below: int, max_records: int) -> list[tuple[int, int, int, int]]:
-        """First records that are not settled, without a change: first and last offset, delivery count and state."""
+        """The first records that are not settled: first and last offset, delivery count and state. Changes nothing."""
         return unsettled(self._ranges, self.end_offset, below, max_records)
 
 

@@ -1,6 +1,7 @@
 """The share-partitions that this broker serves: one `ShareLeader` for each group and partition, loaded at first use.
 
-They follow the leadership of the partitions and the settings of the groups. Loop thread only.
+A share-partition closes when this broker stops leading the partition, and gets changed settings of its group. Loop
+thread only.
 """
 
 from __future__ import annotations
@@ -58,12 +59,12 @@ class SharePartitions:
         self.letters = letters
         self.bodies = RecordBodies()
         self.counts = ShareCounts()
-        """Counts of share-partitions that are not served here any more."""
+        """Counts of share-partitions that this broker does not serve any more."""
         self._metadata = metadata
         self._clock = clock
         self._leaders: dict[ShareKey, ShareLeader] = {}
         self._settings: dict[str | None, GroupShareSettings] = {}
-        """Settings of the groups with configs of their own; those of all others are under None."""
+        """Settings of groups that have their own configs, by group id; the key None has the settings of all others."""
 
     def __len__(self) -> int:
         return len(self._leaders)
@@ -73,13 +74,13 @@ class SharePartitions:
         return tuple(self._leaders.values())
 
     def find(self, key: ShareKey) -> ShareLeader | None:
-        """Share-partition that is served here, if there is one."""
+        """The share-partition; None if this broker does not serve it."""
         return self._leaders.get(key)
 
     def get(self, key: ShareKey, replica: Replica, projection: Projection | None = None) -> ShareLeader:
-        """Share-partition of a partition that this broker leads; it may still be loading.
+        """The share-partition of a partition that this broker leads; it may still be loading.
 
-        `projection` is the one through which the topic is read.
+        `projection` is the projection through which the topic is read; None for the stored log.
         """
         known = self._leaders.get(key)
         if known is not None:

@@ -1,4 +1,4 @@
-"""Limits and results of a fetch from a share-partition, and a look at its next records that acquires nothing."""
+"""Limits and results of a fetch from a share-partition, and a peek at its next records without an acquisition."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class ShareFetchLimits(NamedTuple):
     mode: AcquireMode
     max_bytes: int
     has_others: bool = False
-    """Whether the fetch has records of other partitions."""
+    """True if the fetch has records of other partitions already."""
     lock_ms: int | None = None
-    """Lock time; None for that of the group."""
+    """Lock time in milliseconds; None for the lock time of the group."""
     is_one_level: bool = True
-    """Whether records of one priority level are wanted, which is the order of a response then."""
+    """True to acquire only records of one priority level, so that the response is in the order of offsets."""
     is_continued: bool = False
-    """Whether the fetch has records of this partition: further batches have to fit into `max_bytes`."""
+    """True if the fetch has records of this partition already: further batches then have to fit into `max_bytes`."""
 
 
 class Fetched(NamedTuple):
@@ -38,7 +38,7 @@ class Fetched(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """Records that are shown without being acquired: first and last offset, delivery count and state."""
+    """Range of records in the result of a peek, with delivery count and state."""
 
     first_offset: int
     last_offset: int
@@ -50,7 +50,7 @@ class Peeked(NamedTuple):
     ranges: list[Shown]
     records: list[Part]
     is_whole: bool = True
-    """False if further records are not in memory; the next look finds them when they have been read."""
+    """False if further records are not in memory; the next peek finds them after they were read."""
 
 
 def peek(
@@ -62,11 +62,11 @@ def peek(
     *,
     is_committed: bool,
 ) -> Peeked:
-    """The first records that are not settled, and the batches that have them; WouldBlock if none is in memory."""
+    """The first records that are not settled, and their batches; WouldBlock if none of them is in memory."""
     found: list[Shown] = []
     parts: list[Part] = []
     sent, left = -1, max_records
-    # A projection shows few of the offsets.
+    # A projection may have records for only a few of the offsets, so that more offsets are needed.
     for first, last, count, state in partition.unsettled(below, below if source.identity else max_records):
         place, end = first, min(last, below - 1)
         while place <= end and left > 0 and max_bytes > 0:
@@ -85,12 +85,12 @@ def peek(
             max_bytes -= sum(map(len, batches))
             if behind == place:
                 break
-            place = behind  # a window in memory may end before the range does
+            place = behind  # a window of a projection may end before the range
     return Peeked(found, parts)
 
 
 def _look(spans: Iterable[Span], place: int, at_most: int) -> tuple[list[tuple[int, int]], int]:
-    """First and last offsets of the first records of spans that are not hidden, and the offset behind the spans."""
+    """Ranges of the first `at_most` records in spans that are not hidden, and the offset after the iterated spans."""
     found: list[tuple[int, int]] = []
     for span in spans:
         place = span.last + 1

@@ -1,4 +1,4 @@
-"""Settings of a share group, from its own configs and the broker's, as a share-partition uses them."""
+"""Settings of a share group for its share-partitions, computed from the configs of the group and the broker."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from penstock.config import (
 from penstock.queues.states import ShareSettings
 
 MIN_RANGES = 200_000
-"""Enough for 100,000 records that wait for different times, with settled ones between them."""
+"""Minimum of `max_ranges`: enough for 100,000 records that wait for different times, with settled records between."""
 RANGES_PER_LOCK = 4
 
 
@@ -36,12 +36,12 @@ class GroupShareSettings:
     partition: ShareSettings
     offset_reset: ShareOffsetReset
     is_committed: bool
-    """Whether the group reads committed records only."""
+    """True if the group reads only committed records (read_committed)."""
     write_timeout_ms: int
     dead_letter_topic: str = ""
-    """Topic of dead letters; empty for none."""
+    """Topic of dead letters; empty if the group has none."""
     copies_records: bool = True
-    """Whether dead letters have the key, value and headers of the record."""
+    """True if dead letters contain the key, value and headers of the record."""
 
 
 def share_settings(broker: BrokerConfig, group: GroupConfig) -> GroupShareSettings:

@@ -1,7 +1,7 @@
 """Access to the states of share-partitions for partition leaders and group coordinators.
 
-A state on this broker is a direct call, one on another broker a request to it. After an error of `RETRIABLE` the
-caller may retry; a change may have been made then. Loop thread only.
+If this broker stores a state, the access is a direct call, else a request to the other broker. After an error in
+`RETRIABLE` the caller may retry, but the change may have been made. Loop thread only.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ class ShareStateClient:
         self._coordinator = coordinator
         self._turn = WriteTurn()
         self.links = links
-        """Connections to other brokers, also for other requests about share groups."""
+        """Connections to other brokers, which are used for other share group requests too."""
 
     async def initialize(self, key: ShareKey, state_epoch: int, start_offset: int) -> None:
-        """Create or reset a state; the internal topic is created at the first call."""
+        """Create or reset a state. The internal topic is created if it does not exist."""
         leader = await self._coordinator.find(key.name)
         if leader == self._node_id:
             await self._coordinator.shard_of(key).initialize(key, state_epoch, start_offset)
@@ -87,7 +87,7 @@ class ShareStateClient:
     def store_here(
         self, key: ShareKey, name: str, epochs: tuple[int, int], update: StateUpdate, done: Done
     ) -> bool:
-        """Store changes if this broker has the state, without a task; False if another broker has it.
+        """Store changes without a task if this broker stores the state; False if another broker does.
 
         `done` is called with the outcome. BrokerError if the changes are refused at once.
         """
@@ -99,7 +99,7 @@ class ShareStateClient:
         return True
 
     def write_soon(self, write: Callable[[], None]) -> None:
-        """Call `write` after this turn of the loop; the records of all such calls are appended at once then."""
+        """Call `write` in the next turn of the event loop. The records of all these calls are appended together."""
         self._turn.add(write)
 
     async def delete(self, key: ShareKey) -> None:
@@ -125,7 +125,7 @@ class ShareStateClient:
             try:
                 return await request(connection)
             except BrokerError as error:
-                return error  # a refusal; the connection stays open
+                return error  # the other broker refused the request, so the connection stays open
 
         try:
             result = await self.links.send(leader, attempt)

@@ -1,9 +1,9 @@
 """The states of the share-partitions of one partition of `__share_group_state`, while this broker leads it.
 
-A request changes the state at once; its response follows the commit of its record. Leader epochs fence deposed
-leaders: a read records the epoch of the reader, and a write of an older leader is refused from then on. State epochs
-fence leaders that loaded the state before an administrator reset it. If the log refuses a record, the shard closes
-and is loaded again. Loop thread only.
+A request changes the state at once; its response is sent when its record is committed. Leader epochs fence former
+leaders: a read records the leader epoch of the reader, after which writes of older leaders are refused. State epochs
+fence leaders that loaded the state before an administrator reset it. If the log refuses a record, the shard closes and
+is loaded again. Loop thread only.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from penstock.state_log.shard import CallWaiter, Shard, ShardContext, Waiter, ig
 
 NO_START_OFFSET = -1
 _MANY_RECORDS = 1_000
-"""A quiet share-partition gets a new snapshot when at least this many records follow its last one."""
+"""A share-partition without recent writes gets a new snapshot if at least this many records follow its last one."""
 
 
 _RANGES_PER_UPDATE = 20
@@ -67,12 +67,12 @@ class ShareStateShard(Shard[StateRecord]):
                 yield key, state.start_offset
 
     def all_start_offsets(self) -> Iterator[tuple[ShareKey, int]]:
-        """Start offsets of all share-partitions; -1 for one that has none yet."""
+        """Start offsets of all share-partitions; -1 if a share-partition has none yet."""
         for key, state in self._states.items():
             yield key, state.start_offset
 
     def unwritten(self) -> Iterator[ShareKey]:
-        """Share-partitions with dead letters that are not written."""
+        """Share-partitions with records whose dead letters are not written yet."""
         for key, state in self._states.items():
             if state.has_unwritten_letters:
                 yield key
@@ -82,8 +82,8 @@ class ShareStateShard(Shard[StateRecord]):
     async def initialize(self, key: ShareKey, state_epoch: int, start_offset: int) -> None:
         """Create the state, or reset it to a start offset.
 
-        A request without a start offset creates only: the group coordinator repeats it, with a newer state epoch if
-        members came and went meanwhile, and an existing state keeps its progress.
+        A request without a start offset never resets an existing state: the group coordinator repeats such requests,
+        with a newer state epoch if members have joined or left meanwhile, and the state keeps its progress.
         """
         self.check_writable()
         known = self._states.get(key)
@@ -98,23 +98,23 @@ class ShareStateShard(Shard[StateRecord]):
         await self._change(StateRecord(key, value))
 
     async def read(self, key: ShareKey, leader_epoch: int) -> ReadState:
-        """Return the state to a partition leader. Writes of older leaders are refused from now on."""
+        """Return the state for a partition leader. Writes of older leaders are refused from now on."""
         return read_state(await self.read_snapshot(key, leader_epoch))
 
     async def read_snapshot(self, key: ShareKey, leader_epoch: int) -> SnapshotValue:
-        """Return the state as `read` does, with all fields that are stored."""
+        """Return the state as `read` does, but with all stored fields."""
         self.check_writable()
         known = self._existing(key)
         _check_leader(known, leader_epoch)
         update = UpdateValue(known.snapshot_epoch, leader_epoch, NO_START_OFFSET, 0, ())
         committed = self._change(StateRecord(key, update))
         state = known.snapshot(self._context.wall_ms())
-        # The record is committed even if it changes nothing: a coordinator that was replaced cannot commit it.
+        # A record is written even if it changes nothing: its commit proves that this coordinator was not replaced.
         await committed
         return state
 
     async def store(self, key: ShareKey, state_epoch: int, leader_epoch: int, update: StateUpdate) -> None:
-        """Store the changes of a share-partition by its leader."""
+        """Store the changes that the leader of a share-partition has made."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._store(key, state_epoch, leader_epoch, update, future)
         await future
@@ -126,7 +126,7 @@ class ShareStateShard(Shard[StateRecord]):
         self._store(key, state_epoch, leader_epoch, update, CallWaiter(done))
 
     def append_now(self) -> None:
-        """Append what was stored in this turn of the loop, without waiting for its end."""
+        """Append the records of this turn of the event loop now, without waiting for its end."""
         self._appender.append_collected()
 
     def _store(
@@ -149,7 +149,7 @@ class ShareStateShard(Shard[StateRecord]):
         self.apply(record)
         self._limit_wait(waiter, self.now_ms() + self._context.config[SHARE_WRITE_TIMEOUT_MS])
         self.write_for(waiter, [record])
-        # A snapshot costs as much as its ranges: with many of them it is written less often.
+        # The cost of a snapshot is proportional to its ranges: with many ranges it is written less often.
         if known.updates >= max(
             self._context.config[SHARE_UPDATES_PER_SNAPSHOT], len(known.ranges) // _RANGES_PER_UPDATE
         ):
@@ -161,7 +161,7 @@ class ShareStateShard(Shard[StateRecord]):
         await self._committed([StateRecord(key, None)] if key in self._states else [])
 
     async def summary(self, key: ShareKey) -> StateSummary:
-        """Return offsets and epochs, for administrators."""
+        """Return the offsets and epochs of a share-partition, for administrators."""
         self.check_open()
         known = self._existing(key)
         await self._committed([])
@@ -188,7 +188,7 @@ class ShareStateShard(Shard[StateRecord]):
             if known is not None:
                 known.apply_update(value)
         else:
-            # Not above the offset of the record: it is appended later. In a replay the log start is known to be.
+            # A lower bound of the record's offset: the record will be appended later, or is replayed.
             log_offset = self._log_offset()
             if known is None:
                 self._states[key] = StoredState(value, log_offset)
@@ -200,7 +200,7 @@ class ShareStateShard(Shard[StateRecord]):
         return log.log_end_offset if self._is_live else log.log_start_offset
 
     def resume(self) -> None:
-        """Serve: the log was replayed."""
+        """Start to serve requests, after the log was replayed."""
         self._is_live = True
 
     def _change(self, record: StateRecord) -> asyncio.Future[None]:
@@ -217,7 +217,7 @@ class ShareStateShard(Shard[StateRecord]):
     # --- pruning
 
     async def sweep(self) -> None:
-        """Write snapshots of quiet share-partitions, and move the log start to the oldest snapshot that is needed."""
+        """Write snapshots of share-partitions without recent writes; move the log start to the oldest needed one."""
         replica = self._appender.replica
         if self._closed is not None or replica.is_under_min_insync or not self._is_live:
             return
@@ -225,7 +225,7 @@ class ShareStateShard(Shard[StateRecord]):
         if log.log_end_offset - log.log_start_offset > max(_MANY_RECORDS, 4 * len(self._states)):
             self._write_old_snapshots(log.log_end_offset - max(_MANY_RECORDS, 2 * len(self._states)))
         needed = min((state.log_offset for state in self._states.values()), default=log.log_end_offset)
-        # No record goes before the snapshots that replace it are committed.
+        # No record is deleted before the snapshots that replace it are committed.
         await self.write([])
         offset = min(needed, log.high_watermark)
         if self._closed is None and offset > log.log_start_offset:
@@ -240,14 +240,14 @@ class ShareStateShard(Shard[StateRecord]):
     # --- closing
 
     def _on_deadline(self, name: str) -> None:
-        """Ignore deadlines: this shard schedules none of its own."""
+        """Do nothing: this shard schedules no deadlines."""
 
     def _on_close(self, code: ErrorCode) -> None:
         self._states.clear()
 
 
 def read_state(snapshot: SnapshotValue) -> ReadState:
-    """The part of a state that a partition leader needs."""
+    """Convert a snapshot to the state that a partition leader needs."""
     return ReadState(snapshot.state_epoch, snapshot.start_offset, snapshot.batches, snapshot.letters)
 
 

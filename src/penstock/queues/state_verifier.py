@@ -1,6 +1,6 @@
-"""Looks whether an administrator has reset the state of a share-partition since its leader has loaded it.
+"""Checks if an administrator has reset the state of a share-partition since its leader has loaded it.
 
-A leader that is closed then loads the state again. Loop thread only.
+If so, the leader is closed, and the state is loaded again. Loop thread only.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class StateVerifier:
         self._looked_at = asyncio.get_running_loop().time()
 
     def look(self, pause_seconds: float = 0.0) -> None:
-        """Ask the coordinator, unless that is in progress or was done within the pause."""
+        """Start a check, unless one is running or was started less than `pause_seconds` ago."""
         now = asyncio.get_running_loop().time()
         if self._task is None and now - self._looked_at >= pause_seconds:
             self._looked_at = now

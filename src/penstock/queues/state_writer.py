@@ -1,7 +1,8 @@
 """Writes the changes of a share-partition to `__share_group_state`, one write at a time.
 
-Decisions that are made during a write go with the next one, so the cost of an acknowledgement falls under load. A write
-that fails is repeated, with the later changes, until it is stored or this leader is fenced. Loop thread only.
+Decisions that are made during a write are in the next write, so that the cost of an acknowledgement decreases under
+load. A failed write is repeated, together with later changes, until it succeeds or this leader is fenced. Loop thread
+only.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from penstock.queues.states import StateUpdate
 RETRY_SECONDS = 0.1
 
 Stored = Callable[[BrokerError | None], None]
-"""Called when decisions are durable, or with the error of the client that waits for them."""
+"""Callback for decisions: called with None when they are durable, or with the error for the waiting client."""
 
 
 class WriterOwner(Protocol):
-    """The share-partition that is written."""
+    """The part of `ShareLeader` that the writer uses."""
 
     @property
     def states(self) -> ShareStateClient: ...
@@ -38,10 +39,10 @@ class WriterOwner(Protocol):
     def now_ms(self) -> int: ...
 
     def dated(self, update: StateUpdate) -> StateUpdate:
-        """The update with times of the wall clock."""
+        """Convert the times of an update to wall-clock times."""
 
     def close(self, error: BrokerError) -> None:
-        """Close: the coordinator has refused a write for good."""
+        """Close the share-partition, because the coordinator has refused a write permanently."""
 
     def wake(self) -> None: ...
 
@@ -52,27 +53,27 @@ class StateWriter:
     ) -> None:
         """`epochs` are the state epoch and the leader epoch."""
         self.is_stalled = False
-        """Whether the last write has failed."""
+        """True if the last write has failed."""
         self._key = key
         self._name = key.name
         self._partition = partition
         self._epochs = epochs
         self._owner = owner
         self._unstored: list[tuple[int, Stored]] = []
-        """Callbacks for decisions that no write has yet, each with the time of its call in milliseconds."""
+        """Callbacks for decisions that are not in a write yet, each with the time of its `store` in milliseconds."""
         self._in_flight: list[tuple[int, Stored]] = []
         self._update: StateUpdate | None = None
-        """The changes that are written now."""
+        """Changes in the present write, or in the last one."""
         self._is_begun = False
-        """Whether a write is in progress, or begins in this turn of the loop or after a pause."""
+        """True if a write is in progress, or scheduled for the next turn of the event loop or the end of a pause."""
         self._pause: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
-        """Write to another broker."""
+        """Running write to another broker; None without one."""
         self._is_closed = False
 
     @property
     def is_busy(self) -> bool:
-        """Whether something is not stored yet."""
+        """True if there are changes that are not stored yet."""
         return self._partition.has_changes or self._is_begun
 
     def store(self, stored: Stored | None) -> None:
@@ -86,11 +87,11 @@ class StateWriter:
             (self._unstored if self._partition.has_changes else self._in_flight).append(entry)
         if not self._is_begun:
             self._is_begun = True
-            # Not now: decisions of the requests that came together go with one write.
+            # In the next turn, so that requests that arrive together share one write.
             self._owner.states.write_soon(self._write)
 
     def close(self, error: BrokerError) -> None:
-        """Write nothing more; waiting clients get the error."""
+        """Stop writing, and call all waiting callbacks with the error."""
         self._is_closed = True
         if self._pause is not None:
             self._pause.cancel()
@@ -101,7 +102,7 @@ class StateWriter:
             stored(error)
 
     def _write(self) -> None:
-        """Write the changes, and what was decided meanwhile with the next write."""
+        """Begin a write of all changes; later changes will be in the next write."""
         self._is_begun = not self._is_closed and self._partition.has_changes
         if not self._is_begun:
             return
@@ -147,13 +148,13 @@ class StateWriter:
         if self.is_stalled:
             self.is_stalled = False
             self._owner.wake()
-        while self._in_flight:  # a callback may add another one for what is stored now
+        while self._in_flight:  # a callback may add another callback for decisions that are stored now
             in_flight, self._in_flight = self._in_flight, []
             for _, stored in in_flight:
                 stored(None)
 
     def _stall(self, error: BrokerError) -> None:
-        """Pause before a failed write is repeated; acknowledgements that have waited for long get an error."""
+        """Schedule the repetition of a failed write; callbacks that wait longer than the write timeout get an error."""
         self.is_stalled = True
         late_ms = self._owner.now_ms() - self._owner.write_timeout_ms
         waiting, self._in_flight = self._in_flight, []

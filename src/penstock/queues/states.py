@@ -28,16 +28,16 @@ ACKNOWLEDGED: Final = int(RecordState.ACKNOWLEDGED)
 ARCHIVING: Final = int(RecordState.ARCHIVING)
 ARCHIVED: Final = int(RecordState.ARCHIVED)
 WAITING: Final = -2
-"""State in memory of a released record that becomes available at a time; stored as available, with the time."""
+"""State in memory of a released record that becomes available later. It is stored as AVAILABLE with the time."""
 
 
 def is_settled(state: int) -> bool:
-    """Whether a record with this state is of no further interest."""
+    """True if records with this state are settled: acknowledged or archived."""
     return state in (ACKNOWLEDGED, ARCHIVED)
 
 
 class DeadReason(IntEnum):
-    """Reason of a dead letter, as it is stored."""
+    """Code of the reason of a dead letter, as it is stored."""
 
     NONE = 0
     REJECTED = 1
@@ -47,7 +47,7 @@ class DeadReason(IntEnum):
 
 
 class Reason(NamedTuple):
-    """Reason of a dead letter, with the text of the consumer that has rejected the record."""
+    """Reason of a dead letter, with the text that the consumer gave when it rejected the record."""
 
     code: int = 0
     text: str = ""
@@ -64,52 +64,52 @@ class AcknowledgeType(IntEnum):
     REJECT = 3
     RENEW = 4
     EXPIRE = 5
-    """The lifetime of the record is over: rejected for this reason, and the delivery does not count. Not in KIP-932."""
+    """The record has expired: it is archived, and the delivery is not counted. Not in KIP-932."""
     RETURN = 6
-    """The record was not tried: available at once, and the delivery does not count. Not in KIP-932."""
+    """The record was not processed: it is available at once, and the delivery is not counted. Not in KIP-932."""
 
 
 class AcquireMode(IntEnum):
     BATCH_OPTIMIZED = 0
-    """Whole record batches; the last one may exceed the limit of records."""
+    """Acquire whole record batches; the last one may exceed the limit of records."""
     RECORD_LIMIT = 1
-    """One range of records, at most the limit."""
+    """Acquire one range of records, at most as many as the limit."""
 
 
 class StateBatch(NamedTuple):
-    """A range of offsets with one state, as `__share_group_state` holds it."""
+    """A range of offsets with one state, as it is stored in `__share_group_state`."""
 
     first_offset: int
     last_offset: int
     state: int
     delivery_count: int
     ready_ms: int = 0
-    """Time from which available records may be delivered; 0 for at once. Wall-clock time where it is stored."""
+    """Time in milliseconds at which available records may be delivered; 0 for at once. Stored as wall-clock time."""
     reason: Reason = NO_REASON
-    """Reason of the dead letters of records that are archiving."""
+    """Reason of the dead letters, in the state ARCHIVING."""
 
 
 class Letters(NamedTuple):
-    """The producer of a share-partition's dead letters, and the batch that it writes now.
+    """The producer of a share-partition's dead letters, and the batch in progress.
 
-    The batch is stored before it is sent, and sent again with the same sequence until it is written, so each record
-    gets one dead letter.
+    The batch is stored before it is sent, and sent with the same sequence number until it is written, so that each
+    record gets exactly one dead letter.
     """
 
     producer_id: int
     sequence: int
-    """Sequence of the first record of the batch; without a batch, of the next one."""
+    """Sequence number of the first record of the batch; without a batch, of the next batch."""
     ranges: tuple[tuple[int, int], ...] = ()
-    """First and last offsets of the records of the batch; empty without one."""
+    """First and last offsets of the records in the batch; empty without a batch."""
 
     @property
     def records(self) -> int:
-        """Number of records of the batch."""
+        """Number of records in the batch."""
         return sum(last - first + 1 for first, last in self.ranges)
 
 
 class StateUpdate(NamedTuple):
-    """Changes of a share-partition since the update before."""
+    """Changes of a share-partition since the last update."""
 
     start_offset: int
     delivery_complete_count: int
@@ -117,11 +117,11 @@ class StateUpdate(NamedTuple):
     batches: list[StateBatch]
     """Changed ranges at or above the start offset: sorted and disjoint."""
     letters: Letters | None = None
-    """Dead letters that are being written; None leaves them as they are."""
+    """Dead letters that are being written; None leaves them unchanged."""
 
 
 def shift_times(batches: Sequence[StateBatch], shift_ms: int) -> list[StateBatch]:
-    """The batches with their times moved from one clock to another. A time never becomes 0, which is no time."""
+    """Convert the times in batches from one clock to another. A time never becomes 0, which would mean no time."""
     return [
         each._replace(ready_ms=max(1, each.ready_ms + shift_ms)) if each.ready_ms else each
         for each in batches
@@ -137,7 +137,7 @@ class Acquired(NamedTuple):
 
 
 class Acknowledgement(NamedTuple):
-    """A range of a request, with one type for the whole range or one for each offset."""
+    """A range of offsets in an acknowledge request, with one type for the whole range or one for each offset."""
 
     first_offset: int
     last_offset: int
@@ -146,23 +146,23 @@ class Acknowledgement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ShareSettings:
-    """Settings of a share group that a share-partition follows."""
+    """Settings of a share group for its share-partitions."""
 
     lock_ms: int = 30_000
     delivery_limit: int = 5
     max_locks: int = 2_000
     max_ranges: int = 20_000
-    """Limit of the ranges that are kept; at the limit new records wait."""
+    """Maximum number of ranges in memory. At the maximum no new records are acquired."""
     may_renew: bool = True
     backoff: RetryBackoff = NO_BACKOFF
-    """Delay of records that are released or whose lock expires."""
+    """Delay before the next delivery of records that are released or whose lock expires."""
     has_dead_letters: bool = False
-    """Whether records that are rejected or exhaust their attempts get a dead letter."""
+    """True if records that are rejected, expire or reach the delivery limit get a dead letter."""
     max_archiving: int = 100_000
-    """Limit of the records that wait for their dead letter; at the limit new records wait."""
+    """Maximum number of records that wait for their dead letters. At the maximum no records are acquired."""
     has_priorities: bool = False
-    """Whether records of higher levels are delivered first."""
+    """True if records with a higher priority level are delivered first."""
     lower_share: float = 0.0
-    """Share of the deliveries that levels below the highest one get."""
+    """Share of the deliveries that is reserved for levels below the highest one, from 0 to below 1."""
     is_ordered: bool = False
-    """Whether a record is delivered only when all earlier ones of its key are settled."""
+    """True if a record is delivered only when all earlier records with its key are settled."""

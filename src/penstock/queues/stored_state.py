@@ -1,6 +1,6 @@
 """State of a share-partition as the share coordinator stores it: epochs, start offset and ranges of offsets.
 
-Changed by `apply` alone, live and in a replay. Pure.
+Only `apply` changes the state, for new records and in a replay. Pure.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from penstock.queues.states import ARCHIVED, ARCHIVING, StateBatch, is_settled
 
 
 class StoredRanges:
-    """Sorted, disjoint ranges. A later one replaces what it overlaps; settled neighbours are merged."""
+    """Sorted, disjoint ranges. A new range replaces the parts that it overlaps; adjacent settled ranges are merged."""
 
     __slots__ = ("_batches", "_firsts")
 
@@ -81,7 +81,7 @@ def _merged(parts: list[StateBatch]) -> list[StateBatch]:
 
 class StoredState:
     def __init__(self, snapshot: SnapshotValue, log_offset: int) -> None:
-        """`log_offset` is at or below the offset of the snapshot in the log: older records are not needed."""
+        """`log_offset` is at or below the offset of the snapshot in the log. Records below it are not needed."""
         self.apply_snapshot(snapshot, log_offset)
 
     def apply_snapshot(self, snapshot: SnapshotValue, log_offset: int) -> None:
@@ -97,7 +97,7 @@ class StoredState:
         self.letters = snapshot.letters
         self.ranges = StoredRanges()
         self._may_archive = False
-        """False if no range waits for dead letters."""
+        """False if it is certain that no range waits for dead letters."""
         self._put(snapshot.batches)
 
     def apply_update(self, update: UpdateValue) -> None:
@@ -113,7 +113,7 @@ class StoredState:
 
     @property
     def has_unwritten_letters(self) -> bool:
-        """Whether records wait for their dead letters."""
+        """True if records wait for their dead letters."""
         if self.letters is not None and self.letters.ranges:
             return True
         if self._may_archive:
@@ -126,7 +126,7 @@ class StoredState:
             self._may_archive |= batch.state == ARCHIVING
 
     def snapshot(self, now_ms: int) -> SnapshotValue:
-        """The present state as the next snapshot."""
+        """Make the next snapshot from the present state."""
         return SnapshotValue(
             self.snapshot_epoch + 1,
             self.state_epoch,

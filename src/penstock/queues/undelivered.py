@@ -1,4 +1,4 @@
-"""Records of a share-partition that are given up without a delivery: expired, or too many. Loop thread only."""
+"""Giving up records of a share-partition without a delivery: expired records, or too many. Loop thread only."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from penstock.queues.share_leader import ShareLeader
 from penstock.queues.states import Reason
 
 _LOOK_BYTES: Final = 1 << 20
-"""Number of bytes of the log that are looked at in one call."""
+"""Maximum number of bytes of the log that one call processes."""
 
 
 def give_up(leader: ShareLeader, first: int, last: int, max_records: int, reason: Reason) -> tuple[int, int]:
-    """Archive records between two offsets that no member holds, below the read limit, without a delivery.
+    """Archive records from `first` to `last` below the read limit that no member holds, without a delivery.
 
-    Returns the number of offsets that are not of interest any more, and the offset behind the last one that was looked
-    at. WouldBlock if batch headers are not in memory.
+    Return the number of offsets that were archived or settled, and the offset after the last one that was processed.
+    WouldBlock if batch headers are not in memory.
     """
     partition = leader.partition
     if partition is None or leader.is_stalled:

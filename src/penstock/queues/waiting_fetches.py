@@ -16,7 +16,7 @@ _SERVED_PER_TURN = 32
 
 
 class FetchOwner(Protocol):
-    """The share-partition of the fetches."""
+    """The part of `ShareLeader` that waiting fetches use."""
 
     @property
     def error(self) -> BrokerError | None: ...
@@ -26,7 +26,7 @@ class FetchOwner(Protocol):
 
 class WaitingFetches:
     def __init__(self, owner: FetchOwner, data_waiters: DataWaiters, on_data: Callable[[], None]) -> None:
-        """`on_data` is called when the log of the partition has moved while fetches wait."""
+        """`on_data` is called when the log of the partition has new records while fetches wait."""
         self._owner = owner
         self._data_waiters = data_waiters
         self._on_data = on_data
@@ -37,7 +37,7 @@ class WaitingFetches:
         return len(self._waiting)
 
     def add(self, fetch: WaitingFetch) -> None:
-        """Serve a fetch when there are records, after the fetches that wait longer."""
+        """Serve a fetch when there are records, after earlier waiting fetches."""
         self._waiting[fetch] = None
         self._data_waiters.add(self._on_data)
 
@@ -47,7 +47,7 @@ class WaitingFetches:
             self._data_waiters.discard(self._on_data)
 
     def wake(self) -> None:
-        """Serve fetches soon, as many as there is work for."""
+        """Schedule waiting fetches to be served, as many as can find records."""
         if self._waiting and not self._is_waking:
             self._is_waking = True
             asyncio.get_running_loop().call_soon(self._serve)

@@ -1,5 +1,5 @@
-"""Writes of share-partitions that were decided in one turn of the loop: made together in the next one, and appended
-there, without a further turn. Loop thread only.
+"""Writes of share-partitions that were requested in one turn of the event loop. They are made together in the next turn
+and appended at its end, without a further turn. Loop thread only.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ class WriteTurn:
         self._is_running = False
 
     def add(self, write: Callable[[], None]) -> None:
-        """Call `write` in the next turn."""
+        """Call `write` in the next turn of the event loop."""
         if not self._writes and not self._is_running:
             asyncio.get_running_loop().call_soon(self._run)
         self._writes.append(write)
 
     def note(self, append: Callable[[], None]) -> None:
-        """Call `append` after the writes of this turn; without effect outside of a turn."""
+        """Call `append` once after the writes of this turn. Does nothing outside of `_run`."""
         if self._is_running:
             self._appends[append] = None
 
@@ -33,7 +33,7 @@ class WriteTurn:
                 self._writes.popleft()()
         finally:
             self._is_running = False
-            if self._writes:  # added meanwhile, or left by a failure
+            if self._writes:  # added during the turn, or remaining after an exception
                 asyncio.get_running_loop().call_soon(self._run)
             appends, self._appends = self._appends, {}
             for append in appends:
