@@ -15,6 +15,7 @@ from penstock.model import Offset
 from penstock.records.iteration import read_batches
 from penstock.replication.replica import Replica
 from simulation.checks.compacted_replicas import check_compacted
+from simulation.checks.sealed_partitions import SealedPartitions
 from simulation.faults.cluster_traits import COMPACTION
 from simulation.models.history import InvariantViolated
 from simulation.models.partition_history import Place
@@ -27,6 +28,7 @@ _MAX_BYTES = 1 << 20
 class Inspector:
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
+        self._sealed = SealedPartitions(stage)
         self._ids: dict[str, UUID] = {}
         self._committed: dict[Place, int] = {}
         self._high_watermarks: dict[tuple[Place, int, int], int] = {}
@@ -45,6 +47,7 @@ class Inspector:
     def look(self) -> None:
         if self._stage.history.problem is not None:
             raise self._stage.history.problem
+        self._sealed.look()
         serving = [
             (member, replica)
             for member in self._stage.members

@@ -8,6 +8,7 @@ and a sealed log does not grow.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from typing import Any
 
 from penstock.errors import BrokerError, ErrorCode
@@ -41,21 +42,18 @@ class Shrinker:
         """Acknowledged values of each partition by offset, each with the number of drops requested before."""
         self._drops = 0
         self._is_any_drop_unknown = False
-        self._sealed_ends: dict[tuple[int, int, int], int] = {}
-        """Log end offsets of sealed partitions, by broker, partition and leader epoch."""
 
     async def step(self) -> None:
-        self._look_at_sealed_logs()
         if not self._exists:
-            await self._create()
+            await self.create()
             return
-        acts = (self._produce, self._set_count, self._grow, self._drop, self._recreate)
+        acts = (self._produce, self._set_count, self.grow, self.drop, self._recreate)
         [act] = self._random.choices(acts, weights=(12, 4, 2, 1, 1))
         await act()
 
     # --- topics
 
-    async def _create(self) -> None:
+    async def create(self) -> None:
         configs = {
             "partition.drain.quiet.ms": str(QUIET_MS),
             "retention.ms": "-1",
@@ -70,28 +68,28 @@ class Shrinker:
 
     async def _set_count(self) -> None:
         change = self._random.choice(("set", "set", "set", "seal-now"))
-        await self._request(self._random.randint(1, _PARTITIONS), change, self._random.randint(0, 1))
+        await self.request(self._random.randint(1, _PARTITIONS), change, self._random.randint(0, 1))
 
-    async def _drop(self) -> None:
+    async def drop(self) -> None:
         self._drops += 1
         try:
-            await self._request(0, "drop-sealed", 1)
+            await self.request(0, "drop-sealed", 1)
         except NoAnswer:
             self._is_any_drop_unknown = True
             raise
 
     async def _recreate(self) -> None:
         """Seal partitions, drop them and create them again. Every request may fail, and then the next step follows."""
-        await self._request(self._random.randint(1, _PARTITIONS - 1), "seal-now", 0)
+        await self.request(self._random.randint(1, _PARTITIONS - 1), "seal-now", 0)
         await asyncio.sleep(self._random.uniform(0.5, 4.0))
-        await self._drop()
+        await self.drop()
         await asyncio.sleep(self._random.uniform(0.5, 4.0))
-        await self._grow()
+        await self.grow()
 
-    async def _grow(self) -> None:
+    async def grow(self) -> None:
         await (await self._routing.any_broker()).create_partitions(TOPIC, _PARTITIONS)
 
-    async def _request(self, count: int, change: str, waits_for_groups: int) -> None:
+    async def request(self, count: int, change: str, waits_for_groups: int) -> None:
         arguments: dict[str, int | str] = {
             "topic": TOPIC,
             "count": count,
@@ -107,9 +105,15 @@ class Shrinker:
 
     # --- records
 
+    def acknowledged(self, index: int) -> Collection[int]:
+        """Offsets of the acknowledged records of a partition."""
+        return self._acknowledged[index].keys()
+
     async def _produce(self) -> None:
+        await self.produce(self._random.randrange(_PARTITIONS))
+
+    async def produce(self, index: int) -> None:
         """Send one record, once. Its outcome may stay unknown."""
-        index = self._random.randrange(_PARTITIONS)
         self._sent += 1
         value, drops = b"%d" % self._sent, self._drops
         content = bytes(build_batch([NewRecord(b"key", value, self._stage.now_ms())]))
@@ -127,29 +131,12 @@ class Shrinker:
             raise InvariantViolated("I3", f"{TOPIC}-{index}: offset {result.base_offset} is used twice")
         known[result.base_offset] = (value, drops)
 
-    def _look_at_sealed_logs(self) -> None:
-        """Check that the logs of sealed partitions have not grown since the last look."""
-        for member in self._stage.members:
-            if not member.is_serving:
-                continue
-            for replica in member.replicas():
-                name, partition = replica.name, replica.partition
-                if name.topic != TOPIC or not partition.is_leader:
-                    continue
-                place = (member.node_id, name.partition, partition.leader_epoch)
-                end = replica.log.log_end_offset
-                if replica.phase.name.lower() not in _SEALED:
-                    self._sealed_ends.pop(place, None)
-                elif self._sealed_ends.setdefault(place, end) != end:
-                    raise InvariantViolated("sealed log", f"{name} is sealed and has grown to {end}")
-
     # --- the audit
 
     async def audit(self) -> None:
         """Check all records in peace, and that a quiet partition is sealed in time."""
         if not self._exists:
             return
-        self._look_at_sealed_logs()
         await self._become_consumer()
         phases = await self._retried("partition_phases")
         for index in range(_PARTITIONS):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID
 
 from penstock.cluster import znodes
+from penstock.cluster.image import PartitionPhase
 from penstock.cluster.memory import MemoryEnsemble
 from penstock.cluster.tree import PreparedWrite
 from simulation.machine.process import PROCESS
@@ -33,13 +34,23 @@ class PartitionHistory:
         """The machine of each broker."""
         self.may_shrink = True
         """Whether a replica may leave the in-sync set while it stays a replica."""
+        self.on_phase: Callable[[Place, znodes.PartitionNode], None] = lambda place, state: None
+        """Called when a new phase of a partition is about to be recorded."""
+        self.on_removal: Callable[[Place, znodes.PartitionNode, int], None] = lambda place, state, log_end: (
+            None
+        )
+        """Called with the log end offset when the removal of a sealed partition is about to be recorded."""
         self.problem: InvariantViolated | None = None
         """The first violation; it is raised by the next look of the inspector, not in the process that wrote."""
         self._leaders: dict[tuple[Place, int], int] = {}
         self._in_sync: dict[Place, list[tuple[float, int]]] = {}
         """The sizes of the in-sync set, each with the time from which on it was recorded."""
+        self._counts: dict[str, int] = {}
+        """Partition counts of topics."""
         self._ended: dict[tuple[UUID, Place], int] = {}
         """Leader epochs of partitions that were removed while their topic stayed."""
+        self._removed_ends: dict[tuple[UUID, Place], int] = {}
+        """Log end offsets of these partitions."""
         self._trace = trace
         self._seconds = seconds
 
@@ -53,11 +64,13 @@ class PartitionHistory:
         return max(later + [size for begun, size in sizes if begun <= since][-1:], default=0)
 
     def on_transaction(self, transaction: PreparedWrite, writer: str) -> None:
-        for path, entry in transaction.changes.items():
-            if not path.startswith(f"{znodes.TOPICS}/"):
-                continue
+        """Check and note a write; the nodes of topics come first, because they say which partitions are removed."""
+        changes = [each for each in transaction.changes.items() if each[0].startswith(f"{znodes.TOPICS}/")]
+        for path, entry in changes:
             if path.count("/") == 2:
                 self._on_topic(path.rpartition("/")[2], None if entry is None else entry.data)
+        for path, entry in changes:
+            if path.count("/") == 2:
                 continue
             _, _, topic, index = path.split("/")
             place = (topic, int(index))
@@ -69,8 +82,27 @@ class PartitionHistory:
     def _on_topic(self, topic: str, data: bytes | None) -> None:
         if data is None:
             self.topic_ids.pop(topic, None)
-        else:
-            self.topic_ids[topic] = znodes.decode(data, znodes.TopicNode).topic_id
+            self._counts.pop(topic, None)
+            return
+        node = znodes.decode(data, znodes.TopicNode)
+        self.topic_ids[topic] = node.topic_id
+        if node.partitions:  # a deleted topic has none
+            self._check_removals(topic, node)
+        self._counts[topic] = node.partitions
+
+    def _check_removals(self, topic: str, node: znodes.TopicNode) -> None:
+        """Check that only sealed partitions are removed, and tell of them."""
+        for index in range(node.partitions, self._counts.get(topic, 0)):
+            place = (topic, index)
+            state = self.now.get(place)
+            if state is None:
+                continue
+            if state.phase < PartitionPhase.SEALED:
+                phase = PartitionPhase(state.phase).name.lower()
+                self.violate("removal", place, f"it is removed while it is {phase}")
+            log_end, _ = node.removed[index - node.partitions]
+            self._removed_ends[node.topic_id, place] = log_end
+            self.on_removal(place, state, log_end)
 
     def _on_state(self, place: Place, state: znodes.PartitionNode, writer: str) -> None:
         before = self.now.get(place)
@@ -79,21 +111,18 @@ class PartitionHistory:
         self._trace.record("partition", *place, state)
         known = self._leaders.setdefault((place, state.leader_epoch), state.leader)
         if known != state.leader:
-            self._violate("I10", place, f"epoch {state.leader_epoch} is led by {known} and by {state.leader}")
+            self.violate("I10", place, f"epoch {state.leader_epoch} is led by {known} and by {state.leader}")
         if state.leader not in (_NO_BROKER, *state.isr):
-            self._violate("I10", place, f"its leader {state.leader} is not in sync: {state.isr}")
-        ended = self._ended.get((self.topic_ids.get(place[0], _NO_TOPIC), place), -1)
-        if before is None and state.leader_epoch <= ended:
-            self._violate(
-                "I10", place, f"epoch {state.leader_epoch} was used before the partition was removed"
-            )
+            self.violate("I10", place, f"its leader {state.leader} is not in sync: {state.isr}")
+        if before is None:
+            self._check_beginning(place, state)
         if before is not None:
             if state.leader_epoch < before.leader_epoch:
-                self._violate(
-                    "I10", place, f"epoch {before.leader_epoch} is followed by {state.leader_epoch}"
-                )
+                self.violate("I10", place, f"epoch {before.leader_epoch} is followed by {state.leader_epoch}")
             if state.leader_epoch > before.leader_epoch and state.leader not in _electable(before):
-                self._violate("I10", place, f"{state.leader} was elected, in sync were {before.isr}")
+                self.violate("I10", place, f"{state.leader} was elected, in sync were {before.isr}")
+        if before is not None and state.phase != before.phase:
+            self.on_phase(place, state)
         if before is not None and not self.may_shrink:
             self._check_all_stay(place, before, state)
         if before is not None and self._is_one_machine(state.isr) and not self._is_one_machine(before.isr):
@@ -101,14 +130,24 @@ class PartitionHistory:
         self.now[place] = state
         self._in_sync.setdefault(place, []).append((self._seconds(), len(state.isr)))
 
+    def _check_beginning(self, place: Place, state: znodes.PartitionNode) -> None:
+        """Check that a partition uses neither leader epochs nor offsets of a removed one with its index."""
+        life = self.topic_ids.get(place[0], _NO_TOPIC), place
+        if state.leader_epoch <= self._ended.get(life, -1):
+            self.violate(
+                "I10", place, f"epoch {state.leader_epoch} was used before the partition was removed"
+            )
+        if state.first_offset < self._removed_ends.get(life, 0):
+            self.violate(
+                "I3", place, f"offset {state.first_offset} was used before the partition was removed"
+            )
+
     def _check_all_stay(
         self, place: Place, before: znodes.PartitionNode, state: znodes.PartitionNode
     ) -> None:
         staying = set(before.isr) & set(state.replicas) & set(state.target or state.replicas)
         if dropped := staying - set(state.isr):
-            self._violate(
-                "I13", place, f"{sorted(dropped)} left the in-sync set, nothing was wrong with them"
-            )
+            self.violate("I13", place, f"{sorted(dropped)} left the in-sync set, nothing was wrong with them")
 
     def _is_one_machine(self, members: Sequence[int]) -> bool:
         return len({self.machines.get(member, str(member)) for member in members}) <= 1
@@ -121,7 +160,8 @@ class PartitionHistory:
         for known, epoch in [key for key in self._leaders if key[0] == place]:
             del self._leaders[known, epoch]
 
-    def _violate(self, invariant: str, place: Place, message: str) -> None:
+    def violate(self, invariant: str, place: Place, message: str) -> None:
+        """Note a violation by the write in progress."""
         self.problem = self.problem or InvariantViolated(invariant, f"{place[0]}-{place[1]}: {message}")
 
 

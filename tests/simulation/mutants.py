@@ -20,6 +20,7 @@ import member_mutants  # noqa: F401
 import plain_path_mutants  # noqa: F401
 import schedule_mutants  # noqa: F401
 import share_mutants  # noqa: F401
+import shrink_mutants  # noqa: F401
 import store_mutants  # noqa: F401
 import transaction_mutants  # noqa: F401
 import user_mutants  # noqa: F401

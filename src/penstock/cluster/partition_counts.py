@@ -23,10 +23,10 @@ from penstock.model import LeaderEpoch, Offset, TopicPartition
 
 
 class Advance(NamedTuple):
-    """Request of a partition's leader, in this leader epoch, to move the partition to its next phase."""
+    """Next phase of a partition, decided by its leader from the state with this partition epoch."""
 
     name: TopicPartition
-    leader_epoch: LeaderEpoch
+    partition_epoch: int
     phase: PartitionPhase
 
 
@@ -59,15 +59,17 @@ class PartitionCounts:
         return await self._changes.make(decide)
 
     async def advance(self, wanted: Sequence[Advance]) -> None:
-        """Write the next phases of partitions that this broker leads, in one write. Partitions are skipped if
-        another broker leads them or their phase has changed.
+        """Write the next phases of partitions, as their leader, in one write.
+
+        A partition whose state has changed since the decision is left alone: the change may have been taken back and
+        repeated meanwhile, with other records and transactions in the log.
         """
 
         def decide(image: ClusterImage) -> MetadataChange[None]:
             writes, now_ms = PartitionWrites(), self._clock.now_ms()
             for each in wanted:
                 state = image.partition(each.name)
-                if _is_led(state, each.leader_epoch) and state.phase == each.phase - 1:
+                if is_unchanged(state, each):
                     writes.set(each.name, shrinking.with_phase(state, each.phase, now_ms))
             return MetadataChange(None, Writes(tuple(writes.operations)), writes.scope)
 
@@ -86,6 +88,11 @@ class PartitionCounts:
             return shrinking.removal(image, ends)
 
         return await self._changes.make(decide)
+
+
+def is_unchanged(state: PartitionState | None, wanted: Advance) -> TypeGuard[PartitionState]:
+    """True if the phase was decided from this state."""
+    return state is not None and state.partition_epoch == wanted.partition_epoch
 
 
 def _is_led(state: PartitionState | None, leader_epoch: LeaderEpoch) -> TypeGuard[PartitionState]:

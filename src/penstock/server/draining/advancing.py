@@ -1,7 +1,8 @@
 """Writes the next phases of partitions that are being removed and that this broker leads, many in one write. Loop
 thread only.
 
-Every write to the coordination store is conditional on the leader epoch of each partition.
+A phase is written on condition of the partition epoch from which it was decided, a removal on condition of the leader
+epoch.
 """
 
 from __future__ import annotations
@@ -70,12 +71,12 @@ class Advancer:
             topic = topics.get(replica.name.topic)
             if topic is None or not replica.partition.is_leader:
                 continue  # the partition count was raised again since the check began, or another broker leads now
-            limits, epoch = self.limits(topic), replica.partition.leader_epoch
+            limits = self.limits(topic)
             verdict = await self._judge(replica, state, quiet_ms(replica.name, limits.quiet_ms), limits)
             self.verdicts[replica.name] = verdict
             if verdict.phase is not None:
                 self._announce(replica, verdict)
-                due.append(Advance(replica.name, epoch, verdict.phase))
+                due.append(Advance(replica.name, state.partition_epoch, verdict.phase))
         for first in range(0, len(due), MAX_WRITES):
             with suppress(PenstockError):  # the next check tries again
                 await self._counts.advance(due[first : first + MAX_WRITES])
@@ -122,7 +123,12 @@ class Advancer:
 
     def _removal(self, replica: Replica) -> PartitionRemoval:
         def log_end(state: PartitionState) -> Offset | None:
-            return end_for_removal(replica, state.phase is PartitionPhase.DROPPING)
+            if state.phase < PartitionPhase.SEALED:
+                return None
+            end = end_for_removal(replica, state.phase is PartitionPhase.DROPPING)
+            if end is not None:
+                replica.is_ending = True  # it may have been active since the removal began
+            return end
 
         return PartitionRemoval(replica.name, replica.partition.leader_epoch, log_end)
 

@@ -3,7 +3,7 @@ their next phase.
 
 A topic shrinks from the moment its partition count is lowered until the surplus partitions are removed; nothing runs
 while no topic shrinks. The leader of a partition decides alone (`next_phase`), after it has asked the group
-coordinators of all brokers. Every write to the coordination store is conditional on the leader epoch. Loop thread only.
+coordinators of all brokers (`advancing`). Loop thread only.
 """
 
 from __future__ import annotations
