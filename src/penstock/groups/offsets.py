@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from penstock.cluster.image import ClusterImage
+from penstock.cluster.image import ClusterImage, TopicImage
 from penstock.config import CLEANUP_POLICY, RETENTION_MS, BrokerConfig, CleanupPolicy, TopicConfig
 from penstock.groups.records import GroupRecord, OffsetKey, OffsetValue
 from penstock.groups.transactional_offsets import TransactionalOffsets
-from penstock.model import NO_TOPIC_ID, TopicPartition
+from penstock.model import NO_TOPIC_ID, Offset, TopicPartition
 
 CommittedOffset: TypeAlias = OffsetValue
 _MS_PER_MINUTE = 60_000
@@ -216,13 +216,20 @@ class Offsets:
 def _is_of(image: ClusterImage, topic: str, index: int, value: OffsetValue) -> bool:
     """True if the topic and the partition of the offset still exist. An offset of an old record has no topic
     id and applies to any topic of the name.
+
+    A partition that was created again begins above the offsets of the removed one.
     """
     present = image.topics.get(topic)
-    if present is not None and present.has_removed(index):
+    if present is not None and (present.has_removed(index) or value.offset < first_offset(present, index)):
         return False
     if value.topic_id == NO_TOPIC_ID:
         return True
     return present is not None and present.id == value.topic_id
+
+
+def first_offset(topic: TopicImage, index: int) -> Offset:
+    """First offset that a partition ever had: above 0 if it was created again."""
+    return topic.partitions[index].first_offset if index < len(topic.partitions) else Offset(0)
 
 
 def _kept_ms(topic: str, retention_ms: int, config: BrokerConfig, image: ClusterImage) -> int | None:
