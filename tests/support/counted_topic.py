@@ -9,6 +9,8 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from penstock.client.internal_calls import InternalCalls
 from penstock.client.internal_connection import InternalConnection
 from penstock.errors import BrokerError, ErrorCode, PenstockError
+from penstock.internal_client.drain_progress import read_progress
+from penstock.internal_client.inspection import InspectionCalls
 from support.eventually import eventually
 
 ANSWER_S = 10.0
@@ -63,8 +65,13 @@ class CountedTopic:
             lambda: self.phases() == wanted,
             f"the partitions are {wanted}",
             within_s=PATIENCE_S,
-            details=self.phases,
+            details=self.waits_for,
         )
+
+    def waits_for(self) -> dict[int, tuple[str, tuple[str, ...]]]:
+        """Phases of the partitions that go, and the conditions that they wait for."""
+        progress = self._calls.run(lambda client: read_progress(InspectionCalls(client.routes), self.name))
+        return {each.partition: (each.phase, each.waits_for) for each in progress.going}
 
     def leaders(self) -> list[int]:
         """Leaders of all partitions, also of those that new clients are not shown."""

@@ -277,7 +277,9 @@ class ClusterImage:
         if topic.view_of is None:
             return topic
         source = self.topics.get(topic.view_of)
-        return topic if source is None else replace(topic, partitions=source.partitions)
+        return (
+            topic if source is None else replace(topic, partitions=source.partitions, removed=source.removed)
+        )
 
     def views_of(self, name: str) -> list[str]:
         """Names of the views of a topic, in order."""

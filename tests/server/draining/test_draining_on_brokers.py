@@ -179,6 +179,31 @@ def test_a_partition_created_again_continues_offsets_in_a_later_epoch(tmp_path: 
     run(tmp_path, scenario)
 
 
+def test_a_commit_for_a_removed_partition_is_dropped(tmp_path: Path) -> None:
+    """A Java consumer that still has the partition would repeat a refused commit for minutes and read nothing."""
+
+    async def scenario(brokers: Brokers) -> None:
+        harness = await brokers.start(1)
+        await harness.create(ORDERS, 2, retention_ms="-1", **QUICK)
+        await harness.append(ORDERS, b"0", partition=1)
+        await commit(harness, "billing", {0: 0, 1: 0})
+        await set_count(harness, 1, change="seal-now")
+        await eventually_async(lambda: phases(harness)[1:] == [SEALED])
+        await set_count(harness, 0, change="drop-sealed")
+        await eventually_async(lambda: len(phases(harness)) == 1)
+        async with asyncio.timeout(5):
+            await commit(harness, "billing", {0: 0, 1: 0})
+        stored = harness.context.groups.shard_of("billing").offsets.fetch(
+            "billing", None, harness.context.image
+        )
+        assert [key.partition for key in stored] == [0]
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await commit(harness, "billing", {0: 0, 2: 0})
+
+    run(tmp_path, scenario)
+
+
 def test_a_group_that_is_behind_holds_a_partition_open(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         harness = await brokers.start(1)

@@ -149,7 +149,10 @@ def _take(
     shown = request.context.image.shown(topic)
     refusals: list[ErrorCode | None] = []
     for index, offset, leader_epoch, metadata in asked.partitions:
-        if not 0 <= index < len(shown.partitions):
+        if shown.has_removed(index):
+            # The offset is dropped: a Java consumer repeats a refused commit for minutes before it rejoins its group.
+            refusals.append(None)
+        elif not 0 <= index < len(shown.partitions):
             refusals.append(ErrorCode.unknown_topic_or_partition)
         elif metadata and len(metadata.encode()) > max_bytes:
             refusals.append(ErrorCode.offset_metadata_too_large)

@@ -119,6 +119,8 @@ def _take(
         metadata = partition.committed_metadata or ""
         if not allowed:
             refusals[name] = ErrorCode.topic_authorization_failed
+        elif topic is not None and topic.has_removed(name.partition):
+            continue  # the offset is dropped, as OffsetCommit does
         elif topic is None or not _has(topic, name.partition):
             refusals[name] = ErrorCode.unknown_topic_or_partition
         elif len(metadata.encode()) > request.context.config[OFFSET_METADATA_MAX_BYTES]:
