@@ -276,10 +276,8 @@ class ClusterImage:
         """The topic as clients see it: a view has the partitions of its source."""
         if topic.view_of is None:
             return topic
-        source = self.topics.get(topic.view_of)
-        return (
-            topic if source is None else replace(topic, partitions=source.partitions, removed=source.removed)
-        )
+        source = self.topics.get(topic.view_of, topic)
+        return replace(topic, partitions=source.partitions, removed=source.removed)
 
     def views_of(self, name: str) -> list[str]:
         """Names of the views of a topic, in order."""

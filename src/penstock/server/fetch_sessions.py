@@ -13,6 +13,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from random import Random
 
+from penstock.cluster.image import ClusterImage
 from penstock.config import (
     MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS,
     MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS,
@@ -54,6 +55,15 @@ class FetchTarget:
     @property
     def key(self) -> PartitionKey:
         return (self.topic, self.topic_id, self.partition)
+
+    def is_removed(self, image: ClusterImage) -> bool:
+        """Whether a smaller partition count has removed the partition.
+
+        A Java consumer that has such a partition assigned asks again at once, for ever: its request waits like one
+        that finds no records.
+        """
+        topic = image.topic(self.topic or "") if self.topic_id is None else image.topic_by_id(self.topic_id)
+        return topic is not None and image.shown(topic).has_removed(self.partition)
 
     def update(self, asked: FetchTarget) -> None:
         self.offset = asked.offset

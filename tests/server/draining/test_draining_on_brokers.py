@@ -184,13 +184,7 @@ def test_a_commit_for_a_removed_partition_is_dropped(tmp_path: Path) -> None:
 
     async def scenario(brokers: Brokers) -> None:
         harness = await brokers.start(1)
-        await harness.create(ORDERS, 2, retention_ms="-1", **QUICK)
-        await harness.append(ORDERS, b"0", partition=1)
-        await commit(harness, "billing", {0: 0, 1: 0})
-        await set_count(harness, 1, change="seal-now")
-        await eventually_async(lambda: phases(harness)[1:] == [SEALED])
-        await set_count(harness, 0, change="drop-sealed")
-        await eventually_async(lambda: len(phases(harness)) == 1)
+        await remove_last(harness)
         async with asyncio.timeout(5):
             await commit(harness, "billing", {0: 0, 1: 0})
         stored = harness.context.groups.shard_of("billing").offsets.fetch(
@@ -200,6 +194,53 @@ def test_a_commit_for_a_removed_partition_is_dropped(tmp_path: Path) -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.5):
                 await commit(harness, "billing", {0: 0, 2: 0})
+
+    run(tmp_path, scenario)
+
+
+async def remove_last(harness: Harness) -> None:
+    """Make a topic of two partitions with a record in the last one, and remove that."""
+    await harness.create(ORDERS, 2, retention_ms="-1", **QUICK)
+    await harness.append(ORDERS, b"0", partition=1)
+    await set_count(harness, 1, change="seal-now")
+    await eventually_async(lambda: phases(harness)[1:] == [SEALED])
+    await set_count(harness, 0, change="drop-sealed")
+    await eventually_async(lambda: len(phases(harness)) == 1)
+
+
+def test_a_fetch_of_a_removed_partition_waits_for_the_other_partitions(tmp_path: Path) -> None:
+    """A Java consumer that has assigned itself the partition fetches it without a pause between requests."""
+
+    async def scenario(brokers: Brokers) -> None:
+        harness = await brokers.start(1)
+        await remove_last(harness)
+        wanted = {
+            "current_leader_epoch": -1,
+            "fetch_offset": 0,
+            "last_fetched_epoch": -1,
+            "log_start_offset": -1,
+            "partition_max_bytes": 1_000,
+        }
+        asked = [{"partition": index, **wanted} for index in range(2)]
+        fields = {
+            "max_wait": 60_000,
+            "min_bytes": 1,
+            "max_bytes": 1_000,
+            "isolation_level": 0,
+            "session_id": 0,
+            "session_epoch": -1,
+            "topics": [{"topic_id": topic(harness).id, "partitions": asked}],
+            "forgotten_topics_data": (),
+            "rack_id": "",
+        }
+        waiting = asyncio.ensure_future(harness.ask(1, 13, fields))
+        parked = harness.context.long_polls.parked
+        await eventually_async(lambda: parked or waiting.done())
+        assert not waiting.done()
+        await harness.append(ORDERS, b"1")
+        partitions = (await waiting).responses[0].partitions
+        assert [each.error_code for each in partitions] == [0, ErrorCode.unknown_topic_or_partition]
+        assert partitions[0].records
 
     run(tmp_path, scenario)
 

@@ -178,10 +178,10 @@ class FetchOperation:
                 )
             except BrokerError as error:
                 result = FetchResult(target.partition, error_code=error.code)
+                urgent = urgent or not target.is_removed(self._request.context.image)
             results.append(result)
             total_bytes += len(result.records)
-            urgent = urgent or bool(result.error_code) or result.diverging_epoch is not None
-            urgent = urgent or result.preferred_read_replica >= 0
+            urgent = urgent or result.diverging_epoch is not None or result.preferred_read_replica >= 0
         self._results = results
         if self._cold_reads or not (urgent or total_bytes >= self._fetch.min_bytes):
             return None
