@@ -40,6 +40,11 @@ def answer(status: int, *lines: str, body: bytes = b"") -> Respond:
     return respond
 
 
+async def hang(received: Received, writer: asyncio.StreamWriter) -> None:
+    """Never answer."""
+    await asyncio.sleep(3_600)
+
+
 async def read_request(reader: asyncio.StreamReader) -> Received | None:
     try:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")

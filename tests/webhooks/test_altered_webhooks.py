@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ from test_webhooks import bodies, create_queue, figures, on_brokers, send
 
 from penstock.errors import BrokerError, ErrorCode
 from penstock.internal_client.client import InternalClient
+from penstock.internal_client.queue_messages import ReceivedMessage
+from penstock.internal_client.queues import NewQueue
 from penstock.internal_client.webhooks import NewWebhook
 from support.eventually import eventually_async
-from support.webhook_receivers import answer, receiving
+from support.webhook_receivers import answer, hang, receiving
 from support.whole_brokers import Brokers
 
 
@@ -30,6 +33,40 @@ def test_altered_webhook_calls_its_new_receiver_at_once(tmp_path: Path) -> None:
             await send(client, "two", "three")
             await eventually_async(lambda: {"two", "three"} <= set(bodies(new)))
             assert len(old.received) == 1
+
+    on_brokers(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("brokers", [1, 2])
+def test_change_ends_the_long_poll_of_the_owner(tmp_path: Path, brokers: int) -> None:
+    async def scenario(running: Brokers, client: InternalClient) -> None:
+        await create_queue(client)
+        async with receiving(hang) as server:
+            await client.webhooks.create(NewWebhook("hook", server.url, "orders", concurrency=4))
+            await send(client, *map(str, range(6)))
+            await eventually_async(lambda: len(server.received) == 4)
+            await asyncio.sleep(0.3)  # the owner has received the other two, and polls the queue for more
+            async with asyncio.timeout(1):
+                await client.webhooks.alter("hook", {"concurrency": 8})
+                await eventually_async(lambda: len(server.received) == 6)
+
+    on_brokers(tmp_path, scenario, brokers)
+
+
+def test_pause_returns_messages_without_a_call_at_once(tmp_path: Path) -> None:
+    async def scenario(running: Brokers, client: InternalClient) -> None:
+        topic = (await client.queues.create(NewQueue("orders", partitions=2))).topic
+        async with receiving(hang) as server:
+            await client.webhooks.create(NewWebhook("hook", server.url, "orders", concurrency=4))
+            await send(client, *map(str, range(6)))
+            await eventually_async(lambda: len(server.received) == 4)
+            await asyncio.sleep(0.3)
+            async with asyncio.timeout(1):
+                await client.webhooks.pause("hook")
+                found: list[ReceivedMessage] = []
+                while len(found) < 2:
+                    found += await client.queue_messages.receive("orders", topic, 10, 1_000)
+            assert [each.attempt for each in found] == [1, 1]
 
     on_brokers(tmp_path, scenario)
 

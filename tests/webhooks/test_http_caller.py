@@ -18,7 +18,7 @@ from penstock.webhooks.http_caller import HttpCaller
 from penstock.webhooks.http_connection import CallFailed
 from penstock.webhooks.receiver_url import parse_url
 from support.certificates import TestAuthority
-from support.webhook_receivers import Received, answer, receiving
+from support.webhook_receivers import Received, answer, hang, receiving
 
 HEADERS = [("content-type", "text/plain"), ("webhook-id", "msg_1")]
 LOOPBACK = parse_address_rules("127.0.0.0/8")
@@ -104,10 +104,6 @@ def test_connection_that_was_closed_meanwhile_is_replaced() -> None:
             assert server.connections == 3
 
     run(scenario)
-
-
-async def hang(received: Received, writer: asyncio.StreamWriter) -> None:
-    await asyncio.sleep(3_600)
 
 
 async def trickle(received: Received, writer: asyncio.StreamWriter) -> None:

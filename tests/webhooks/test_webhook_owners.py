@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -85,7 +86,9 @@ class Cluster:
 
     # --- Queues
 
-    async def receive(self, queue: str, max_messages: int, wait_ms: int, lock_ms: int) -> Batch:
+    async def receive(
+        self, queue: str, max_messages: int, wait_ms: int, lock_ms: int, interrupt: asyncio.Event
+    ) -> Batch:
         loop = asyncio.get_running_loop()
         await asyncio.sleep(self.random.uniform(0, 0.05))
         self._tokens += 1
@@ -103,7 +106,8 @@ class Cluster:
             record = Record(offset, 0, None, str(offset).encode(), ())
             found.append(ReceivedMessage(record, 0, message.attempt, receipt, lock_ms, 1))
         if not found:
-            await asyncio.sleep(wait_ms / 1000)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(interrupt.wait(), wait_ms / 1000)
         return Batch("orders", False, found)
 
     async def settle(self, queue: str, settlement: Settlement) -> None:

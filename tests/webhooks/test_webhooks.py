@@ -18,7 +18,7 @@ from penstock.internal_client.webhooks import NewWebhook, WebhookDetails
 from penstock.records.building import NewRecord
 from penstock.webhooks.signing import key_of, signature
 from support.eventually import eventually_async
-from support.webhook_receivers import Received, ReceiverServer, answer, receiving
+from support.webhook_receivers import Received, ReceiverServer, answer, hang, receiving
 from support.whole_brokers import Brokers, run
 
 LOOPBACK = {"webhook_allow_private_addresses": "127.0.0.0/8"}
@@ -226,9 +226,6 @@ def test_retry_after_holds_the_webhook(tmp_path: Path) -> None:
 
 
 def test_hanging_receiver_delays_no_other(tmp_path: Path) -> None:
-    async def hang(received: Received, writer: asyncio.StreamWriter) -> None:
-        await asyncio.sleep(3_600)
-
     async def scenario(running: Brokers, client: InternalClient) -> None:
         await create_queue(client)
         await client.queues.create(NewQueue("others", "orders"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from penstock.clock import SystemClock
 from penstock.errors import BrokerError, ErrorCode
@@ -74,20 +74,30 @@ class QueueMessages:
     # --- receiving
 
     async def receive(
-        self, queue: str, topic: str, max_records: int, wait_ms: int = 0, lock_ms: int = GROUP_LOCK
+        self,
+        queue: str,
+        topic: str,
+        max_records: int,
+        wait_ms: int = 0,
+        lock_ms: int = GROUP_LOCK,
+        interrupt: asyncio.Event | None = None,
     ) -> list[ReceivedMessage]:
-        """Acquire messages. Waits up to `wait_ms` for the first one."""
+        """Take messages; waits up to `wait_ms` for the first one, unless `interrupt` is set before.
+
+        A receive with an interrupt waits with requests that take nothing, so that no message is lost with them.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_ms / 1000
         patience = loop.time() + _PATIENCE_SECONDS
         while True:
             left_ms = max(0, round((deadline - loop.time()) * 1000))
             try:
-                found = await self._receive_once(queue, topic, max_records, left_ms, lock_ms)
+                found = await self._receive_once(queue, topic, max_records, left_ms, lock_ms, interrupt)
                 found, is_skipped = await self._without_expired(queue, topic, found)
                 if is_skipped and not found:
                     continue
-                if found or loop.time() >= deadline:
+                is_interrupted = interrupt is not None and interrupt.is_set()
+                if found or is_interrupted or loop.time() >= deadline:
                     return found
                 patience = loop.time() + _PATIENCE_SECONDS
             except (BrokerError, OSError) as error:
@@ -121,12 +131,18 @@ class QueueMessages:
         return sorted(found, key=lambda each: each.record.timestamp)[:max_records]
 
     async def _receive_once(
-        self, queue: str, topic: str, max_records: int, wait_ms: int, lock_ms: int
+        self,
+        queue: str,
+        topic: str,
+        max_records: int,
+        wait_ms: int,
+        lock_ms: int,
+        interrupt: asyncio.Event | None,
     ) -> list[ReceivedMessage]:
         route = await self._routes.topic(topic)
         by_leader = _by_leader(route)
         asked = QueueReceiveRequest(queue, route.id, (), max_records, MAX_RECEIVE_BYTES, 0, lock_ms)
-        if len(by_leader) == 1:
+        if len(by_leader) == 1 and interrupt is None:
             [partitions] = by_leader.values()
             return await self._ask(topic, asked._replace(partitions=partitions, max_wait_ms=wait_ms))
         found: list[ReceivedMessage] = []
@@ -144,17 +160,24 @@ class QueueMessages:
             if len(found) >= max_records:
                 break
         if not found and wait_ms > 0:
-            await self._wait_at_all(topic, asked, by_leader, wait_ms)
+            await self._wait_at_all(topic, asked, by_leader, wait_ms, interrupt)
         return found
 
     async def _wait_at_all(
-        self, topic: str, asked: QueueReceiveRequest, by_leader: Mapping[int, tuple[int, ...]], wait_ms: int
+        self,
+        topic: str,
+        asked: QueueReceiveRequest,
+        by_leader: Mapping[int, tuple[int, ...]],
+        wait_ms: int,
+        interrupt: asyncio.Event | None,
     ) -> None:
         waiting = asked._replace(kind=ReceiveKind.WAIT, max_wait_ms=wait_ms)
-        waits = [
+        waits: list[asyncio.Future[Any]] = [
             asyncio.ensure_future(self._ask(topic, waiting._replace(partitions=partitions)))
             for partitions in by_leader.values()
         ]
+        if interrupt is not None:
+            waits.append(asyncio.ensure_future(interrupt.wait()))
         try:
             done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             for each in done:

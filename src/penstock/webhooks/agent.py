@@ -68,7 +68,11 @@ class Batch(NamedTuple):
 class Queues(Protocol):
     """Access of webhooks to queues: receive and settle."""
 
-    async def receive(self, queue: str, max_messages: int, wait_ms: int, lock_ms: int) -> Batch: ...
+    async def receive(
+        self, queue: str, max_messages: int, wait_ms: int, lock_ms: int, interrupt: asyncio.Event
+    ) -> Batch:
+        """Take messages; waits for the first one until `interrupt` is set."""
+        ...
 
     async def settle(self, queue: str, settlement: Settlement) -> None: ...
 
@@ -101,7 +105,9 @@ class WebhookAgent:
         """Received messages whose call has not begun, each with its batch."""
         self._calls: dict[asyncio.Task[None], ReceivedMessage] = {}
         self._changed = asyncio.Event()
-        """Event that is set when the state of the webhook has changed or a call has ended."""
+        """Set when the state has changed."""
+        self._has_news = asyncio.Event()
+        """Set when the state has changed, or a call has ended."""
         self._failures = 0
         self._held_until = 0.0
 
@@ -112,6 +118,7 @@ class WebhookAgent:
 
     def on_change(self) -> None:
         self._changed.set()
+        self._has_news.set()
 
     def close(self) -> None:
         """End all work, and return the received messages to the queue in the background.
@@ -155,9 +162,10 @@ class WebhookAgent:
         self.figures.problem = str(error) or type(error).__name__
 
     async def _step(self) -> None:
-        """Begin calls for received messages, then receive more, or wait until there is room for more."""
-        await self._handle.committed()
+        """Receive messages and begin their calls, or wait until that is possible."""
         self._changed.clear()
+        self._has_news.clear()
+        await self._handle.committed()
         await self._adopt(self._handle.state.definition)
         if self._is_stopped():
             await self._stand_still()
@@ -166,10 +174,10 @@ class WebhookAgent:
         concurrency = self._definition.concurrency
         room = 2 * concurrency - len(self._calls) - len(self._waiting)
         if 2 * room < concurrency:
-            await self._changed.wait()
+            await self._has_news.wait()
             return
-        lock_ms = 2 * self._definition.timeout_ms + LOCK_MARGIN_MS
-        batch = await self._context.queues.receive(self._definition.queue, room, WAIT_MS, lock_ms)
+        queue, lock_ms = self._definition.queue, 2 * self._definition.timeout_ms + LOCK_MARGIN_MS
+        batch = await self._context.queues.receive(queue, room, WAIT_MS, lock_ms, self._changed)
         self._waiting.extend((message, batch) for message in batch.messages)
 
     async def _adopt(self, definition: WebhookDefinition) -> None:
@@ -189,7 +197,7 @@ class WebhookAgent:
         await self._return(self._take_waiting())
         left = self._held_until - self._context.clock.monotonic()
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._changed.wait(), left if left > 0 else None)
+            await asyncio.wait_for(self._has_news.wait(), left if left > 0 else None)
 
     def _take_waiting(self) -> list[ReceivedMessage]:
         messages = [message for message, _ in self._waiting]
@@ -221,7 +229,7 @@ class WebhookAgent:
 
     def _on_delivered(self, task: asyncio.Task[None]) -> None:
         del self._calls[task]
-        self._changed.set()
+        self._has_news.set()
         if task.cancelled():
             return
         if (error := task.exception()) is not None:

@@ -4,6 +4,7 @@ only.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from functools import partial
 
@@ -36,10 +37,12 @@ class WebhookQueues:
             raise BrokerError(ErrorCode.coordinator_not_available, "the broker is starting")
         return self._queues, self._messages
 
-    async def receive(self, queue: str, max_messages: int, wait_ms: int, lock_ms: int) -> Batch:
+    async def receive(
+        self, queue: str, max_messages: int, wait_ms: int, lock_ms: int, interrupt: asyncio.Event
+    ) -> Batch:
         queues, messages = self._connected()
         known = await queues.get_known(queue)
-        found = await messages.receive(queue, known.topic, max_messages, wait_ms, lock_ms)
+        found = await messages.receive(queue, known.topic, max_messages, wait_ms, lock_ms, interrupt)
         return Batch(known.sent_to, bool(known.back_off), found)
 
     async def settle(self, queue: str, settlement: Settlement) -> None:
