@@ -1,5 +1,5 @@
-"""Owners of a webhook in virtual time: leadership moves, receivers fail, calls hang. What must be true is checked at
-every call and settlement, and planted bugs are noticed.
+"""Owners of a webhook in virtual time: owners die or are replaced late, receivers fail or are slow, and the webhook is
+altered. What must be true is checked at every call and settlement, and planted bugs are noticed.
 """
 
 from __future__ import annotations
@@ -28,12 +28,15 @@ from penstock.webhooks.http_connection import Answer, CallFailed
 from penstock.webhooks.outcome import Action, Decision
 from penstock.webhooks.receiver_url import Receiver
 from penstock.webhooks.webhook import Webhook, WebhookDefinition
+from penstock.wire.queue_settle import RETURN
 from simulation.machine.loop import new_loop
 
-MESSAGES = 60
-SEEDS = 6
-CHAOS_SECONDS = 200.0
+MESSAGES = 120
+SEEDS = 50
+CHAOS_SECONDS = 600.0
 SECONDS = 200_000.0
+MIXED = ("ok", "ok", "slow", "error", "hang", "gone")
+SLOW = ("slow",) * 9 + ("hang",)
 TOPIC = UUID(int=1)
 Patch = pytest.MonkeyPatch
 Planted = Callable[[Patch], None]
@@ -56,7 +59,8 @@ class Message:
     is_accepted: bool = False
     calls: set[int] = field(default_factory=set)
     """Calls under way."""
-    was_answered: bool = False
+    answered: set[int] = field(default_factory=set)
+    """Attempts that the receiver has answered with 2xx."""
 
 
 class Cluster:
@@ -66,11 +70,12 @@ class Cluster:
         self.random = Random(seed)
         self.messages = [Message() for _ in range(MESSAGES)]
         self.state = states.new_webhook(
-            WebhookDefinition("orders", "http://receiver.example/", concurrency=4, timeout_ms=2_000),
+            WebhookDefinition("orders", "http://receiver.example/", concurrency=8, timeout_ms=30_000),
             b"sealed",
             0,
             "",
         )
+        self._outcomes = self.random.choice((MIXED, SLOW))
         self.leader = 1
         self.epoch = 1
         self.begun: dict[int, int] = {}
@@ -124,8 +129,10 @@ class Cluster:
             raise ConnectionError("lost")
         message.lock_until = 0.0
         if settlement.action == 1:
-            self._require(message.was_answered, "accepted without an answer 2xx")
+            self._require(message.attempt in message.answered, "accepted without an answer 2xx")
             message.is_accepted = True
+        elif settlement.action == RETURN:
+            message.attempt -= 1
         else:
             message.delayed_until = loop.time() + settlement.delay_ms / 1000
 
@@ -139,16 +146,20 @@ class Cluster:
         self._calls += 1
         number = self._calls
         self._require(not message.calls, "two calls for one message at the same time")
+        lasts_s = message.lock_until - asyncio.get_running_loop().time()
+        self._require(lasts_s > timeout_s, "a call that outlasts the lock of its message")
         self._require(not message.is_accepted, "a call for a message that was accepted")
         message.calls.add(number)
         try:
-            outcome = self.random.choice(("ok", "ok", "error", "hang", "gone"))
-            await asyncio.sleep(timeout_s if outcome == "hang" else self.random.uniform(0, 1.0))
+            outcome = self.random.choice(self._outcomes)
+            shortest, longest = {"slow": (0.5, 1.0), "hang": (1.0, 1.0)}.get(outcome, (0.0, 0.5))
+            await asyncio.sleep(timeout_s * self.random.uniform(shortest, longest))
             if outcome == "hang":
                 raise CallFailed("no answer")
-            if outcome == "ok":
-                message.was_answered = True
-            return Answer({"ok": 200, "error": 500, "gone": 410}[outcome])
+            status = {"error": 500, "gone": 410}.get(outcome, 200)
+            if status == 200:
+                message.answered.add(int(given["penstock-attempt"]))
+            return Answer(status)
         finally:
             message.calls.discard(number)
 
@@ -189,64 +200,118 @@ class ClusterHandle:
             raise BrokerError(ErrorCode.not_coordinator)
 
 
-class Play:
-    """Brokers that become leader and resign, sometimes later than others notice."""
+class Owner:
+    """A broker that leads the shard of the webhook in one epoch, until it hears of another leader or dies."""
 
-    def __init__(self, seed: int) -> None:
-        self._cluster = Cluster(seed)
-        self._random = Random(seed + 1)
-        self._open: list[tuple[WebhookAgent, ClusterHandle]] = []
-        self._background: set[asyncio.Task[None]] = set()
-
-    def _start(self, broker: int) -> None:
-        cluster = self._cluster
-        handle = ClusterHandle(cluster, broker, cluster.epoch)
+    def __init__(self, cluster: Cluster, broker: int) -> None:
+        self._handle = ClusterHandle(cluster, broker, cluster.epoch)
+        self._work: set[asyncio.Task[None]] = set()
+        self._is_dead = False
+        clock = LoopClock()
         context = WebhookAgentContext(
             broker,
             cluster,
             cluster,
-            LoopClock(),
-            Logger(LoopClock(), lambda line: None, lambda now, level, text, fields: text),
-            self._random.random,
+            clock,
+            Logger(clock, lambda line: None, lambda now, level, text, fields: text),
+            cluster.random.random,
             lambda name, sealed: "secret",
             CallCounts(),
             self._run_in_background,
         )
-        made = WebhookAgent(handle, context)
-        made.start()
-        self._open.append((made, handle))
+        self._agent = WebhookAgent(self._handle, context)
+
+    def start(self) -> None:
+        self._agent.start()
 
     def _run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        if self._is_dead:
+            work.close()
+            return
         task = asyncio.get_running_loop().create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+
+    def on_change(self) -> None:
+        self._agent.on_change()
+
+    def resign(self) -> None:
+        self._handle.is_closed = True
+        self._agent.close()
+
+    def die(self) -> None:
+        """End at once: nothing that is held returns to the queue."""
+        self._is_dead = True
+        for task in tuple(self._work):
+            task.cancel()
+        self.resign()
+
+
+class Play:
+    """Brokers that become leader, and resign or die, sometimes later than others notice."""
+
+    def __init__(self, seed: int) -> None:
+        self._cluster = Cluster(seed)
+        self._random = Random(seed + 1)
+        self._owner = Owner(self._cluster, 1)
+        self._pauses = self._random.choice(((1, 8), (10, 60)))
+        """Seconds between two disturbances."""
+        self._deposed: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
         loop, cluster = asyncio.get_running_loop(), self._cluster
-        self._start(1)
+        self._owner.start()
         end = loop.time() + SECONDS
-        while loop.time() < end and not all(each.is_accepted for each in cluster.messages):
+        while not (
+            loop.time() > end or cluster.violations or all(each.is_accepted for each in cluster.messages)
+        ):
             is_calm = loop.time() > CHAOS_SECONDS
-            await asyncio.sleep(60 if is_calm else self._random.uniform(1, 8))
-            if not is_calm and self._random.random() < 0.5:
-                cluster.epoch += 1
-                cluster.leader = 3 - cluster.leader
-                deposed = self._open.pop()
-                self._start(cluster.leader)
-                await asyncio.sleep(self._random.choice((0.0, 0.0, 2.0)))
-                deposed[1].is_closed = True
-                deposed[0].close()
+            await asyncio.sleep(60 if is_calm else self._random.uniform(*self._pauses))
+            if not is_calm:
+                await self._disturb()
             if cluster.state.is_paused:
-                cluster.state = states.resume(cluster.state)
-                self._open[-1][0].on_change()
-        for made, handle in self._open:
-            handle.is_closed = True
-            made.close()
+                self._change(states.resume(cluster.state))
+        self._owner.resign()
+        assert not cluster.violations, cluster.violations
         left = [number for number, each in enumerate(cluster.messages) if not each.is_accepted]
         assert not left, f"messages without an accepted call: {left}"
-        assert not cluster.violations, cluster.violations
         epochs = list(cluster.begun.values())
         assert epochs == sorted(epochs), "an earlier owner has begun a term after a later one"
+
+    async def _disturb(self) -> None:
+        kind = self._random.choice(("none", "death", "election", "alter"))
+        if kind == "alter":
+            changes = {
+                "concurrency": self._random.choice((1, 8)),
+                "timeout_ms": self._random.choice((200, 2_000, 30_000)),
+            }
+            altered = self._random.sample(sorted(changes), self._random.randint(1, 2))
+            self._change(states.alter(self._cluster.state, {name: changes[name] for name in altered}))
+        elif kind == "death":
+            self._owner.die()
+            await asyncio.sleep(self._random.uniform(0, 10))  # until its session is over
+            self._elect()
+        elif kind == "election":
+            deposed = asyncio.create_task(self._depose(self._owner, self._random.choice((0, 2, 40))))
+            self._deposed.add(deposed)
+            deposed.add_done_callback(self._deposed.discard)
+            self._elect()
+
+    def _change(self, state: Webhook) -> None:
+        self._cluster.state = state
+        self._owner.on_change()
+
+    def _elect(self) -> None:
+        self._cluster.epoch += 1
+        self._cluster.leader = 3 - self._cluster.leader
+        self._owner = Owner(self._cluster, self._cluster.leader)
+        self._owner.start()
+
+    @staticmethod
+    async def _depose(owner: Owner, seconds: float) -> None:
+        """Let an owner hear of its successor after this time."""
+        await asyncio.sleep(seconds)
+        owner.resign()
 
 
 def play(seed: int) -> None:
@@ -264,7 +329,8 @@ def test_one_call_for_a_message_at_a_time_and_accepted_after_2xx(seed: int) -> N
 
 def two_owners_share_a_message(patch: Patch) -> None:
     """A lock that is shorter than the call lets another owner call for the same message."""
-    patch.setattr(agents, "LOCK_MARGIN_MS", -3_500)
+    patch.setattr(WebhookAgent, "_lock_ms", 100)
+    calls_begin_after_their_locks(patch)
 
 
 def accepted_without_2xx(patch: Patch) -> None:
@@ -275,6 +341,21 @@ def accepted_after_no_answer(patch: Patch) -> None:
     patch.setattr(agents, "failed", lambda reason, attempt: Decision(Action.ACCEPT))
 
 
+def accepted_before_the_answer(patch: Patch) -> None:
+    deliver = WebhookAgent._deliver
+
+    async def accept_first(self: WebhookAgent, message: ReceivedMessage, *arguments: Any) -> None:
+        await self._settle_surely(message, 1, 0)
+        await deliver(self, message, *arguments)
+
+    patch.setattr(WebhookAgent, "_deliver", accept_first)
+
+
+def calls_begin_after_their_locks(patch: Patch) -> None:
+    """Another owner calls for a message that has waited for longer than its lock."""
+    patch.setattr(WebhookAgent, "_is_locked_for_call", lambda self, locked_until: True)
+
+
 def closed_agent_goes_on(patch: Patch) -> None:
     def close(self: WebhookAgent) -> None:
         self._context.background(self._give_up([*self._calls.values()], []))
@@ -283,12 +364,19 @@ def closed_agent_goes_on(patch: Patch) -> None:
 
 
 @pytest.mark.parametrize(
-    "plant",
-    [two_owners_share_a_message, accepted_without_2xx, accepted_after_no_answer, closed_agent_goes_on],
+    ("plant", "violation"),
+    [
+        (two_owners_share_a_message, "two calls for one message|a call that outlasts the lock"),
+        (calls_begin_after_their_locks, "a call that outlasts the lock of its message"),
+        (closed_agent_goes_on, "two calls for one message|a call for a message that was accepted"),
+        (accepted_without_2xx, "accepted without an answer 2xx"),
+        (accepted_after_no_answer, "accepted without an answer 2xx"),
+        (accepted_before_the_answer, "accepted without an answer 2xx"),
+    ],
 )
-def test_planted_bug_is_noticed(plant: Planted, monkeypatch: Patch) -> None:
+def test_planted_bug_is_noticed(plant: Planted, violation: str, monkeypatch: Patch) -> None:
     plant(monkeypatch)
-    with pytest.raises(AssertionError):
+    with pytest.raises(AssertionError, match=violation):
         play_all()
 
 

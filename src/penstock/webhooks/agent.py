@@ -1,9 +1,9 @@
 """Agent of a webhook: receives messages of its queue, sends each to the receiver, and settles it by the response.
 
 A message is accepted only after a response with status 2xx. Every message is locked for this owner from its receipt to
-its settlement, and the lock is longer than a call may take, so two owners never send the same message at the same time.
-An owner commits a record that begins its term before it receives anything: a broker that another owner has replaced
-cannot commit this record. Loop thread only.
+its settlement, and its call begins only if the lock lasts longer than the call may take, so two owners never send the
+same message at the same time. An owner commits a record that begins its term before it receives anything: a broker that
+another owner has replaced cannot commit this record. Loop thread only.
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ WAIT_MS: Final = 5_000
 """Duration of one long poll of the queue, in milliseconds."""
 LOCK_MARGIN_MS: Final = 15_000
 """Duration for which a message is locked beyond the timeouts of two calls: the call that it waits for, and its own."""
+SETTLE_MARGIN_MS: Final = 5_000
+"""Duration for which the lock of a message must outlast the timeout of its call, for its settlement."""
 MIN_PAUSE_SECONDS: Final = 0.1
 MAX_PAUSE_SECONDS: Final = 5.0
 SETTLE_TRIES: Final = 5
@@ -101,8 +103,8 @@ class WebhookAgent:
         self._definition = handle.state.definition
         """Definition that new calls use. A changed definition replaces it before the next messages are received."""
         self._task: asyncio.Task[None] | None = None
-        self._waiting: deque[tuple[ReceivedMessage, Batch]] = deque()
-        """Received messages whose call has not begun, each with its batch."""
+        self._waiting: deque[tuple[ReceivedMessage, Batch, float]] = deque()
+        """Received messages whose call has not begun, each with its batch and the end of its lock."""
         self._calls: dict[asyncio.Task[None], ReceivedMessage] = {}
         self._changed = asyncio.Event()
         """Set when the state has changed."""
@@ -176,9 +178,14 @@ class WebhookAgent:
         if 2 * room < concurrency:
             await self._has_news.wait()
             return
-        queue, lock_ms = self._definition.queue, 2 * self._definition.timeout_ms + LOCK_MARGIN_MS
+        queue, lock_ms = self._definition.queue, self._lock_ms
+        asked_at = self._context.clock.monotonic()
         batch = await self._context.queues.receive(queue, room, WAIT_MS, lock_ms, self._changed)
-        self._waiting.extend((message, batch) for message in batch.messages)
+        self._waiting.extend((message, batch, asked_at + lock_ms / 1000) for message in batch.messages)
+
+    @property
+    def _lock_ms(self) -> int:
+        return 2 * self._definition.timeout_ms + LOCK_MARGIN_MS
 
     async def _adopt(self, definition: WebhookDefinition) -> None:
         """Use this definition for all calls that begin from now on."""
@@ -200,7 +207,7 @@ class WebhookAgent:
             await asyncio.wait_for(self._has_news.wait(), left if left > 0 else None)
 
     def _take_waiting(self) -> list[ReceivedMessage]:
-        messages = [message for message, _ in self._waiting]
+        messages = [message for message, *_ in self._waiting]
         self._waiting.clear()
         return messages
 
@@ -222,10 +229,18 @@ class WebhookAgent:
 
     def _begin_calls(self) -> None:
         while self._waiting and len(self._calls) < self._definition.concurrency and not self._is_stopped():
-            message, batch = self._waiting.popleft()
-            task = asyncio.get_running_loop().create_task(self._deliver(message, batch))
+            message, batch, locked_until = self._waiting.popleft()
+            if not self._is_locked_for_call(locked_until):
+                # The calls before it took long: they began when the webhook had another timeout or more concurrency.
+                self._context.background(self._return([message]))
+                continue
+            task = asyncio.get_running_loop().create_task(self._deliver(message, batch, self._definition))
             self._calls[task] = message
             task.add_done_callback(self._on_delivered)
+
+    def _is_locked_for_call(self, locked_until: float) -> bool:
+        call_ms = self._definition.timeout_ms + SETTLE_MARGIN_MS
+        return self._context.clock.monotonic() + call_ms / 1000 <= locked_until
 
     def _on_delivered(self, task: asyncio.Task[None]) -> None:
         del self._calls[task]
@@ -239,9 +254,8 @@ class WebhookAgent:
         with suppress(BrokerError):  # another broker owns the webhook now
             self._begin_calls()
 
-    async def _deliver(self, message: ReceivedMessage, batch: Batch) -> None:
+    async def _deliver(self, message: ReceivedMessage, batch: Batch, definition: WebhookDefinition) -> None:
         source = MessageSource(batch.topic, parse_receipt(message.receipt).topic_id, message.partition)
-        definition = self._definition
         request = make_request(source, message.record, message.attempt, definition.format)
         attempt = Attempt(message.attempt, batch.has_back_off, self._context.random())
         decision = await self._call(request, attempt, definition)
