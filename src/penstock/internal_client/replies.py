@@ -13,6 +13,7 @@ import re
 from typing import Final, NamedTuple
 
 from penstock.errors import BrokerError, ErrorCode
+from penstock.internal_client.errors import OutcomeUnknown
 from penstock.internal_client.keyed_reads import KeyedRead, KeyedReads
 from penstock.internal_client.partitioner import partition_for
 from penstock.internal_client.producer import IdempotentProducer
@@ -116,10 +117,11 @@ class ReplyCalls:
         record = NewRecord(place.key.encode(), value, now_ms, own)
         try:
             await self._producer.send(place.topic, place.partition, record, is_alone=True, actor=actor)
-        except BrokerError as error:
-            # INVALID_RECORD can only concern the idempotency key, because the record has nothing else that is
-            # checked.
-            if error.code is ErrorCode.invalid_record:
+        except (BrokerError, OutcomeUnknown) as error:
+            # Only the idempotency key can be refused: the record has nothing else that is checked. A refused
+            # repetition settles an attempt whose response was lost: this reply was not stored by it.
+            refusal = error.__cause__ if isinstance(error, OutcomeUnknown) else error
+            if isinstance(refusal, BrokerError) and refusal.code is ErrorCode.invalid_record:
                 return False
             raise
         return True
