@@ -33,7 +33,7 @@ class Acquisition:
         """With `has_others` the fetch has records already, so that none near their delivery limit are acquired."""
         self.taken: list[Acquired] = []
         self.is_complete = False
-        """True if no more records may be taken, not even from the present span."""
+        """True if no further records may be taken, not even from the present span."""
         self._settings = settings
         self._max_records = max_records
         self._batch_size = max(1, batch_size)

@@ -17,9 +17,9 @@ from penstock.queues.states import ShareSettings
 from penstock.records.priority import LEVELS
 
 MAX_RUNS: Final = 1_000_000
-"""Maximum number of runs of records of one level. At the maximum no more records are indexed."""
+"""Maximum number of runs of records of one level. At the maximum no further records are indexed."""
 MAX_KEYED: Final = 100_000
-"""Maximum number of unsettled records with a key. At the maximum no more records are indexed."""
+"""Maximum number of unsettled records with a key. At the maximum no further records are indexed."""
 _MAX_SPAN: Final = 256
 """Maximum number of records that are checked at a time if they are blocked by their keys."""
 _MAX_CREDIT: Final = 1_000

@@ -59,7 +59,7 @@ class LiveRecords:
         """Expiry times in compressed batches, by base offset."""
         self._notes = BatchNotes(bodies)
         self._lasting: dict[bytes, bool] = {}
-        """By the bytes of a batch header, which include a CRC of the content: True if no record expires."""
+        """True if no record of a batch expires, by the bytes of its header, which include a CRC of the content."""
         self._unread: list[Part] = []
         """Parts of the last acquisition that was undone, which `warm` has to read."""
 

@@ -45,9 +45,7 @@ class RecordStates:
         batches: Iterable[StateBatch] = (),
         letters: Letters | None = None,
     ) -> None:
-        """`batches` and `letters` are the stored state: ranges, and the dead letters in progress. Offsets between the
-        ranges are available.
-        """
+        """`batches` (ranges) and `letters` (in progress) are the stored state. Offsets between ranges are available."""
         self.start_offset = start_offset
         """Offset below which all records are settled. It never decreases."""
         self.end_offset = start_offset
@@ -64,9 +62,7 @@ class RecordStates:
         self.settled = 0
         """Number of settled records at or above the start offset."""
         self.lock_timeouts = self.redelivered = self.archived_by_limit = 0
-        """Number of records whose lock has expired, that were acquired again, and that were archived by the delivery
-        limit.
-        """
+        """Numbers of records: with expired locks, acquired again, and archived because of the delivery limit."""
         self.has_small_group = False
         """True if the last acquisition took records near their delivery limit, to which no others may be added."""
         self._ranges = Ranges()

@@ -72,9 +72,7 @@ class DelayedLog:
         self._scans_from = 0.0
         """Time of the event loop in seconds at which the log is read again after damage."""
         self._scans_at = Offset(0)
-        """High watermark that has to be reached before the log is read again: the file of the next segment covers
-        records up to this offset.
-        """
+        """High watermark at which the log is read again: the file of the next segment covers records up to it."""
         self._has_applied = False
         """True after the first events were applied."""
         self._delivers_from = 0.0
@@ -273,8 +271,7 @@ class DelayedLog:
     async def move_below(self, offset: Offset) -> bool:
         """Copy the pending messages below `offset` to the end of the log, so that retention may delete them there.
 
-        The copies are delayed messages with the same ids. Return True when all copies are committed; False if some
-        messages could not be copied.
+        The copies keep the ids. Return True when all copies are committed; False if a message could not be copied.
         """
         for _ in range(MAX_MOVES):
             if not await self._all_applied():

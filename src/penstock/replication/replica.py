@@ -91,9 +91,7 @@ class Replica:
         self.adding_replicas = 0
         """Number of replicas that a reassignment in progress adds to the partition."""
         self.phase, self.is_ending = PartitionPhase.ACTIVE, False
-        """Phase of the partition's removal. `is_ending` is True while this leader completes the removal, during which
-        nothing is appended.
-        """
+        """Phase of the partition's removal; `is_ending` while this leader completes it, so that nothing is appended."""
         self.data_waiters = DataWaiters()
         self.projections = Projections(log, self.data_waiters, context.scan_slots, self._needs_upkeep)
         self.listeners: dict[ReplicaListener, None] = {}
@@ -101,9 +99,7 @@ class Replica:
         """True if this follower has to fsync records before the leader counts them as replicated."""
         self.is_throttled_as_leader = self.is_throttled_as_follower = False
         self.archived_offset: Offset | None = None
-        """Offset up to which records are archived; later records must not be removed. None if the topic has no
-        `archive.required`.
-        """
+        """Offset from which records must not be removed; None if the topic has no `archive.required`."""
         self.may_refetch = bool(log.damage)
         """True if the log was damaged at the start and all Fetch requests since then have reported that to the leader.
         The replica was then never in sync, so that no committed record is stored only here."""
@@ -267,9 +263,8 @@ class Replica:
     def append_as_leader(
         self, batch: memoryview, header: BatchHeader, now_ms: int, *, keeps_time: bool = False
     ) -> AppendInfo:
-        """Append one checked batch; BrokerError if it is refused, and then nothing has changed.
-
-        With `keeps_time` the batch keeps its timestamps, see `Log.append`.
+        """Append one checked batch; BrokerError if it is refused, and then nothing has changed. With `keeps_time` the
+        batch keeps its timestamps, see `Log.append`.
         """
         partition, log, context, admission = self.partition, self.log, self._context, self._admission
         if self.phase or not partition.is_leader:

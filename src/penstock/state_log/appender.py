@@ -130,7 +130,7 @@ class Appender(Generic[R]):
             self._finish(batch, error)
 
     def close(self, error: BrokerError) -> None:
-        """Append no more records, and call all pending callbacks with the error."""
+        """Stop appending, and call all pending callbacks with the error."""
         self._closed = error
         self._collected.clear()
         while self._uncommitted:
