@@ -48,12 +48,12 @@ def urgent(context: Context) -> list[Row]:
     """Records of level 9 over a backlog of a million at level 0, in one partition."""
     name, found = "priority-over-backlog", []
     with Penstock(settings=SETTINGS) as server:
-        create_topic(server, "backlog", 1)
-        common = {"topic": "backlog", "partitions": 1, "consumers": 1, "size": 100}
-        context.say(f"{name}: writing the backlog")
-        _run(server, how="write", group="", count=context.scaled(1_000_000, 200_000), keys=0, **common)
         for number in range(context.rounds):
             context.say(f"{name}: round {number + 1}")
+            topic = f"backlog-{number}"  # the urgent records of a round would come first in the next one
+            create_topic(server, topic, 1)
+            common = {"topic": topic, "partitions": 1, "consumers": 1, "size": 100}
+            _run(server, how="write", group="", count=context.scaled(1_000_000, 200_000), keys=0, **common)
             count = context.scaled(500, 200)
             found.append(_run(server, how="urgent", group=f"urgent-{number}", count=count, **common))
     return [
