@@ -51,8 +51,14 @@ class SealedPartitions:
     def on_removal(self, place: Place, state: znodes.PartitionNode, log_end: int) -> None:
         self._ends.pop(place, None)
         replica = self._leader(place, state)
-        if replica is not None and replica.log.log_end_offset != log_end:
-            message = f"it is removed with log end offset {log_end}, which is {replica.log.log_end_offset}"
+        if replica is None:
+            return
+        log = replica.log
+        if log.log_end_offset != log_end:
+            message = f"it is removed with log end offset {log_end}, which is {log.log_end_offset}"
+            self._history.violate("removal", place, message)
+        if state.phase == PartitionPhase.SEALED and log.log_start_offset < log_end:
+            message = f"it is removed although its records from {log.log_start_offset} on have not expired"
             self._history.violate("removal", place, message)
 
     def _leader(self, place: Place, state: znodes.PartitionNode) -> Replica | None:

@@ -1,26 +1,23 @@
 """A client that reduces and restores the partition count of a topic, and is the only user of that topic.
 
 It lets partitions drain, seals them, takes that back, drops sealed partitions and creates partitions again, and writes
-to all of them meanwhile. An acknowledged record stays until a sealed partition is dropped, no offset is used twice,
-and a sealed log does not grow.
+to all of them meanwhile. An acknowledged record stays until a sealed partition is dropped, and no offset is used twice.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
-from typing import Any
 
 from penstock.errors import BrokerError, ErrorCode
-from penstock.internal_client.inspection import ask_broker
 from penstock.records.building import NewRecord, build_batch
 from simulation.clients.client import NoAnswer, SimulatedClient
+from simulation.clients.count_admin import QUIET_MS, CountRequests
 from simulation.clients.fetched_records import read_records
 from simulation.models.history import InvariantViolated
 from simulation.scenarios.stage import Stage
 
 TOPIC = "shrinking"
-QUIET_MS = 300
 _PARTITIONS = 4
 _REPLICAS = 3
 _MAX_BYTES = 100_000
@@ -36,6 +33,7 @@ class Shrinker:
         self._stage = stage
         self._random = stage.world.random(self.name)
         self._routing = stage.routing(self.name)
+        self._requests = CountRequests(self._routing)
         self._exists = False
         self._sent = 0
         self._acknowledged: list[dict[int, tuple[bytes, int]]] = [{} for _ in range(_PARTITIONS)]
@@ -87,21 +85,11 @@ class Shrinker:
         await self.grow()
 
     async def grow(self) -> None:
-        await (await self._routing.any_broker()).create_partitions(TOPIC, _PARTITIONS)
+        await self._requests.grow(TOPIC, _PARTITIONS)
 
     async def request(self, count: int, change: str, waits_for_groups: int) -> None:
-        arguments: dict[str, int | str] = {
-            "topic": TOPIC,
-            "count": count,
-            "change": change,
-            "waits_for_groups": waits_for_groups,
-        }
-        phases = await self._ask("set_partition_count", arguments)
-        self._note(change, count, *phases["phases"])
-
-    async def _ask(self, question: str, arguments: dict[str, int | str]) -> Any:
-        broker = await self._routing.any_broker()
-        return await broker.inspect(lambda connection: ask_broker(connection, question, arguments))
+        phases = await self._requests.change(TOPIC, count, change, waits_for_groups=bool(waits_for_groups))
+        self._note(change, count, *phases)
 
     # --- records
 
@@ -138,7 +126,7 @@ class Shrinker:
         if not self._exists:
             return
         await self._become_consumer()
-        phases = await self._retried("partition_phases")
+        phases = await self._requests.retried("partition_phases", TOPIC)
         for index in range(_PARTITIONS):
             await self._audit_partition(index, exists=index < len(phases["phases"]))
         await self._audit_sealing(len(phases["phases"]), phases["active"])
@@ -197,27 +185,15 @@ class Shrinker:
             return
         if active > 1:
             arguments: dict[str, int | str] = {"count": 1, "change": "set", "waits_for_groups": 0}
-            await self._retried("set_partition_count", arguments)
+            await self._requests.retried("set_partition_count", TOPIC, arguments)
         deadline = self._stage.world.loop.time() + _SEAL_SECONDS
         while True:
-            phases = (await self._retried("partition_phases"))["phases"]
+            phases = (await self._requests.retried("partition_phases", TOPIC))["phases"]
             if all(phase in _SEALED for phase in phases[1:]):
                 return
             if self._stage.world.loop.time() > deadline:
                 raise InvariantViolated("sealed log", f"{TOPIC} is not sealed: {phases}")
             await asyncio.sleep(0.5)
-
-    async def _retried(self, question: str, arguments: dict[str, int | str] | None = None) -> Any:
-        for _ in range(_ATTEMPTS):
-            try:
-                return await self._ask(question, {"topic": TOPIC, **(arguments or {})})
-            except BrokerError as error:
-                if error.code is ErrorCode.invalid_partitions:
-                    return None  # an attempt whose response was lost has done it
-                await asyncio.sleep(0.25)
-            except NoAnswer:
-                await asyncio.sleep(0.25)
-        raise InvariantViolated("liveness", f"{question} is not answered in peace")
 
     def _note(self, what: str, *details: object) -> None:
         self._stage.note(self.name, what, *details)

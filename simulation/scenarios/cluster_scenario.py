@@ -15,7 +15,7 @@ from simulation.checks.commit_time import CommitTime
 from simulation.checks.inspector import Inspector
 from simulation.clients.actor import Actor
 from simulation.clients.administrator import Administrator
-from simulation.clients.client_cast import ClientCast
+from simulation.clients.client_cast import SHRINKING, ClientCast
 from simulation.clients.delayed_cast import DelayedCast
 from simulation.clients.keyed_cast import KeyedCast
 from simulation.clients.producer import Producer
@@ -61,7 +61,9 @@ class ClusterScenario(Scenario):
         self._commit_time = self._draw_commit_time(
             int(setup.setting("replica.lag.time.max.ms")), setup.session_seconds
         )
-        self._transactions = TransactionCast(self._stage, self._nemesis.strike)
+        self._transactions = TransactionCast(
+            self._stage, self._nemesis.strike, is_shrinking=SHRINKING in setup.client_traits
+        )
         self._keyed = KeyedCast(self._stage)
         self._delayed = DelayedCast(self._stage)
         self._schedules = ScheduleCast(self._stage)

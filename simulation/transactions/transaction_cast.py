@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from uuid import UUID
 
@@ -15,6 +16,7 @@ from penstock.errors import BrokerError, ErrorCode
 from penstock.records.building import NewRecord, build_batch
 from simulation.clients.actor import Actor
 from simulation.clients.client import NoAnswer
+from simulation.clients.count_admin import QUIET_MS, CountAdmin
 from simulation.clients.retries import retried
 from simulation.clients.whole_log import log_end
 from simulation.models.history import FILLING, InvariantViolated
@@ -33,6 +35,7 @@ _VIEW_SHARE = 0.5
 _TIMEOUTS_MS = (300, 1_000, 3_000)
 _END_SECONDS = 3.0 + 10.0
 """Seconds until all transactions have ended: the longest timeout, and ten seconds for coordinators."""
+_COPY_SECONDS = 60.0
 
 
 def view_of(topic: str) -> str:
@@ -40,7 +43,8 @@ def view_of(topic: str) -> str:
 
 
 class TransactionCast:
-    def __init__(self, stage: Stage, strike: Strike) -> None:
+    def __init__(self, stage: Stage, strike: Strike, *, is_shrinking: bool = False) -> None:
+        """`is_shrinking`: an administrator reduces and restores the partition counts of the topics."""
         self._stage = stage
         self._strike = strike
         self._random = random = stage.world.random("transactions")
@@ -48,7 +52,10 @@ class TransactionCast:
         self._model = TransactionModel()
         self._routing = stage.routing("transactions")
         topics = {"ledger-0": random.randint(1, 2), "ledger-1": random.randint(1, 2)}
+        if is_shrinking:
+            topics = {topic: count + 1 for topic, count in topics.items()}
         self._topics = topics if self.is_there else {}
+        self._counts = CountAdmin(stage, "count-admin", topics) if self.is_there and is_shrinking else None
         self._places = [(topic, index) for topic, count in self._topics.items() for index in range(count)]
         self._roles: list[Role] = []
         self._readers: list[TransactionReader] = []
@@ -77,6 +84,7 @@ class TransactionCast:
             *self._producers,
             *self._copiers,
             PlainProducer(self._stage, self._model, self._places),
+            *([] if self._counts is None else [self._counts]),
         ]
 
     def _choose(self) -> None:
@@ -90,7 +98,8 @@ class TransactionCast:
                     TransactionalProducer(self._stage, self._model, name, role, places, self._strike)
                 )
         if random.random() < 0.7:
-            copies = Copies("copiers", self._places[0])
+            going = ("ledger-0", self._topics["ledger-0"] - 1)
+            copies = Copies("copiers", self._places[0] if self._counts is None else going)
             self._all_copies.append(copies)
             role = self._role("copiers")
             outputs = [place for place in self._places if place[0] != copies.source[0]]
@@ -123,6 +132,8 @@ class TransactionCast:
                 "segment.bytes": str(self._random.choice((2_000, 20_000, 1_000_000))),
                 "min.insync.replicas": str(self._random.choice((1, 2)) if copies > 2 else 1),
             }
+            if self._counts is not None:
+                configs["partition.drain.quiet.ms"] = str(QUIET_MS)
             await retried(partial(self._create, topic, count, configs, copies), f"{topic} is not made")
             if self._has_views:
                 shown = {"view.of": topic, "view.filter": "size >= 0"}
@@ -161,8 +172,14 @@ class TransactionCast:
     async def audit(self) -> None:
         if not self.is_there:
             return
+        if self._counts is not None:
+            await self._counts.restore()
         await self._end_held()
         await self._until_stable()
+        if self._counts is not None and self._copiers:
+            await self._until_copied(self._copiers[0])
+            await self._end_held()
+            await self._until_stable()
         committed: dict[Place, Sequence[Shown]] = {}
         for place in self._places:
             everything, committed[place] = await retried(
@@ -175,6 +192,21 @@ class TransactionCast:
         for copies in self._all_copies:
             progress = await retried(self._copiers[0].progress, f"{copies.group} is not served")
             copies.check(progress, committed)
+
+    async def _until_copied(self, copier: Copier) -> None:
+        """Let a copier go on until its group has read its source to the end, although the partition may have gone."""
+        deadline = self._stage.world.loop.time() + _COPY_SECONDS
+        source = self._all_copies[0].source
+        while True:
+            with suppress(BrokerError, NoAnswer):
+                _, shown = await read_shown(self._routing, source, is_committed=True)
+                last = shown[-1][0] if shown else -1
+                if await copier.progress() > last:
+                    return
+                await copier.step()
+            if self._stage.world.loop.time() > deadline:
+                raise InvariantViolated("reaches end", f"{copier.name} does not read {source} to its end")
+            await asyncio.sleep(0.05)
 
     async def _end_held(self) -> None:
         """Fence the holders of open transactions, which nothing else would end."""

@@ -87,6 +87,8 @@ NOTICED: Mapping[str, int] = {
     "requested_firings_are_kept_in_memory": 105,
     "retention_drops_pending_messages": 191,
     "schedules_fire_half_a_second_early": 37,
+    "sealed_before_records_are_committed": 83,
+    "sealed_partitions_take_records": 25,
     "shrink_counts_before_it_is_recorded": 39,
     "snapshots_lack_the_last_update": 35,
     "sole_in_sync_replica_leads_after_it_lost_data": 257,

@@ -1,4 +1,7 @@
-"""Planted bugs of a smaller partition count."""
+"""Planted bugs of a smaller partition count.
+
+Seeds show those without a register entry too rarely: `test_shrinking_scenarios.py` has scenarios for them.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +60,7 @@ def sealed_partitions_take_records() -> AbstractContextManager[Any]:
     return patch.object(Replica, "_check_phase", lambda *_, **__: None)
 
 
-@planted_in_cluster("I1", needs=_SHRINKING)
+@planted_in_cluster("removal", needs=_SHRINKING)
 def sealed_partitions_are_removed_before_their_records_expire() -> AbstractContextManager[Any]:
     """The leader removes a sealed partition although its records are needed."""
     end = advancing.end_for_removal
@@ -77,7 +80,6 @@ def quiet_time_never_passes() -> AbstractContextManager[Any]:
     return patch.object(advancing, "judge", wrong)
 
 
-@planted_in_cluster("sealed transaction", needs=_SHRINKING)
 def sealed_with_an_open_transaction() -> AbstractContextManager[Any]:
     """The leader seals a partition although a transaction is open in it."""
     right = next_phase.judge
@@ -128,7 +130,6 @@ def sealed_before_records_are_committed() -> AbstractContextManager[Any]:
     return patch.object(advancing, "judge", wrong)
 
 
-@planted_in_cluster("I1", needs=_SHRINKING)
 def seals_acknowledge_waiting_records() -> AbstractContextManager[Any]:
     """The last records are acknowledged when the partition begins to refuse records, before they are committed."""
     right = Replica.set_phase
