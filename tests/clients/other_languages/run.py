@@ -1,5 +1,5 @@
 """Clients in other languages against a cluster of three brokers, with a leader killed while they write: `make
-clients`.
+clients`. ARGS names directories of programs, or last words of their commands: ARGS="go_topics Counts".
 
 Each program creates a topic, produces, consumes in groups, runs transactions and admin requests, and exits
 with an error if a result is wrong. Programs whose build tools are missing are named and skipped.
@@ -55,12 +55,16 @@ class Foreign:
 _JAVA_TOOLS = ("java", "javac", "mvn")
 _JAVA_BUILD = (("mvn", "-q", "-B", "compile", "dependency:copy-dependencies", "-DoutputDirectory=jars"),)
 _JAVA_RUN = ("java", "-cp", "target/classes:jars/*")
+_GO_TOPICS = (("go", "build", "-o", "bin/", "./..."),)
+_COUNTS = (sys.executable, str(HERE / "counts.py"))
+"""Check that drives the program whose command follows it."""
 CLIENTS = (
     Foreign("Java, kafka-clients", "java", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Client")),
     Foreign("Java, transactions", "java", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Transactions")),
     Foreign("Java, share groups", "java", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Shares")),
     Foreign("Java, views", "java", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Views")),
     Foreign("Java, delayed messages", "java", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Delays")),
+    Foreign("Java, fewer partitions", "java", _JAVA_TOOLS, _JAVA_BUILD, (*_COUNTS, *_JAVA_RUN, "Counts")),
     Foreign("Java, administration tools", "java", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Tools")),
     Foreign("MirrorMaker 2", "mirror", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Mirror")),
     Foreign("Java, Kafka Streams", "java", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Streams")),
@@ -73,12 +77,21 @@ CLIENTS = (
         (("go", "build", "-o", "client", "."),),
         ("./client",),
     ),
+    Foreign("Go, views by franz-go and sarama", "go_topics", ("go",), _GO_TOPICS, ("bin/views",)),
+    Foreign("Go, delayed messages by franz-go and sarama", "go_topics", ("go",), _GO_TOPICS, ("bin/delays",)),
     Foreign(
-        "Go, views by franz-go and sarama",
-        "go_views",
+        "Go, fewer partitions by franz-go",
+        "go_topics",
         ("go",),
-        (("go", "build", "-o", "client", "."),),
-        ("./client",),
+        _GO_TOPICS,
+        (*_COUNTS, "bin/counts", "franz"),
+    ),
+    Foreign(
+        "Go, fewer partitions by sarama",
+        "go_topics",
+        ("go",),
+        _GO_TOPICS,
+        (*_COUNTS, "bin/counts", "sarama"),
     ),
     Foreign(
         "Go, share groups by franz-go",
@@ -95,18 +108,18 @@ CLIENTS = (
         (sys.executable, "shares.py"),
     ),
     Foreign(
-        "Go, delayed messages by franz-go and sarama",
-        "go_delays",
-        ("go",),
-        (("go", "build", "-o", "client", "."),),
-        ("./client",),
-    ),
-    Foreign(
         "JavaScript, kafkajs, delayed messages",
         "javascript",
         ("node", "npm"),
         (("npm", "install", "--no-audit", "--no-fund", "--silent"),),
         ("node", "delays.js"),
+    ),
+    Foreign(
+        "JavaScript, kafkajs, fewer partitions",
+        "javascript",
+        ("node", "npm"),
+        (("npm", "install", "--no-audit", "--no-fund", "--silent"),),
+        (*_COUNTS, "node", "counts.js"),
     ),
     Foreign(
         "JavaScript, kafkajs, views",
@@ -208,7 +221,7 @@ CLIENTS = (
 def main(chosen: Sequence[str]) -> int:
     passed, failed, skipped = 0, 0, 0
     for client in CLIENTS:
-        if chosen and client.folder not in chosen:
+        if chosen and not {client.folder, client.run[-1]} & set(chosen):
             continue
         if client.missing:
             print(f"{client.name}: skipped, {', '.join(client.missing)} is not installed")

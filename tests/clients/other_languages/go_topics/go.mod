@@ -1,4 +1,4 @@
-module penstock/foreign/views
+module penstock/foreign/topics
 
 go 1.26.0
 
