@@ -23,10 +23,14 @@ class ShareInspector:
         self._is_freed = is_freed
         self._kept: dict[tuple[ShareModel, Place], int] = {}
         """Log start that was checked last."""
+        self._violations: list[InvariantViolated] = []
+        """Violations of the order of delivery since the start."""
         self._seen: dict[ShareLeader, tuple[int, int, int]] = {}
         """Start offset, number of locks and their limit at the last look."""
 
     def look(self) -> None:
+        if self._violations:
+            raise self._violations[0]
         for group in self._groups:
             if group.topic.id is None:
                 continue
@@ -43,7 +47,7 @@ class ShareInspector:
         what = f"{group.model.group} {place} at epoch {leader.leader_epoch}"
         first_look = leader not in self._seen
         if first_look:
-            OrderWatch(leader, partition, what)
+            OrderWatch(leader, partition, what, self._violations.append)
         start, locks, limit = self._seen.get(leader, (0, 0, 0))
         if first_look:
             start = group.model.on_loaded(place, leader, _state_epoch(leader), partition.start_offset)

@@ -17,6 +17,7 @@ import delay_mutants  # noqa: F401
 import group_mutants  # noqa: F401
 import keyed_mutants  # noqa: F401
 import member_mutants  # noqa: F401
+import order_mutants  # noqa: F401
 import plain_path_mutants  # noqa: F401
 import schedule_mutants  # noqa: F401
 import share_mutants  # noqa: F401
@@ -80,6 +81,7 @@ NOTICED: Mapping[str, int] = {
     "plain_ends_skip_the_check_of_the_producer": 9,
     "prepared_ones_are_not_resumed": 3,
     "records_are_committed_under_min_isr": 21,
+    "records_are_skipped_while_the_priority_index_lags": 65,
     "recovered_tail_is_not_written_again": 40,
     "recovery_point_before_the_data": 21,
     "replica_lag_is_measured_by_the_wall_clock": 121,

@@ -24,7 +24,7 @@ class Leader:
     def __init__(self, start: int, state_epoch: int) -> None:
         self.leader_epoch = 0
         self.partition = SharePartition(start, ShareSettings())
-        self._writer = SimpleNamespace(_epochs=(state_epoch, 0))
+        self._writer = SimpleNamespace(_epochs=(state_epoch, 0), _on_written=lambda: None)
         self.replica = SimpleNamespace(log=SimpleNamespace(log_start_offset=0))
 
 
