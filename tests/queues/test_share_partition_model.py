@@ -236,7 +236,7 @@ class Comparison:
         self.durable_letters = self.real.letters
         if update.letters is not None:
             self.store_letters = update.letters
-        for first, last, state, count, ready_ms, reason in update.batches:
+        for first, last, state, count, ready_ms, reason, _ in update.batches:
             assert end <= first <= last
             end = last + 1
             for offset in range(first, last + 1):

@@ -27,6 +27,7 @@ BATCHES = st.lists(
         st.integers(-(2**15), 2**15 - 1),
         st.just(0) | INT64,
         st.just(NO_REASON) | st.builds(Reason, st.integers(1, 2**15 - 1), st.text(max_size=20)),
+        st.just(0) | INT64,
     ),
     max_size=5,
 ).map(tuple)

@@ -15,7 +15,7 @@ Offsets = dict[int, tuple[bool, int, int]]
 
 def expanded(state: StoredState) -> Offsets:
     offsets: Offsets = {}
-    for first, last, kind, count, ready_ms, _ in state.ranges.all():
+    for first, last, kind, count, ready_ms, _, _ in state.ranges.all():
         for offset in range(first, last + 1):
             assert offset not in offsets
             is_settled = kind >= ACKNOWLEDGED

@@ -7,7 +7,8 @@
                                                                  batches
                                                               batch: first 8, last 8, state 1, delivery count 2,
                                                                  tag 100: time of the next delivery 8,
-                                                                 tag 101: reason of the dead letter 2, text
+                                                                 tag 101: reason of the dead letter 2, text,
+                                                                 tag 102: time left until the next delivery 8
                                                               tag 100: producer id 8 and sequence 4 of dead letters,
                                                                  ranges: count 4, each first 8, last 8
 
@@ -35,6 +36,7 @@ _VERSION: Final = 0
 _COMPLETE_COUNT_TAG: Final = 0
 _READY_TAG: Final = 100
 _REASON_TAG: Final = 101
+_WAIT_TAG: Final = 102
 _LETTERS_TAG: Final = 100
 """Tag of the dead letters. Only Penstock uses tags from 100 on; Kafka skips them."""
 
@@ -95,6 +97,8 @@ def _encode_batch(batch: StateBatch) -> bytes:
         tags.append(p.tagged(_READY_TAG, p.INT64(batch.ready_ms)))
     if batch.reason != NO_REASON:
         tags.append(p.tagged(_REASON_TAG, p.INT16(batch.reason.code) + batch.reason.text.encode()))
+    if batch.wait_ms:
+        tags.append(p.tagged(_WAIT_TAG, p.INT64(batch.wait_ms)))
     if not tags:
         return _BATCH.pack(*batch[:4], 0)
     return _BATCH_FIELDS.pack(*batch[:4]) + p.unsigned_varint(len(tags)) + b"".join(tags)
@@ -176,6 +180,9 @@ def _read_batch_tags(reader: Reader, batch: StateBatch) -> StateBatch:
             code = reader.int16()
             text = bytes(reader.data[reader.position : end]).decode(errors="replace")
             batch = batch._replace(reason=Reason(code, text))
+        elif last == _WAIT_TAG:
+            batch = batch._replace(wait_ms=reader.int64())
+            reader.close_tag(end)
         reader.position = end
     return batch
 

@@ -91,7 +91,7 @@ class RecordStates:
                 self.delivered = [0] * LEVELS
 
     def _load(self, batches: Iterable[StateBatch]) -> None:
-        for first, last, state, delivery_count, ready_ms, reason in sorted(batches):
+        for first, last, state, delivery_count, ready_ms, reason, _ in sorted(batches):
             first = max(first, self.end_offset)
             if last < first:
                 continue

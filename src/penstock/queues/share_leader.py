@@ -32,7 +32,8 @@ from penstock.queues.states import (
     AcquireMode,
     Reason,
     StateUpdate,
-    shift_times,
+    from_wall_clock,
+    to_wall_clock,
 )
 from penstock.queues.waiting_fetches import WaitingFetches
 from penstock.replication.projections import Projection
@@ -96,7 +97,7 @@ class ShareLeader:
             start_offset = await find_start_offset(
                 self.replica, self.settings.offset_reset, self._context.threads, self._context.wall_ms()
             )
-        batches = shift_times(state.batches, -self._wall_shift_ms)
+        batches = from_wall_clock(state.batches, self.now_ms(), self._context.wall_ms())
         partition = SharePartition(start_offset, self.settings.partition, batches, state.letters)
         if state.start_offset == NO_START_OFFSET:
             # Stored before any record is delivered: otherwise another leader would choose a start offset again, and
@@ -193,14 +194,10 @@ class ShareLeader:
     def now_ms(self) -> int:
         return self._context.timers.now_ms()
 
-    @property
-    def _wall_shift_ms(self) -> int:
-        """Wall-clock time, which is used in the stored state, minus the monotonic time of deadlines in memory."""
-        return self._context.wall_ms() - self.now_ms()
-
     def dated(self, update: StateUpdate) -> StateUpdate:
         """Convert the times of an update to wall-clock times."""
-        return update._replace(batches=shift_times(update.batches, self._wall_shift_ms))
+        batches = to_wall_clock(update.batches, self.now_ms(), self._context.wall_ms())
+        return update._replace(batches=batches)
 
     @property
     def lock_ms(self) -> int:

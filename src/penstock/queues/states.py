@@ -87,6 +87,8 @@ class StateBatch(NamedTuple):
     """Time in milliseconds at which available records may be delivered; 0 for at once. Stored as wall-clock time."""
     reason: Reason = NO_REASON
     """Reason of the dead letters, in the state ARCHIVING."""
+    wait_ms: int = 0
+    """Milliseconds that were left until `ready_ms` when the batch was stored; 0 if that is unknown."""
 
 
 class Letters(NamedTuple):
@@ -120,12 +122,35 @@ class StateUpdate(NamedTuple):
     """Dead letters that are being written; None leaves them unchanged."""
 
 
-def shift_times(batches: Sequence[StateBatch], shift_ms: int) -> list[StateBatch]:
-    """Convert the times in batches from one clock to another. A time never becomes 0, which would mean no time."""
+def to_wall_clock(batches: Sequence[StateBatch], now_ms: int, wall_ms: int) -> list[StateBatch]:
+    """Convert the times in batches from the clock of deadlines to the wall clock; `now_ms` and `wall_ms` are their
+    current times.
+    """
     return [
-        each._replace(ready_ms=max(1, each.ready_ms + shift_ms)) if each.ready_ms else each
+        each._replace(
+            ready_ms=max(1, each.ready_ms - now_ms + wall_ms), wait_ms=max(1, each.ready_ms - now_ms)
+        )
+        if each.ready_ms
+        else each
         for each in batches
     ]
+
+
+def from_wall_clock(batches: Sequence[StateBatch], now_ms: int, wall_ms: int) -> list[StateBatch]:
+    """Convert the times in stored batches to the clock of deadlines.
+
+    Records wait no longer than was left when they were stored: the wall clock of the former leader may have been hours
+    ahead. A time never becomes 0, which would mean no time.
+    """
+    converted = []
+    for batch in batches:
+        if batch.ready_ms:
+            left_ms = batch.ready_ms - wall_ms
+            if batch.wait_ms:
+                left_ms = min(left_ms, batch.wait_ms)
+            batch = batch._replace(ready_ms=max(1, now_ms + left_ms))
+        converted.append(batch)
+    return converted
 
 
 class Acquired(NamedTuple):
