@@ -130,8 +130,8 @@ async def close_at_once(received: Received, writer: asyncio.StreamWriter) -> Non
 @pytest.mark.parametrize(
     ("respond", "reason"),
     [
-        (hang, "no answer within"),
-        (trickle, "no answer within"),
+        (hang, "no response within"),
+        (trickle, "no response within"),
         (endless_headers, "longer than"),
         (nonsense, "not HTTP"),
         (close_at_once, "closed the connection"),

@@ -105,8 +105,9 @@ class ObjectShard(Shard[ObjectRecord[S]], Generic[S]):
         if len(self._states) >= kind.max_objects or size_bytes > kind.max_bytes:
             raise BrokerError(
                 ErrorCode.policy_violation,
-                f"{self._appender.replica.name} has {len(self._states)} objects of the kind {kind.name} with "
-                f"{size_bytes} bytes, which is the limit; delete some or make them smaller",
+                f"{self._appender.replica.name} would have {len(self._states) + 1} objects of the kind {kind.name} "
+                f"with {size_bytes} bytes; the limits are {kind.max_objects} objects and {kind.max_bytes} bytes: "
+                "delete some or make them smaller",
             )
 
     # --- records

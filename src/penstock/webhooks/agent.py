@@ -160,7 +160,9 @@ class WebhookAgent:
 
     def _note_problem(self, error: Exception) -> None:
         if not self.figures.problem:
-            self._context.logger.warning("webhook waits", webhook=self._handle.name, error=str(error))
+            self._context.logger.warning(
+                "webhook failed; retrying", webhook=self._handle.name, error=str(error)
+            )
         self.figures.problem = str(error) or type(error).__name__
 
     async def _step(self) -> None:
@@ -249,7 +251,7 @@ class WebhookAgent:
             return
         if (error := task.exception()) is not None:
             self._context.logger.warning(
-                "message of a webhook not settled", webhook=self._handle.name, error=str(error)
+                "message of a webhook could not be settled", webhook=self._handle.name, error=str(error)
             )
         with suppress(BrokerError):  # another broker owns the webhook now
             self._begin_calls()

@@ -28,12 +28,12 @@ class CallCounts:
         metrics.webhook_calls = self.latency
         metrics.add_counter(
             "penstock_webhook_successes",
-            "Webhook calls of this broker with an answer 2xx.",
+            "Webhook calls of this broker with a 2xx response.",
             lambda: self.successes,
         )
         metrics.add_counter(
             "penstock_webhook_failures",
-            "Webhook calls of this broker with another answer, or none.",
+            "Webhook calls of this broker with another response, or without a response.",
             lambda: self.failures,
         )
 

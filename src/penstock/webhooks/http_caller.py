@@ -101,7 +101,7 @@ class HttpCaller:
             async with asyncio.timeout(timeout_s):
                 return await self._follow(receiver, headers, body)
         except TimeoutError:
-            raise CallFailed(f"no answer within {timeout_s:g} s") from None
+            raise CallFailed(f"no response within {timeout_s:g} s") from None
         except (OSError, ssl.SSLError) as error:
             raise CallFailed(f"{receiver.authority}: {error}") from None
 

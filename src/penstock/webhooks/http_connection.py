@@ -96,9 +96,9 @@ class HttpClientConnection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
-            self._fail(f"the answer is not HTTP: {error}")
+            self._fail(f"the response is not HTTP: {error}")
         if not self._is_answered and self._received > MAX_HEAD_BYTES:
-            self._fail(f"the headers of the answer are longer than {MAX_HEAD_BYTES} bytes")
+            self._fail(f"the headers of the response are longer than {MAX_HEAD_BYTES} bytes")
         elif self._draining is not None and self._received > MAX_HEAD_BYTES + MAX_BODY_BYTES:
             self.close()
 
