@@ -168,7 +168,7 @@ def test_library_warnings_are_rate_limited() -> None:
         ("Connection time-out", "zookeeper connection timed out"),
         ("Session has expired", "zookeeper session expired"),
         ("Failed connecting to Zookeeper within the connection retry policy.", "zookeeper unreachable"),
-        ("something new", "zookeeper client message"),
+        ("something new", "message of the zookeeper client"),
     ],
 )
 @pytest.mark.usefixtures("untouched_root_logger")

@@ -64,5 +64,5 @@ def split_actor(client_id: str) -> tuple[str, Actor | None]:
     """
     own, host, user = (*client_id.split(MARK, 2), "", "")[:3]
     if bool(host) != bool(user):
-        raise ProtocolError("malformed client id: a client is named without its host or user")
+        raise ProtocolError("malformed client id: the client on whose behalf it is sent has no host or user")
     return own, Actor(user, host) if user else None

@@ -188,7 +188,7 @@ class Outbox:
         if part.file.is_cached(position, length):
             sent = self._socket.sendfile(part.file, position, length)
             if sent == 0:
-                raise OSError(f"{part} ends before its length")
+                raise OSError(f"{part} is shorter than its length: the file was truncated")
             return sent
         self._is_reading = True
         self._threads.run("read", lambda: part.file.pread(position, length)).add_done_callback(self._on_read)
@@ -206,7 +206,7 @@ class Outbox:
         assert type(part) is LogSlice
         content = read.result()
         if not content:
-            self._sender.on_broken(OSError(f"{part} ends before its length"))
+            self._sender.on_broken(OSError(f"{part} is shorter than its length: the file was truncated"))
             return
         rest = part.after(self._head_sent + len(content))
         if rest.length:

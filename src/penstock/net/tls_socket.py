@@ -202,7 +202,7 @@ class TlsSocket:
             return
         self._handshake_bytes += count
         if self._handshake_bytes > _MAX_HANDSHAKE_BYTES:
-            self._fail("the handshake is too long")
+            self._fail(f"the handshake has more than {_MAX_HANDSHAKE_BYTES} bytes")
             return
         self._socket.on_readable(None)  # Further bytes wait until the step is done.
         (self._turns.begin if self._tls is None else self._turns.proceed)(self._step)

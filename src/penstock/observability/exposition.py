@@ -142,13 +142,13 @@ class _Families(Collector):
         yield _histogram("event_loop_lag", "Delay of due callbacks on the event loop.", lag)
         yield _histogram(
             "failover",
-            "Time from the end of the connection to a dead broker until it led no partition.",
+            "Time from the loss of the connection to a failed broker until it led no partition.",
             [("", shown.failovers)],
         )
         lateness = [("", shown.delivery_lateness)]
         yield _histogram("delayed_lateness", "Time from the due time of a message to its delivery.", lateness)
         calls = [("", shown.webhook_calls)]
-        yield _histogram("webhook_call", "Duration of a webhook call, with or without an answer.", calls)
+        yield _histogram("webhook_call", "Duration of a webhook call, with or without a response.", calls)
         yield _counter(
             "produce_errors",
             "Partitions of Produce requests that got an error.",

@@ -38,9 +38,10 @@ class LibraryLogHandler(logging.Handler):
 def event_of(logger: str, text: str) -> str:
     """Constant message for the log line, from the library's logger name and its text."""
     if not logger.startswith("kazoo"):
-        return "library message"
+        return "message of a library"
     return next(
-        (event for pattern, event in _ZOOKEEPER_EVENTS if pattern.search(text)), "zookeeper client message"
+        (event for pattern, event in _ZOOKEEPER_EVENTS if pattern.search(text)),
+        "message of the zookeeper client",
     )
 
 
