@@ -84,7 +84,7 @@ def test_stream_ends_once() -> None:
     [
         (b"", "the peer closed the connection"),
         (frame(b"wrong") + frame(b"next"), "a wrong frame"),
-        (frame(bytes(MAX_FRAME_BYTES + 1)), "a frame of 101 bytes, 1 to 100 are allowed"),
+        (frame(bytes(MAX_FRAME_BYTES + 1)), "the frame has 101 bytes; 1 to 100 are allowed"),
     ],
 )
 def test_stream_ends_with_the_problem_of_the_received_bytes(chunk: bytes, problem: str) -> None:

@@ -95,7 +95,7 @@ def _nullable_struct_reader(read_struct: Read) -> Read:
     def read(reader: Reader) -> Any:
         marker = reader.int8()
         if marker not in (_STRUCT, _NULL_STRUCT):
-            raise ProtocolError(f"{marker} in place of 1 or -1, which say whether a structure follows")
+            raise ProtocolError(f"the marker of an optional structure is {marker}, not 1 or -1")
         return read_struct(reader) if marker == _STRUCT else None
 
     return read

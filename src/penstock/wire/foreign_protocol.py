@@ -14,7 +14,7 @@ PREFIX_BYTES = 5
 HTTP = "this port speaks HTTP, not the Kafka protocol; give the broker's Kafka port, 9092 unless it was set"
 TLS = (
     "this port speaks TLS, and the connection is plaintext; give the broker's plaintext port, or use TLS: "
-    "PENSTOCK_CA names the authority for penstock, security.protocol=SSL or SASL_SSL is the setting of Kafka clients"
+    "set PENSTOCK_CA for the penstock command, or security.protocol=SSL or SASL_SSL for Kafka clients"
 )
 OTHER = "this port does not speak the Kafka protocol; give the broker's Kafka port"
 _TLS_RECORDS = (b"\x15\x03", b"\x16\x03")

@@ -83,7 +83,7 @@ class FrameReader:
         while end - position >= SIZE_PREFIX:
             (size,) = _SIZE.unpack_from(scratch, position)
             if not 0 < size <= limit:
-                raise ProtocolError(f"a frame of {size} bytes, 1 to {limit} are allowed")
+                raise ProtocolError(f"the frame has {size} bytes; 1 to {limit} are allowed")
             start = position + SIZE_PREFIX
             if start + size > end:
                 if end - start >= _LARGE_FRAME_BYTES:

@@ -171,7 +171,7 @@ class Reader:
         """Read the number of tagged fields."""
         count = self.unsigned_varint()
         if count > MAX_TAGS:
-            raise ProtocolError(f"{count} tagged fields, {MAX_TAGS} are allowed")
+            raise ProtocolError(f"the message has {count} tagged fields; at most {MAX_TAGS} are allowed")
         return count
 
     def tag(self, after: int) -> tuple[int, int]:
@@ -204,26 +204,30 @@ class Reader:
         byte = 128
         while byte > 127:
             if shift > _MAX_VARINT_SHIFT:
-                raise ProtocolError("a variable-length number of more than 5 bytes")
+                raise ProtocolError("a varint has more than 5 bytes")
             byte = self.data[self.position]
             self.position += 1
             value |= (byte & 0x7F) << shift
             shift += 7
         if value > 0xFFFFFFFF:
-            raise ProtocolError("a variable-length number of more than 32 bits")
+            raise ProtocolError("a varint has more than 32 bits")
         return value
 
     def _take(self, length: int) -> memoryview:
         start = self.position
         self.position = end = start + length
         if length < 0 or end > len(self.data):
-            raise ProtocolError(f"a field of {length} bytes where {len(self.data) - start} are left")
+            raise ProtocolError(
+                f"the length of a field is {length}, but {len(self.data) - start} bytes are left"
+            )
         return self.data[start:end]
 
     def _count(self, count: int, element_bytes: int) -> int:
         if count < 0 or count * element_bytes > len(self.data) - self.position:
-            raise ProtocolError(f"an array of {count} where {len(self.data) - self.position} bytes are left")
+            raise ProtocolError(
+                f"an array has {count} elements, but {len(self.data) - self.position} bytes are left"
+            )
         self.elements_left -= count
         if self.elements_left < 0:
-            raise ProtocolError("more array elements than a message may have")
+            raise ProtocolError("the message has too many array elements")
         return count
