@@ -145,11 +145,11 @@ def test_quotas_are_set_shown_and_removed(
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (("alice", "fly", "topic:t"), "'fly' is no operation of a topic"),
+        (("alice", "fly", "topic:t"), "'fly' is not an operation of a topic"),
         (("alice", "read", "t"), "'t' is not a resource"),
         (("alice", "read", "topic:"), "has no name"),
         (("alice", "consumer", "cluster"), "has no operations for a cluster"),
-        (("alice", "create", "group:g"), "is no operation of a group"),
+        (("alice", "create", "group:g"), "is not an operation of a group"),
         (("alice", "read", "topic:*", "--prefix"), "stands for all names and cannot be a prefix"),
         (("alice", "read", "topic:t", "--host", "broker1.example.com"), "is not an IP address"),
         (("alice", "read", "topic:t", "--host", "0:0:0:0:0:0:0:1"), "write the address as ::1"),

@@ -79,7 +79,7 @@ def parse_operations(text: str, kind: ResourceType) -> tuple[Operation, ...]:
         operation = names.get(word.strip().lower().replace("_", "-"))
         if operation is None:
             raise ValueError(
-                f"{word.strip()[:40]!r} is no operation of a {_KIND_NAMES[kind]}; give {', '.join(names)}, "
+                f"{word.strip()[:40]!r} is not an operation of a {_KIND_NAMES[kind]}; give {', '.join(names)}, "
                 f"or a preset: {', '.join(PRESETS)}"
             )
         found.append(operation)

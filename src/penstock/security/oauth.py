@@ -101,7 +101,7 @@ class TokenValidator:
         if not self._knows(key_id):
             await self._read()
         if self._keys is None or not self._knows(key_id):
-            raise TokenRefused("the issuer has no such key")
+            raise TokenRefused("the issuer has no key with the key id of the token")
         return self._check(token, self._keys, key_id)
 
     def _knows(self, key_id: str | None) -> bool:
@@ -129,10 +129,10 @@ class TokenValidator:
         if (_time(claims, "nbf") or 0) > now + skew:
             raise TokenRefused("the token is not valid yet")
         if claims.get("iss") != self._issuer:
-            raise TokenRefused("the token has another issuer")
+            raise TokenRefused("the issuer (iss) of the token is not the configured one")
         audience = claims.get("aud")
         if not self._audiences & set([audience] if isinstance(audience, str) else audience or ()):
-            raise TokenRefused("the token has another audience")
+            raise TokenRefused("the audience (aud) of the token is not a configured one")
         user = claims.get(self._user_claim)
         if not isinstance(user, str) or not 0 < len(user) <= MAX_NAME_CHARACTERS or not user.isprintable():
             raise TokenRefused(f"the token has no user name in {self._user_claim}")
@@ -162,7 +162,9 @@ class TokenValidator:
         try:
             self._keys = await self._threads.run("background", lambda: _read_keys(self._url))
         except (OSError, ValueError, KeyError) as error:
-            self._logger.error_rarely("keys of the token issuer not read, the last ones stay", error)
+            self._logger.error_rarely(
+                "keys of the token issuer could not be read; the previous keys stay in use", error
+            )
 
 
 def _read_keys(url: str) -> KeySet:
@@ -180,7 +182,7 @@ def _read_keys(url: str) -> KeySet:
     document = json.loads(content)
     found = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(found, list) or not all(isinstance(key, dict) for key in found):
-        raise ValueError("the response is no key set")
+        raise ValueError("the response is not a JSON Web Key set")
     keys = [key for key in found if key.get("kty") in ("RSA", "EC", "OKP")]
     try:
         return KeySet.import_key_set({"keys": keys})
@@ -195,9 +197,9 @@ def _key_id(token: str) -> str | None:
         header: Any = json.loads(urlsafe_b64decode(token.split(".")[0].encode()))
         key_id = header.get("kid")
     except (ValueError, AttributeError):
-        raise TokenRefused("the token is no signed JSON web token") from None
+        raise TokenRefused("the token is not a signed JSON Web Token") from None
     if key_id is not None and not isinstance(key_id, str):
-        raise TokenRefused("the key id of the token is no text")
+        raise TokenRefused("the key id of the token is not a string")
     return key_id
 
 

@@ -129,7 +129,7 @@ class ScramServer:
         """
         record = self._record
         if record is None:
-            raise ScramError("the last message came first")
+            raise ScramError("the final message came before the first message")
         without_proof, separator, encoded = _text(message).rpartition(",p=")
         attributes = _attributes(without_proof)
         if not separator or [key for key, _ in attributes[:2]] != ["c", "r"]:
@@ -142,7 +142,7 @@ class ScramServer:
         signature = _hmac(self._mechanism, record.stored_key, content)
         proof = _decode(encoded)
         if len(proof) != len(signature):
-            raise ScramError("the proof has another length")
+            raise ScramError("the proof has the wrong length")
         client_key = bytes(one ^ other for one, other in zip(proof, signature, strict=True))
         stored_key = hashlib.new(self._mechanism.hash_name, client_key).digest()
         if not hmac.compare_digest(stored_key, record.stored_key):

@@ -117,8 +117,8 @@ def load_server(settings: TlsSettings, now_ms: int) -> LoadedTls:
         )
     if settings.client_auth is not ClientAuthentication.NONE and settings.authorities is None:
         raise ConfigError(
-            f"ssl.client.auth={settings.client_auth}: name the authorities of client certificates "
-            "with ssl.truststore.location"
+            f"ssl.client.auth={settings.client_auth}: set ssl.truststore.location to the "
+            "CA certificates of client certificates"
         )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.verify_mode = _VERIFY[settings.client_auth]
@@ -143,7 +143,9 @@ def _load(context: ssl.SSLContext, settings: TlsSettings, now_ms: int) -> Loaded
     try:
         context.set_ciphers(settings.suites or STRONG_SUITES)
     except ssl.SSLError:
-        raise ConfigError(f"ssl.cipher.suites={settings.suites!r}: OpenSSL knows no such suites") from None
+        raise ConfigError(
+            f"ssl.cipher.suites={settings.suites!r}: OpenSSL knows no cipher suite of this list"
+        ) from None
     if settings.authorities is not None:
         _load_authorities(context, settings.authorities, "ssl.truststore.location")
     if settings.revocations is not None:

@@ -95,7 +95,9 @@ class CertificateReloads:
             except (ConfigError, OSError) as error:
                 self.failures += 1
                 self._logger.error(
-                    "certificate not reloaded, the one before stays", of=each.name, reason=str(error)
+                    "certificate could not be reloaded; the previous one stays in use",
+                    of=each.name,
+                    reason=str(error),
                 )
 
     async def _poll(self, interval_seconds: Callable[[], float]) -> None:
@@ -116,10 +118,10 @@ class CertificateReloads:
                 self.seconds_to_expiry,
             )
         metrics.add_counter(
-            "penstock_tls_reloads", "Changed certificates that came into use.", lambda: self.reloads
+            "penstock_tls_reloads", "Changed certificates that were loaded.", lambda: self.reloads
         )
         metrics.add_counter(
             "penstock_tls_reload_failures",
-            "Changed certificates that could not be used.",
+            "Changed certificates that could not be loaded.",
             lambda: self.failures,
         )
