@@ -56,7 +56,9 @@ class Confirmation:
             await self._context.confirm_image()
             state = self._context.image.partition(replica.name)
             if state is None or state.leader_epoch != replica.partition.leader_epoch:
-                error = BrokerError(ErrorCode.not_coordinator, "another broker coordinates the group")
+                error = BrokerError(
+                    ErrorCode.not_coordinator, "another broker is the coordinator of the group"
+                )
         except BrokerError as refusal:
             error = refusal
         self._shard.settle(future, error)

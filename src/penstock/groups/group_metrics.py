@@ -29,11 +29,13 @@ class GroupMetrics:
             "penstock_offset_commits", "Commits of offsets that became durable.", lambda: counts.commits
         )
         metrics.add_counter(
-            "penstock_group_load_seconds", "Time spent on reading groups.", lambda: self._groups.load_seconds
+            "penstock_group_load_seconds",
+            "Time spent on loading groups from __consumer_offsets.",
+            lambda: self._groups.load_seconds,
         )
         metrics.add_counter(
             "penstock_group_unknown_records",
-            "Records of groups that were not understood and passed over.",
+            "Records of __consumer_offsets that could not be decoded and were skipped.",
             lambda: self._groups.unknown_records,
         )
 

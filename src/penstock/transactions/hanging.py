@@ -112,7 +112,9 @@ class HangingTransactions:
         try:
             known = await self._known([suspect.question for suspect in suspects])
         except (OSError, PenstockError, TimeoutError) as error:
-            self._logger.error_rarely("coordinators not reached about open transactions", error)
+            self._logger.error_rarely(
+                "transaction coordinators could not be asked about open transactions", error
+            )
             return [ErrorCode.coordinator_not_available] * len(suspects)
         return [
             ErrorCode.invalid_txn_state if place in known else await self._end(suspect)

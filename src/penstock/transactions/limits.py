@@ -23,7 +23,10 @@ def check_room(context: TransactionContext, known: Transaction | None) -> None:
     if known is None and (
         context.id_count >= max_count or context.id_characters >= max_count * USUAL_ID_CHARACTERS
     ):
-        raise BrokerError(ErrorCode.policy_violation, "transactional.id.max.count is reached")
+        raise BrokerError(
+            ErrorCode.policy_violation,
+            f"this broker has the maximum of transactional ids (transactional.id.max.count={max_count})",
+        )
 
 
 def check_room_to_hold(context: TransactionContext, known: Transaction | None) -> None:
@@ -32,4 +35,7 @@ def check_room_to_hold(context: TransactionContext, known: Transaction | None) -
     """
     is_counted = known is not None and known.is_held
     if not is_counted and context.held_count >= context.config[TRANSACTION_HELD_MAX_COUNT]:
-        raise BrokerError(ErrorCode.policy_violation, "transaction.held.max.count is reached")
+        raise BrokerError(
+            ErrorCode.policy_violation,
+            "this broker has the maximum number of held transactions (transaction.held.max.count)",
+        )

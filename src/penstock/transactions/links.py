@@ -66,7 +66,9 @@ class BrokerLinks:
             task = asyncio.current_task()
             if connecting.cancelled() and task is not None and not task.cancelling():
                 # The connection was cancelled, not this request: the broker has registered again.
-                raise ConnectionAbortedError(f"the connection to broker {broker_id} was given up") from None
+                raise ConnectionAbortedError(
+                    f"the connection to broker {broker_id} was closed because the broker has registered again"
+                ) from None
             raise
         except BaseException:
             self._drop(broker_id, connecting)

@@ -119,7 +119,7 @@ class Markers:
             if unknown:
                 await self._metadata.catch_up()
         except PenstockError as error:
-            self._logger.error_rarely("existence of a transaction's topics not confirmed", error)
+            self._logger.error_rarely("topics of a transaction could not be looked up; retrying", error)
             self._send_later(ending, unknown)
             return
         image = self._metadata.image
@@ -153,7 +153,9 @@ class Markers:
             if wanted:
                 results = await self._ask(leader, wanted)
         except (OSError, PenstockError, TimeoutError) as error:
-            self._logger.error_rarely("transaction markers not written; retrying", error, leader=leader)
+            self._logger.error_rarely(
+                "transaction markers could not be written; retrying", error, leader=leader
+            )
         except Exception as error:  # noqa: BLE001 - whatever it is, transactions must not stay open for ever
             self._logger.error("transaction markers failed", error, leader=leader)
         for (ending, led), result in zip(wanted, results, strict=True):

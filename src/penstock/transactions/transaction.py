@@ -123,7 +123,10 @@ class Transaction:
             raise BrokerError(ErrorCode.concurrent_transactions)
         if self.state is TransactionState.ONGOING:
             if self.is_held and is_held:
-                raise BrokerError(ErrorCode.invalid_txn_state, "the transactional id has a held transaction")
+                raise BrokerError(
+                    ErrorCode.invalid_txn_state,
+                    "the transactional id has an open held transaction; commit or abort it first",
+                )
             return self._fenced_off(asking, now_ms)
         if is_repeat and self.state is TransactionState.EMPTY:
             return self
@@ -280,4 +283,7 @@ def _fenced() -> BrokerError:
 
 
 def _wrong_state() -> BrokerError:
-    return BrokerError(ErrorCode.invalid_txn_state, "no open transaction can end this way")
+    return BrokerError(
+        ErrorCode.invalid_txn_state,
+        "the transaction cannot be committed or aborted: it is not open, or has ended with the other outcome",
+    )

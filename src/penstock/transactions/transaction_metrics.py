@@ -18,7 +18,9 @@ class TransactionMetrics:
     def show(self, metrics: BrokerMetrics) -> None:
         coordinator, counts = self._transactions, self._transactions.counts
         metrics.add_gauge(
-            "penstock_transactional_ids", "Transactional ids remembered here.", lambda: coordinator.id_count
+            "penstock_transactional_ids",
+            "Transactional ids that this broker coordinates.",
+            lambda: coordinator.id_count,
         )
         metrics.add_gauge("penstock_open_transactions", "Transactions that are open.", self._count_open)
         metrics.add_gauge(
@@ -40,7 +42,7 @@ class TransactionMetrics:
         )
         metrics.add_counter(
             "penstock_hanging_transaction_aborts",
-            "Transactions aborted in a partition led here because no coordinator knew them.",
+            "Hanging transactions, unknown to every coordinator, aborted in partitions that this broker leads.",
             lambda: self._hanging.aborts,
         )
         metrics.add_counter(
@@ -50,12 +52,12 @@ class TransactionMetrics:
         )
         metrics.add_counter(
             "penstock_transaction_unknown_records",
-            "Records of transactions that were not understood and passed over.",
+            "Records of __transaction_state that could not be decoded and were skipped.",
             lambda: coordinator.unknown_records,
         )
         metrics.add_counter(
             "penstock_transaction_load_seconds",
-            "Time spent on reading transactions.",
+            "Time spent on loading transactions from __transaction_state.",
             lambda: coordinator.load_seconds,
         )
 

@@ -131,7 +131,9 @@ class Verifier:
                 for question in asked:
                     question.settle(codes[question.partition])
         except (OSError, PenstockError, TimeoutError) as error:
-            self._logger.error_rarely("transaction coordinator not reached", error, coordinator=leader)
+            self._logger.error_rarely(
+                "transaction coordinator could not be reached", error, coordinator=leader
+            )
         except Exception as error:  # noqa: BLE001 - whatever it is, producers must not wait for ever
             self._logger.error("verification of a transaction failed", error, coordinator=leader)
         finally:
