@@ -43,7 +43,7 @@ _RULE_FIELDS: dict[str, Schema] = {
 }
 _RULE = an_object(_RULE_FIELDS)
 NEW_RULE = an_object(_RULE_FIELDS, required=("principal", "operation", "resource_type", "name"))
-_RULES = DeclaredResponse("By resource.", an_object({"rules": an_array(_RULE)}))
+_RULES = DeclaredResponse("The rules, ordered by resource.", an_object({"rules": an_array(_RULE)}))
 _FILTERS = (
     query("principal", _NAME, "Rules of this principal, as `User:alice`."),
     query("resource_type", _TYPE, "Rules of this resource type."),
@@ -81,7 +81,10 @@ async def create_acls(call: Call) -> Response:
 async def delete_acls(call: Call) -> Response:
     wanted = _filter(call)
     if wanted.names_nothing and not call.parameters.get("force"):
-        raise Problem(400, "this would delete all rules of the cluster; name some, or send force=true")
+        raise Problem(
+            400,
+            "the request has no filter and would delete all rules of the cluster; give a filter, or send force=true",
+        )
     return _rules(await call.context.backend.acls.delete([wanted]))
 
 

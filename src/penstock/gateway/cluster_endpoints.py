@@ -88,7 +88,7 @@ ENDPOINTS = (
         TAG,
         "The brokers of the cluster.",
         list_brokers,
-        {200: DeclaredResponse("By number.", an_object({"brokers": an_array(_BROKER)}))},
+        {200: DeclaredResponse("The brokers, ordered by id.", an_object({"brokers": an_array(_BROKER)}))},
         needs=(on_cluster("DESCRIBE"),),
     ),
 )

@@ -21,7 +21,7 @@ _CONFIG = an_object(
         "documentation": STRING,
     }
 )
-CONFIGS = DeclaredResponse("By name.", an_object({"configs": an_array(_CONFIG)}))
+CONFIGS = DeclaredResponse("Ordered by name.", an_object({"configs": an_array(_CONFIG)}))
 CONFIG_CHANGES = {
     "type": "object",
     "minProperties": 1,

@@ -157,7 +157,7 @@ ENDPOINTS = (
         "/v1/queues/{queue}/dead-letters/purge",
         "purgeDeadLetters",
         TAG,
-        "Give up all dead letters of a queue: they are not listed or redriven any more.",
+        "Discard all dead letters of a queue: they are not listed or redriven any more.",
         purge,
         {200: DeclaredResponse("The number of dead letters.", an_object({"purged": INTEGER}))},
         parameters=(QUEUE,),

@@ -33,7 +33,10 @@ _STEPS = an_object(
         "steps": an_array(
             an_object(
                 {
-                    "action": {**STRING, "description": "create, change, delete; differs changes nothing."},
+                    "action": {
+                        **STRING,
+                        "description": "create, change or delete; differs: a difference that is shown and not changed.",
+                    },
                     "section": STRING,
                     "name": STRING,
                     "text": STRING,

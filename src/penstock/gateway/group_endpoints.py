@@ -160,7 +160,7 @@ ENDPOINTS = (
         "Transactions",
         "All transactional ids, and the states of their transactions.",
         list_transactions,
-        {200: DeclaredResponse("By id.", an_object({"transactions": an_array(_TRANSACTION)}))},
+        {200: DeclaredResponse("Ordered by id.", an_object({"transactions": an_array(_TRANSACTION)}))},
     ),
     Endpoint(
         "POST",

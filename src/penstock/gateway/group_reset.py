@@ -96,7 +96,7 @@ async def _wanted_offsets(call: Call, before: Mapping[str, Mapping[int, int]]) -
     way = ways[0]
     if way == "offsets":
         if "topic" in body or "partitions" in body:
-            raise _invalid("offsets name their topics: leave out topic and partitions")
+            raise _invalid("each entry of offsets has its topic: leave out topic and partitions")
         wanted = {(each["topic"], each["partition"]): each["offset"] for each in body["offsets"]}
         if len(wanted) != len(body["offsets"]):
             raise Problem(400, "a partition is named twice", error="INVALID_REQUEST", pointer="/offsets")

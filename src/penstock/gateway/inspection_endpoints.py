@@ -101,7 +101,7 @@ ENDPOINTS = (
         "Cluster",
         "The Kafka connections of clients and brokers.",
         list_connections,
-        {200: DeclaredResponse("By broker, the oldest first.", _CONNECTION_LIST)},
+        {200: DeclaredResponse("The connections, ordered by broker, the oldest first.", _CONNECTION_LIST)},
         needs=(on_cluster("DESCRIBE"),),
     ),
     Endpoint(
@@ -151,7 +151,11 @@ ENDPOINTS = (
         "Cluster",
         "Reassignments of partitions in progress.",
         list_reassignments,
-        {200: DeclaredResponse("By partition.", an_object({"reassignments": an_array(_MOVE)}))},
+        {
+            200: DeclaredResponse(
+                "The reassignments, ordered by partition.", an_object({"reassignments": an_array(_MOVE)})
+            )
+        },
         needs=(on_cluster("DESCRIBE"),),
     ),
 )

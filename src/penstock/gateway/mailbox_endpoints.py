@@ -122,7 +122,7 @@ _RECEIVE_BODY = an_object(
     {"user_id": USER_ID, "last_message_id": _LAST, "limit": _LIMIT, "wait": _WAIT}, required=()
 )
 _RECEIVE_PARAMETERS = (
-    query("user_id", USER_ID, "Whose messages."),
+    query("user_id", USER_ID, "User whose messages are read."),
     query(
         "last_message_id",
         _LAST,

@@ -66,7 +66,7 @@ class SentMessage:
             self._confirm(reading.result())
         elif isinstance(error, BrokerError | OSError | asyncio.CancelledError):
             unknown = OutcomeUnknown(
-                "the partition count could not be read, so the message may be lost to readers"
+                "the partition count could not be read, so readers may not find the message"
             )
             unknown.__cause__ = error
             self._reply.set_exception(unknown)

@@ -40,7 +40,12 @@ NEW_MESSAGE = an_object(
             **PARTITION,
             "description": "Chosen by the key unless given, or in turn without a key.",
         },
-        "timestamp_ms": {"type": "integer", "minimum": 0, "maximum": LONG_MAX, "description": "Else now."},
+        "timestamp_ms": {
+            "type": "integer",
+            "minimum": 0,
+            "maximum": LONG_MAX,
+            "description": "Timestamp of the message; the current time unless given.",
+        },
         **DELAY_FIELDS,
     },
     required=(),
@@ -137,7 +142,7 @@ def _read_bytes(message: dict[str, Any], name: str, pointer: str) -> bytes | Non
         try:
             return b64decode(encoded, validate=True)
         except (Error, ValueError):
-            raise _invalid(f"{pointer}/{name}_base64", "this is not base64, padding included") from None
+            raise _invalid(f"{pointer}/{name}_base64", "this is not base64 with padding") from None
     text: str | None = message.get(name)
     return None if text is None else text.encode()
 
@@ -154,12 +159,12 @@ def show_bytes(name: str, data: bytes | None) -> dict[str, str | None]:
 def _read_frame(body: bytes, position: int, place: int) -> tuple[bytes | None, int]:
     start = position + _LENGTH.size
     if start > len(body):
-        raise _invalid(f"/messages/{place}", "the body ends within a length")
+        raise _invalid(f"/messages/{place}", "the body ends in the middle of a length field")
     (length,) = _LENGTH.unpack_from(body, position)
     if length == -1:
         return None, start
     if length < 0 or start + length > len(body):
-        raise _invalid(f"/messages/{place}", f"a length of {length} is more than what follows")
+        raise _invalid(f"/messages/{place}", f"the length {length} is more than the rest of the body")
     return body[start : start + length], start + length
 
 

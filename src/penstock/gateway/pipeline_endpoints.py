@@ -37,7 +37,7 @@ _SHOWN = an_object(
         "status": {
             "type": "object",
             "additionalProperties": True,
-            "description": "What its owner reports: rows, bytes, lag, last success, duration, failures, error.",
+            "description": "Report of its process: rows, bytes, lag, last success, duration, failures, error.",
         },
     }
 )

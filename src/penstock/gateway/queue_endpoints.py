@@ -59,7 +59,11 @@ async def create_queue(call: Call) -> Response:
     if "of" in body:
         await call.require("READ", "TOPIC", body["of"])
         if "partitions" in body or "replication_factor" in body:
-            raise Problem(400, "a queue of an existing topic has its partitions", error="INVALID_REQUEST")
+            raise Problem(
+                400,
+                "a queue of an existing topic uses its partitions: leave out partitions and replication_factor",
+                error="INVALID_REQUEST",
+            )
     else:
         await call.require("CREATE", "TOPIC", body["name"])
         await call.require("READ", "TOPIC", body["name"])
@@ -134,7 +138,7 @@ ENDPOINTS = (
         TAG,
         "All queues.",
         list_queues,
-        {200: DeclaredResponse("By name.", an_object({"queues": an_array(QUEUE_SUMMARY)}))},
+        {200: DeclaredResponse("Ordered by name.", an_object({"queues": an_array(QUEUE_SUMMARY)}))},
     ),
     Endpoint(
         "POST",

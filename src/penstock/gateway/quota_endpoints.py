@@ -46,7 +46,7 @@ ENDPOINTS = (
         TAG,
         "Quotas of users, client ids and addresses.",
         list_quotas,
-        {200: DeclaredResponse("By entity.", _LIST)},
+        {200: DeclaredResponse("The quotas, ordered by entity.", _LIST)},
         needs=(on_cluster("DESCRIBE_CONFIGS"),),
     ),
     Endpoint(

@@ -156,7 +156,7 @@ def _read_bytes(body: dict[str, Any], name: str) -> bytes | None:
         return b64decode(encoded, validate=True)
     except (Error, ValueError):
         raise Problem(
-            400, "this is not base64, padding included", error="INVALID_REQUEST", pointer=f"/{name}_base64"
+            400, "this is not base64 with padding", error="INVALID_REQUEST", pointer=f"/{name}_base64"
         ) from None
 
 
@@ -168,7 +168,11 @@ ENDPOINTS = (
         TAG,
         "All schedules whose topics the user may describe.",
         list_schedules,
-        {200: DeclaredResponse("By name.", an_object({"schedules": an_array(an_object(_SUMMARY_FIELDS))}))},
+        {
+            200: DeclaredResponse(
+                "Ordered by name.", an_object({"schedules": an_array(an_object(_SUMMARY_FIELDS))})
+            )
+        },
     ),
     Endpoint(
         "POST",

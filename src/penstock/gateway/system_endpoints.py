@@ -91,14 +91,18 @@ def system_endpoints(
 
 def _declarations(handlers: _Handlers) -> Sequence[Endpoint]:
     health = {
-        200: DeclaredResponse("It serves.", _HEALTH),
+        200: DeclaredResponse("The process serves requests.", _HEALTH),
         503: DeclaredResponse("The process does not serve, or not all partitions.", _HEALTH),
     }
-    metrics = {200: DeclaredResponse("Prometheus' text.", STRING, METRICS_TYPE.partition(";")[0])}
+    metrics = {
+        200: DeclaredResponse(
+            "Metrics in the text format of Prometheus.", STRING, METRICS_TYPE.partition(";")[0]
+        )
+    }
     document = {200: DeclaredResponse("OpenAPI 3.1.", {"type": "object"}, JSON)}
     page = {200: DeclaredResponse("HTML.", STRING, "text/html")}
     return (
-        _get("/health", "health", "Whether this process serves.", handlers.show_health, health),
+        _get("/health", "health", "Whether this process serves requests.", handlers.show_health, health),
         _get("/metrics", "metrics", "Metrics, for Prometheus.", handlers.show_metrics, metrics),
         _get(
             "/openapi.json",

@@ -61,7 +61,7 @@ _PROGRESS = an_object(
     {
         "topic": STRING,
         "active": {**INTEGER, "description": "Number of partitions that new clients use."},
-        "done": {**BOOLEAN, "description": "Whether all partitions that go are sealed."},
+        "done": {**BOOLEAN, "description": "Whether all partitions that are being removed are sealed."},
         "going": an_array(
             an_object(
                 {
@@ -279,8 +279,8 @@ ENDPOINTS = (
                     "change": {
                         "type": "string",
                         "enum": ["set", "seal-now", "drop-sealed"],
-                        "description": "seal-now refuses records for the partitions that go at once; drop-sealed "
-                        "deletes sealed ones before their retention has passed.",
+                        "description": "seal-now: the partitions that are being removed refuse records immediately; "
+                        "drop-sealed: sealed partitions are deleted before their retention has passed.",
                     },
                 },
                 required=("partitions",),
@@ -295,10 +295,12 @@ ENDPOINTS = (
         TAG,
         "The partitions that a smaller number of partitions removes: their writers, and groups that are behind.",
         drain_progress,
-        {200: DeclaredResponse("The partitions that go.", _PROGRESS)},
+        {200: DeclaredResponse("The partitions that are removed.", _PROGRESS)},
         parameters=(
             _TOPIC,
-            query("partitions", _COUNT, "Show the partitions that would go with this number instead."),
+            query(
+                "partitions", _COUNT, "Show the partitions that would be removed with this number instead."
+            ),
         ),
         needs=(on_topic("DESCRIBE"),),
     ),

@@ -180,7 +180,7 @@ ENDPOINTS = (
         "Topics",
         "The groups that read a topic, with their lag in it.",
         topic_groups,
-        {200: DeclaredResponse("By id.", an_object({"groups": an_array(_TOPIC_GROUP)}))},
+        {200: DeclaredResponse("Ordered by id.", an_object({"groups": an_array(_TOPIC_GROUP)}))},
         parameters=(path("topic", TOPIC_NAME, "The topic."),),
         needs=(on_topic("DESCRIBE"),),
     ),

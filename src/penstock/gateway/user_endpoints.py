@@ -123,7 +123,7 @@ ENDPOINTS = (
         TAG,
         "Users of the cluster, without their secrets.",
         list_users,
-        {200: DeclaredResponse("By name.", an_object({"users": an_array(_USER)}))},
+        {200: DeclaredResponse("Ordered by name.", an_object({"users": an_array(_USER)}))},
         needs=_SEES,
     ),
     Endpoint(

@@ -39,7 +39,7 @@ _SECRET = {
     "type": "string",
     "minLength": 1,
     "maxLength": 200,
-    "description": "Secret that signs the calls: `whsec_` and base64, or any text. One is drawn unless given.",
+    "description": "Secret that signs the calls: `whsec_` and base64, or any text. Generated unless given.",
 }
 _ALTERABLE: Final[dict[str, Mapping[str, Any]]] = {
     "url": {"type": "string", "minLength": 1, "maxLength": 4_096},
@@ -65,7 +65,7 @@ _DETAILS_FIELDS: Final = {
     **_SUMMARY_FIELDS,
     "created_ms": INTEGER,
     "secrets": {**INTEGER, "description": "Secrets that sign calls: two during a rotation."},
-    "successes": {**INTEGER, "description": "Calls with an answer 2xx since this broker makes them."},
+    "successes": {**INTEGER, "description": "Calls with a 2xx response since this broker makes the calls."},
     "failures": INTEGER,
     "in_flight": INTEGER,
     "last_status": nullable(INTEGER),
@@ -78,7 +78,7 @@ _DETAILS = an_object(_DETAILS_FIELDS)
 _CREATED = an_object(
     {
         **_DETAILS_FIELDS,
-        "secret": {**nullable(STRING), "description": "Secret that was drawn. It is not shown again."},
+        "secret": {**nullable(STRING), "description": "Secret that was generated. It is not shown again."},
     }
 )
 
@@ -183,7 +183,7 @@ ENDPOINTS = (
         TAG,
         "All webhooks.",
         list_webhooks,
-        {200: DeclaredResponse("By name.", an_object({"webhooks": an_array(_SUMMARY)}))},
+        {200: DeclaredResponse("Ordered by name.", an_object({"webhooks": an_array(_SUMMARY)}))},
     ),
     Endpoint(
         "POST",
@@ -246,7 +246,7 @@ ENDPOINTS = (
     _action(
         "rotate-secret",
         "rotateWebhookSecret",
-        "Give a webhook another secret. Calls have two signatures until the old secret ends.",
+        "Give a webhook another secret. Calls have two signatures until the old secret expires.",
         rotate_secret,
         DeclaredResponse("The webhook.", _CREATED),
         bodies={

@@ -56,7 +56,7 @@ class ClientLimits:
         opened = self._open.get(client, 0)
         if opened >= self._max_open:
             raise self._refuse(
-                f"{opened} requests of this address are in progress; wait for a response",
+                f"{opened} requests of this address are in progress, which is the maximum; wait for a response",
                 self._window_end - now,
             )
         if recent >= self._max_rate:

@@ -79,10 +79,12 @@ class ConnectionTable:
                 return self._refuse(
                     connection,
                     429,
-                    f"this address has {len(own)} connections; close one, or wait for a response",
+                    f"this address has {len(own)} connections, which is the maximum; close one, or wait for a response",
                 )
         elif self._count >= self._maximum and not self._make_room(len(own) + 1):
-            return self._refuse(connection, 503, "all connections are taken; connect again later")
+            return self._refuse(
+                connection, 503, "the gateway has the maximum number of connections; connect again later"
+            )
         self._by_address.setdefault(address, {})[connection] = None
         self._count += 1
         return None

@@ -44,7 +44,8 @@ class HostNames:
         if name and not self._is_allowed(name):
             raise Problem(
                 421,
-                f"web pages may not reach this gateway as {name[:80]!r}; gateway.allowed.hosts lists further names",
+                f"browsers may not use the host name {name[:80]!r} for this gateway; "
+                "gateway.allowed.hosts allows further names",
             )
 
     def _is_allowed(self, name: str) -> bool:

@@ -63,7 +63,10 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
 
     def evict(self) -> None:
         """Close the connection to make room for another."""
-        self._close(_TRY_AGAIN_LATER, "another client needs this connection; connect again later")
+        self._close(
+            _TRY_AGAIN_LATER,
+            "closed because the gateway has the maximum number of connections; connect again later",
+        )
 
     def _close(self, code: int, reason: str) -> None:
         self._is_over = True

@@ -96,12 +96,15 @@ _GATEWAY_MESSAGE = an_object(
         "message_id": STRING,
         "topic": STRING,
         **MESSAGE["properties"],
-        "error": {**PROBLEM, "description": "Alone in its message: the connection is closed after it."},
+        "error": {
+            **PROBLEM,
+            "description": "The only field of its message; the gateway then closes the connection.",
+        },
     },
     required=(),
 )
 _WHOSE = (
-    query("user_id", USER_ID, "Whose messages.", required=True),
+    query("user_id", USER_ID, "User whose messages are read.", required=True),
     query("last_message_id", _POSITION, "The id of the last message seen."),
 )
 _ACKNOWLEDGED = DeclaredResponse(

@@ -18,10 +18,15 @@ from penstock.gateway.queue_message_endpoints import RECEIVED, RESULT, SETTLEMEN
 TAG = "Push"
 CLOSE_CODES = (
     "The connection is a WebSocket. A connection that the gateway closes has code 1001 (the gateway stops), 1008 (too "
-    "many control frames, or the login has ended), 1011 (an internal error), 1013 (others need the connection; come "
-    "later) or 4000 + the status of a problem."
+    "many control frames, or the login has ended), 1011 (an internal error), 1013 (the gateway has the maximum number "
+    "of connections; connect again later) or 4000 + the status of a problem."
 )
-_ENDS = {"error": {**PROBLEM, "description": "Alone in its message: the connection is closed after it."}}
+_ENDS = {
+    "error": {
+        **PROBLEM,
+        "description": "The only field of its message; the gateway then closes the connection.",
+    }
+}
 
 
 def credit(limit: int, doc: str) -> dict[str, object]:
@@ -116,7 +121,7 @@ MAILBOX_SOCKET = Endpoint(
     _refuse_mailbox,
     {101: DeclaredResponse(CLOSE_CODES)},
     (
-        query("user_id", USER_ID, "Whose messages.", required=True),
+        query("user_id", USER_ID, "User whose messages are read.", required=True),
         query(
             "last_message_id",
             {"type": "string", "minLength": 1, "maxLength": MAX_LENGTH},

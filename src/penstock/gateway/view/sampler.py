@@ -64,7 +64,7 @@ class Sampler:
             try:
                 await self.sample()
             except (PenstockError, OSError) as error:
-                self._log.error_rarely("sample of the cluster failed", error)
+                self._log.error_rarely("figures of the cluster could not be collected", error)
             took = self._clock.monotonic() - began
             await asyncio.sleep(max(0.1, FINE_STEP_MS / 1000 - took))
 
