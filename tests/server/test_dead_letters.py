@@ -137,7 +137,7 @@ def test_leader_writes_no_dead_letter_to_the_topic_itself(tmp_path: Path) -> Non
         (given,) = await queue.receive(1)
         assert await queue.settle(given, REJECT) is ErrorCode.none
         (leader,) = broker.context.share.partitions.all
-        await eventually_async(lambda: "its own topic" in leader.letters.problem)
+        await eventually_async(lambda: "the message comes from this topic" in leader.letters.problem)
         assert broker.context.replicas.get("t", 0).log.high_watermark == 10
 
     run(tmp_path, scenario)

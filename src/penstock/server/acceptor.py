@@ -248,7 +248,7 @@ def _patience_ms(connection: Connection, config: ListenerConfig) -> int:
 def _reproach(connection: Connection) -> TimeoutError | None:
     """Error with which a stalled connection is closed; None for a connection that is merely idle."""
     if connection.owes_reading:
-        return TimeoutError("the client does not read a response")
+        return TimeoutError("the client did not read a response in time")
     if connection.owes_sending:
-        return TimeoutError("the client does not finish a request")
+        return TimeoutError("the client did not send the rest of a request in time")
     return None

@@ -354,7 +354,7 @@ class Broker:
         try:
             await asyncio.wait_for(self._flusher.drain(), timeout_seconds)
         except TimeoutError:
-            self._logger.warning("stopping with requests under way", waited_seconds=timeout_seconds)
+            self._logger.warning("stopping with requests in progress", waited_seconds=timeout_seconds)
 
     def _on_session(self, state: SessionState) -> None:
         if state is SessionState.EXPIRED:
@@ -381,7 +381,7 @@ class Broker:
     def _on_image(self, change: ImageChange) -> None:
         own = change.after.brokers.get(self._node_id)
         if own is None or own.epoch != self._epoch:
-            self._lose("its registration is gone")
+            self._lose("the registration of the broker no longer exists")
         if change.before.broker_configs != change.after.broker_configs:
             self._context.config = self._metadata.config
         self._context.apply_policy()

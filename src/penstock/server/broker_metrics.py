@@ -30,7 +30,7 @@ def show_metrics(context: BrokerContext, acceptor: Acceptor, peers: Peers, in_sy
     )
     metrics.add_counter(
         "penstock_throttled_seconds",
-        "Time for which clients over a quota were muted.",
+        "Time for which clients over a quota were throttled.",
         lambda: 0 if context.quotas is None else context.quotas.throttled_seconds,
     )
     if context.draining is not None:
@@ -41,7 +41,7 @@ def show_metrics(context: BrokerContext, acceptor: Acceptor, peers: Peers, in_sy
         metrics.add_counter("penstock_audit_lines_lost", "Lost lines of the audit log.", lambda: audit.lost)
     metrics.add_counter(
         "penstock_authorization_refusals",
-        "Requests refused for lack of a right; with authorization.mode=report, those that enforce would refuse.",
+        "Requests that no ACL allows; with authorization.mode=report, requests that enforce would refuse.",
         lambda: context.authorization.refusals.total,
     )
     TransactionMetrics(context.transactions, context.hanging_transactions).show(metrics)

@@ -33,7 +33,8 @@ class DeadLetterTopics:
         if topic == source.topic:
             raise BrokerError(
                 ErrorCode.invalid_topic_exception,
-                f"{topic} cannot be the dead-letter topic of group {source.group}: it is its own topic",
+                f"{topic} cannot be the dead-letter topic of group {source.group}: the message comes from this topic; "
+                "set another dead-letter topic",
             )
         known = metadata.image.topic(topic)
         if known is None and metadata.config[DEAD_LETTER_AUTO_CREATE]:

@@ -49,7 +49,9 @@ class DelayFiling:
             except FileNotFoundError:
                 pass  # retention has deleted the segment meanwhile
             except (OSError, StorageError) as error:
-                self._logger.error_rarely("delays could not be filed", error, partition=replica.name)
+                self._logger.error_rarely(
+                    "file of delayed messages could not be written", error, partition=replica.name
+                )
 
     async def _file(self, replica: Replica, segment: Segment) -> None:
         log, threads = replica.log, self._context.threads

@@ -44,7 +44,7 @@ class DataDirectory:
         )
         if self._logs.is_copy:
             self._logger.warning(
-                "data directory is a copy of another; its replicas lead only where no other replica can",
+                "data directory is a copy of another one; its replicas become leaders only if no other replica can",
                 directory_id=self._logs.directory_id,
             )
         self.report_problems()

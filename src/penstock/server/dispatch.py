@@ -289,7 +289,7 @@ def _named_client(session: Session, client_id: str) -> tuple[str, OnBehalf]:
     own, actor = split_actor(client_id)
     if not session.is_gateway:
         raise ProtocolError(
-            f"{session.principal} named another client in a request; only users in gateway.users may do this"
+            f"{session.principal} sent a request on behalf of another client; only users in gateway.users may do this"
         )
     if actor is None:
         return own, OnBehalf(BROKER, session.host)

@@ -133,7 +133,11 @@ class Maintenance:
         full = free_bytes < floor_bytes
         if full != self._logs.full:
             self._logs.full = full
-            message = "disk is full: writes are refused" if full else "disk has space again: writes go on"
+            message = (
+                "disk is full: writes are refused"
+                if full
+                else "disk has free space again: writes are accepted"
+            )
             self._logger.warning(message, free_bytes=free_bytes, floor_bytes=floor_bytes)
 
     async def _watch_failed_logs(self) -> None:
@@ -163,7 +167,7 @@ class Maintenance:
                     if not await replica.keyed.maintain(self._goes_on):
                         break
             except (OSError, StorageError) as error:
-                self._logger.error_rarely("keys could not be indexed", error, partition=replica.name)
+                self._logger.error_rarely("key index could not be updated", error, partition=replica.name)
 
     def _goes_on(self) -> bool:
         return not self._stopping.is_set()

@@ -53,7 +53,7 @@ class MarkerWriter:
         later transaction. Raises ProtocolError.
         """
         if number < self._newest.get(broker_id, 0):
-            raise ProtocolError("markers arrived late, over a connection that the coordinator has replaced")
+            raise ProtocolError("transaction markers arrived late: their coordinator uses a newer connection")
         self._newest[broker_id] = number
 
     async def write(

@@ -25,7 +25,8 @@ _LOOKS_PER_DOUBT = 4
 
 def not_committed_in_time() -> BrokerError:
     return BrokerError(
-        ErrorCode.request_timed_out, "stored, but not committed within the timeout of the request"
+        ErrorCode.request_timed_out,
+        "the records were stored, but not committed within the timeout of the request",
     )
 
 

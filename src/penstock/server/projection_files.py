@@ -42,7 +42,9 @@ class ProjectionFiles:
                         if not await projected.maintain(self._goes_on):
                             break
                 except (OSError, StorageError) as error:
-                    self._logger.error_rarely("matches could not be stored", error, partition=replica.name)
+                    self._logger.error_rarely(
+                        "file of matching records could not be written", error, partition=replica.name
+                    )
 
     async def _remove_unwanted(self) -> None:
         image = self._context.metadata.image
@@ -68,7 +70,9 @@ class ProjectionFiles:
         try:
             await self._context.threads.run("background", lambda: disk.remove(path))
         except OSError as error:
-            self._logger.error_rarely("matches could not be removed", error, partition=replica.name)
+            self._logger.error_rarely(
+                "file of matching records could not be removed", error, partition=replica.name
+            )
 
 
 def _wanted_suffixes(image: ClusterImage) -> dict[str, frozenset[str]]:

@@ -86,7 +86,7 @@ class QueueLengths:
             if not limit.gives_up:
                 raise BrokerError(
                     ErrorCode.policy_violation,
-                    f"queue {limit.group} is full: it has {depth} messages here, and share.max.length is "
+                    f"queue {limit.group} is full: it has {depth} messages on this broker, and share.max.length is "
                     f"{limit.maximum}; try again when consumers have settled some",
                 )
             if any(_waits_for_letters(each) for each in leaders):

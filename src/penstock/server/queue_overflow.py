@@ -73,7 +73,9 @@ class QueueOverflow:
                     count = await give_up_oldest(leader, min(excess, _MAX_RECORDS))
                 except (BrokerError, StorageError, OSError) as error:
                     self._logger.error_rarely(
-                        "records of a long queue not given up", error, share_partition=leader.key.name
+                        "messages of a queue over share.max.length could not be removed",
+                        error,
+                        share_partition=leader.key.name,
                     )
                     continue
                 total += count

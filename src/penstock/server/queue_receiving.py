@@ -255,7 +255,8 @@ def _check(asked: QueueReceiveRequest) -> None:
         raise BrokerError(ErrorCode.invalid_request, "the name of the queue must not be empty")
     if not 0 < len(asked.partitions) <= MAX_PARTITIONS:
         raise BrokerError(
-            ErrorCode.invalid_request, f"{len(asked.partitions)} partitions; name 1 to {MAX_PARTITIONS}"
+            ErrorCode.invalid_request,
+            f"the request has {len(asked.partitions)} partitions; 1 to {MAX_PARTITIONS} are allowed",
         )
     if asked.kind not in set(ReceiveKind):
         raise BrokerError(ErrorCode.invalid_request, f"unknown kind {asked.kind} of receive")

@@ -143,7 +143,7 @@ class Repairing:
         state = context.image.partition(replica.name)
         leader = None if state is None else context.image.brokers.get(state.leader)
         if leader is None or not self._may_refetch(replica, epoch):
-            raise StorageError("this broker leads or is in sync, or no broker leads")
+            raise StorageError("this replica is leader or in sync, or the partition has no leader")
         end = max(start, min(replica.log.high_watermark, log.log_end_offset))
         await verify_range(
             context.replicas.context,
@@ -194,7 +194,9 @@ class Repairing:
                     is_in_sync=self._is_in_sync(replica, source),
                 )
                 if len(content) != size:
-                    raise StorageError(f"its batches have {len(content)} bytes, the damaged range has {size}")
+                    raise StorageError(
+                        f"the replica's batches have {len(content)} bytes, not {size} as the damaged range"
+                    )
             except (PenstockError, OSError, TimeoutError) as error:
                 failures.append(f"broker {source.node_id}: {error or 'no response in time'}")
             else:

@@ -23,7 +23,7 @@ class ServingMetrics:
         metrics.add_counter("penstock_sent_bytes", "Bytes sent to clients.", lambda: traffic.sent_bytes)
         metrics.add_gauge(
             "penstock_request_memory_bytes",
-            "Bytes that unanswered requests hold.",
+            "Memory held by requests without a response.",
             lambda: traffic.memory.used_bytes,
         )
         metrics.add_gauge("penstock_connections", "Open connections.", lambda: self._acceptor.connections)
@@ -35,11 +35,13 @@ class ServingMetrics:
         )
         metrics.add_gauge(
             "penstock_disk_full",
-            "1 while writes are refused for lack of space.",
+            "1 while writes are refused because the disk is full, else 0.",
             lambda: self._context.logs.full,
         )
         metrics.add_gauge(
-            "penstock_fetch_sessions", "Fetch sessions remembered.", lambda: len(self._context.fetch_sessions)
+            "penstock_fetch_sessions",
+            "Incremental fetch sessions in the cache.",
+            lambda: len(self._context.fetch_sessions),
         )
         metrics.topic_sizes = lambda: _topic_sizes(replicas)
 

@@ -245,7 +245,7 @@ class Acknowledging:
         if not self._asked.is_renew and acknowledgement_checks.has_renewals(tuple(acknowledgements)):
             if self._request.version < RENEW_FROM:
                 return  # refused as an unknown type
-            raise BrokerError(ErrorCode.invalid_request, "a request with renewals must set IsRenewAck")
+            raise BrokerError(ErrorCode.invalid_request, "a request that renews locks must set IsRenewAck")
 
     @property
     def is_pending(self) -> bool:

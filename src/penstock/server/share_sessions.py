@@ -131,7 +131,8 @@ class ShareSessions:
         old = self._sessions.get(name)
         if old is None and len(self._sessions) >= limit:
             raise BrokerError(
-                ErrorCode.share_session_limit_reached, f"{limit} share sessions are open; retry"
+                ErrorCode.share_session_limit_reached,
+                f"{limit} share sessions are open, which is the maximum; retry later",
             )
         session = ShareSession(group_id, member_id, owner)
         if old is not None:

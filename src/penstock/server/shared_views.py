@@ -56,7 +56,7 @@ class SharedViews:
                 answer = await self._ask(broker_id)
             except (OSError, TimeoutError, PenstockError) as error:
                 self._logger.warning_rarely(
-                    "broker did not say which views are used", broker=broker_id, error=error
+                    "broker did not report which views are in use", broker=broker_id, error=error
                 )
                 return None
             used.update(answer["views"])

@@ -90,7 +90,7 @@ class TopicWriter:
         """
         replica = self._replicas.get(topic.name, partition)
         if replica.topic_id != topic.id:
-            raise BrokerError(ErrorCode.unknown_topic_id, f"{topic.name} was created again")
+            raise BrokerError(ErrorCode.unknown_topic_id, f"topic {topic.name} was deleted and created again")
         return replica
 
     async def _append(self, replica: Replica, batch: bytearray) -> None:

@@ -31,7 +31,7 @@ def test_a_quiet_partition_stops_taking_records() -> None:
 @pytest.mark.parametrize(
     ("partition", "reason"),
     [
-        (replace(READY, quiet_ms=9_999), "quiet for 10 s"),
+        (replace(READY, quiet_ms=9_999), "no write for 10 s"),
         (replace(READY, has_open_transaction=True), "a transaction is open"),
         (replace(READY, is_committed=False), "not committed"),
         (replace(READY, behind=BEHIND), "group billing is behind, at offset 7"),

@@ -40,12 +40,12 @@ class AcknowledgedRetention:
     def show(self, metrics: BrokerMetrics) -> None:
         metrics.add_counter(
             "penstock_acknowledged_freed_records",
-            "Offsets that were freed in topics with retention.acknowledged: all queues and groups have settled them.",
+            "Offsets deleted from topics with retention.acknowledged because all queues and groups have settled them.",
             lambda: self.freed,
         )
         metrics.add_gauge(
             "penstock_acknowledged_blocked_partitions",
-            "Partitions with retention.acknowledged in which deletion waits for a queue or group, or for an answer.",
+            "Partitions with retention.acknowledged whose deletion waits for a queue, group or group coordinator.",
             lambda: sum(1 for verdict in self.verdicts.values() if verdict.reason),
         )
 

@@ -185,7 +185,7 @@ class Draining:
             try:
                 await self._look()
             except Exception as error:  # noqa: BLE001 - a loop that dies would leave partitions draining for ever
-                self._logger.error_rarely("draining partitions not checked", error)
+                self._logger.error_rarely("draining partitions could not be checked", error)
             if not self._topics:
                 self._is_due.clear()
             await self._remove_meanwhile(LOOK_SECONDS)
@@ -237,7 +237,7 @@ class Draining:
             write = partial(write_quiet_times, self._context.disk, times)
             await self._context.threads.run("background", write)
         except OSError as error:
-            self._logger.error_rarely("quiet times of draining partitions not stored", error)
+            self._logger.error_rarely("quiet times of draining partitions could not be stored", error)
 
     def _going(self) -> Iterator[tuple[Replica, PartitionState]]:
         """Replicas on this broker of partitions that are being removed, with the states of the partitions."""
@@ -288,7 +288,9 @@ class Draining:
             )
             return read_report(answer)
         except (OSError, PenstockError, TimeoutError, ValueError, TypeError, KeyError) as error:
-            self._logger.error_rarely("broker not asked about draining partitions", error, broker=broker_id)
+            self._logger.error_rarely(
+                "request to a broker about draining partitions failed", error, broker=broker_id
+            )
             return None
 
     async def ask_others(self, question: str, arguments: Mapping[str, Any] | None = None) -> list[Any]:
@@ -300,7 +302,9 @@ class Draining:
                     broker_id, lambda each: ask_broker(each, question, arguments or {})
                 )
             except (OSError, PenstockError, TimeoutError) as error:
-                self._logger.error_rarely("broker not asked", error, broker=broker_id, question=question)
+                self._logger.error_rarely(
+                    "request to a broker failed", error, broker=broker_id, question=question
+                )
                 return None
 
         others = [each for each in self._context.image.brokers if each != self._context.node_id]

@@ -71,7 +71,7 @@ def _judge_draining(partition: DrainingPartition, limits: DrainLimits) -> DrainV
     reasons = []
     if partition.quiet_ms < limits.quiet_ms:
         left_ms = limits.quiet_ms - partition.quiet_ms
-        reasons.append(f"quiet for {_seconds(partition.quiet_ms)}, {_seconds(left_ms)} to go")
+        reasons.append(f"no write for {_seconds(partition.quiet_ms)}, {_seconds(left_ms)} remain")
     reasons += _unfinished(partition)
     if partition.waits_for_groups:
         reasons += _behind(partition.behind)

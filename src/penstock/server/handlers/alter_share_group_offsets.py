@@ -42,7 +42,9 @@ def _place(request: Request, name: str, asked: Any) -> Place:
     image = request.context.image
     topic = image.topic(name)
     if topic is None or not 0 <= asked.partition_index < len(image.shown(topic).partitions):
-        raise BrokerError(ErrorCode.unknown_topic_or_partition, f"there is no {name}-{asked.partition_index}")
+        raise BrokerError(
+            ErrorCode.unknown_topic_or_partition, f"there is no partition {name}-{asked.partition_index}"
+        )
     if asked.start_offset < 0:
         raise BrokerError(
             ErrorCode.invalid_request, f"start offset {asked.start_offset} is negative; give 0 or more"

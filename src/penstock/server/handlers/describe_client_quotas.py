@@ -56,7 +56,10 @@ def _components(message: Any) -> dict[str, tuple[int, str | None]]:
         if component.match_type not in (EXACT, DEFAULT_ONLY, SPECIFIED):
             raise BrokerError(ErrorCode.invalid_request, f"Unknown match type {component.match_type}")
         if (component.match_type == EXACT) != (component.match is not None):
-            raise BrokerError(ErrorCode.invalid_request, "an exact match, and no other, needs a name")
+            raise BrokerError(
+                ErrorCode.invalid_request,
+                "a filter with an exact match needs a name, and other filters must not have one",
+            )
         wanted[name] = (component.match_type, component.match)
     if "ip" in wanted and len(wanted) > 1:
         raise BrokerError(

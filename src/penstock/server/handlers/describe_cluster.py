@@ -28,7 +28,10 @@ def handle(request: Request, message: Any) -> Fields:
     if endpoint != BROKER_ENDPOINT:
         known = endpoint == CONTROLLER_ENDPOINT
         code = ErrorCode.mismatched_endpoint_type if known else ErrorCode.unsupported_endpoint_type
-        return fields | {"error_code": code, "error_message": "this endpoint is a broker's"}
+        return fields | {
+            "error_code": code,
+            "error_message": "this endpoint belongs to a broker; request endpoint type 1 (brokers)",
+        }
     fields["brokers"] = [
         {
             "broker_id": broker.node_id,

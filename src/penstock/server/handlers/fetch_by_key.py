@@ -35,7 +35,9 @@ def _leader(request: Request, lookup: KeyLookup) -> Replica:
     replica = request.context.replicas.get(topic.name, lookup.partition)
     replica.check_leader_epoch(lookup.current_leader_epoch)
     if replica.keyed is None:
-        raise BrokerError(ErrorCode.invalid_request, f"{topic.name} has no index.by.key")
+        raise BrokerError(
+            ErrorCode.invalid_request, f"topic {topic.name} has no key index; set index.by.key=true"
+        )
     if not replica.partition.is_caught_up:
         # The high watermark of a new leader may be lower than the former leader's: records that clients have
         # already seen would look lost.

@@ -64,7 +64,7 @@ async def _coordinator(request: Request, kind: int, key: str, is_new: bool) -> F
             if is_new:
                 raise BrokerError(
                     ErrorCode.coordinator_not_available,
-                    "a topic has partitions that the client may not know; read the metadata again and retry",
+                    "the metadata of the client may lack partitions that are being removed; refresh it and retry",
                 )
         elif kind == CoordinatorType.TRANSACTION:
             request.require(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key)
@@ -110,5 +110,6 @@ def _check_share_key(key: str) -> None:
     group_id, _, rest = key.partition(":")
     if not group_id or key.count(":") < 2 or not rest.rpartition(":")[2].isdigit():
         raise BrokerError(
-            ErrorCode.invalid_request, "the key of a share-partition is group:topicId:partition"
+            ErrorCode.invalid_request,
+            f"{key[:80]!r} is not the key of a share-partition; give group:topicId:partition",
         )

@@ -43,7 +43,7 @@ def handle(request: Request, frame: memoryview, position: int) -> Answer:
         if len(asked.settlements) > MAX_SETTLEMENTS:
             raise BrokerError(
                 ErrorCode.invalid_request,
-                f"{len(asked.settlements)} settlements, {MAX_SETTLEMENTS} are allowed",
+                f"the request has {len(asked.settlements)} settlements; at most {MAX_SETTLEMENTS} are allowed",
             )
     except BrokerError as error:
         response = QueueSettleResponse(error.code, str(error)[:500])

@@ -56,7 +56,7 @@ def handle_replica_fetch(request: Request, fetch: FetchRequest) -> Answer:
 def _resume(request: Request, fetch: FetchRequest) -> FollowerSession:
     connection = request.session
     if not fetch.uses_topic_ids or connection.broker_id is None:
-        raise BrokerError(ErrorCode.unsupported_version, "a follower names topics by their ids")
+        raise BrokerError(ErrorCode.unsupported_version, "a follower must fetch topics by id, not by name")
     if fetch.session_epoch == INITIAL_EPOCH:
         if connection.follower is not None:
             connection.follower.close()

@@ -56,7 +56,8 @@ def _check(asked: ShareRequest) -> None:
     limits = (asked.max_wait_ms, asked.min_bytes, asked.max_bytes, asked.max_records)
     if asked.is_renew and any(limits):
         raise BrokerError(
-            ErrorCode.invalid_request, "a request with renewals fetches nothing: its limits must be 0"
+            ErrorCode.invalid_request,
+            "a request that renews locks fetches no records: MaxWaitMs, MinBytes, MaxBytes and MaxRecords must be 0",
         )
     if asked.acquire_mode not in _ACQUIRE_MODES:
         raise BrokerError(ErrorCode.invalid_request, f"unknown acquire mode {asked.acquire_mode}")

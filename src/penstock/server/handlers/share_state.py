@@ -51,7 +51,8 @@ async def _respond(request: Request, asked: ShareStateRequest, later: PendingRes
 async def _work(request: Request, asked: ShareStateRequest) -> bytes:
     if request.session.broker_id is None:
         raise BrokerError(
-            ErrorCode.cluster_authorization_failed, "only brokers may use the states of share-partitions"
+            ErrorCode.cluster_authorization_failed,
+            "only brokers may read or write the states of share-partitions",
         )
     key = ShareKey(asked.group_id, TopicId(asked.topic_id), asked.partition)
     shard = request.context.share.coordinator.shard_of(key)
@@ -62,7 +63,7 @@ async def _work(request: Request, asked: ShareStateRequest) -> bytes:
     except ProtocolError as error:
         raise BrokerError(ErrorCode.invalid_request, str(error)) from None
     if not isinstance(value, UpdateValue):
-        raise BrokerError(ErrorCode.invalid_request, "a snapshot where an update is expected")
+        raise BrokerError(ErrorCode.invalid_request, "the request has a snapshot of the state, not an update")
     update = StateUpdate(
         value.start_offset, value.delivery_complete_count, list(value.batches), value.letters
     )

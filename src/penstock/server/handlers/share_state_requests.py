@@ -39,7 +39,8 @@ async def _serve_one(request: Request, key: ShareKey, asked: Any, work: Work, em
     try:
         if request.session.broker_id is None:
             raise BrokerError(
-                ErrorCode.cluster_authorization_failed, "only brokers may use the states of share-partitions"
+                ErrorCode.cluster_authorization_failed,
+                "only brokers may read or write the states of share-partitions",
             )
         return {**fields, **await work(request.context.share.coordinator.shard_of(key), key, asked)}
     except BrokerError as error:

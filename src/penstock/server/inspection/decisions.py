@@ -21,7 +21,7 @@ MAX_WAIT_SECONDS = 3_600
 async def _authorize(context: BrokerContext, arguments: Arguments) -> dict[str, Any]:
     user, host, checks = text(arguments, "user"), text(arguments, "host"), arguments.get("checks")
     if not isinstance(checks, list) or len(checks) % 3 or len(checks) > 3 * MAX_CHECKS:
-        raise BrokerError(ErrorCode.invalid_request, f"give at most {MAX_CHECKS} checks, three texts each")
+        raise BrokerError(ErrorCode.invalid_request, f"give at most {MAX_CHECKS} checks, three strings each")
     principal = Principal("User", user) if user else ANONYMOUS
     try:
         wanted = [

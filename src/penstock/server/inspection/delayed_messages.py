@@ -36,7 +36,10 @@ async def _show_one(context: BrokerContext, arguments: Arguments) -> dict[str, A
     message = integer(arguments, "offset", -1)
     due_ms = delayed.pending.due_of(message)
     if due_ms is None:
-        raise BrokerError(ErrorCode.resource_not_found, f"{message} is no pending message of {replica.name}")
+        raise BrokerError(
+            ErrorCode.resource_not_found,
+            f"message {message} of {replica.name} is not a pending delayed message",
+        )
     wanted = WantedMessage(DueMessage(due_ms, message), delayed.pending.offset_of(message))
     read = await context.threads.run(
         "read", partial(read_messages, replica.log, [wanted], replica.log.high_watermark)

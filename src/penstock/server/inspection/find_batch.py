@@ -53,7 +53,9 @@ def _read(log: Log, offset: int, below: int, wanted: WantedBatch) -> tuple[bool,
 async def _answer(context: BrokerContext, arguments: Arguments) -> dict[str, Any]:
     replica = context.replicas.get(text(arguments, "topic"), integer(arguments, "partition"))
     if str(replica.topic_id) != text(arguments, "topic_id"):
-        raise BrokerError(ErrorCode.unknown_topic_id, f"{replica.name.topic} was created again")
+        raise BrokerError(
+            ErrorCode.unknown_topic_id, f"topic {replica.name.topic} was deleted and created again"
+        )
     wanted = None
     if "producer_id" in arguments:
         wanted = WantedBatch(

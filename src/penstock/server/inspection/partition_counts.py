@@ -28,7 +28,7 @@ async def _set(context: BrokerContext, arguments: Arguments) -> dict[str, Any]:
         change = CountChange(arguments.get("change", CountChange.SET.value))
     except ValueError:
         raise BrokerError(
-            ErrorCode.invalid_request, "the argument change is none of set, seal-now and drop-sealed"
+            ErrorCode.invalid_request, "the argument change must be set, seal-now or drop-sealed"
         ) from None
     waits = bool(integer(arguments, "waits_for_groups", 1))
     wanted = WantedCount(topic, integer(arguments, "count"), change, waits)

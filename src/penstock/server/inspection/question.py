@@ -34,7 +34,7 @@ def text(arguments: Arguments, name: str, default: str = "") -> str:
     """Return a text argument. Raises BrokerError INVALID_REQUEST if it is not a text."""
     value = arguments.get(name, default)
     if not isinstance(value, str):
-        raise BrokerError(ErrorCode.invalid_request, f"the argument {name} is not a text")
+        raise BrokerError(ErrorCode.invalid_request, f"the argument {name} is not a string")
     return value
 
 
@@ -42,7 +42,7 @@ def texts(arguments: Arguments, name: str) -> list[str]:
     """Return an argument with a list of texts. Raises BrokerError INVALID_REQUEST if it is not a list."""
     value = arguments.get(name, [])
     if not isinstance(value, list):
-        raise BrokerError(ErrorCode.invalid_request, f"the argument {name} is not a list of texts")
+        raise BrokerError(ErrorCode.invalid_request, f"the argument {name} is not a list of strings")
     return value
 
 

@@ -99,6 +99,6 @@ def token_of(arguments: Arguments) -> str:
     if not isinstance(token, str) or len(token) > _MAX_TOKEN_CHARACTERS:
         raise BrokerError(
             ErrorCode.invalid_request,
-            f"the token must be a text of at most {_MAX_TOKEN_CHARACTERS} characters",
+            f"the token must be a string of at most {_MAX_TOKEN_CHARACTERS} characters",
         )
     return token

@@ -56,7 +56,8 @@ async def _run(request: Request, name: str, arguments: Arguments) -> Any:
         if len(schedule.runs) >= states.MAX_RUNS:
             raise BrokerError(
                 ErrorCode.throttling_quota_exceeded,
-                f"{len(schedule.runs)} requested firings of schedule {name!r} wait already",
+                f"schedule {name!r} has {len(schedule.runs)} requested firings that wait, which is the maximum; "
+                "try again later",
             )
         return states.request_run(schedule, token, now_ms)
 

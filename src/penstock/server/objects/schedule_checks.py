@@ -36,7 +36,7 @@ def read_definition(arguments: Arguments) -> ScheduleDefinition:
     try:
         return msgspec.convert(arguments.get("definition"), ScheduleDefinition)
     except msgspec.ValidationError as error:
-        raise BrokerError(ErrorCode.invalid_request, f"wrong definition of a schedule: {error}") from None
+        raise BrokerError(ErrorCode.invalid_request, f"invalid definition of a schedule: {error}") from None
 
 
 def check_definition(context: BrokerContext, name: str, definition: ScheduleDefinition) -> None:
@@ -49,7 +49,7 @@ def check_definition(context: BrokerContext, name: str, definition: ScheduleDefi
             f"up to {MAX_MESSAGE_BYTES} bytes and {MAX_HEADERS} headers",
         )
     for own in OWN_HEADERS & {each for each, _ in definition.headers}:
-        raise BrokerError(ErrorCode.invalid_request, f"the schedule itself sets the header {own}")
+        raise BrokerError(ErrorCode.invalid_request, f"the header {own} is set by the schedule; leave it out")
     config = LogConfig.resolve(TopicConfig(context.config, topic.configs), context.config)
     if config.requires_keys and definition.key is None:
         raise BrokerError(

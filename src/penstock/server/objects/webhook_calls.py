@@ -71,7 +71,7 @@ async def _rotate(request: Request, name: str, arguments: Arguments) -> Any:
     _CALLS.changeable(request, name)
     overlap_ms = arguments.get("overlap_ms", states.DEFAULT_OVERLAP_MS)
     if not isinstance(overlap_ms, int) or not 0 <= overlap_ms <= states.MAX_OVERLAP_MS:
-        raise _invalid(f"the old secret can stay in force for 0 to {states.MAX_OVERLAP_MS} ms")
+        raise _invalid(f"the old secret can stay valid for 0 to {states.MAX_OVERLAP_MS} ms")
     sealed = _seal(request, name, arguments)
     until_ms = request.context.clock.now_ms() + overlap_ms
 
@@ -102,17 +102,19 @@ def _read_definition(arguments: Arguments) -> WebhookDefinition:
     try:
         return msgspec.convert(arguments.get("definition"), WebhookDefinition)
     except msgspec.ValidationError as error:
-        raise _invalid(f"wrong definition of a webhook: {error}") from None
+        raise _invalid(f"invalid definition of a webhook: {error}") from None
 
 
 def _read_changes(arguments: Arguments) -> dict[str, Any]:
     changes = arguments.get("changes")
     if not isinstance(changes, dict) or not changes or not changes.keys() <= set(states.ALTERABLE):
-        raise _invalid(f"give changes of {', '.join(states.ALTERABLE)}; other fields of a webhook stay")
+        raise _invalid(
+            f"give changes of {', '.join(states.ALTERABLE)}; other fields of a webhook cannot be changed"
+        )
     try:
         checked = msgspec.convert({"queue": "", "url": "", **changes}, WebhookDefinition)
     except msgspec.ValidationError as error:
-        raise _invalid(f"wrong changes of a webhook: {error}") from None
+        raise _invalid(f"invalid changes of a webhook: {error}") from None
     return {name: getattr(checked, name) for name in changes}
 
 
@@ -130,7 +132,7 @@ async def _check_definition(request: Request, definition: WebhookDefinition) -> 
         receiver = parse_url(definition.url)
         await request.context.objects.webhook_services.caller.check(receiver)
     except (InvalidUrl, CallFailed) as error:
-        raise _invalid(f"wrong URL: {error}") from None
+        raise _invalid(f"invalid URL: {error}") from None
 
 
 def _require_queue(request: Request, queue: str) -> None:
@@ -163,7 +165,7 @@ def _seal(request: Request, name: str, arguments: Arguments) -> bytes:
     try:
         key_of(secret if isinstance(secret, str) else "")
     except ValueError as error:
-        raise _invalid(f"wrong secret: {error}") from None
+        raise _invalid(f"invalid secret: {error}") from None
     assert isinstance(secret, str)
     services = request.context.objects.webhook_services
     return seal(services.cluster_secret, name, secret, _random_bytes(request, NONCE_BYTES))

@@ -47,7 +47,7 @@ class ExpirySweep:
             try:
                 left -= await self._sweep(self._indexes[key], leaders, max(1, left))
             except (BrokerError, StorageError, OSError) as error:
-                self._logger.error_rarely("expired records not found", error, partition=key[0].name)
+                self._logger.error_rarely("search for expired records failed", error, partition=key[0].name)
 
     async def _sweep(self, index: ExpiryIndex, leaders: Sequence[ShareLeader], budget: int) -> int:
         """Check the due sections of a partition, then sections that were not read before. Returns the number of checked

@@ -32,6 +32,6 @@ class QueueUpkeep:
     def show(self, metrics: BrokerMetrics) -> None:
         metrics.add_counter(
             "penstock_share_swept_records",
-            "Expired records that were given up although no consumer has asked for them.",
+            "Expired records that the periodic sweep removed from queues before a consumer requested them.",
             lambda: self.sweep.expired,
         )

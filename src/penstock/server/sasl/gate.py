@@ -101,7 +101,7 @@ class Gate:
         api_key, version, correlation_id, client_id, position = read_request_header(frame)
         header = RequestHeader(api_key, version, correlation_id, client_id)
         if self._state is _State.FAILED:
-            raise ProtocolError("a request after a failed login")
+            raise ProtocolError("the client sent a request after a failed login")
         if api_key == API_VERSIONS and self._state is _State.INITIAL:
             if version <= API_VERSIONS_MAX:
                 self._state = (
@@ -115,7 +115,7 @@ class Gate:
         if api_key == SASL_HANDSHAKE:
             return self._on_handshake(header, decode_request(api_key, version, frame, position))
         if self._state is not _State.HANDSHAKEN:
-            raise ProtocolError(f"api key {api_key} before the login")
+            raise ProtocolError(f"the client sent api key {api_key} before the login")
         if api_key != SASL_AUTHENTICATE:
             return self._refuse_other(header)
         message = decode_request(api_key, version, frame, position)
@@ -149,7 +149,7 @@ class Gate:
     def _refuse_other(self, header: RequestHeader) -> Answer:
         """Refuse another request between handshake and login. Metadata gets an empty response, as from Kafka."""
         if header.api_key != METADATA:
-            raise ProtocolError(f"api key {header.api_key} during the login")
+            raise ProtocolError(f"the client sent api key {header.api_key} during the login")
         fields = {**_NO_METADATA, "error_code": ErrorCode.none, "cluster_authorized_operations": -(2**31)}
         return self._fail(encode_response_frame(header, fields))
 
