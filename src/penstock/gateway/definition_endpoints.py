@@ -102,8 +102,9 @@ ENDPOINTS = (
         "/v1/definitions",
         "applyDefinitions",
         "Cluster",
-        "Create and change everything that differs from a document. A step that fails ends it; the steps before it "
-        "stay, and so may topics and rules that were created together with it. The user needs the rights of each step.",
+        "Create and change everything that differs from a document. It stops at the first failed step; "
+        "the steps before it stay, and so may topics and rules that were created together with it. "
+        "The user needs the rights of each step.",
         apply_definitions,
         {200: DeclaredResponse("The steps that were made, or would be.", _STEPS)},
         parameters=(

@@ -26,7 +26,7 @@ LISTED_GROUP = an_object(
         "topics": {**nullable(INTEGER), "description": "Topics with a committed offset or a subscription."},
         "lag": {
             **nullable(INTEGER),
-            "description": "Offsets between committed offsets and ends; null where the brokers do not tell.",
+            "description": "Offsets between committed offsets and ends; null if the brokers did not report it.",
         },
     }
 )
@@ -97,7 +97,7 @@ ENDPOINTS = (
         "Groups",
         "Consumer groups with their members and lag; all of them, or a page.",
         list_groups,
-        {200: DeclaredResponse("In the order that was asked for.", _LIST)},
+        {200: DeclaredResponse("Ordered as `sort` says.", _LIST)},
         parameters=(
             *list_parameters(SORTS),
             query("state", {"type": "string", "minLength": 1, "maxLength": 50}, "Only groups in this state."),

@@ -72,7 +72,7 @@ QUEUE_PART = {
         "type": "string",
         "maxLength": 4_096,
         "pattern": "\\S",
-        "description": "Messages of the existing topic that the queue has: an expression as of a view.",
+        "description": "CEL expression that selects messages of the existing topic, as in the filter of a view.",
     },
     "route": {
         "type": "string",
@@ -106,7 +106,7 @@ _WORK_FIELDS = {
     "dead_letters": {
         "type": "object",
         "additionalProperties": INTEGER,
-        "description": "Dead letters by reason, since then.",
+        "description": "Dead letters by reason, since the leaders of the partitions have loaded their states.",
     },
 }
 _PARTITION_STATE = an_object(

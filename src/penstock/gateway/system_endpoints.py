@@ -92,7 +92,7 @@ def system_endpoints(
 def _declarations(handlers: _Handlers) -> Sequence[Endpoint]:
     health = {
         200: DeclaredResponse("The process serves requests.", _HEALTH),
-        503: DeclaredResponse("The process does not serve, or not all partitions.", _HEALTH),
+        503: DeclaredResponse("The process is not running, or has failed logs.", _HEALTH),
     }
     metrics = {
         200: DeclaredResponse(
@@ -120,7 +120,13 @@ def _declarations(handlers: _Handlers) -> Sequence[Endpoint]:
             "This interface as an HTML page; in a browser, the web console.",
             handlers.show_root,
             {**page, 302: DeclaredResponse("The console.")},
-            (header("Accept", {"type": "string", "maxLength": 1_000}, "text/html: a browser asks."),),
+            (
+                header(
+                    "Accept",
+                    {"type": "string", "maxLength": 1_000},
+                    "`text/html` if a browser sends the request.",
+                ),
+            ),
         ),
     )
 

@@ -47,7 +47,7 @@ LISTED_TOPIC = an_object(
             "type": "string",
             "enum": ["ok", "degraded", "failing", "unknown"],
             "description": "degraded: partitions are under-replicated; failing: partitions have no leader; "
-            "unknown: the brokers do not tell.",
+            "unknown: the brokers did not report it.",
         },
     }
 )
@@ -167,7 +167,7 @@ ENDPOINTS = (
         "Topics",
         "Topics with their sizes, rates and health; all of them, or a page.",
         list_topics,
-        {200: DeclaredResponse("In the order that was asked for.", _LIST)},
+        {200: DeclaredResponse("Ordered as `sort` says.", _LIST)},
         parameters=(
             *list_parameters(SORTS),
             query("internal", {**BOOLEAN, "default": True}, "Whether internal topics are listed too."),

@@ -79,7 +79,7 @@ function rules(state, context) {
   ];
   return [
     table({ state: state.rows, columns, rows: state.rules, rowKey: (row) => JSON.stringify(row), label: "Rules of the user", update: context.update, empty: empty("No rule names this user.", "Rules of User:* hold for it too.") }),
-    h("p", null, link(["access"], { tab: "rules", search: state.user.name }, "All rules, and the question what the user may do")),
+    h("p", null, link(["access"], { tab: "rules", search: state.user.name }, "All rules, and a check of what the user may do")),
   ];
 }
 
