@@ -117,8 +117,7 @@ class HttpConnection(HttpToolsProtocol):
         cycle.disconnected = True
         self._running.cancel()
         self._refuse(
-            HTTPStatus.SERVICE_UNAVAILABLE,
-            "closed because the gateway has the maximum number of connections; connect again later",
+            HTTPStatus.SERVICE_UNAVAILABLE, "closed because of too many connections; connect again later"
         )
 
     def _refuse(self, status: int, detail: str) -> None:
@@ -161,10 +160,7 @@ class HttpConnection(HttpToolsProtocol):
         if self._is_in_head and self._head_bytes > MAX_HEAD_BYTES:
             raise RefusedRequest(431, f"the head of the request is larger than {MAX_HEAD_BYTES} bytes")
         if self._framing_bytes > MAX_FRAMING_BYTES:
-            raise RefusedRequest(
-                400,
-                "the chunk headers of the body are more than 16 times its content; send larger chunks",
-            )
+            raise RefusedRequest(400, "chunk headers exceed 16 times the body; send larger chunks")
 
     def give_up(self, detail: str) -> None:
         """Respond with 408 and close, because a request head or body did not arrive in time."""
@@ -260,9 +256,7 @@ class HttpConnection(HttpToolsProtocol):
         if len(self._hosts) > 1 or (not self._hosts and version == "1.1"):
             self._refuse_later(400, "a request needs exactly one Host header")
         if len(self.pipeline) >= MAX_PIPELINED:
-            self._refuse_later(
-                429, f"more than {MAX_PIPELINED} requests were sent before a response; wait for responses"
-            )
+            self._refuse_later(429, f"more than {MAX_PIPELINED} pipelined requests; wait for responses")
         target = path_of(self.url, method, self._hosts)
         if target is None:
             self._refuse_later(400, "the target of the request is not a path, nor a URL of its host")

@@ -65,7 +65,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         """Close the connection to make room for another."""
         self._close(
             _TRY_AGAIN_LATER,
-            "closed because the gateway has the maximum number of connections; connect again later",
+            "closed because of too many connections; connect again later",
         )
 
     def _close(self, code: int, reason: str) -> None:
