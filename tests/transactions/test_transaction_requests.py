@@ -461,7 +461,7 @@ def test_marker_that_comes_late_on_a_connection_its_coordinator_gave_up_is_refus
         driver.broker.session.broker_id = BrokerId(9)
         assert (await driver.broker.ask(MARKERS, 2, {"markers": [marker]})).markers
         driver.broker.session = held_up
-        with pytest.raises(AssertionError, match="coordinator has replaced"):
+        with pytest.raises(AssertionError, match="uses a newer connection"):
             await driver.broker.ask(MARKERS, 2, {"markers": [marker]})
         assert driver.log().log_end_offset == 1
 
