@@ -249,7 +249,11 @@ WRONG = [
     (NewSchedule("s", "@daily", "t", value=bytes(2_000_000)), ErrorCode.message_too_large, "2000000"),
     (NewSchedule("s", "@daily", "small", value=bytes(2_000)), ErrorCode.message_too_large, ""),
     (NewSchedule("a/b", "@daily", "t"), ErrorCode.invalid_request, "name"),
-    (NewSchedule("s", "@daily", "t", headers=((SCHEDULE, b"x"),)), ErrorCode.invalid_request, "set by the schedule"),
+    (
+        NewSchedule("s", "@daily", "t", headers=((SCHEDULE, b"x"),)),
+        ErrorCode.invalid_request,
+        "set by the schedule",
+    ),
     (NewSchedule("s", "@daily", "t", catch_up="some"), ErrorCode.invalid_request, "catch-up"),
     (
         NewSchedule("s", "@daily", "delayed", headers=(("penstock-delay-ms", b"x"),)),
