@@ -67,13 +67,15 @@ def repeat_array(content: bytes, element: bytes, count: int) -> bytes:
     return raw.framed(content[:-4] + struct.pack(">i", count) + element * count)
 
 
-def test_metadata_with_one_topic_a_hundred_thousand_times(watch: Watch, client: raw.RawClient) -> None:
+def test_metadata_request_that_repeats_one_topic_100000_times_is_bounded(
+    watch: Watch, client: raw.RawClient
+) -> None:
     content = raw.header(raw.METADATA, 1) + raw.body(raw.METADATA, 1, topics=[])
     element = struct.pack(">h", len(TOPIC)) + TOPIC.encode()
     expect_bounded(watch, client, repeat_array(content, element, REPETITIONS), 200 * len(element) * 10)
 
 
-def test_metadata_of_a_hundred_thousand_topics_that_do_not_exist(watch: Watch, client: raw.RawClient) -> None:
+def test_metadata_response_for_100000_unknown_topics_is_bounded(watch: Watch, client: raw.RawClient) -> None:
     content = raw.header(raw.METADATA, 1) + raw.body(raw.METADATA, 1, topics=[])
     names = (f"missing-{number}".encode() for number in range(REPETITIONS))
     elements = b"".join(struct.pack(">h", len(name)) + name for name in names)
@@ -85,14 +87,14 @@ def fetch_body(**fields: Any) -> bytes:
     return raw.header(raw.FETCH, 4) + raw.body(raw.FETCH, 4, replica_id=-1, max_bytes=1000, **fields)
 
 
-def test_fetch_with_one_partition_a_hundred_thousand_times(watch: Watch, client: raw.RawClient) -> None:
+def test_fetch_request_that_repeats_one_partition_100000_times_is_bounded(
+    watch: Watch, client: raw.RawClient
+) -> None:
     element = struct.pack(">h", len(TOPIC)) + TOPIC.encode() + struct.pack(">iiqi", 1, 0, 0, 1000)
     expect_bounded(watch, client, repeat_array(fetch_body(), element, REPETITIONS), 100_000)
 
 
-def test_fetch_of_a_hundred_thousand_partitions_that_do_not_exist(
-    watch: Watch, client: raw.RawClient
-) -> None:
+def test_fetch_response_for_100000_unknown_partitions_is_bounded(watch: Watch, client: raw.RawClient) -> None:
     partitions = b"".join(struct.pack(">iqi", number, 0, 1000) for number in range(REPETITIONS))
     name = struct.pack(">h", len(TOPIC)) + TOPIC.encode()
     frame = raw.framed(
@@ -101,14 +103,18 @@ def test_fetch_of_a_hundred_thousand_partitions_that_do_not_exist(
     expect_bounded(watch, client, frame, 8 * len(frame))
 
 
-def test_produce_to_one_partition_a_hundred_thousand_times(watch: Watch, client: raw.RawClient) -> None:
+def test_produce_request_that_repeats_one_partition_100000_times_is_bounded(
+    watch: Watch, client: raw.RawClient
+) -> None:
     content = raw.header(raw.PRODUCE, 7) + raw.body(raw.PRODUCE, 7, acks=1, timeout=1000)
     element = struct.pack(">h", len(TOPIC)) + TOPIC.encode() + struct.pack(">iii", 1, 0, -1)
     expect_bounded(watch, client, repeat_array(content, element, REPETITIONS), 100 * REPETITIONS)
 
 
 @pytest.mark.parametrize("twice", ["partition", "topic"])
-def test_a_partition_twice_in_a_produce_is_written_at_most_once(client: raw.RawClient, twice: str) -> None:
+def test_partition_repeated_in_a_produce_request_is_appended_at_most_once(
+    client: raw.RawClient, twice: str
+) -> None:
     before = log_end(client, TOPIC)
     partition = {"index": 0, "records": bytes(bad_batches.good())}
     once = {"name": TOPIC, "partition_data": [partition]}
@@ -164,19 +170,23 @@ def fetched_bytes(answer: Any) -> int:
     return sum(len(result.records or b"") for topic in answer.responses for result in topic.partitions)
 
 
-def test_fetch_of_everything_is_limited_by_the_broker(client: raw.RawClient) -> None:
+def test_fetch_without_size_limit_is_limited_by_the_broker(client: raw.RawClient) -> None:
     answer = fetch_all(client, max_bytes=INT_MAX, min_bytes=INT_MAX, max_wait=0)
     assert BATCH_BYTES / 2 < fetched_bytes(answer) <= FETCH_MAX_BYTES
 
 
 @pytest.mark.parametrize("max_bytes", [0, -1, -(2**31), 1])
-def test_a_fetch_with_no_room_gets_one_batch_at_most(client: raw.RawClient, max_bytes: int) -> None:
+def test_fetch_with_max_bytes_too_small_returns_at_most_one_batch(
+    client: raw.RawClient, max_bytes: int
+) -> None:
     answer = fetch_all(client, max_bytes=max_bytes, max_wait=0)
     assert fetched_bytes(answer) <= BATCH_BYTES
 
 
 @pytest.mark.parametrize("max_bytes", [0, -1, -(2**31)])
-def test_a_partition_with_no_room_gets_one_batch_at_most(client: raw.RawClient, max_bytes: int) -> None:
+def test_fetch_with_partition_max_bytes_too_small_returns_at_most_one_batch(
+    client: raw.RawClient, max_bytes: int
+) -> None:
     partitions = [{"partition": index, "partition_max_bytes": max_bytes} for index in range(4)]
     topics = [{"topic": BIG, "partitions": partitions}]
     answer = client.call(raw.FETCH, 12, topics=topics, max_bytes=INT_MAX, max_wait=0)
@@ -195,22 +205,24 @@ def test_long_poll_is_limited_by_the_broker(client: raw.RawClient, max_wait: int
 
 
 @pytest.mark.parametrize("max_wait", [-1, -(2**31)])
-def test_a_negative_wait_is_no_wait(client: raw.RawClient, max_wait: int) -> None:
+def test_fetch_with_negative_max_wait_is_answered_at_once(client: raw.RawClient, max_wait: int) -> None:
     topics = [{"topic": TOPIC, "partitions": [{"partition": 0, "partition_max_bytes": 1000}]}]
     client.call(raw.FETCH, 12, max_wait=max_wait, min_bytes=INT_MAX, max_bytes=1000, topics=topics)
 
 
 @pytest.mark.parametrize("offset", [LONG_MAX, -1, -2, -(2**63), 10_000])
-def test_a_fetch_at_an_absurd_offset_is_out_of_range(client: raw.RawClient, offset: int) -> None:
+def test_fetch_at_an_extreme_offset_gets_offset_out_of_range(client: raw.RawClient, offset: int) -> None:
     assert fetch(client, TOPIC, offset).error_code == OFFSET_OUT_OF_RANGE
 
 
 @pytest.mark.parametrize("partition", [-1, 1, INT_MAX, -(2**31)])
-def test_a_fetch_of_an_absurd_partition_does_not_exist(client: raw.RawClient, partition: int) -> None:
+def test_fetch_of_an_extreme_partition_number_gets_unknown_partition(
+    client: raw.RawClient, partition: int
+) -> None:
     assert fetch(client, TOPIC, 0, partition=partition).error_code == 3
 
 
-def test_dead_long_polls_are_not_kept(watch: Watch) -> None:
+def test_long_polls_of_closed_connections_are_dropped(watch: Watch) -> None:
     """A long poll ends with its connection, so polls of closed connections do not add up."""
     watch.max_growth_bytes = 24 * MIB
     with watch.client() as client:
@@ -226,7 +238,9 @@ def test_dead_long_polls_are_not_kept(watch: Watch) -> None:
 
 @pytest.mark.parametrize("replica_id", [0, 1, 2, 999, INT_MAX])
 @pytest.mark.parametrize("version", [4, 11, 12])
-def test_a_fetch_as_a_replica_is_refused(client: raw.RawClient, replica_id: int, version: int) -> None:
+def test_client_fetch_with_a_replica_id_is_refused(
+    client: raw.RawClient, replica_id: int, version: int
+) -> None:
     high_watermark = fetch(client, TOPIC, 0).high_watermark
     partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000, "log_start_offset": 0}
     topics = [{"topic": TOPIC, "partitions": [partition]}]
@@ -238,7 +252,7 @@ def test_a_fetch_as_a_replica_is_refused(client: raw.RawClient, replica_id: int,
     assert fetch(client, TOPIC, 0).high_watermark == high_watermark
 
 
-def test_a_fetch_as_a_replica_by_tag_is_refused(client: raw.RawClient) -> None:
+def test_client_fetch_with_a_replica_state_tag_is_refused(client: raw.RawClient) -> None:
     topics: list[Any] = []
     answer = client.call(
         raw.FETCH, 15, replica_state={"replica_id": 1, "replica_epoch": 1}, topics=topics, max_bytes=1
@@ -255,13 +269,17 @@ def open_session(client: raw.RawClient) -> Any:
 
 @pytest.mark.parametrize("epoch", [1, 2, INT_MAX, -2, -(2**31)])
 @pytest.mark.parametrize("session_id", [1, 12345, INT_MAX, -1])
-def test_a_made_up_fetch_session_is_not_found(client: raw.RawClient, session_id: int, epoch: int) -> None:
+def test_forged_fetch_session_id_gets_session_id_not_found(
+    client: raw.RawClient, session_id: int, epoch: int
+) -> None:
     answer = client.call(raw.FETCH, 12, session_id=session_id, session_epoch=epoch, max_bytes=1000)
     assert answer.error_code in (FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH)
     assert not answer.responses
 
 
-def test_fetch_session_of_another_client_is_not_found(watch: Watch, client: raw.RawClient) -> None:
+def test_fetch_session_id_of_another_client_gets_session_id_not_found(
+    watch: Watch, client: raw.RawClient
+) -> None:
     session_id = open_session(client).session_id
     assert session_id
     with watch.client() as thief:
@@ -294,12 +312,12 @@ def test_fetch_sessions_beyond_the_limit_are_served_without_one(watch: Watch) ->
     eventually(has_room_again)
 
 
-def test_a_fetch_session_opened_over_and_over_takes_one_place(client: raw.RawClient) -> None:
+def test_fetch_session_opened_repeatedly_takes_one_cache_slot(client: raw.RawClient) -> None:
     for _ in range(500):
         assert open_session(client).session_id
 
 
-def test_a_fetch_session_does_not_grow_without_end(watch: Watch, client: raw.RawClient) -> None:
+def test_partitions_added_to_a_fetch_session_take_bounded_memory(watch: Watch, client: raw.RawClient) -> None:
     """An incremental fetch can add partitions; the broker must not remember millions of them."""
     watch.max_growth_bytes = 96 * MIB
     session_id = open_session(client).session_id
@@ -317,7 +335,9 @@ def test_a_fetch_session_does_not_grow_without_end(watch: Watch, client: raw.Raw
 
 
 @pytest.mark.parametrize("timestamp", [-3, -4, -5, -6, -7, -(2**63), LONG_MAX, 0, 2**62])
-def test_list_offsets_at_an_absurd_time_is_answered(client: raw.RawClient, timestamp: int) -> None:
+def test_list_offsets_at_an_extreme_timestamp_returns_an_offset_within_the_log(
+    client: raw.RawClient, timestamp: int
+) -> None:
     topics = [{"name": TOPIC, "partitions": [{"partition_index": 0, "timestamp": timestamp}]}]
     result = client.call(raw.LIST_OFFSETS, 7, replica_id=-1, topics=topics).topics[0].partitions[0]
     assert result.error_code in (0, 1, 35, 42, 43)
@@ -325,7 +345,7 @@ def test_list_offsets_at_an_absurd_time_is_answered(client: raw.RawClient, times
 
 
 @pytest.mark.parametrize("offset", [LONG_MAX, -2, -(2**63), 1_000_000])
-def test_delete_records_at_an_absurd_offset_deletes_nothing(client: raw.RawClient, offset: int) -> None:
+def test_delete_records_at_an_extreme_offset_deletes_no_record(client: raw.RawClient, offset: int) -> None:
     topics = [{"name": TOPIC, "partitions": [{"partition_index": 0, "offset": offset}]}]
     result = client.call(raw.DELETE_RECORDS, 1, topics=topics, timeout=1000).topics[0].partitions[0]
     assert result.error_code in (OFFSET_OUT_OF_RANGE, INVALID_REQUEST)
@@ -336,7 +356,9 @@ def test_delete_records_at_an_absurd_offset_deletes_nothing(client: raw.RawClien
 
 
 @pytest.mark.parametrize("leader_epoch", [INT_MAX, -2, -(2**31), 1000])
-def test_the_end_of_an_absurd_leader_epoch_is_answered(client: raw.RawClient, leader_epoch: int) -> None:
+def test_offset_for_an_extreme_leader_epoch_is_within_the_log(
+    client: raw.RawClient, leader_epoch: int
+) -> None:
     partition = {"partition": 0, "current_leader_epoch": -1, "leader_epoch": leader_epoch}
     answer = client.call(
         raw.OFFSET_FOR_LEADER_EPOCH, 3, replica_id=-1, topics=[{"topic": TOPIC, "partitions": [partition]}]

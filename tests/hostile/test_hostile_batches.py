@@ -147,7 +147,7 @@ def test_a_batch_with_a_bad_header_is_refused(client: raw.RawClient, topic: str,
     expect_refused(client, topic, make(), *codes)
 
 
-def test_the_leader_epoch_a_client_claims_is_overwritten(client: raw.RawClient) -> None:
+def test_leader_epoch_set_by_a_client_is_overwritten(client: raw.RawClient) -> None:
     stored = produce(client, PLAIN, with_header(good_batch(), leader_epoch=1_000_000, base_offset=12_345))
     assert stored.error_code == 0
     records = fetch(client, PLAIN, stored.base_offset).records
@@ -184,9 +184,7 @@ RECORD_FAULTS = {
 
 
 @pytest.mark.parametrize("fault", RECORD_FAULTS)
-def test_a_record_that_is_not_one_is_refused_where_the_broker_looks_inside(
-    client: raw.RawClient, fault: str
-) -> None:
+def test_malformed_record_in_a_compacted_topic_gets_invalid_record(client: raw.RawClient, fault: str) -> None:
     expect_refused(client, COMPACTED, RECORD_FAULTS[fault], INVALID_RECORD)
 
 
@@ -301,7 +299,7 @@ def test_a_decompression_bomb_is_refused_within_bounded_memory(
     assert stopwatch.seconds < 10
 
 
-def test_bombs_on_many_connections_do_not_add_up(watch: Watch) -> None:
+def test_decompression_bombs_on_many_connections_take_bounded_memory(watch: Watch) -> None:
     watch.max_growth_bytes = 256 * MIB
     batch = with_body(gzip_bomb(900 * MIB), codec=Codec.GZIP, count=10)
     data = [{"name": COMPACTED, "partition_data": [{"index": 0, "records": batch}]}]
@@ -315,20 +313,22 @@ def test_bombs_on_many_connections_do_not_add_up(watch: Watch) -> None:
         client.close()
 
 
-def test_compression_inside_compression_is_opaque_bytes(client: raw.RawClient) -> None:
+def test_compressed_value_inside_a_compressed_batch_is_not_decompressed(client: raw.RawClient) -> None:
     inner = gzip_bomb(MIB)
     batch = build_batch([NewRecord(b"key", inner, int(time.time() * 1000))], codec=Codec.GZIP)
     stored = produce(client, COMPACTED, batch)
     assert stored.error_code == 0
 
 
-def test_a_bomb_for_a_plain_topic_is_never_opened(watch: Watch, client: raw.RawClient) -> None:
+def test_decompression_bomb_for_an_uncompacted_topic_is_not_decompressed(
+    watch: Watch, client: raw.RawClient
+) -> None:
     watch.max_growth_bytes = 24 * MIB
     stored = produce(client, PLAIN, with_body(gzip_bomb(900 * MIB), codec=Codec.GZIP, count=10))
     assert stored.error_code in (0, INVALID_RECORD)
 
 
-def test_zstd_in_a_produce_version_that_cannot_have_it_is_refused(client: raw.RawClient) -> None:
+def test_zstd_batch_in_a_produce_version_before_zstd_is_refused(client: raw.RawClient) -> None:
     batch = bytes(bad_batches.good(codec=Codec.ZSTD))
     data = [{"name": PLAIN, "partition_data": [{"index": 0, "records": batch}]}]
     answer = client.call(raw.PRODUCE, 6, acks=-1, timeout=1000, topic_data=data)
@@ -368,7 +368,7 @@ def test_a_produce_request_near_the_frame_limit_is_refused_and_the_connection_st
 
 
 @pytest.mark.parametrize("acks", [2, -2, 3, 32767, -32768])
-def test_impossible_acks_are_refused(client: raw.RawClient, acks: int) -> None:
+def test_invalid_acks_get_invalid_required_acks(client: raw.RawClient, acks: int) -> None:
     before = log_end(client, PLAIN)
     result = produce(client, PLAIN, good_batch(), acks=acks)
     assert result.error_code == INVALID_REQUIRED_ACKS
@@ -398,7 +398,7 @@ def test_a_bad_batch_with_acks_0_closes_the_connection(watch: Watch) -> None:
     watch.refuses(raw.request(raw.PRODUCE, 9, acks=0, timeout=1000, topic_data=data))
 
 
-def test_a_bad_batch_does_not_take_a_good_one_of_the_same_request_with_it(client: raw.RawClient) -> None:
+def test_valid_batch_is_stored_beside_an_invalid_one_of_the_same_request(client: raw.RawClient) -> None:
     data = [
         {"name": PLAIN, "partition_data": [{"index": 0, "records": bad_batches.with_crc(good_batch(), 0)}]},
         {"name": COMPACTED, "partition_data": [{"index": 0, "records": good_batch()}]},
@@ -430,7 +430,7 @@ def slow_batch() -> bytes:
     return bytes(build_batch(records, codec=Codec.GZIP))
 
 
-def test_a_stop_while_batches_are_looked_into_is_clean(start_broker: Callable[..., BrokerProcess]) -> None:
+def test_broker_stops_cleanly_while_it_validates_batches(start_broker: Callable[..., BrokerProcess]) -> None:
     broker = start_broker()
     with raw.RawClient(broker.port) as client:
         assert create_topic(client, COMPACTED, cleanup_policy="compact").error_code == 0
@@ -444,7 +444,7 @@ def test_a_stop_while_batches_are_looked_into_is_clean(start_broker: Callable[..
     )
 
 
-def test_a_topic_deleted_while_its_batches_are_looked_into_takes_nothing_more(
+def test_topic_deleted_while_its_batches_are_validated_stores_no_batch(
     watch: Watch, client: raw.RawClient
 ) -> None:
     assert create_topic(client, "short-lived", cleanup_policy="compact").error_code == 0
@@ -462,7 +462,9 @@ def test_a_topic_deleted_while_its_batches_are_looked_into_takes_nothing_more(
     assert not list(watch.broker.data_dir.glob("logs/short-lived*"))
 
 
-def test_bombs_stored_before_a_topic_was_compacted_do_no_harm(watch: Watch, client: raw.RawClient) -> None:
+def test_decompression_bombs_stored_before_compaction_was_enabled_do_no_harm(
+    watch: Watch, client: raw.RawClient
+) -> None:
     """A topic with cleanup.policy=delete stores record bodies unread; compaction reads all of them."""
     watch.max_growth_bytes = 320 * MIB
     topic = "compacted-later"

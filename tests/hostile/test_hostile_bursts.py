@@ -69,7 +69,7 @@ def p99_of_another(port: int, pid: int) -> float:
     return sorted(taken)[int(0.99 * len(taken)) - 1]
 
 
-def test_a_burst_above_the_quota_is_refused_and_others_do_not_notice(broker: BrokerProcess) -> None:
+def test_burst_above_the_quota_is_refused_and_delays_no_other_client(broker: BrokerProcess) -> None:
     quiet = p99_of_another(broker.http_port, broker.pid)
     greedy = Greedy(broker.http_port)
     began = time.monotonic()

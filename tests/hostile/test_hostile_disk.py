@@ -199,7 +199,7 @@ class FailingDiskBroker(BrokerProcess):
             self.switch.unlink()
 
 
-def test_a_failed_fsync_is_never_turned_into_an_acknowledgement(tmp_path: Path) -> None:
+def test_writes_of_a_failed_fsync_are_never_acknowledged(tmp_path: Path) -> None:
     with running(FailingDiskBroker(tmp_path)) as broker:
         with raw.RawClient(broker.port) as client:
             assert create_topic(client, TOPIC).error_code == 0
@@ -218,7 +218,7 @@ def test_a_failed_fsync_is_never_turned_into_an_acknowledgement(tmp_path: Path) 
             assert produce(client, TOPIC, batch_of(b"works")).error_code == 0
 
 
-def test_a_failed_write_takes_its_log_out_of_service_and_nothing_else(tmp_path: Path) -> None:
+def test_failed_write_takes_only_its_own_log_out_of_service(tmp_path: Path) -> None:
     with running(FailingDiskBroker(tmp_path)) as broker:
         with raw.RawClient(broker.port) as client:
             assert create_topic(client, TOPIC).error_code == 0
@@ -236,7 +236,7 @@ def test_a_failed_write_takes_its_log_out_of_service_and_nothing_else(tmp_path: 
             assert produce(client, TOPIC, batch_of(b"works")).error_code == 0
 
 
-def test_a_write_without_space_leaves_the_log_usable(tmp_path: Path) -> None:
+def test_log_accepts_writes_after_a_write_without_disk_space(tmp_path: Path) -> None:
     with running(FailingDiskBroker(tmp_path)) as broker, raw.RawClient(broker.port) as client:
         assert create_topic(client, TOPIC).error_code == 0
         for turn in range(3):
@@ -246,7 +246,7 @@ def test_a_write_without_space_leaves_the_log_usable(tmp_path: Path) -> None:
         assert read_all(client, TOPIC) == [b"good 0", b"good 1", b"good 2"]
 
 
-def test_a_segment_that_could_not_be_started_harms_no_later_one(tmp_path: Path) -> None:
+def test_failed_segment_roll_leaves_no_file_that_hides_later_segments(tmp_path: Path) -> None:
     """The large batch finds no space for a new segment, and a small one still fits into the old segment. The
     failed roll must leave no file behind, because recovery would take it for the next segment.
     """
@@ -329,7 +329,7 @@ DAMAGES = (
 )
 
 
-def test_a_flipped_bit_in_a_closed_segment_harms_few_batches(
+def test_flipped_bit_in_a_closed_segment_makes_few_batches_unreadable(
     start_broker: StartBroker,
 ) -> None:
     broker = start_broker()
@@ -355,7 +355,7 @@ def test_a_flipped_bit_in_a_closed_segment_harms_few_batches(
         assert produce(client, TOPIC, batch_of(b"goes on")).error_code == 0
 
 
-def test_a_flipped_bit_in_the_newest_segment_loses_nothing_else_over_a_crash(
+def test_flipped_bit_in_the_active_segment_loses_no_other_batch_over_a_crash(
     start_broker: StartBroker,
 ) -> None:
     """The stored high watermark says that all batches are committed, so a damaged batch is not a torn tail."""

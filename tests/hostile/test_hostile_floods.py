@@ -83,14 +83,14 @@ PIPELINES = {
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES)
-def test_a_client_that_never_reads_takes_bounded_memory(watch: Watch, pipeline: str) -> None:
+def test_responses_to_a_client_that_never_reads_take_bounded_memory(watch: Watch, pipeline: str) -> None:
     with watch.client() as client:
         client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16_384)
         send_as_far_as_possible(client, PIPELINES[pipeline], 0.5)
 
 
 @pytest.mark.parametrize("pipeline", ["fetch", "long-poll", "list-offsets"])
-def test_a_client_that_never_reads_is_held_back(watch: Watch, pipeline: str) -> None:
+def test_broker_stops_reading_from_a_client_that_never_reads(watch: Watch, pipeline: str) -> None:
     content = PIPELINES[pipeline]
     with watch.client() as client:
         client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16_384)
@@ -98,7 +98,7 @@ def test_a_client_that_never_reads_is_held_back(watch: Watch, pipeline: str) -> 
         assert taken < len(content), "the broker took everything from a client that reads nothing"
 
 
-def test_a_client_that_never_reads_is_closed_in_the_end(watch: Watch) -> None:
+def test_connection_of_a_client_that_never_reads_is_closed(watch: Watch) -> None:
     with watch.client() as client, watch.counts_refusals():
         send_as_far_as_possible(client, PIPELINES["fetch"], 0.5)
         assert watch.holds(client)
@@ -123,7 +123,7 @@ def test_many_clients_that_never_read_share_one_limit(watch: Watch) -> None:
         client.close()
 
 
-def test_a_pipeline_that_is_read_late_is_answered_in_order(watch: Watch) -> None:
+def test_pipelined_requests_of_a_slow_reader_are_answered_in_order(watch: Watch) -> None:
     frame = raw.request(raw.API_VERSIONS, 0)
     with watch.client() as client:
         for number in range(3000):
@@ -171,7 +171,7 @@ def test_one_address_cannot_take_all_connections(watch: Watch, crowd: list[socke
     eventually(has_room)
 
 
-def test_all_addresses_together_cannot_take_more_than_the_limit(
+def test_connections_of_all_addresses_stay_within_the_total_limit(
     watch: Watch, crowd: list[socket.socket]
 ) -> None:
     with watch.counts_refusals(100):
@@ -188,7 +188,7 @@ def test_short_connections_delay_no_other_client(watch: Watch) -> None:
     eventually(lambda: watch.established_connections() < 50)
 
 
-def test_running_out_of_file_descriptors_harms_only_new_connections(
+def test_lack_of_file_descriptors_affects_only_new_connections(
     watch: Watch, crowd: list[socket.socket]
 ) -> None:
     process = psutil.Process(watch.broker.pid)
@@ -249,7 +249,7 @@ def test_many_producers_of_one_partition_take_bounded_memory(watch: Watch) -> No
 
 
 @pytest.mark.parametrize("timeout", [2**31 - 1, -1, 0, -(2**31)])
-def test_an_absurd_transaction_timeout_is_refused(watch: Watch, timeout: int) -> None:
+def test_transaction_timeout_above_the_maximum_is_refused(watch: Watch, timeout: int) -> None:
     with watch.client() as client:
         answer = client.call(raw.INIT_PRODUCER_ID, 1, transactional_id="mine", transaction_timeout=timeout)
         assert answer.error_code != 0
@@ -257,7 +257,9 @@ def test_an_absurd_transaction_timeout_is_refused(watch: Watch, timeout: int) ->
 
 
 @pytest.mark.parametrize("producer_id", [2**63 - 1, -2, 12345])
-def test_init_producer_id_does_not_return_an_invented_identity(watch: Watch, producer_id: int) -> None:
+def test_init_producer_id_does_not_return_a_producer_id_forged_by_the_client(
+    watch: Watch, producer_id: int
+) -> None:
     with watch.client() as client:
         answer = client.call(
             raw.INIT_PRODUCER_ID, 4, transaction_timeout=1000, producer_id=producer_id, producer_epoch=32767

@@ -31,16 +31,16 @@ def size(value: int) -> bytes:
 
 
 @pytest.mark.parametrize("claimed", [-1, -2, -(2**31), -(2**31) + 8])
-def test_a_negative_size_closes_the_connection(watch: Watch, claimed: int) -> None:
+def test_negative_frame_size_closes_the_connection(watch: Watch, claimed: int) -> None:
     watch.refuses(size(claimed), size(claimed) + raw.header(raw.METADATA, 0))
 
 
 @pytest.mark.parametrize("claimed", [2**31 - 1, MAX_FRAME_BYTES + 1])
-def test_a_size_above_the_limit_closes_before_the_body(watch: Watch, claimed: int) -> None:
+def test_frame_size_above_the_limit_closes_the_connection_before_the_body(watch: Watch, claimed: int) -> None:
     watch.refuses(size(claimed))
 
 
-def test_a_size_above_the_limit_behind_a_good_request_closes_after_its_answer(watch: Watch) -> None:
+def test_frame_size_above_the_limit_closes_after_earlier_requests_are_answered(watch: Watch) -> None:
     with watch.counts_refusals(), watch.client() as client:
         client.send(raw.request(raw.API_VERSIONS, 0))
         raw.decode_response(raw.API_VERSIONS, 0, client.read_frame())
@@ -48,7 +48,7 @@ def test_a_size_above_the_limit_behind_a_good_request_closes_after_its_answer(wa
         client.expect_refused()
 
 
-def test_size_zero_closes_the_connection(watch: Watch) -> None:
+def test_frame_size_zero_closes_the_connection(watch: Watch) -> None:
     watch.refuses(size(0))
 
 
@@ -74,11 +74,11 @@ def test_a_frame_shorter_than_a_header_closes_the_connection(watch: Watch, conte
     ],
     ids=["http-get", "http-post", "tls-1.0", "tls-1.2", "ssh", "postgres", "redis", "ones", "zeros"],
 )
-def test_another_protocol_is_turned_away(watch: Watch, content: bytes) -> None:
+def test_bytes_of_another_protocol_close_the_connection(watch: Watch, content: bytes) -> None:
     watch.refuses(content)
 
 
-def test_random_bytes_do_no_harm(watch: Watch) -> None:
+def test_random_bytes_do_not_harm_the_broker(watch: Watch) -> None:
     chance = random.Random(3)
     for _ in range(200):
         with watch.client() as client:
@@ -87,7 +87,7 @@ def test_random_bytes_do_no_harm(watch: Watch) -> None:
             client.read_until_closed()
 
 
-def test_random_frames_do_no_harm(watch: Watch) -> None:
+def test_frames_with_random_content_do_not_harm_the_broker(watch: Watch) -> None:
     chance = random.Random(4)
     for _ in range(300):
         with watch.client() as client:
@@ -99,7 +99,7 @@ def test_random_frames_do_no_harm(watch: Watch) -> None:
             client.read_until_closed()
 
 
-def test_memory_follows_the_bytes_received_not_the_size_claimed(watch: Watch) -> None:
+def test_request_memory_grows_with_received_bytes_not_with_the_claimed_size(watch: Watch) -> None:
     watch.max_growth_bytes = 24 * MIB
     clients = [watch.client() for _ in range(100)]
     for client in clients:
@@ -111,7 +111,7 @@ def test_memory_follows_the_bytes_received_not_the_size_claimed(watch: Watch) ->
         client.close()
 
 
-def test_a_client_that_stops_in_the_middle_or_says_nothing_is_given_up(watch: Watch) -> None:
+def test_connection_with_an_incomplete_request_or_without_any_is_closed(watch: Watch) -> None:
     started = time.monotonic()
     clients = [watch.client() for _ in range(3)]
     clients[0].send(raw.request(raw.METADATA, 1)[:-1])
@@ -144,7 +144,7 @@ def test_two_hundred_slow_senders_delay_no_other_client(watch: Watch) -> None:
         client.close()
 
 
-def test_a_client_that_vanishes_in_a_request_leaves_nothing_behind(watch: Watch) -> None:
+def test_connection_lost_inside_a_request_frees_its_memory(watch: Watch) -> None:
     for _ in range(50):
         client = watch.client()
         client.send(size(1000) + bytes(500))
@@ -153,7 +153,7 @@ def test_a_client_that_vanishes_in_a_request_leaves_nothing_behind(watch: Watch)
     eventually(lambda: watch.established_connections() <= 2)
 
 
-def test_half_sent_requests_that_fill_the_memory_are_given_up(
+def test_incomplete_requests_that_fill_the_request_memory_are_closed(
     start_broker: Callable[..., BrokerProcess],
 ) -> None:
     """Ten clients stop in the middle of 100 MiB each, and a thousand idle clients reduce the share of each

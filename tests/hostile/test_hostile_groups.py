@@ -123,7 +123,7 @@ def send_all(client: raw.RawClient, frames: bytes) -> threading.Thread:
 
 
 @pytest.mark.parametrize("session_ms", [0, -1, -(2**31), 99, INT_MAX])
-def test_sessions_beyond_the_limits(watch: Watch, session_ms: int) -> None:
+def test_session_timeout_out_of_bounds_is_refused(watch: Watch, session_ms: int) -> None:
     with watch.client() as client:
         answer = join(client, "sessions", session_ms=session_ms)
         assert answer.error_code == INVALID_SESSION_TIMEOUT
@@ -131,14 +131,16 @@ def test_sessions_beyond_the_limits(watch: Watch, session_ms: int) -> None:
 
 
 @pytest.mark.parametrize("rebalance_ms", [0, -1, -(2**31), INT_MAX])
-def test_absurd_rebalance_timeouts(watch: Watch, rebalance_ms: int) -> None:
+def test_group_stays_usable_after_a_join_with_an_extreme_rebalance_timeout(
+    watch: Watch, rebalance_ms: int
+) -> None:
     with watch.client() as client:
         answer = join(client, f"rebalance{rebalance_ms}", session_ms=200, rebalance_timeout=rebalance_ms)
         assert answer.error_code == 0
     expect_usable(watch, f"rebalance{rebalance_ms}")
 
 
-def test_describe_of_a_hundred_thousand_members(watch: Watch) -> None:
+def test_joins_of_100000_members_stop_at_the_maximum_group_size(watch: Watch) -> None:
     asked = 100_000
     with watch.client(60) as client:
         sender = send_all(client, raw.request(raw.JOIN_GROUP, 4, **joining("many", session_ms=5_000)) * asked)
@@ -151,7 +153,7 @@ def test_describe_of_a_hundred_thousand_members(watch: Watch) -> None:
     expect_usable(watch, "many")
 
 
-def test_ten_thousand_members_join_and_leave(watch: Watch) -> None:
+def test_group_stays_usable_after_ten_thousand_members_join_and_leave(watch: Watch) -> None:
     group, at_once = "coming and going", MAX_MEMBERS
     with watch.client(60) as client:
         for _ in range(10):
@@ -172,7 +174,7 @@ def test_members_that_join_and_never_return_are_removed(watch: Watch) -> None:
     expect_usable(watch, "abandoned")
 
 
-def test_ten_megabytes_of_metadata(watch: Watch) -> None:
+def test_join_with_ten_megabytes_of_metadata_is_refused(watch: Watch) -> None:
     with watch.client(30) as client:
         for size in (10 * MIB, 3 * MIB):
             large = [{"name": "range", "metadata": bytes(size)}]
@@ -180,7 +182,7 @@ def test_ten_megabytes_of_metadata(watch: Watch) -> None:
     expect_usable(watch, "large")
 
 
-def test_metadata_that_is_only_large_together(watch: Watch) -> None:
+def test_group_refuses_members_whose_metadata_exceeds_the_limit_together(watch: Watch) -> None:
     large = [{"name": "range", "metadata": bytes(MIB // 2)}]
     with ExitStack() as stack:
         clients = [stack.enter_context(watch.client(30)) for _ in range(8)]
@@ -191,7 +193,7 @@ def test_metadata_that_is_only_large_together(watch: Watch) -> None:
     expect_usable(watch, "heavy")
 
 
-def test_fifty_thousand_protocols(watch: Watch) -> None:
+def test_join_with_fifty_thousand_protocols_leaves_the_group_usable(watch: Watch) -> None:
     protocols = [{"name": f"p{number}", "metadata": b""} for number in range(50_000)]
     with watch.client(30) as client:
         answer = join(client, "protocols", session_ms=300, protocols=protocols)
@@ -199,7 +201,7 @@ def test_fifty_thousand_protocols(watch: Watch) -> None:
     expect_usable(watch, "protocols")
 
 
-def test_strangers_and_forged_generations_change_nothing(watch: Watch) -> None:
+def test_unknown_members_and_forged_generations_do_not_change_a_group(watch: Watch) -> None:
     group = "steady"
     with watch.client(30) as honest, watch.client(30) as forger:
         member_id, generation = settle(honest, group)
@@ -223,7 +225,7 @@ def test_strangers_and_forged_generations_change_nothing(watch: Watch) -> None:
         assert sync(honest, group, member_id, generation).assignment == b"yours"
 
 
-def test_forged_assignments_reach_no_member(watch: Watch) -> None:
+def test_assignments_of_a_forged_sync_reach_no_member(watch: Watch) -> None:
     group = "forged"
     with watch.client(30) as leader, watch.client(30) as follower:
         first = join(leader, group)
@@ -265,7 +267,7 @@ def test_sync_group_refuses_an_assignment_of_ten_megabytes(watch: Watch) -> None
     expect_usable(watch, "assigned")
 
 
-def test_names_that_fit_into_no_answer(watch: Watch) -> None:
+def test_names_too_long_for_older_response_versions_are_refused(watch: Watch) -> None:
     """Compact strings can be longer than any string of an older version."""
     long = "x" * 100_000
     with watch.client() as client:
@@ -287,7 +289,9 @@ def test_names_that_fit_into_no_answer(watch: Watch) -> None:
 
 
 @pytest.mark.parametrize(("version", "size"), [(2, 4_097), (2, 32_767), (9, 4_097), (9, 32_767), (9, MIB)])
-def test_a_megabyte_of_notes_beside_an_offset(watch: Watch, version: int, size: int) -> None:
+def test_commit_with_oversized_metadata_gets_offset_metadata_too_large(
+    watch: Watch, version: int, size: int
+) -> None:
     group = f"notes {version} {size}"
     with watch.client() as client:
         assert commit(client, group, version, committed_metadata="x" * size) == OFFSET_METADATA_TOO_LARGE
@@ -296,7 +300,7 @@ def test_a_megabyte_of_notes_beside_an_offset(watch: Watch, version: int, size: 
 
 
 @pytest.mark.parametrize("offset", [-1, -5, -(2**63), LONG_MAX])
-def test_absurd_offsets(watch: Watch, offset: int) -> None:
+def test_commit_of_an_extreme_offset_is_stored_unchanged_or_refused(watch: Watch, offset: int) -> None:
     with watch.client() as client:
         code = commit(client, "absurd", committed_offset=offset, committed_leader_epoch=-(2**31))
         assert code in (0, INVALID_REQUEST)
@@ -304,7 +308,7 @@ def test_absurd_offsets(watch: Watch, offset: int) -> None:
     expect_usable(watch, "absurd")
 
 
-def test_one_partition_committed_fifty_thousand_times_in_a_request(watch: Watch) -> None:
+def test_commit_that_repeats_one_partition_50000_times_is_answered(watch: Watch) -> None:
     partition = struct.pack(">iqh", 0, 7, 0)
     content = raw.header(raw.OFFSET_COMMIT, 2) + raw.body(
         raw.OFFSET_COMMIT, 2, group_id="again", member_id=""
@@ -319,7 +323,7 @@ def test_one_partition_committed_fifty_thousand_times_in_a_request(watch: Watch)
         assert committed(client, "again") == 7
 
 
-def test_repeated_fetch_of_all_offsets_of_a_group(watch: Watch) -> None:
+def test_offset_fetch_that_repeats_one_group_20000_times_gets_a_bounded_response(watch: Watch) -> None:
     with watch.client(30) as client:
         assert commit(client, "asked", committed_metadata="x" * 4_000) == 0
         groups = [{"group_id": "asked", "topics": None}] * 20_000

@@ -102,13 +102,13 @@ def test_junk_after_a_request_does_not_affect_its_response(broker: BrokerProcess
 # --- H03: bodies that are too large
 
 
-def test_a_body_over_the_limit_is_refused_by_its_announced_length(broker: BrokerProcess) -> None:
+def test_body_with_a_content_length_over_the_limit_is_refused_unread(broker: BrokerProcess) -> None:
     answer = ask(broker.http_port, HEAD + b"Content-Length: 200001\r\n\r\n")
     assert (answer.status, answer.json["error"]) == (413, "MESSAGE_TOO_LARGE")
     assert answer.is_closed
 
 
-def test_an_endless_body_is_refused_at_the_limit(broker: BrokerProcess, watch: Watch) -> None:
+def test_chunked_body_without_end_is_refused_at_the_limit(broker: BrokerProcess, watch: Watch) -> None:
     with RawHttp(broker.http_port) as client:
         client.send(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
         sent = 0
@@ -125,7 +125,7 @@ def test_an_endless_body_is_refused_at_the_limit(broker: BrokerProcess, watch: W
 # --- H04: heads that are too large
 
 
-def test_a_head_over_the_limit_is_refused(broker: BrokerProcess) -> None:
+def test_request_head_over_the_limit_is_refused(broker: BrokerProcess) -> None:
     head = b"GET /health HTTP/1.1\r\nHost: x\r\n"
     for extra, status in (
         (b"X: " + b"a" * 40_000 + b"\r\n\r\n", 431),
@@ -136,7 +136,7 @@ def test_a_head_over_the_limit_is_refused(broker: BrokerProcess) -> None:
     assert ask(broker.http_port, b"GET /" + b"a" * 9_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n").status == 414
 
 
-def test_a_head_that_drips_beyond_the_limit_is_refused(broker: BrokerProcess) -> None:
+def test_request_head_sent_slowly_beyond_the_limit_is_refused(broker: BrokerProcess) -> None:
     with RawHttp(broker.http_port) as client:
         client.send(b"GET /health HTTP/1.1\r\nHost: x\r\nX: ")
         for _ in range(33):
@@ -147,7 +147,7 @@ def test_a_head_that_drips_beyond_the_limit_is_refused(broker: BrokerProcess) ->
 # --- H05: clients that are slow
 
 
-def test_a_slow_head_is_given_up(broker: BrokerProcess) -> None:
+def test_request_head_that_is_not_complete_in_time_closes_the_connection(broker: BrokerProcess) -> None:
     with RawHttp(broker.http_port) as client:
         client.send(b"GET /health HTTP/1.1\r\nHost: x\r\n")
         answer = client.receive(15)
@@ -155,7 +155,9 @@ def test_a_slow_head_is_given_up(broker: BrokerProcess) -> None:
         assert answer.is_closed
 
 
-def test_client_that_does_not_read_is_closed_and_delays_no_other(broker: BrokerProcess, watch: Watch) -> None:
+def test_http_client_that_does_not_read_is_closed_and_delays_no_other(
+    broker: BrokerProcess, watch: Watch
+) -> None:
     for _ in range(8):
         value = {"messages": [{"value": "a" * 150_000, "partition": 0}]}
         assert (
@@ -179,7 +181,7 @@ def test_client_that_does_not_read_is_closed_and_delays_no_other(broker: BrokerP
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "br", "deflate", "gzip, identity"])
-def test_compressed_bodies_are_not_taken(broker: BrokerProcess, encoding: str) -> None:
+def test_compressed_request_body_gets_415(broker: BrokerProcess, encoding: str) -> None:
     answer = request(broker.http_port, "POST", "/send", b"\x1f\x8b" + bytes(100), Content_Encoding=encoding)
     assert answer.status == 415
 
@@ -239,7 +241,7 @@ def test_web_page_of_another_origin_cannot_send_json_without_content_type(
         b'{"from_user":"a","to_user":"b","message":"line\nbreak"}',
     ],
 )
-def test_json_that_is_doubtful_or_not_as_declared_is_refused(broker: BrokerProcess, body: bytes) -> None:
+def test_ambiguous_json_or_json_against_the_schema_gets_400(broker: BrokerProcess, body: bytes) -> None:
     answer = request(broker.http_port, "POST", "/send", body)
     assert answer.status == 400
     assert answer.headers["content-type"] == "application/problem+json"
@@ -267,7 +269,7 @@ def test_json_that_is_doubtful_or_not_as_declared_is_refused(broker: BrokerProce
         ({}, "/messages/1"),
     ],
 )
-def test_the_record_that_is_wrong_is_named_and_none_is_stored(
+def test_invalid_record_of_a_request_is_named_and_no_record_is_stored(
     broker: BrokerProcess, message: dict[str, object], pointer: str
 ) -> None:
     path = "/v1/topics/innocent/messages"
@@ -299,13 +301,15 @@ def test_the_record_that_is_wrong_is_named_and_none_is_stored(
         "/v1/topics/%C3%A4",
     ],
 )
-def test_a_name_in_a_path_is_only_a_name(broker: BrokerProcess, path: str) -> None:
+def test_path_traversal_and_header_injection_in_a_name_have_no_effect(
+    broker: BrokerProcess, path: str
+) -> None:
     answer = request(broker.http_port, "GET", path)
     assert answer.status in (400, 404)
     assert "x-injected" not in answer.headers
 
 
-def test_names_come_back_encoded(broker: BrokerProcess) -> None:
+def test_group_id_with_control_characters_injects_no_response_header(broker: BrokerProcess) -> None:
     group = "%0d%0aX-Injected:%20yes%3Cscript%3E"
     answer = request(broker.http_port, "GET", f"/v1/groups/{group}")
     assert answer.status == 404
@@ -331,7 +335,7 @@ def test_long_polls_of_one_client_are_limited(broker: BrokerProcess) -> None:
     eventually(lambda: request(broker.http_port, "GET", "/v1/topics").status == 200)
 
 
-def test_many_requests_before_an_answer_are_not_taken(broker: BrokerProcess) -> None:
+def test_http_connection_with_too_many_pipelined_requests_is_closed(broker: BrokerProcess) -> None:
     with RawHttp(broker.http_port) as client:
         client.send(b"GET /receive?user_id=nobody&wait=2 HTTP/1.1\r\nHost: x\r\n\r\n" * 40)
         assert client.receive().status == 200
@@ -341,7 +345,7 @@ def test_many_requests_before_an_answer_are_not_taken(broker: BrokerProcess) -> 
 # --- H18, H19, H20, H21
 
 
-def test_a_client_that_goes_in_the_midst_of_a_send_leaves_all_or_nothing(broker: BrokerProcess) -> None:
+def test_http_client_lost_during_a_send_leaves_all_records_or_none(broker: BrokerProcess) -> None:
     for number in range(20):
         body = json.dumps({"from_user": "a", "to_user": "leaver", "message": str(number)}).encode()
         with RawHttp(broker.http_port) as client:
@@ -353,7 +357,7 @@ def test_a_client_that_goes_in_the_midst_of_a_send_leaves_all_or_nothing(broker:
     assert len({message["message_id"] for message in stored}) == len(stored)
 
 
-def test_only_webhooks_take_a_url(broker: BrokerProcess) -> None:
+def test_only_webhook_endpoints_accept_a_url(broker: BrokerProcess) -> None:
     """Addresses of webhooks are checked, see webhooks/test_receiver_url.py; definitions create webhooks too."""
     paths = json.loads(request(broker.http_port, "GET", "/openapi.json").body)["paths"]
     takers = ("/v1/webhooks", "/v1/definitions")
@@ -363,7 +367,7 @@ def test_only_webhooks_take_a_url(broker: BrokerProcess) -> None:
     assert '"url"' not in others
 
 
-def test_other_origins_are_not_let_in(broker: BrokerProcess) -> None:
+def test_pages_of_other_origins_get_no_cors_headers(broker: BrokerProcess) -> None:
     answer = request(broker.http_port, "GET", "/v1/topics", Origin="https://evil.example", Cookie="a=b")
     assert not any(name.startswith("access-control") for name in answer.headers)
     preflight = request(
@@ -418,13 +422,15 @@ def test_malformed_requests_get_the_matching_status(
         b"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n",
     ],
 )
-def test_odd_but_proper_requests_are_answered_without_an_upgrade(broker: BrokerProcess, data: bytes) -> None:
+def test_unusual_valid_http_requests_are_answered_without_an_upgrade(
+    broker: BrokerProcess, data: bytes
+) -> None:
     answer = ask(broker.http_port, data)
     assert answer.status in (200, 204)
     assert "upgrade" not in answer.headers
 
 
-def test_an_upgrade_hides_no_second_request(broker: BrokerProcess) -> None:
+def test_upgrade_request_smuggles_no_second_request(broker: BrokerProcess) -> None:
     with RawHttp(broker.http_port) as client:
         client.send(
             HEAD
@@ -450,7 +456,7 @@ def test_body_is_requested_only_if_it_will_be_read(broker: BrokerProcess) -> Non
 
 
 @pytest.mark.parametrize("path", ["/nope", "/v1/topics/nope", "/receive?user_id=x&last_message_id=nope"])
-def test_errors_show_no_inside(broker: BrokerProcess, path: str) -> None:
+def test_http_errors_reveal_no_implementation_details(broker: BrokerProcess, path: str) -> None:
     answer = request(broker.http_port, "GET", path)
     assert answer.status in (400, 404)
     text = answer.body.decode() + str(answer.headers)

@@ -71,7 +71,9 @@ def test_client_text_is_escaped_and_truncated_in_the_log(watch: Watch, text: str
     assert not any(line["message"] == "forged" for line in lines)
 
 
-def test_a_log_for_people_stays_one_line_for_each_event(start_broker: Callable[..., BrokerProcess]) -> None:
+def test_text_log_has_one_line_for_each_event_under_hostile_input(
+    start_broker: Callable[..., BrokerProcess],
+) -> None:
     broker = start_broker(["logging.format=text", "logging.level=debug"])
     for text in NASTY_TEXTS.values():
         say(broker.port, text)
@@ -83,7 +85,7 @@ def test_a_log_for_people_stays_one_line_for_each_event(start_broker: Callable[.
         assert len(line) < 2000
 
 
-def test_refusals_do_not_fill_the_log(watch: Watch) -> None:
+def test_log_lines_about_refused_requests_are_rate_limited(watch: Watch) -> None:
     for _ in range(500):
         with watch.client() as client:
             client.send(b"\xff\xff\xff\xff")
@@ -106,7 +108,7 @@ def test_names_that_clients_make_up_do_not_become_metrics(watch: Watch) -> None:
     assert len(text.splitlines()) <= before + 20
 
 
-def test_topics_beyond_the_limit_have_their_metrics_together(watch: Watch) -> None:
+def test_metrics_of_topics_beyond_the_limit_are_combined(watch: Watch) -> None:
     with watch.client() as client:
         for number in range(30):
             create_topic(client, f"measured-{number}")
@@ -115,7 +117,7 @@ def test_topics_beyond_the_limit_have_their_metrics_together(watch: Watch) -> No
     assert any('"(other)"' in row for row in rows)
 
 
-def test_nonsense_on_the_http_port_does_not_fill_the_log(watch: Watch) -> None:
+def test_log_lines_about_invalid_http_requests_are_rate_limited(watch: Watch) -> None:
     for content in (b"\x16\x03\x01 garbage\r\n\r\n", b"GET / HTTP/1.1\r\nUpgrade: websocket\r\n\r\n") * 100:
         with socket.create_connection(("127.0.0.1", watch.broker.http_port), timeout=5) as connection:
             connection.sendall(content)

@@ -46,7 +46,7 @@ def probe(watch: Watch, content: bytes) -> bytes:
 
 
 @by_api
-def test_every_version_that_is_advertised_is_answered(
+def test_every_advertised_api_version_gets_a_response(
     watch: Watch, served: dict[int, list[int]], api_key: int
 ) -> None:
     assert served[api_key]
@@ -62,12 +62,12 @@ def test_an_unknown_api_closes_the_connection(watch: Watch, api_key: int) -> Non
 
 
 @pytest.mark.parametrize("api_key", [4, 5, 6, 7, 27, 56, 58, 62, 63, 67, 70, 73])
-def test_an_api_of_brokers_among_themselves_is_not_served(watch: Watch, api_key: int) -> None:
+def test_api_between_brokers_is_not_served_to_clients(watch: Watch, api_key: int) -> None:
     watch.refuses(raw.framed(struct.pack(">hhihb", api_key, 1, 1, -1, 0) + bytes(64)))
 
 
 @by_api
-def test_a_version_outside_the_range_closes_the_connection(
+def test_unsupported_api_version_closes_the_connection(
     watch: Watch, served: dict[int, list[int]], api_key: int
 ) -> None:
     if api_key == raw.API_VERSIONS:
@@ -107,7 +107,7 @@ def test_a_client_id_of_impossible_length_closes_the_connection(watch: Watch, cl
     watch.refuses(raw.framed(struct.pack(">hhi", raw.METADATA, 1, 1) + client_id))
 
 
-def test_a_client_id_that_is_not_utf8_does_no_harm(watch: Watch) -> None:
+def test_client_id_that_is_not_utf8_does_not_harm_the_broker(watch: Watch) -> None:
     content = struct.pack(">hhih", raw.API_VERSIONS, 0, 1, 4) + b"\xff\xfe\xc0\x80"
     probe(watch, raw.framed(content))
 
@@ -136,7 +136,7 @@ def test_bytes_behind_the_end_of_a_request_are_ignored(
 
 
 @by_api
-def test_no_damage_to_any_request_harms_the_broker(
+def test_damaged_requests_of_every_api_do_not_harm_the_broker(
     watch: Watch, served: dict[int, list[int]], api_key: int
 ) -> None:
     for version in {served[api_key][0], served[api_key][-1]}:
@@ -148,7 +148,7 @@ def test_no_damage_to_any_request_harms_the_broker(
 
 
 @by_api
-def test_a_body_of_one_byte_repeated_does_no_harm(
+def test_request_body_of_one_repeated_byte_does_not_harm_the_broker(
     watch: Watch, served: dict[int, list[int]], api_key: int
 ) -> None:
     for version in {served[api_key][0], served[api_key][-1]}:
@@ -182,7 +182,7 @@ def test_a_compact_array_longer_than_the_request_closes_the_connection(watch: Wa
     watch.refuses(raw.framed(raw.header(raw.METADATA, 9) + length + b"\x02a\x00\x00\x00\x00\x00"))
 
 
-def test_an_array_of_as_many_elements_as_bytes_is_refused_before_it_is_built(watch: Watch) -> None:
+def test_array_that_claims_an_element_for_each_byte_is_refused_before_allocation(watch: Watch) -> None:
     """The count is smaller than the number of bytes left, but larger than the elements allow."""
     watch.max_growth_bytes = 96 * MIB
     filling = b"\x00" * (8 * MIB)
@@ -199,7 +199,7 @@ def test_a_string_longer_than_the_request_closes_the_connection(watch: Watch, le
     watch.refuses(legacy_metadata(1, length + b"abc"))
 
 
-def test_a_string_that_may_not_be_null_closes_the_connection(watch: Watch) -> None:
+def test_null_in_a_non_nullable_string_closes_the_connection(watch: Watch) -> None:
     watch.refuses(legacy_metadata(1, b"\xff\xff"))
 
 
@@ -283,7 +283,7 @@ def test_bad_tagged_fields_of_the_header_close_the_connection(watch: Watch, tagg
 
 
 @pytest.mark.parametrize("api_key", [raw.METADATA, raw.PRODUCE, raw.FETCH, raw.DESCRIBE_CLUSTER])
-def test_a_few_unknown_tagged_fields_are_passed_over(watch: Watch, api_key: int) -> None:
+def test_a_few_unknown_tagged_fields_are_ignored(watch: Watch, api_key: int) -> None:
     tagged = tags((100, b"new"), (101, b""), (5000, bytes(1000)))
     for content in (with_body_tags(api_key, tagged), with_header_tags(tagged)):
         with watch.client() as client:

@@ -72,7 +72,7 @@ def topic_names(client: raw.RawClient) -> set[str]:
 
 
 @pytest.mark.parametrize("name", BAD_NAMES.values(), ids=BAD_NAMES)
-def test_a_bad_name_is_refused_however_it_comes(watch: Watch, client: raw.RawClient, name: str) -> None:
+def test_invalid_topic_name_is_refused_by_every_api(watch: Watch, client: raw.RawClient, name: str) -> None:
     paths, names = all_paths(watch.broker), topic_names(client)
     assert create_topic(client, name).error_code == INVALID_TOPIC
     asked = client.call(raw.METADATA, 4, topics=[{"name": name}], allow_auto_topic_creation=True)
@@ -99,7 +99,7 @@ def test_an_odd_but_allowed_name_works(client: raw.RawClient, name: str) -> None
 @pytest.mark.parametrize(
     ("first", "second"), [("a.b", "a_b"), ("Case", "case"), ("x", "x-0"), ("l" * 249, "l" * 248 + "m")]
 )
-def test_names_that_nearly_collide_never_share_data(client: raw.RawClient, first: str, second: str) -> None:
+def test_topics_with_similar_names_never_share_data(client: raw.RawClient, first: str, second: str) -> None:
     assert create_topic(client, first, partitions=2).error_code == 0
     created = create_topic(client, second).error_code
     assert created in (0, INVALID_TOPIC)
@@ -111,7 +111,7 @@ def test_names_that_nearly_collide_never_share_data(client: raw.RawClient, first
     client.call(raw.DELETE_TOPICS, 1, topic_names=[first, second], timeout=5000)
 
 
-def test_a_topic_cannot_be_made_twice(client: raw.RawClient) -> None:
+def test_creation_of_an_existing_topic_is_refused(client: raw.RawClient) -> None:
     assert create_topic(client, "once").error_code == 0
     assert create_topic(client, "once").error_code == TOPIC_ALREADY_EXISTS
     twice = {"name": "both", "num_partitions": 1, "replication_factor": 1}
@@ -127,12 +127,12 @@ def attempt(client: raw.RawClient, **fields: Any) -> int:
 
 
 @pytest.mark.parametrize("count", [INT_MAX, 101, 0, -2, -(2**31)])
-def test_an_absurd_number_of_partitions_is_refused(client: raw.RawClient, count: int) -> None:
+def test_creation_with_an_extreme_number_of_partitions_is_refused(client: raw.RawClient, count: int) -> None:
     assert attempt(client, num_partitions=count) in (INVALID_PARTITIONS, POLICY_VIOLATION)
 
 
 @pytest.mark.parametrize("factor", [32767, 2, 0, -2, -32768])
-def test_an_absurd_replication_factor_is_refused(client: raw.RawClient, factor: int) -> None:
+def test_creation_with_an_extreme_replication_factor_is_refused(client: raw.RawClient, factor: int) -> None:
     assert attempt(client, replication_factor=factor) == INVALID_REPLICATION_FACTOR
 
 
@@ -150,7 +150,9 @@ ASSIGNMENTS = {
 
 
 @pytest.mark.parametrize("assignments", ASSIGNMENTS.values(), ids=ASSIGNMENTS)
-def test_an_absurd_assignment_is_refused(client: raw.RawClient, assignments: list[Any]) -> None:
+def test_creation_with_an_invalid_replica_assignment_is_refused(
+    client: raw.RawClient, assignments: list[Any]
+) -> None:
     code = attempt(client, num_partitions=-1, replication_factor=-1, assignments=assignments)
     assert code in (INVALID_REPLICA_ASSIGNMENT, INVALID_PARTITIONS, INVALID_REQUEST, POLICY_VIOLATION)
 
@@ -173,11 +175,11 @@ CONFIGS = {
 
 
 @pytest.mark.parametrize("configs", CONFIGS.values(), ids=CONFIGS)
-def test_an_absurd_setting_is_refused(client: raw.RawClient, configs: list[Any]) -> None:
+def test_creation_with_an_invalid_config_is_refused(client: raw.RawClient, configs: list[Any]) -> None:
     assert attempt(client, configs=configs) in (INVALID_CONFIG, INVALID_REQUEST)
 
 
-def test_many_settings_at_once_are_refused_quickly(client: raw.RawClient) -> None:
+def test_creation_with_20000_unknown_configs_is_refused_quickly(client: raw.RawClient) -> None:
     configs = [{"name": f"no.such.thing.{number}", "value": "1"} for number in range(20_000)]
     assert attempt(client, configs=configs) in (INVALID_CONFIG, INVALID_REQUEST, POLICY_VIOLATION)
 
@@ -203,7 +205,7 @@ def test_too_many_topics_in_one_request_are_refused_together(client: raw.RawClie
     assert not any(name.startswith("many-") for name in topic_names(client))
 
 
-def test_partitions_beyond_the_brokers_limit_are_refused(client: raw.RawClient) -> None:
+def test_partitions_beyond_the_limit_of_a_broker_are_refused(client: raw.RawClient) -> None:
     codes = [create_topic(client, f"heap-{number}", partitions=60).error_code for number in range(8)]
     made = codes.count(0)
     assert 1 <= made <= 5
@@ -219,7 +221,7 @@ def test_partitions_beyond_the_brokers_limit_are_refused(client: raw.RawClient) 
 
 
 @pytest.mark.parametrize("count", [INT_MAX, 101, 1, 0, -1, -(2**31)])
-def test_an_absurd_growth_of_partitions_is_refused(client: raw.RawClient, count: int) -> None:
+def test_create_partitions_with_an_extreme_count_is_refused(client: raw.RawClient, count: int) -> None:
     create_topic(client, "grown", partitions=2)
     answer = client.call(raw.CREATE_PARTITIONS, 0, topics=[{"name": "grown", "count": count}], timeout=5000)
     assert answer.results[0].error_code in (INVALID_PARTITIONS, POLICY_VIOLATION)
@@ -228,7 +230,9 @@ def test_an_absurd_growth_of_partitions_is_refused(client: raw.RawClient, count:
 
 
 @pytest.mark.parametrize("timeout", [-1, -(2**31), INT_MAX])
-def test_an_absurd_timeout_does_no_harm(client: raw.RawClient, timeout: int) -> None:
+def test_create_topics_with_an_extreme_timeout_does_not_harm_the_broker(
+    client: raw.RawClient, timeout: int
+) -> None:
     topic = {"name": f"timed{timeout}", "num_partitions": 1, "replication_factor": 1}
     client.call(raw.CREATE_TOPICS, 5, topics=[topic], timeout=timeout)
     client.call(raw.DELETE_TOPICS, 1, topic_names=[topic["name"]], timeout=timeout)
