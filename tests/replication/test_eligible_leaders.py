@@ -66,7 +66,7 @@ def with_min_in_sync(image: ClusterImage, count: int) -> ClusterImage:
     return image.with_topics([replace(topic, configs={"min.insync.replicas": str(count)})])
 
 
-def test_one_replica_commits_whatever_min_in_sync_is(tmp_path: Path) -> None:
+def test_sole_replica_commits_records_below_min_insync_replicas(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.produce(b"alone")
         assert not cluster.state().has_eligible
@@ -74,7 +74,7 @@ def test_one_replica_commits_whatever_min_in_sync_is(tmp_path: Path) -> None:
     run(Cluster(tmp_path, topic_settings=TWO_IN_SYNC), scenario, count=1)
 
 
-def test_new_leader_holds_commits_while_others_may_have_to_lead(tmp_path: Path) -> None:
+def test_new_leader_commits_only_after_other_eligible_leaders_are_in_sync(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.produce(b"by three")
         await cluster.remove(3)

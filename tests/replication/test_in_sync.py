@@ -76,7 +76,7 @@ def test_follower_joins_with_all_records_that_may_be_committed() -> None:
     assert change.members == {A, B}
 
 
-def test_a_follower_joins_only_from_the_start_of_the_epoch_on() -> None:
+def test_follower_joins_the_in_sync_set_only_after_the_start_of_the_leader_epoch() -> None:
     """The high watermark of a new leader may be lower than that of its predecessor (KAFKA-7128)."""
     leader = in_sync(A, epoch_start=9)
     fetch(leader, B, 8)
@@ -139,7 +139,7 @@ def test_records_do_not_wait_for_a_follower_that_is_far_behind() -> None:
         assert committed(leader, log_end=1_000, flushed=1_000) == 1_000
 
 
-def test_a_pending_larger_set_counts_before_it_is_recorded() -> None:
+def test_pending_larger_in_sync_set_holds_the_high_watermark_before_it_is_recorded() -> None:
     leader = in_sync(A)
     fetch(leader, B, 7)
     assert committed(leader) == 10
@@ -150,7 +150,7 @@ def test_a_pending_larger_set_counts_before_it_is_recorded() -> None:
     assert committed(leader) == 10
 
 
-def test_a_smaller_set_counts_only_when_it_is_recorded() -> None:
+def test_pending_smaller_in_sync_set_applies_only_when_it_is_recorded() -> None:
     leader = in_sync(A, B, C)
     fetch(leader, B, 10, now_ms=500)
     change = propose(leader, high_watermark=0, now_ms=500)
@@ -161,7 +161,7 @@ def test_a_smaller_set_counts_only_when_it_is_recorded() -> None:
     assert committed(leader) == 10
 
 
-def test_both_sets_count_after_an_unknown_outcome_until_another_write() -> None:
+def test_unknown_write_outcome_keeps_both_in_sync_sets_in_force_until_the_next_write() -> None:
     leader = in_sync(A, B)
     fetch(leader, B, 4)
     change = propose(leader, high_watermark=4, now_ms=500)
@@ -224,7 +224,7 @@ def test_follower_that_keeps_up_with_a_busy_leader_stays_in_sync() -> None:
         assert propose(leader, high_watermark=turn, log_end=turn + 1, now_ms=turn * 20) is None
 
 
-def test_follower_that_is_always_a_few_fetches_behind_stays_in_sync() -> None:
+def test_follower_that_always_lags_by_a_few_fetches_stays_in_sync() -> None:
     """Producers have more batches under way than a fetch returns, for longer than the lag time."""
     leader = in_sync(A, B)
     for turn in range(50):
@@ -279,7 +279,7 @@ def test_leader_flushes_before_the_last_follower_leaves() -> None:
     assert (change.members, change.flush_to) == (frozenset({A}), 10)
 
 
-def test_members_on_one_machine_count_by_their_flushed_offset() -> None:
+def test_replicas_on_one_machine_are_in_sync_by_their_flushed_offset() -> None:
     """One power loss takes all members, and the one that comes back last may be the only one left."""
     together = {A: "m", B: "m"}
     leader = in_sync(A, B, machines=together)

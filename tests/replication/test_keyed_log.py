@@ -103,7 +103,7 @@ async def test_appends_cost_nothing_while_no_lookup_waits(tmp_path: Path) -> Non
     assert bench.threads.jobs == []
 
 
-async def test_all_waiters_fail_when_the_replica_stops_leading(tmp_path: Path) -> None:
+async def test_key_lookup_waiters_fail_when_the_replica_stops_leading(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.look_up(b"waits")
     await bench.threads.finish()

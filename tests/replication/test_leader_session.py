@@ -78,7 +78,7 @@ async def begun() -> Bench:
     return bench
 
 
-async def test_next_request_is_sent_in_the_turn_of_the_response() -> None:
+async def test_next_fetch_is_sent_in_the_loop_turn_of_the_response() -> None:
     bench = await begun()
     bench.answer()
     assert len(bench.copies.taken) == 1
@@ -86,7 +86,7 @@ async def test_next_request_is_sent_in_the_turn_of_the_response() -> None:
     bench.running.cancel()
 
 
-async def test_news_of_one_turn_are_one_request() -> None:
+async def test_changes_of_one_loop_turn_are_sent_in_one_fetch() -> None:
     bench = await begun()
     bench.answer()
     bench.copies.has_news = True
@@ -97,7 +97,7 @@ async def test_news_of_one_turn_are_one_request() -> None:
     bench.running.cancel()
 
 
-async def test_no_third_request_is_sent_before_an_answer() -> None:
+async def test_at_most_two_fetches_are_in_flight() -> None:
     bench = await begun()
     bench.answer()
     for _ in range(3):
@@ -110,7 +110,7 @@ async def test_no_third_request_is_sent_before_an_answer() -> None:
     bench.running.cancel()
 
 
-async def test_nothing_is_sent_before_the_session_has_an_id() -> None:
+async def test_no_second_fetch_is_sent_before_the_session_has_an_id() -> None:
     bench = await begun()
     bench.copies.has_news = True
     bench.session.on_news()
@@ -139,7 +139,7 @@ async def test_session_ends_without_followed_partitions() -> None:
 
 
 @pytest.mark.parametrize("trouble", [OSError("disk"), ValueError("a bug")])
-async def test_error_of_a_response_is_raised_by_run(trouble: Exception) -> None:
+async def test_run_raises_the_error_of_a_response(trouble: Exception) -> None:
     bench = await begun()
     bench.copies.trouble = trouble
     bench.answer()
@@ -147,21 +147,21 @@ async def test_error_of_a_response_is_raised_by_run(trouble: Exception) -> None:
         await bench.running
 
 
-async def test_a_refused_session_is_raised() -> None:
+async def test_run_raises_when_the_leader_refuses_the_session() -> None:
     bench = await begun()
     bench.answer(ErrorCode.fetch_session_id_not_found)
     with pytest.raises(BrokerError):
         await bench.running
 
 
-async def test_a_lost_connection_is_raised() -> None:
+async def test_run_raises_when_the_connection_is_lost() -> None:
     bench = await begun()
     bench.session.set_exception(ConnectionLost("gone"))
     with pytest.raises(ConnectionLost):
         await bench.running
 
 
-async def test_silent_leader_raises_a_timeout() -> None:
+async def test_run_raises_a_timeout_when_the_leader_is_silent() -> None:
     copies = Copies()
     with pytest.raises(TimeoutError):
         await LeaderSession(cast(BrokerConnection, Wire()), copies).run(0.01)

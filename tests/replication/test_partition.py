@@ -56,7 +56,7 @@ def leader_of(durability: Durability, *members: BrokerId) -> Replica:
     return made
 
 
-def test_page_cache_durability_commits_at_once() -> None:
+def test_durability_os_commits_without_a_flush() -> None:
     leader = alone(Durability.OS)
     assert leader.append(5)
     assert leader.log.high_watermark == 5
@@ -73,7 +73,7 @@ def test_default_durability_commits_flushed_records() -> None:
     assert not leader.partition.needs_flush
 
 
-def test_a_flush_of_less_than_was_appended_still_needs_another() -> None:
+def test_flush_below_the_log_end_leaves_another_flush_needed() -> None:
     leader = alone(Durability.FSYNC)
     leader.append(5)
     leader.append(9)

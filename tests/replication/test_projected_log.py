@@ -93,7 +93,7 @@ async def test_a_projection_without_readers_is_forgotten(tmp_path: Path) -> None
     assert projections.find(projection.topic_id) is None
 
 
-async def test_only_a_match_wakes_a_reader(tmp_path: Path) -> None:
+async def test_only_matching_records_wake_a_waiting_reader(tmp_path: Path) -> None:
     await check_wakes(Stage(tmp_path))
 
 
@@ -102,7 +102,7 @@ async def test_a_long_poll_that_ends_with_every_append_is_noticed(tmp_path: Path
         await check_wakes(Stage(tmp_path))
 
 
-async def test_a_change_of_the_replica_wakes_a_reader(tmp_path: Path) -> None:
+async def test_change_of_the_replica_wakes_a_waiting_reader(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     stage.append(b"other")
     stage.wait()
@@ -110,7 +110,7 @@ async def test_a_change_of_the_replica_wakes_a_reader(tmp_path: Path) -> None:
     assert stage.woken == 1
 
 
-async def test_a_retired_view_wakes_its_readers(tmp_path: Path) -> None:
+async def test_retired_view_wakes_its_waiting_readers(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     stage.wait()
     stage.view.retire()

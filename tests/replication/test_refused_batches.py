@@ -56,19 +56,19 @@ def test_batches_behind_a_refused_one_get_its_error() -> None:
     assert memory.cause(20) is NOT_LEADER
 
 
-def test_log_decides_about_the_refused_batch_and_earlier_ones() -> None:
+def test_refused_batch_and_earlier_ones_are_checked_against_the_log() -> None:
     memory = Memory()
     memory.refuse(10)
     assert [memory.cause(10), memory.cause(9), memory.cause(0)] == [None, None, None]
 
 
-def test_log_decides_about_a_gap_behind_refused_batches() -> None:
+def test_gap_behind_refused_batches_is_checked_against_the_log() -> None:
     memory = Memory()
     memory.refuse(10)
     assert memory.cause(12) is None
 
 
-def test_other_producers_epochs_and_partitions_are_not_touched() -> None:
+def test_refused_batch_affects_only_its_producer_epoch_and_partition() -> None:
     memory = Memory()
     memory.refuse(10)
     assert memory.cause(11, producer=8) is None
@@ -86,7 +86,7 @@ def test_newer_epoch_replaces_refused_batches_of_the_old_one() -> None:
     assert memory.cause(1, epoch=1) is NOT_LEADER
 
 
-def test_the_newest_refusal_of_the_first_batch_gives_the_error() -> None:
+def test_batches_behind_a_refused_one_get_the_error_of_its_last_refusal() -> None:
     memory = Memory()
     memory.refuse(10)
     memory.refuse(10, code=ErrorCode.not_enough_replicas)
@@ -100,14 +100,14 @@ def test_run_stored_by_another_leader_is_replaced_by_the_next_refusal() -> None:
     assert memory.cause(51) is NOT_LEADER
 
 
-def test_an_earlier_refusal_extends_the_run_to_the_front() -> None:
+def test_refusal_of_an_earlier_batch_extends_the_run_of_refused_batches() -> None:
     memory = Memory()
     memory.refuse(11)
     memory.refuse(10)
     assert [memory.cause(10), memory.cause(11), memory.cause(12)] == [None, NOT_LEADER, NOT_LEADER]
 
 
-def test_runs_continue_over_the_wrap_of_sequences() -> None:
+def test_run_of_refused_batches_continues_over_a_sequence_wrap() -> None:
     memory = Memory()
     memory.refuse(MAX_SEQUENCE - 1, 2)
     assert [memory.cause(0), memory.cause(1)] == [NOT_LEADER, NOT_LEADER]
@@ -117,14 +117,16 @@ def test_runs_continue_over_the_wrap_of_sequences() -> None:
 
 
 @pytest.mark.parametrize(("sequence", "epoch", "left"), [(9, 0, 1), (10, 0, 0), (11, 0, 0), (0, 1, 0)])
-def test_a_stored_batch_ends_the_run_unless_it_is_earlier(sequence: int, epoch: int, left: int) -> None:
+def test_stored_batch_ends_the_run_of_refused_batches_unless_it_is_earlier(
+    sequence: int, epoch: int, left: int
+) -> None:
     memory = Memory()
     memory.refuse(10)
     memory.batches.on_append(header_of(sequence, epoch=epoch), ORDERS)
     assert len(memory.batches) == left
 
 
-def test_a_run_ends_after_its_time_unless_its_first_batch_comes_again() -> None:
+def test_run_of_refused_batches_expires_unless_its_first_batch_is_retried() -> None:
     memory = Memory()
     memory.refuse(10)
     memory.clock.seconds = REMEMBERED_SECONDS - 1
@@ -136,7 +138,7 @@ def test_a_run_ends_after_its_time_unless_its_first_batch_comes_again() -> None:
     assert memory.cause(11) is None
 
 
-def test_a_retry_from_inside_the_run_does_not_prolong_it() -> None:
+def test_retry_of_a_later_batch_does_not_prolong_a_run_of_refused_batches() -> None:
     memory = Memory()
     memory.refuse(10, 2)
     memory.clock.seconds = REMEMBERED_SECONDS - 1
@@ -145,7 +147,7 @@ def test_a_retry_from_inside_the_run_does_not_prolong_it() -> None:
     assert memory.cause(11) is None
 
 
-def test_runs_are_bounded_and_the_oldest_go_first() -> None:
+def test_oldest_runs_of_refused_batches_are_dropped_above_the_limit() -> None:
     memory = Memory()
     for producer in range(MAX_RUNS + 50):
         memory.refuse(0, producer=producer)
@@ -154,14 +156,14 @@ def test_runs_are_bounded_and_the_oldest_go_first() -> None:
     assert memory.cause(1, producer=50) is NOT_LEADER
 
 
-def test_names_that_no_topic_can_have_are_not_remembered() -> None:
+def test_refused_batches_of_invalid_topic_names_are_not_remembered() -> None:
     memory = Memory()
     memory.batches.remember(("n" * 250, 0), header_of(0), ErrorCode.unknown_topic_or_partition)
     memory.batches.remember(("n" * 249, 0), header_of(0), ErrorCode.unknown_topic_or_partition)
     assert len(memory.batches) == 1
 
 
-def test_batches_without_a_producer_are_not_remembered() -> None:
+def test_refused_batches_without_a_producer_id_are_not_remembered() -> None:
     memory = Memory()
     memory.refuse(-1, producer=-1)
     assert len(memory.batches) == 0
@@ -186,7 +188,9 @@ def send(bench: Bench, replica: Replica, sequence: int) -> int | ErrorCode:
 
 
 @pytest.mark.parametrize("stored", [0, 1, 3])
-async def test_pipelined_batches_around_a_change_of_leader(tmp_path: Path, stored: int) -> None:
+async def test_pipelined_batches_around_a_leader_change_are_stored_in_sequence(
+    tmp_path: Path, stored: int
+) -> None:
     """A log that does not know the producer would take a later batch for the first one."""
     bench = Bench(tmp_path)
     replica = bench.replica()

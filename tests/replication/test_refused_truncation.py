@@ -177,7 +177,7 @@ def test_durability_os_lets_followers_truncate(tmp_path: Path) -> None:
         (9, 5, -1, Durability.OS, False),
     ],
 )
-def test_committed_records_are_given_up_only_by_elections_since(
+def test_committed_records_are_truncated_only_after_a_later_unclean_election(
     offset: int, committed_epoch: int, unclean_epoch: int, durability: Durability, expected: bool
 ) -> None:
     epochs = LeaderEpoch(committed_epoch), LeaderEpoch(unclean_epoch)

@@ -179,7 +179,7 @@ def never_called(error: BrokerError | None) -> None:
     pytest.fail(f"called back with {error}")
 
 
-async def test_page_cache_durability_waits_for_nothing(tmp_path: Path) -> None:
+async def test_durability_os_commits_an_append_without_a_flush(tmp_path: Path) -> None:
     bench = Bench(tmp_path, Durability.OS)
     replica = bench.replica()
     assert replica.when_committed(append(replica), never_called)
@@ -204,7 +204,7 @@ def compacted(directory: Path) -> Bench:
     return Bench(directory, Durability.OS, cleanup_policy=(CleanupPolicy.COMPACT,))
 
 
-async def test_a_held_batch_is_not_overtaken(tmp_path: Path) -> None:
+async def test_second_batch_of_a_producer_waits_behind_its_held_first_batch(tmp_path: Path) -> None:
     """A producer's second batch must not be appended before its first, whose records are still being checked."""
     bench = compacted(tmp_path)
     outcomes: list[Any] = []
@@ -287,7 +287,7 @@ async def test_held_batch_is_not_appended_after_the_log_closed(tmp_path: Path) -
     assert len(outcomes) == 2
 
 
-async def test_check_that_raises_delays_no_other_append(
+async def test_record_check_that_raises_fails_only_its_own_append(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = compacted(tmp_path)

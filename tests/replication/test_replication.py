@@ -117,7 +117,7 @@ def test_old_leader_commits_no_record_and_is_truncated(tmp_path: Path) -> None:
     run(Cluster(tmp_path), scenario)
 
 
-def test_logs_diverged_in_several_epochs_become_the_same(tmp_path: Path) -> None:
+def test_logs_that_diverged_in_several_epochs_are_made_equal(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.produce(b"common")
         nodes = cluster.nodes
@@ -152,7 +152,7 @@ def test_restarted_follower_continues_at_its_log_end(tmp_path: Path) -> None:
     run(Cluster(tmp_path), scenario)
 
 
-def test_a_slow_follower_leaves_and_comes_back(tmp_path: Path) -> None:
+def test_slow_follower_leaves_the_in_sync_set_and_rejoins(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.produce(b"first")
         slow = cluster.nodes[BrokerId(3)]
@@ -254,7 +254,7 @@ def test_replica_with_newer_metadata_than_its_leader_joins_the_in_sync_set(
     run(Cluster(tmp_path, PATIENT), scenario)
 
 
-def test_unknown_outcomes_of_writes_cost_only_time(tmp_path: Path) -> None:
+def test_replicas_rejoin_the_in_sync_set_despite_unknown_write_outcomes(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         cluster.loses_answers = True
         await cluster.produce(b"first")
@@ -350,7 +350,7 @@ def test_topic_deleted_during_replication_leaves_no_files(tmp_path: Path) -> Non
     run(Cluster(tmp_path), scenario)
 
 
-def test_waiting_fetch_delays_no_news(tmp_path: Path) -> None:
+def test_waiting_follower_fetch_ends_when_the_follower_has_news(tmp_path: Path) -> None:
     """News of a follower, a flush or a new partition, end the wait at its leader."""
 
     async def scenario(cluster: Cluster) -> None:

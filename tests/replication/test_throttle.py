@@ -42,7 +42,7 @@ def sent_in(throttle: Throttle, clock: ManualClock, seconds: float, largest: int
     ("rate", "largest"),
     [(50_000, 100), (50_000, 1_000_000), (1_000_000, 64_000), (40_000_000, 16_000), (40_000_000, 1_000_000)],
 )
-def test_the_rate_holds(rate: int, largest: int) -> None:
+def test_throttle_keeps_the_average_rate(rate: int, largest: int) -> None:
     clock = ManualClock()
     throttle = Throttle(clock)
     throttle.set_rate(rate)
@@ -51,7 +51,7 @@ def test_the_rate_holds(rate: int, largest: int) -> None:
     assert 0.8 * rate * seconds <= sent <= 1.2 * rate * seconds
 
 
-def test_a_new_rate_holds_from_now_on() -> None:
+def test_changed_throttle_rate_applies_at_once() -> None:
     clock = ManualClock()
     throttle = Throttle(clock)
     throttle.set_rate(10_000_000)
@@ -70,7 +70,7 @@ def test_idle_time_does_not_raise_the_rate() -> None:
     assert sent_in(throttle, clock, 10, 1_000, Random(3)) <= 1.2 * 10_000_000
 
 
-def test_without_a_rate_there_is_no_throttle() -> None:
+def test_unset_rate_throttles_nothing() -> None:
     throttle = Throttle(ManualClock())
     assert throttle.is_off
     throttle.set_rate(1)

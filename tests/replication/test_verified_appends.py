@@ -99,7 +99,7 @@ def run(scenario: Callable[[Stage], Awaitable[None]], directory: Path, **setting
     asyncio.run(main())
 
 
-def test_the_first_batch_waits_and_later_ones_behind_it(tmp_path: Path) -> None:
+def test_batches_wait_behind_the_unverified_first_batch_of_a_transaction(tmp_path: Path) -> None:
     async def scenario(stage: Stage) -> None:
         stage.send("a", 0)
         stage.send("b", 1)
@@ -117,7 +117,7 @@ def test_the_first_batch_waits_and_later_ones_behind_it(tmp_path: Path) -> None:
     run(scenario, tmp_path)
 
 
-def test_other_producers_continue_meanwhile(tmp_path: Path) -> None:
+def test_held_batch_of_one_producer_delays_no_other_producer(tmp_path: Path) -> None:
     async def scenario(stage: Stage) -> None:
         stage.send("begun", 0, producer_id=2)
         await stage.coordinator.say()
@@ -175,7 +175,7 @@ def test_marker_refuses_held_batches_of_its_transaction(tmp_path: Path) -> None:
     run(scenario, tmp_path)
 
 
-def test_marker_of_a_new_epoch_refuses_held_batches_of_the_old(tmp_path: Path) -> None:
+def test_marker_of_a_new_epoch_refuses_held_batches_of_the_old_epoch(tmp_path: Path) -> None:
     async def scenario(stage: Stage) -> None:
         stage.send("old", 0)
         stage.send("new", 0, epoch=1)
@@ -258,7 +258,7 @@ def test_transaction_lost_by_its_coordinator_is_not_committed_with_the_next(tmp_
     run(scenario, tmp_path)
 
 
-def test_each_epoch_is_asked_about(tmp_path: Path) -> None:
+def test_each_producer_epoch_is_verified_separately(tmp_path: Path) -> None:
     async def scenario(stage: Stage) -> None:
         stage.send("old", 0)
         stage.send("new", 0, epoch=1)
@@ -270,7 +270,7 @@ def test_each_epoch_is_asked_about(tmp_path: Path) -> None:
     run(scenario, tmp_path)
 
 
-def test_next_transaction_is_verified_again(tmp_path: Path) -> None:
+def test_next_transaction_of_a_producer_is_verified_again(tmp_path: Path) -> None:
     async def scenario(stage: Stage) -> None:
         stage.send("a", 0)
         await stage.coordinator.say()
@@ -283,7 +283,7 @@ def test_next_transaction_is_verified_again(tmp_path: Path) -> None:
     run(scenario, tmp_path)
 
 
-def test_former_leader_holds_no_batch(tmp_path: Path) -> None:
+def test_held_batch_fails_when_the_replica_becomes_a_follower(tmp_path: Path) -> None:
     async def scenario(stage: Stage) -> None:
         stage.send("a", 0)
         await stage.bench.threads.settle()
@@ -295,7 +295,7 @@ def test_former_leader_holds_no_batch(tmp_path: Path) -> None:
     run(scenario, tmp_path)
 
 
-def test_failed_verification_holds_no_batch(tmp_path: Path) -> None:
+def test_held_batch_fails_when_its_verification_raises(tmp_path: Path) -> None:
     async def scenario(stage: Stage) -> None:
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
         stage.send("a", 0)
@@ -390,7 +390,7 @@ def test_unverified_batch_is_refused(tmp_path: Path) -> None:
     run(scenario, tmp_path)
 
 
-def test_a_marker_that_was_written_is_not_written_again(tmp_path: Path) -> None:
+def test_repeated_marker_is_not_written_again(tmp_path: Path) -> None:
     async def scenario(stage: Stage) -> None:
         told: list[Marker] = []
         stage.replica.on_marker = lambda marker, info: told.append(marker)

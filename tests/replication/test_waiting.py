@@ -21,7 +21,7 @@ def test_commit_waiters_are_called_in_order_up_to_the_high_watermark() -> None:
     assert len(waiters) == 1
 
 
-def test_retried_batch_is_called_back_with_later_offsets_before_it() -> None:
+def test_retried_batch_is_called_back_after_waiters_for_later_offsets() -> None:
     waiters, called = CommitWaiters(), []
     waiters.add(Offset(9), lambda error: called.append("later"))
     waiters.add(Offset(3), lambda error: called.append("retried"))
@@ -31,7 +31,7 @@ def test_retried_batch_is_called_back_with_later_offsets_before_it() -> None:
     assert called == ["later", "retried"]
 
 
-def test_fail_calls_each_waiter_once() -> None:
+def test_failure_calls_each_waiter_once() -> None:
     waiters = CommitWaiters()
     called: list[BrokerError | None] = []
     error = BrokerError(ErrorCode.kafka_storage_error)
@@ -41,7 +41,7 @@ def test_fail_calls_each_waiter_once() -> None:
     assert called == [error]
 
 
-def test_data_waiters_are_called_once_and_not_after_they_left() -> None:
+def test_data_waiters_are_called_once_and_not_after_removal() -> None:
     waiters, called = DataWaiters(), []
 
     def stays() -> None:
