@@ -48,7 +48,7 @@ class World:
         return asyncio.get_running_loop().create_task(self.links.send(OTHER, answer))
 
 
-async def test_a_cancelled_request_leaves_the_connection_to_others() -> None:
+async def test_cancelled_request_leaves_the_shared_connection_open() -> None:
     world = World()
     with patch.object(BrokerLinks, "_connect", world.connect):
         first, second = world.request(), world.request()
@@ -61,7 +61,7 @@ async def test_a_cancelled_request_leaves_the_connection_to_others() -> None:
         assert world.opened == 1
 
 
-async def test_requests_fail_when_the_broker_registers_again() -> None:
+async def test_requests_to_a_broker_fail_when_it_registers_again() -> None:
     world = World()
     with patch.object(BrokerLinks, "_connect", world.connect):
         waiting = world.request()
@@ -75,7 +75,7 @@ async def test_requests_fail_when_the_broker_registers_again() -> None:
         assert await following == "answer"
 
 
-async def test_a_closed_link_is_an_error_and_not_a_cancellation() -> None:
+async def test_closed_broker_link_fails_requests_with_an_error() -> None:
     world = World()
     with patch.object(BrokerLinks, "_connect", world.connect):
         waiting = world.request()

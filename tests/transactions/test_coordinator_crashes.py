@@ -51,7 +51,7 @@ def outcomes(bench: Bench) -> dict[bool, set[object]]:
 @pytest.mark.parametrize("steps", range(STEPS_AT_MOST))
 @pytest.mark.parametrize("version", [VERSION_1, VERSION_2])
 @pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
-async def test_outcome_is_the_same_in_all_partitions_wherever_it_dies(
+async def test_crash_of_the_coordinator_at_any_point_leaves_one_outcome_in_all_partitions(
     commit: bool, version: int, steps: int, keep: int
 ) -> None:
     bench = Bench()
@@ -77,7 +77,7 @@ async def test_outcome_is_the_same_in_all_partitions_wherever_it_dies(
 @pytest.mark.parametrize("keep", [0, 9], ids=["lost", "kept"])
 @pytest.mark.parametrize("steps", range(STEPS_AT_MOST))
 @pytest.mark.parametrize("version", [VERSION_1, VERSION_2])
-async def test_producer_that_repeats_its_commit_gets_it_and_continues(
+async def test_producer_that_retries_its_commit_after_a_crash_succeeds(
     version: int, steps: int, keep: int
 ) -> None:
     bench = Bench()
@@ -105,7 +105,7 @@ async def test_every_coordinator_has_a_higher_epoch_than_its_predecessor(version
     assert [marker.coordinator_epoch for _, marker in bench.markers] == [1, 3, 3]
 
 
-async def test_coordinator_that_lost_its_partition_completes_nothing() -> None:
+async def test_former_coordinator_completes_no_transaction() -> None:
     bench = Bench()
     producer = await bench.init()
     await bench.add(producer)

@@ -107,7 +107,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endings, "RETRY_SECONDS", 0.001)
 
 
-async def test_each_leader_writes_its_own() -> None:
+async def test_each_leader_gets_the_markers_of_its_partitions() -> None:
     world = World()
     await world.end(P0, P1, P2)
     assert sorted(world.written) == [(ME, (P0,)), (OTHER, (P1, P2))]
@@ -131,7 +131,7 @@ async def test_refused_marker_is_sent_again(refusal: ErrorCode | Exception) -> N
     assert world.written == [(OTHER, (P1,))] * 3
 
 
-def test_pauses_grow_while_nothing_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pause_between_marker_retries_grows_until_one_succeeds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endings, "RETRY_SECONDS", 0.1)
     ending = Ending(Marker(7, 0, True, 1), 1, [P0, P1], lambda: None)
     pauses = [ending.next_pause_seconds() for _ in range(7)]
@@ -142,14 +142,14 @@ def test_pauses_grow_while_nothing_is_written(monkeypatch: pytest.MonkeyPatch) -
     assert ending.next_pause_seconds() == 0.1
 
 
-async def test_later_epoch_in_a_partition_is_the_end_there_too() -> None:
+async def test_marker_refused_for_a_later_producer_epoch_counts_as_written() -> None:
     world = World()
     world.refusals = [ErrorCode.invalid_producer_epoch]
     await world.end(P0)
     assert world.written == [(ME, (P0,))]
 
 
-async def test_new_leader_is_found() -> None:
+async def test_marker_is_sent_to_the_next_leader() -> None:
     world = World()
     world.lead(ME, NO_LEADER, OTHER)
     ending = await world.end(P1, until=lambda: True)
@@ -160,21 +160,21 @@ async def test_new_leader_is_found() -> None:
     assert world.written == [(ME, (P1,))]
 
 
-async def test_topic_that_is_gone_holds_up_nothing() -> None:
+async def test_transaction_ends_without_markers_for_a_deleted_topic() -> None:
     world = World()
     world.coming = world.image = ClusterImage("c")
     await world.end(P0, P1)
     assert not world.written
 
 
-async def test_topic_that_was_not_heard_of_yet_gets_its_markers() -> None:
+async def test_topic_unknown_to_the_coordinator_so_far_gets_its_markers() -> None:
     world = World()
     world.coming, world.image = world.image, ClusterImage("c")
     await world.end(P0)
     assert world.written == [(ME, (P0,))]
 
 
-async def test_nothing_counts_as_gone_while_the_store_cannot_be_asked() -> None:
+async def test_unknown_topic_does_not_count_as_deleted_while_the_store_is_down() -> None:
     world = World()
     world.coming = replace(world.image)
     world.image = ClusterImage("c")
@@ -189,7 +189,7 @@ async def test_nothing_counts_as_gone_while_the_store_cannot_be_asked() -> None:
     assert world.written == [(ME, (P0,))]
 
 
-async def test_partition_that_cannot_commit_holds_up_no_other_transaction() -> None:
+async def test_partition_that_cannot_commit_delays_no_other_transaction() -> None:
     world = World()
     world.stuck_producer = 8
     stuck = Ending(Marker(8, 0, True, 1), 1, [P0], lambda: None)
@@ -205,7 +205,7 @@ async def test_transaction_without_partitions_ends_at_once() -> None:
     assert not world.written
 
 
-async def test_ending_that_another_coordinator_took_over_is_left_to_it(
+async def test_abandoned_ending_writes_no_more_markers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(endings, "RETRY_SECONDS", 0.2)

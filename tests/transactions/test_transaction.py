@@ -67,7 +67,7 @@ def test_state_names_are_those_of_kafka_tools() -> None:
 # --- InitProducerId
 
 
-def test_init_without_an_identity_fences_all_earlier_producers() -> None:
+def test_init_producer_id_without_an_identity_fences_all_earlier_producers() -> None:
     fenced = init(empty())
     assert fenced.producer == producer(1)
     assert code_of(lambda: fenced.with_partitions(producer(0), [P0], VERSION_1, 6_000)) is (
@@ -90,7 +90,7 @@ def test_open_transaction_is_aborted_before_its_successor_gets_an_epoch() -> Non
     assert init(fenced.completed(6_000)).producer == producer(2)
 
 
-def test_open_transaction_that_is_held_is_not_aborted_for_another_that_would_be_held() -> None:
+def test_init_of_a_held_producer_does_not_abort_an_open_held_transaction() -> None:
     held = replace(ongoing(version=VERSION_2), is_held=True)
     assert (
         code_of(lambda: held.initialised(NOBODY, 60_000, True, FRESH, 5_000)) is ErrorCode.invalid_txn_state
@@ -100,13 +100,13 @@ def test_open_transaction_that_is_held_is_not_aborted_for_another_that_would_be_
     assert over.initialised(NOBODY, 60_000, True, FRESH, 5_000).producer == producer(2)
 
 
-def test_repeated_init_of_a_named_producer_gets_the_same_epoch() -> None:
+def test_repeated_init_producer_id_of_an_identity_gets_the_same_epoch() -> None:
     first = init(empty(3), producer(3))
     assert first.producer == producer(4)
     assert init(first, producer(3)) is first
 
 
-def test_answer_that_was_lost_does_not_let_a_zombie_back_in_once_another_has_come() -> None:
+def test_zombie_with_a_repeated_init_is_fenced_by_its_successor() -> None:
     another = init(init(empty(3), producer(3)))
     assert code_of(lambda: init(another, producer(3))) is ErrorCode.producer_fenced
 
@@ -116,7 +116,7 @@ def test_zombie_cannot_abort_the_transaction_of_its_successor() -> None:
     assert code_of(lambda: init(successor, producer(0))) is ErrorCode.producer_fenced
 
 
-def test_own_open_transaction_is_aborted_and_the_next_epoch_is_given_once() -> None:
+def test_init_with_an_open_transaction_aborts_it_and_raises_the_epoch_once() -> None:
     aborting = init(ongoing(3), producer(3))
     assert aborting.state is State.PREPARE_ABORT
     given = init(aborting.completed(6_000), producer(3))
@@ -124,7 +124,7 @@ def test_own_open_transaction_is_aborted_and_the_next_epoch_is_given_once() -> N
     assert init(given, producer(3)) is given
 
 
-def test_other_producer_id_is_given_when_the_epochs_are_used_up() -> None:
+def test_init_producer_id_gives_a_new_producer_id_when_epochs_are_exhausted() -> None:
     last = init(empty(LAST_EPOCH_OF_CLIENTS - 1))
     assert last.producer == producer(LAST_EPOCH_OF_CLIENTS)
     rotated = init(last, producer(LAST_EPOCH_OF_CLIENTS))
@@ -155,7 +155,7 @@ def test_producer_with_the_highest_epoch_is_fenced(version: int) -> None:
 # --- partitions
 
 
-def test_partition_opens_a_transaction_and_others_join_it() -> None:
+def test_first_added_partition_opens_the_transaction_and_others_join_it() -> None:
     first = ongoing()
     second = first.with_partitions(producer(0), [P0, P1], VERSION_1, 9_000)
     assert (second.state, second.partitions) == (State.ONGOING, frozenset({P0, P1}))
@@ -163,7 +163,7 @@ def test_partition_opens_a_transaction_and_others_join_it() -> None:
     assert second.with_partitions(producer(0), [P1], VERSION_1, 10_000) is second
 
 
-def test_next_transaction_waits_for_the_end_of_the_last() -> None:
+def test_next_transaction_waits_for_the_end_of_the_previous_one() -> None:
     for version, epoch in ((VERSION_1, 0), (VERSION_2, 1)):
         ending = ended(version)
         assert code_of(lambda: ending.with_partitions(producer(epoch), [P0], version, 4_000)) is (  # noqa: B023
@@ -187,7 +187,7 @@ def test_partition_is_verified_only_in_the_open_transaction_of_its_producer() ->
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_version_1_keeps_the_epoch_and_repeats_are_answered_alike(commit: bool) -> None:
+def test_version_1_end_keeps_the_epoch_and_is_idempotent(commit: bool) -> None:
     ending = ended(VERSION_1, commit=commit)
     assert ending.producer == ending.successor == producer(0)
     complete = ending.completed(4_000)
@@ -200,7 +200,7 @@ def test_version_1_keeps_the_epoch_and_repeats_are_answered_alike(commit: bool) 
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_nothing_can_be_ended_before_it_was_begun(commit: bool) -> None:
+def test_end_without_an_open_transaction_gets_invalid_txn_state(commit: bool) -> None:
     assert code_of(lambda: empty().ended(producer(0), commit, VERSION_1, None, 5_000)) is (
         ErrorCode.invalid_txn_state
     )
@@ -220,7 +220,7 @@ def test_end_that_races_the_timeout_gets_producer_fenced() -> None:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_version_2_gives_a_new_epoch_and_repeats_are_answered_alike(commit: bool) -> None:
+def test_version_2_end_gives_a_new_epoch_and_is_idempotent(commit: bool) -> None:
     ending = ended(VERSION_2, commit=commit, epoch=3)
     assert ending.producer == ending.successor == producer(4)
     complete = ending.completed(4_000)
@@ -232,14 +232,14 @@ def test_version_2_gives_a_new_epoch_and_repeats_are_answered_alike(commit: bool
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_late_end_does_not_touch_the_next_transaction(commit: bool) -> None:
+def test_late_end_does_not_change_the_next_transaction(commit: bool) -> None:
     following = ended(VERSION_2).completed(4_000).with_partitions(producer(1), [P1], VERSION_2, 5_000)
     assert code_of(lambda: following.ended(producer(0), commit, VERSION_2, None, 6_000)) is (
         ErrorCode.producer_fenced
     )
 
 
-def test_late_end_is_not_taken_for_a_repeat_after_the_producer_was_initialised() -> None:
+def test_late_end_is_fenced_after_the_producer_was_initialised_again() -> None:
     given = init(ended(VERSION_2).completed(4_000), producer(1))
     assert given.producer == producer(2)
     assert code_of(lambda: given.ended(producer(1), True, VERSION_2, None, 6_000)) is (
@@ -265,7 +265,7 @@ def test_abort_without_a_transaction_fences_late_requests() -> None:
     )
 
 
-def test_version_2_continues_with_another_producer_id_when_the_epochs_are_used_up() -> None:
+def test_version_2_end_gives_a_new_producer_id_when_epochs_are_exhausted() -> None:
     ending = ended(VERSION_2, epoch=LAST_EPOCH_OF_CLIENTS)
     following = Identity(FRESH, ProducerEpoch(0))
     assert (ending.producer, ending.successor) == (producer(MAX_EPOCH), following)
@@ -287,7 +287,7 @@ def test_unknown_producer_gets_invalid_producer_id_mapping() -> None:
         assert code_of(call) is ErrorCode.invalid_producer_id_mapping
 
 
-def test_only_an_id_without_a_transaction_expires() -> None:
+def test_only_a_transactional_id_without_an_open_transaction_expires() -> None:
     assert empty().expires_ms(500) == 1_500
     assert ongoing().expires_ms(500) is None
     assert ended(VERSION_1).expires_ms(500) is None

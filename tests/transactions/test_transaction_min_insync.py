@@ -35,7 +35,7 @@ async def open_transaction() -> tuple[Bench, Identity]:
     return bench, producer
 
 
-async def test_requests_that_would_write_are_refused_before_anything_is_decided() -> None:
+async def test_writing_requests_are_refused_under_min_isr_before_a_decision() -> None:
     bench, producer = await open_transaction()
     known, written = dict(bench.shard.transactions), list(bench.log.committed)
     bench.log.replica.is_under_min_insync = True
@@ -62,7 +62,7 @@ async def test_verification_continues_under_min_isr() -> None:
     assert bench.shard.vouches_for("t", producer, partition)
 
 
-async def test_a_decision_stored_on_too_few_replicas_has_no_markers_yet() -> None:
+async def test_decision_committed_under_min_isr_has_no_markers_yet() -> None:
     bench, producer = await open_transaction()
     ending = asyncio.ensure_future(bench.shard.end("t", producer, True, VERSION_1))
     await turns()
@@ -97,7 +97,7 @@ async def test_shard_loaded_under_min_isr_writes_its_markers_later() -> None:
     assert state_of(bench) is TransactionState.COMPLETE_COMMIT
 
 
-async def test_a_transaction_times_out_when_replicas_are_back() -> None:
+async def test_open_transaction_times_out_when_replicas_are_back() -> None:
     bench, _ = await open_transaction()
     bench.log.replica.is_under_min_insync = True
     bench.advance(60_001)
@@ -110,7 +110,7 @@ async def test_a_transaction_times_out_when_replicas_are_back() -> None:
     assert state_of(bench) is TransactionState.COMPLETE_ABORT
 
 
-async def test_expired_ids_stay_under_min_isr() -> None:
+async def test_expired_transactional_ids_are_kept_under_min_isr() -> None:
     bench = Bench()
     await bench.init()
     bench.advance(10 * 86_400_000)

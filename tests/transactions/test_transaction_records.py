@@ -36,12 +36,12 @@ transactions = st.builds(
 
 
 @given(transactional_id=st.text(max_size=20), value=st.one_of(st.none(), transactions))
-def test_records_survive_a_round_trip(transactional_id: str, value: Transaction | None) -> None:
+def test_transaction_records_round_trip(transactional_id: str, value: Transaction | None) -> None:
     record = TransactionRecord(transactional_id, value)
     assert decode_record(*encode_record(record)) == record
 
 
-def test_layout_is_kafka_s() -> None:
+def test_transaction_record_has_the_layout_of_kafka() -> None:
     value = Transaction(
         Identity(ProducerId(5), ProducerEpoch(2)),
         60_000,
@@ -62,7 +62,7 @@ def test_layout_is_kafka_s() -> None:
     )
 
 
-def test_id_without_a_transaction_has_no_partitions_at_all() -> None:
+def test_record_without_an_open_transaction_has_null_partitions() -> None:
     value = Transaction(Identity(ProducerId(5), ProducerEpoch(2)), 1, version=0)
     _, encoded = encode_record(TransactionRecord("id", value))
     assert encoded is not None
@@ -70,7 +70,7 @@ def test_id_without_a_transaction_has_no_partitions_at_all() -> None:
     assert decode_record(b"\x00\x00\x00\x02id", encoded).value == value
 
 
-def test_first_version_of_the_value_is_read_too() -> None:
+def test_version_0_of_the_transaction_value_is_read() -> None:
     encoded = bytes.fromhex(
         "0000 0000000000000005 0002 0000ea60 01"
         "00000001 0001 74 00000002 00000000 00000001"
@@ -92,13 +92,13 @@ def test_first_version_of_the_value_is_read_too() -> None:
         (b"\x00\x00\x00\x02id", b""),
     ],
 )
-def test_other_records_are_unknown(key: bytes, value: bytes | None) -> None:
+def test_records_of_other_versions_are_decoded_as_unknown(key: bytes, value: bytes | None) -> None:
     with pytest.raises(UnknownRecord):
         decode_record(key, value)
 
 
 @given(value=transactions, data=st.data())
-def test_damage_is_an_unknown_record_and_nothing_worse(value: Transaction, data: st.DataObject) -> None:
+def test_damaged_transaction_record_is_read_or_unknown(value: Transaction, data: st.DataObject) -> None:
     key, encoded = encode_record(TransactionRecord("id", replace(value, is_held=True)))
     assert encoded is not None
     damaged = bytearray(encoded)

@@ -173,7 +173,7 @@ def test_coordinator_is_found_in_every_version(run: Any) -> None:
     run(scenario)
 
 
-def test_version_1_in_every_version_of_its_requests(run: Any) -> None:
+def test_version_1_transactions_work_in_every_request_version(run: Any) -> None:
     async def scenario(driver: Driver) -> None:
         for init, add, end, produce in [(0, 0, 0, 3), (1, 1, 1, 7), (2, 2, 2, 8), (4, 3, 4, 11)]:
             producer = await driver.start(version=init)
@@ -189,7 +189,7 @@ def test_version_1_in_every_version_of_its_requests(run: Any) -> None:
     run(scenario)
 
 
-def test_version_2_needs_no_adding_and_has_an_epoch_for_each_transaction(run: Any) -> None:
+def test_version_2_needs_no_add_partitions_and_raises_the_epoch_each_time(run: Any) -> None:
     async def scenario(driver: Driver) -> None:
         producer = await driver.start()
         for round_number, commit in enumerate([True, False, True], 1):
@@ -248,7 +248,7 @@ def test_late_end_of_version_1_on_an_older_connection_is_refused(run: Any, commi
     run(scenario)
 
 
-def test_epoch_may_be_asked_for_over_a_newer_connection_than_its_transactions_use(run: Any) -> None:
+def test_init_producer_id_on_a_newer_connection_than_the_transaction_is_accepted(run: Any) -> None:
     """Clients like aiokafka open a connection for coordination first."""
 
     async def scenario(driver: Driver) -> None:
@@ -264,7 +264,7 @@ def test_epoch_may_be_asked_for_over_a_newer_connection_than_its_transactions_us
     run(scenario)
 
 
-def test_batch_of_no_transaction_is_not_stored(run: Any) -> None:
+def test_batch_outside_of_a_transaction_is_not_stored(run: Any) -> None:
     async def scenario(driver: Driver) -> None:
         producer = await driver.start()
         assert await driver.produce(producer, version=9) == ErrorCode.invalid_txn_state
@@ -297,7 +297,7 @@ def zombie_fields(producer: Identity) -> dict[str, int]:
     return {"producer_id": producer.producer_id, "producer_epoch": producer.epoch}
 
 
-def test_timeouts_and_names_have_their_bounds(run: Any) -> None:
+def test_invalid_transaction_timeouts_and_ids_are_refused(run: Any) -> None:
     async def scenario(driver: Driver) -> None:
         await driver.find()
         for timeout_ms in (0, -1, 60_001, 2**31 - 1):
@@ -311,7 +311,7 @@ def test_timeouts_and_names_have_their_bounds(run: Any) -> None:
     run(scenario, transaction_max_timeout_ms="60000")
 
 
-def test_partitions_that_cannot_be_written_spare_the_others_no_refusal(run: Any) -> None:
+def test_add_partitions_with_one_invalid_partition_adds_none(run: Any) -> None:
     async def scenario(driver: Driver) -> None:
         producer = await driver.start()
         not_attempted, unknown = ErrorCode.operation_not_attempted, ErrorCode.unknown_topic_or_partition
@@ -325,7 +325,7 @@ def test_partitions_that_cannot_be_written_spare_the_others_no_refusal(run: Any)
     run(scenario)
 
 
-def test_offsets_topic_takes_part_where_offsets_are_committed(run: Any) -> None:
+def test_add_offsets_adds_the_offsets_partition_of_the_group(run: Any) -> None:
     async def scenario(driver: Driver) -> None:
         producer = await driver.start()
         for version in range(5):
@@ -339,7 +339,7 @@ def test_offsets_topic_takes_part_where_offsets_are_committed(run: Any) -> None:
     run(scenario)
 
 
-def test_unauthorized_client_is_refused_in_every_request(run: Any) -> None:
+def test_unauthorized_client_is_refused_by_every_transaction_api(run: Any) -> None:
     async def scenario(driver: Driver) -> None:
         producer = await driver.start()
         denied = ErrorCode.transactional_id_authorization_failed
@@ -401,7 +401,9 @@ def test_transactions_are_listed_and_described(run: Any) -> None:
     run(scenario)
 
 
-def test_long_list_of_transactions_leaves_turns_to_others(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_list_transactions_request_yields_to_other_requests(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(coordinator_module, "TRANSACTIONS_PER_TURN", 1)
 
     async def scenario(driver: Driver) -> None:
@@ -419,7 +421,7 @@ def test_long_list_of_transactions_leaves_turns_to_others(run: Any, monkeypatch:
     run(scenario)
 
 
-def test_brokers_only_may_ask_for_others(run: Any) -> None:
+def test_batched_add_partitions_and_write_markers_are_refused_to_clients(run: Any) -> None:
     async def scenario(driver: Driver) -> None:
         producer = await driver.start()
         transaction = {
@@ -445,7 +447,7 @@ def test_brokers_only_may_ask_for_others(run: Any) -> None:
     run(scenario)
 
 
-def test_marker_that_comes_late_on_a_connection_its_coordinator_gave_up_is_refused(run: Any) -> None:
+def test_late_marker_on_an_abandoned_coordinator_connection_is_refused(run: Any) -> None:
     async def scenario(driver: Driver) -> None:
         producer = await driver.start(version=4)
         marker = {
@@ -468,7 +470,7 @@ def test_marker_that_comes_late_on_a_connection_its_coordinator_gave_up_is_refus
     run(scenario)
 
 
-def test_broker_asks_for_many_transactions_at_once(run: Any) -> None:
+def test_broker_adds_and_verifies_partitions_of_many_transactions_at_once(run: Any) -> None:
     async def scenario(driver: Driver) -> None:
         producer = await driver.start()
         other = await driver.start("u")
@@ -522,7 +524,7 @@ def test_held_transaction_is_ended_by_another_connection(run: Any) -> None:
 
 
 @pytest.mark.slow
-def test_silent_producer_does_not_hold_back_readers_for_ever(run: Any) -> None:
+def test_open_transaction_of_a_silent_producer_is_aborted(run: Any) -> None:
     async def scenario(driver: Driver) -> None:
         producer = await driver.start(timeout_ms=1_000)
         assert await driver.produce(producer) == 0
@@ -555,7 +557,7 @@ def scrape(driver: Driver) -> dict[str, float]:
     return {reading.name.removeprefix("penstock_"): reading.read() for reading in readings}
 
 
-def test_clients_learn_that_there_is_version_2(run: Any) -> None:
+def test_api_versions_announces_transaction_version_2(run: Any) -> None:
     async def scenario(driver: Driver) -> None:
         asked = {"client_software_name": "test", "client_software_version": "1"}
         for version in (3, 4):

@@ -31,7 +31,7 @@ def state_of(bench: Bench, transactional_id: str = "t") -> TransactionState:
     return bench.shard.transactions[transactional_id].state
 
 
-async def test_nothing_is_answered_before_it_is_committed() -> None:
+async def test_init_producer_id_is_answered_after_its_record_is_committed() -> None:
     bench = Bench()
     task = asyncio.ensure_future(bench.shard.init_producer_id("t", NOBODY, 60_000, False))
     await turns()
@@ -40,7 +40,7 @@ async def test_nothing_is_answered_before_it_is_committed() -> None:
     assert await task == (101, 0)
 
 
-async def test_markers_are_written_when_the_decision_is_committed_and_not_before() -> None:
+async def test_markers_are_written_after_the_decision_is_committed() -> None:
     bench = Bench()
     producer = await bench.init()
     await bench.add(producer)
@@ -60,7 +60,7 @@ async def test_markers_are_written_when_the_decision_is_committed_and_not_before
     assert bench.counts.commits == 1
 
 
-async def test_plain_end_is_in_the_log_when_it_returns_and_done_when_it_is_committed() -> None:
+async def test_plain_end_is_appended_at_once_and_done_when_committed() -> None:
     bench = Bench()
     producer = await bench.init()
     assert bench.shard.plain_end("t", producer, True, VERSION_1) is None, "nothing is open"
@@ -81,7 +81,7 @@ async def test_plain_end_is_in_the_log_when_it_returns_and_done_when_it_is_commi
     assert len(bench.endings) == 1
 
 
-async def test_plain_addition_begins_a_transaction_and_waits_for_none() -> None:
+async def test_plain_addition_begins_a_transaction_without_waiting_for_one() -> None:
     bench = Bench()
     producer = await bench.init()
     assert bench.shard.plain_addition("unknown", producer, [P0], VERSION_1) is None
@@ -116,7 +116,7 @@ async def test_refused_plain_decision_closes_the_shard() -> None:
     assert bench.shard.plain_end("t", producer, True, VERSION_1) is None
 
 
-async def test_partition_is_verified_when_its_place_in_the_transaction_is_committed() -> None:
+async def test_partition_is_verified_when_its_addition_is_committed() -> None:
     bench = Bench()
     producer = await bench.init()
     adding = asyncio.ensure_future(bench.shard.add_partitions("t", producer, [P0], VERSION_1))
@@ -130,7 +130,7 @@ async def test_partition_is_verified_when_its_place_in_the_transaction_is_commit
     await adding
 
 
-async def test_nothing_is_vouched_for_before_it_is_committed_or_after_it_has_ended() -> None:
+async def test_coordinator_vouches_only_for_committed_partitions_of_open_transactions() -> None:
     bench = Bench()
     producer = await bench.init()
     adding = asyncio.ensure_future(bench.shard.add_partitions("t", producer, [P0], VERSION_1))
@@ -148,7 +148,7 @@ async def test_nothing_is_vouched_for_before_it_is_committed_or_after_it_has_end
     await ending
 
 
-async def test_partition_that_joins_while_another_is_verified_is_not_taken_for_committed() -> None:
+async def test_partition_added_while_another_is_verified_does_not_count_as_committed() -> None:
     bench = Bench()
     producer = await bench.init()
     first = asyncio.ensure_future(bench.shard.add_partitions("t", producer, [P0], VERSION_1))
@@ -166,7 +166,7 @@ async def test_partition_that_joins_while_another_is_verified_is_not_taken_for_c
 
 
 @pytest.mark.parametrize("request_of", ["end", "add", "verify", "init"])
-async def test_refusal_requires_a_commit_by_this_coordinator(request_of: str) -> None:
+async def test_refusal_is_answered_after_this_coordinator_has_committed(request_of: str) -> None:
     bench = Bench()
     producer = await bench.init()
     stranger = Identity(producer.producer_id, ProducerEpoch(7))
@@ -183,7 +183,7 @@ async def test_refusal_requires_a_commit_by_this_coordinator(request_of: str) ->
     assert await refused(task) is ErrorCode.not_coordinator
 
 
-async def test_repeated_end_requires_a_commit_by_this_coordinator() -> None:
+async def test_repeated_end_is_answered_after_this_coordinator_has_committed() -> None:
     bench = Bench()
     producer = await bench.init()
     await bench.add(producer)
@@ -196,7 +196,7 @@ async def test_repeated_end_requires_a_commit_by_this_coordinator() -> None:
     assert await refused(again) is ErrorCode.not_coordinator
 
 
-async def test_end_that_is_repeated_while_it_is_carried_out_writes_no_second_markers() -> None:
+async def test_end_repeated_in_progress_writes_no_second_markers() -> None:
     bench = Bench()
     producer = await bench.init()
     await bench.add(producer)
@@ -215,7 +215,7 @@ async def test_end_that_is_repeated_while_it_is_carried_out_writes_no_second_mar
     assert bench.counts.commits == 1
 
 
-async def test_next_transaction_begins_as_soon_as_the_last_has_ended() -> None:
+async def test_next_transaction_begins_when_the_previous_one_has_ended() -> None:
     bench = Bench()
     producer = await bench.init()
     await bench.add(producer)
@@ -253,7 +253,7 @@ async def test_request_that_waits_too_long_gets_concurrent_transactions(
     assert bench.shard._completions._waiting == {}, "who was told waits no more, however long the end takes"
 
 
-async def test_request_of_a_broker_does_not_wait() -> None:
+async def test_add_partitions_of_a_broker_gets_concurrent_transactions_without_a_wait() -> None:
     bench = Bench()
     producer = await bench.init()
     await bench.add(producer, version=VERSION_2)
@@ -279,7 +279,7 @@ async def test_new_producer_waits_for_the_abort_of_an_open_transaction() -> None
     assert await refused(bench.add(old, P0)) is ErrorCode.producer_fenced
 
 
-async def test_transaction_that_is_open_for_too_long_is_aborted_and_its_producer_fenced() -> None:
+async def test_transaction_open_beyond_its_timeout_is_aborted_and_its_producer_fenced() -> None:
     bench = Bench()
     producer = await bench.init(timeout_ms=10_000)
     await bench.add(producer)
@@ -312,7 +312,7 @@ async def test_added_partitions_do_not_extend_the_transaction_timeout() -> None:
     assert state_of(bench) is TransactionState.PREPARE_ABORT
 
 
-async def test_clock_that_jumps_aborts_nothing() -> None:
+async def test_wall_clock_jump_aborts_no_transaction() -> None:
     bench = Bench()
     producer = await bench.init(timeout_ms=10_000)
     await bench.add(producer)
@@ -350,7 +350,7 @@ async def test_held_transaction_ends_by_request_and_not_by_timeout() -> None:
     assert {marker.is_commit for _, marker in bench.markers} == {True}
 
 
-async def test_idle_id_is_forgotten_for_good_and_an_open_one_is_not() -> None:
+async def test_idle_transactional_id_expires_and_one_in_a_transaction_does_not() -> None:
     bench = Bench(transactional_id_expiration_ms="1000")
     await bench.add(await bench.init("open"), id="open")
     producer = await bench.init("idle")
@@ -364,7 +364,7 @@ async def test_idle_id_is_forgotten_for_good_and_an_open_one_is_not() -> None:
     assert (await bench.init("idle", producer)).producer_id != producer.producer_id
 
 
-async def test_ids_that_expire_together_are_not_forgotten_in_one_batch() -> None:
+async def test_tombstones_of_ids_that_expire_together_are_split_into_batches() -> None:
     """Records that are added together share a batch, and a batch above the limit cannot be replicated."""
     bench = Bench(transactional_id_expiration_ms="1000")
     for number in range(3):
@@ -377,7 +377,7 @@ async def test_ids_that_expire_together_are_not_forgotten_in_one_batch() -> None
     assert not bench.shard.transactions
 
 
-async def test_more_ids_than_there_is_room_for_are_refused() -> None:
+async def test_new_transactional_id_above_the_maximum_is_refused() -> None:
     bench = Bench(transactional_id_max_count="2")
     await bench.init("a")
     await bench.init("b")
@@ -385,7 +385,7 @@ async def test_more_ids_than_there_is_room_for_are_refused() -> None:
     await bench.init("a")
 
 
-async def test_more_held_ids_than_there_is_room_for_are_refused() -> None:
+async def test_held_transactional_id_above_the_maximum_is_refused() -> None:
     bench = Bench(transaction_held_max_count="1", transactional_id_expiration_ms="1000")
     await bench.init("a", is_held=True)
     assert await refused(bench.init("b", is_held=True)) is ErrorCode.policy_violation
@@ -401,7 +401,7 @@ async def test_more_held_ids_than_there_is_room_for_are_refused() -> None:
     await bench.init("a", is_held=True)
 
 
-async def test_long_names_take_the_room_of_several_and_give_it_back() -> None:
+async def test_long_transactional_id_counts_as_several_until_it_expires() -> None:
     bench = Bench(transactional_id_max_count="4", transactional_id_expiration_ms="1000")
     await bench.init("x" * 1_024)
     assert await refused(bench.init("y")) is ErrorCode.policy_violation
@@ -433,7 +433,7 @@ async def test_late_end_on_an_older_connection_is_refused() -> None:
     bench.shard.check_connection("t", producer, 9)
 
 
-async def test_zombie_on_a_newer_connection_does_not_make_its_successor_late() -> None:
+async def test_successor_is_accepted_on_an_older_connection_than_its_zombie() -> None:
     bench = Bench()
     zombie = await bench.init()
     successor = await bench.init()
@@ -442,7 +442,7 @@ async def test_zombie_on_a_newer_connection_does_not_make_its_successor_late() -
     bench.shard.check_connection("t", successor, 6)
 
 
-async def test_new_epoch_may_come_over_an_older_connection() -> None:
+async def test_new_producer_epoch_is_accepted_on_an_older_connection() -> None:
     """Some clients request an epoch over another connection than they use for transactions."""
     bench = Bench()
     producer = await bench.init()
@@ -451,7 +451,7 @@ async def test_new_epoch_may_come_over_an_older_connection() -> None:
     bench.shard.check_connection("t", producer, 5)
 
 
-async def test_connection_from_before_this_broker_led_the_partition_may_be_late() -> None:
+async def test_request_on_a_connection_older_than_the_leadership_is_refused() -> None:
     bench = Bench()
     producer = await bench.init()
     bench.start(bench.log.committed, first_connection=8)
@@ -479,7 +479,7 @@ async def test_refused_record_closes_the_shard_and_fails_waiting_requests() -> N
     )
 
 
-async def test_end_behind_a_refused_record_writes_no_markers() -> None:
+async def test_end_appended_behind_a_refused_record_writes_no_markers() -> None:
     """Another coordinator may have decided otherwise."""
     bench = Bench()
     producer = await bench.init()
@@ -511,7 +511,7 @@ async def test_request_waiting_for_an_end_fails_when_the_shard_closes() -> None:
 # --- version 2
 
 
-async def test_every_transaction_has_an_epoch_of_its_own() -> None:
+async def test_every_version_2_transaction_has_its_own_producer_epoch() -> None:
     bench = Bench()
     producer = await bench.init()
     for epoch in range(1, 4):

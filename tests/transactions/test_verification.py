@@ -82,7 +82,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verification, "RETRY_SECONDS", 0.001)
 
 
-async def test_coordinator_on_this_broker_is_asked_directly() -> None:
+async def test_local_coordinator_verifies_without_a_request() -> None:
     world = World(ME)
     producer = await world.bench.init()
     asking = world.verifier.verify("t", *producer, P0, False)
@@ -95,7 +95,7 @@ async def test_coordinator_on_this_broker_is_asked_directly() -> None:
     assert not world.asked
 
 
-async def test_questions_during_a_request_share_the_next_one() -> None:
+async def test_verifications_during_a_request_share_the_next_request() -> None:
     world = World(OTHER)
     world.may_answer.clear()
     first = asyncio.ensure_future(world.verifier.verify("a", *PRODUCER, P0, True))
@@ -120,7 +120,7 @@ async def test_questions_during_a_request_share_the_next_one() -> None:
     ] == [("a", False, [0, 1]), ("a", True, [1]), ("b", True, [0])]
 
 
-async def test_end_of_the_last_transaction_is_waited_for() -> None:
+async def test_verification_waits_for_the_end_of_the_previous_transaction() -> None:
     world = World(OTHER)
     world.answers = [ErrorCode.concurrent_transactions] * 3
     assert await world.verifier.verify("t", *PRODUCER, P0, True) is ErrorCode.none
@@ -131,13 +131,13 @@ async def test_end_of_the_last_transaction_is_waited_for() -> None:
 @pytest.mark.parametrize(
     "trouble", [ConnectionResetError(), TimeoutError(), BrokerError(ErrorCode.none), KeyError()]
 )
-async def test_coordinator_that_cannot_be_asked_is_not_available(trouble: Exception) -> None:
+async def test_verification_by_an_unreachable_coordinator_gets_not_available(trouble: Exception) -> None:
     world = World(OTHER)
     world.answers = [trouble]
     assert await world.verifier.verify("t", *PRODUCER, P0, True) is ErrorCode.coordinator_not_available
 
 
-async def test_verification_without_a_coordinator_is_not_available() -> None:
+async def test_verification_without_a_coordinator_gets_not_available() -> None:
     world = World(NO_LEADER)
     for name in ("t", "nobody's"):
         assert await world.verifier.verify(name, *PRODUCER, P0, True) is ErrorCode.coordinator_not_available
