@@ -8,12 +8,12 @@ from penstock.queues.states import Acknowledgement, AcknowledgeType
 ACCEPT, RELEASE = bytes((AcknowledgeType.ACCEPT,)), bytes((AcknowledgeType.RELEASE,))
 
 
-def test_accepted_neighbours_are_one_range() -> None:
+def test_accepts_of_adjacent_offsets_are_joined_into_one_range() -> None:
     asked = [Acknowledgement(offset, offset, ACCEPT) for offset in (3, 4, 5, 7, 8)]
     assert joined(asked, 100) == [Acknowledgement(3, 5, ACCEPT), Acknowledgement(7, 8, ACCEPT)]
 
 
-def test_other_types_stay_apart() -> None:
+def test_acknowledgements_of_other_types_are_not_joined() -> None:
     asked = [
         Acknowledgement(1, 1, RELEASE),
         Acknowledgement(2, 2, RELEASE),
@@ -22,6 +22,6 @@ def test_other_types_stay_apart() -> None:
     assert joined(asked, 100) == asked
 
 
-def test_offset_that_was_never_acquired_is_refused_by_itself() -> None:
+def test_acknowledgement_of_an_unacquired_offset_is_refused_alone() -> None:
     asked = [Acknowledgement(offset, offset, ACCEPT) for offset in (3, 4, 5)]
     assert joined(asked, 5) == [Acknowledgement(3, 4, ACCEPT), Acknowledgement(5, 5, ACCEPT)]

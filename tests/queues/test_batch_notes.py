@@ -54,7 +54,7 @@ def test_excerpt_has_the_acquired_records_and_the_offsets_of_its_batch(tmp_path:
 
 
 @pytest.mark.parametrize("first", [BASE - 500, BASE + COUNT])
-def test_records_of_other_batches_are_no_part_of_an_excerpt(first: int, tmp_path: Path) -> None:
+def test_excerpt_leaves_out_records_of_other_batches(first: int, tmp_path: Path) -> None:
     batch = bytes(make_batch())
     acquired = [Acquired(first, first + 10, 1), Acquired(BASE, BASE, 1)]
     [excerpt] = noted(batch).excerpts([stored(batch, tmp_path / "log")], acquired)
@@ -87,7 +87,7 @@ def test_records_of_a_compacted_batch_are_found_by_their_offsets(tmp_path: Path)
     assert offsets(excerpt) == [BASE + 42, BASE + 44]
 
 
-def test_places_of_a_batch_that_cannot_be_read_are_not_known() -> None:
+def test_record_positions_of_an_unreadable_batch_are_unknown() -> None:
     batch = bytes(make_batch())
     header = read_header(batch)
     body = memoryview(batch)[HEADER_SIZE:]

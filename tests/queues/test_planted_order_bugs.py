@@ -143,7 +143,7 @@ def compare_all() -> None:
 
 
 @pytest.mark.parametrize("name", BUGS)
-def test_planted_bug_is_noticed(name: str, monkeypatch: Patch) -> None:
+def test_planted_bug_of_the_delivery_order_is_noticed(name: str, monkeypatch: Patch) -> None:
     BUGS[name](monkeypatch)
     with pytest.raises((AssertionError, IndexError, KeyError)):
         compare_all()

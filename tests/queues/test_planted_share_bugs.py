@@ -227,7 +227,7 @@ def compare_all_updates() -> None:
 
 
 @pytest.mark.parametrize("name", BUGS)
-def test_planted_bug_is_noticed(name: str, monkeypatch: Patch) -> None:
+def test_planted_bug_of_a_share_partition_is_noticed(name: str, monkeypatch: Patch) -> None:
     BUGS[name](monkeypatch)
     with pytest.raises((AssertionError, IndexError, KeyError, pytest.fail.Exception)):
         compare_all()

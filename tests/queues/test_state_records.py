@@ -41,12 +41,12 @@ TOPIC = TopicId(UUID("01234567-89ab-cdef-0123-456789abcdef"))
 
 
 @given(RECORDS)
-def test_every_record_is_read_as_it_was_written(record: StateRecord) -> None:
+def test_every_state_record_round_trips(record: StateRecord) -> None:
     assert decode_record(*encode_record(record)) == record
 
 
 @given(RECORDS, st.data())
-def test_damaged_records_are_unknown(record: StateRecord, data: st.DataObject) -> None:
+def test_damaged_state_records_are_decoded_as_unknown(record: StateRecord, data: st.DataObject) -> None:
     key, value = encode_record(record)
     if value is None:
         return
@@ -55,7 +55,7 @@ def test_damaged_records_are_unknown(record: StateRecord, data: st.DataObject) -
         decode_record(key, value[:length])
 
 
-def test_layout_of_an_update_is_that_of_kafka() -> None:
+def test_share_update_has_the_layout_of_kafka() -> None:
     key, value = encode_record(
         StateRecord(ShareKey("g", TOPIC, 3), UpdateValue(1, 2, 10, 4, (StateBatch(10, 12, 2, 1),)))
     )
@@ -65,7 +65,7 @@ def test_layout_of_an_update_is_that_of_kafka() -> None:
     assert value == b"\0\0" + b"\0\0\0\1" + b"\0\0\0\2" + (10).to_bytes(8, "big") + b"\2" + batch + tags
 
 
-def test_partition_of_a_share_partition_is_that_of_kafka() -> None:
+def test_share_partition_maps_to_the_state_partition_of_kafka() -> None:
     key = ShareKey("my-group", TOPIC, 0)
     assert key.name == "my-group:ASNFZ4mrze8BI0VniavN7w:0"
     text = 0

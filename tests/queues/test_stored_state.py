@@ -24,7 +24,7 @@ def expanded(state: StoredState) -> Offsets:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_updates_equal_a_dict_of_offsets(seed: int) -> None:
+def test_state_updates_equal_a_dict_of_offsets(seed: int) -> None:
     compare_updates(seed)
 
 
@@ -57,7 +57,7 @@ def compare_updates(seed: int) -> None:
             assert expanded(state) == expected
 
 
-def test_settled_neighbours_are_one_range() -> None:
+def test_adjacent_settled_ranges_are_merged() -> None:
     state = StoredState(SnapshotValue(0, 0, 0, 0, 0, 0, 0, ()), 0)
     for offset in range(1, 2_000):
         kind = ACKNOWLEDGED if offset % 2 else ARCHIVED
