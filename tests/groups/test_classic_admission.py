@@ -8,7 +8,7 @@ from penstock.errors import ErrorCode
 from penstock.groups.group import GroupState
 
 
-def test_a_new_member_is_given_its_id_first_and_joins_with_it() -> None:
+def test_new_dynamic_member_gets_member_id_required_and_joins_with_its_id() -> None:
     group = Driver()
     result = group.join(two_step=True)
     assert result.error is ErrorCode.member_id_required
@@ -19,7 +19,7 @@ def test_a_new_member_is_given_its_id_first_and_joins_with_it() -> None:
     assert group.joined(ticket).member_id == result.member_id
 
 
-def test_an_id_that_is_not_joined_with_is_forgotten_after_the_session_timeout() -> None:
+def test_pending_member_id_expires_after_the_session_timeout() -> None:
     group = Driver()
     member_id = group.join(two_step=True).member_id
     group.advance(SESSION_MS)
@@ -28,12 +28,12 @@ def test_an_id_that_is_not_joined_with_is_forgotten_after_the_session_timeout() 
     assert group.records == []
 
 
-def test_a_static_member_needs_no_first_step() -> None:
+def test_static_member_joins_without_member_id_required() -> None:
     group = Driver()
     assert group.waits(group.ask_join(instance_id="i", two_step=True))
 
 
-def test_a_rebalance_waits_for_ids_that_were_given_out() -> None:
+def test_rebalance_waits_for_pending_members() -> None:
     group = Driver()
     [member] = group.stable()
     pending = group.join(two_step=True).member_id
@@ -44,7 +44,7 @@ def test_a_rebalance_waits_for_ids_that_were_given_out() -> None:
     assert group.joined(ticket).generation == group.joined(second).generation == 2
 
 
-def test_a_rebalance_continues_when_the_id_it_waited_for_expires() -> None:
+def test_rebalance_continues_when_a_pending_member_expires() -> None:
     group = Driver()
     [member] = group.stable()
     group.join(two_step=True)
@@ -53,7 +53,7 @@ def test_a_rebalance_continues_when_the_id_it_waited_for_expires() -> None:
     assert group.joined(ticket).generation == 2
 
 
-def test_a_rebalance_continues_when_the_id_it_waited_for_leaves() -> None:
+def test_rebalance_continues_when_a_pending_member_leaves() -> None:
     group = Driver()
     [member] = group.stable()
     pending = group.join(two_step=True).member_id
@@ -79,7 +79,7 @@ def test_pending_member_expiring_in_a_stable_group_causes_no_rebalance() -> None
     assert group.state is GroupState.STABLE
 
 
-def test_an_id_that_was_given_out_can_neither_sync_nor_heartbeat_nor_commit() -> None:
+def test_pending_member_can_neither_sync_nor_heartbeat_nor_commit() -> None:
     group = Driver()
     group.stable()
     pending = group.join(two_step=True).member_id
@@ -88,7 +88,7 @@ def test_an_id_that_was_given_out_can_neither_sync_nor_heartbeat_nor_commit() ->
     assert group.commit(pending, 1) is ErrorCode.unknown_member_id
 
 
-def test_an_id_that_was_given_to_a_dynamic_member_is_not_for_a_static_one() -> None:
+def test_static_member_cannot_join_with_a_pending_dynamic_member_id() -> None:
     group = Driver()
     pending = group.join(two_step=True).member_id
     assert group.join(pending, instance_id="i").error is ErrorCode.unknown_member_id
@@ -113,7 +113,7 @@ def test_a_full_group_refuses_new_members_while_it_rebalances() -> None:
     assert group.join().error is ErrorCode.group_max_size_reached
 
 
-def test_ids_that_were_given_out_count_against_the_limit() -> None:
+def test_pending_members_count_against_the_maximum_group_size() -> None:
     group = Driver(group_max_size=2)
     first = group.join(two_step=True).member_id
     second = group.join(two_step=True).member_id
@@ -121,20 +121,20 @@ def test_ids_that_were_given_out_count_against_the_limit() -> None:
     group.settle([group.ask_join(first), group.ask_join(second)])
 
 
-def test_members_of_a_full_group_may_come_back() -> None:
+def test_members_of_a_full_group_may_rejoin() -> None:
     group = Driver(group_max_size=2)
     leader, follower = group.stable(2)
     tickets = [group.ask_join(leader), group.ask_join(follower)]
     assert {group.joined(ticket).generation for ticket in tickets} == {2}
 
 
-def test_a_static_member_of_a_full_group_may_come_back_without_its_id() -> None:
+def test_static_member_of_a_full_group_may_rejoin_without_its_id() -> None:
     group = Driver(group_max_size=1)
     group.stable_static("i")
     assert group.join(instance_id="i").generation == 1
 
 
-def test_members_may_come_back_when_the_limit_was_lowered_below_them() -> None:
+def test_members_may_rejoin_after_the_maximum_group_size_was_lowered() -> None:
     group = Driver()
     members = group.stable(3)
     group.settings.max_size = 1
@@ -143,7 +143,7 @@ def test_members_may_come_back_when_the_limit_was_lowered_below_them() -> None:
     assert group.join().error is ErrorCode.group_max_size_reached
 
 
-def test_a_place_that_became_free_is_taken_again() -> None:
+def test_full_group_admits_a_member_after_another_has_left() -> None:
     group = Driver(group_max_size=1)
     [member] = group.stable()
     group.leave((member, None))
@@ -168,7 +168,7 @@ def test_member_may_rejoin_with_less_metadata_above_a_lowered_limit() -> None:
     group.settle([group.ask_join(member, protocols=(("range", b"x" * 550),))])
 
 
-def test_ids_that_were_given_out_count_in_bytes_too() -> None:
+def test_pending_members_count_against_the_byte_limit() -> None:
     group = Driver(group_max_metadata_bytes=1_024)
     assert group.join(two_step=True, client_id="c" * 400).error is ErrorCode.member_id_required
     assert group.join(two_step=True, client_id="c" * 400).error is ErrorCode.group_max_size_reached
@@ -176,7 +176,7 @@ def test_ids_that_were_given_out_count_in_bytes_too() -> None:
     assert group.join(two_step=True, client_id="c" * 400).error is ErrorCode.member_id_required
 
 
-def test_an_assignment_beyond_the_limit_is_refused_and_the_group_starts_over() -> None:
+def test_assignment_above_the_byte_limit_is_refused_and_the_group_rebalances() -> None:
     group = Driver(group_max_metadata_bytes=1_024)
     ticket = group.ask_join()
     group.advance(DELAY_MS)
@@ -188,7 +188,7 @@ def test_an_assignment_beyond_the_limit_is_refused_and_the_group_starts_over() -
     assert group.join(leader).generation == 2
 
 
-def test_assignment_for_an_unknown_member_takes_no_room() -> None:
+def test_assignment_for_an_unknown_member_does_not_count_against_the_byte_limit() -> None:
     group = Driver(group_max_metadata_bytes=1_024)
     ticket = group.ask_join()
     group.advance(DELAY_MS)
@@ -196,7 +196,7 @@ def test_assignment_for_an_unknown_member_takes_no_room() -> None:
     assert group.sync(leader, 1, {leader: b"x", "nobody": b"x" * 2_000}).assignment == b"x"
 
 
-def test_ten_thousand_members_leave_nothing_behind() -> None:
+def test_ten_thousand_members_that_left_take_no_memory() -> None:
     group = Driver()
     ids = [group.join(two_step=True).member_id for _ in range(10_000)]
     members = group.settle([group.ask_join(member_id) for member_id in ids])

@@ -63,7 +63,7 @@ def test_heartbeat_commit_and_sync_do_not_iterate_over_members(looks: list[int])
     assert looks == []
 
 
-def test_members_that_leave_or_expire_together_are_looked_through_once_each_phase(looks: list[int]) -> None:
+def test_removal_of_many_members_iterates_over_members_once_per_phase(looks: list[int]) -> None:
     group = Driver()
     members = group.stable(MEMBERS)
     looks.clear()

@@ -21,7 +21,7 @@ def subscription(*topics: str, owned: dict[str, frozenset[int]] | None = None) -
 # Heartbeats and sessions
 
 
-def test_heartbeats_keep_a_member_in() -> None:
+def test_heartbeats_keep_a_member_in_the_group() -> None:
     group = Driver()
     [member] = group.stable()
     for _ in range(10):
@@ -45,7 +45,7 @@ def test_forged_heartbeat_is_refused_and_extends_no_session() -> None:
     assert group.state is GroupState.EMPTY
 
 
-def test_a_heartbeat_while_members_join_says_so_and_keeps_the_member_in() -> None:
+def test_heartbeat_during_a_rebalance_gets_rebalance_in_progress() -> None:
     group = Driver()
     leader, follower = group.stable(2)
     ticket = group.ask_join(leader)
@@ -55,7 +55,7 @@ def test_a_heartbeat_while_members_join_says_so_and_keeps_the_member_in() -> Non
     assert group.waits(ticket)
 
 
-def test_a_heartbeat_while_syncs_are_awaited_is_in_order() -> None:
+def test_heartbeat_while_syncs_are_awaited_succeeds() -> None:
     group = Driver()
     ticket = group.ask_join()
     group.advance(DELAY_MS)
@@ -76,7 +76,7 @@ def test_heartbeat_with_a_guessed_generation_keeps_the_wait_of_a_new_member() ->
     assert group.waits(ticket)
 
 
-def test_when_a_session_ends_the_others_are_rebalanced() -> None:
+def test_expired_session_causes_a_rebalance() -> None:
     group = Driver()
     leader, follower = group.stable(2)
     group.advance(SESSION_MS - 1)
@@ -90,7 +90,7 @@ def test_when_a_session_ends_the_others_are_rebalanced() -> None:
 # Leaving
 
 
-def test_a_member_that_leaves_makes_the_others_rebalance() -> None:
+def test_leaving_member_causes_a_rebalance() -> None:
     group = Driver()
     leader, follower = group.stable(2)
     assert group.leave((leader, None)) == (ErrorCode.none,)
@@ -98,7 +98,7 @@ def test_a_member_that_leaves_makes_the_others_rebalance() -> None:
     assert group.join(follower).leader == follower
 
 
-def test_the_last_to_leave_empties_the_group_and_that_is_written() -> None:
+def test_last_member_that_leaves_writes_an_empty_group() -> None:
     group = Driver()
     [member] = group.stable()
     group.leave((member, None))
@@ -139,7 +139,7 @@ def test_refused_leave_causes_no_rebalance() -> None:
     assert group.leave() == ()
 
 
-def test_leave_of_an_empty_group_is_of_an_unknown_member() -> None:
+def test_leave_of_an_empty_group_gets_unknown_member_id() -> None:
     assert Driver().leave(("m", None), ("", "i")) == (ErrorCode.unknown_member_id,) * 2
 
 
@@ -151,7 +151,7 @@ def test_a_rebalance_continues_when_an_awaited_member_leaves() -> None:
     assert group.joined(ticket).generation == 2
 
 
-def test_a_leave_during_the_initial_delay_does_not_end_it() -> None:
+def test_leave_during_the_initial_delay_does_not_end_the_delay() -> None:
     group = Driver()
     first = group.ask_join()
     pending = group.join(two_step=True).member_id
@@ -162,7 +162,7 @@ def test_a_leave_during_the_initial_delay_does_not_end_it() -> None:
     assert group.joined(first).generation == 1
 
 
-def test_the_generation_of_an_empty_group_is_continued_by_new_members() -> None:
+def test_new_members_of_an_empty_group_continue_its_generation() -> None:
     group = Driver()
     [member] = group.stable()
     group.leave((member, None))
@@ -175,7 +175,7 @@ def test_the_generation_of_an_empty_group_is_continued_by_new_members() -> None:
 # Offsets
 
 
-def test_commit_is_allowed_by_member_generation_and_state() -> None:
+def test_commit_is_checked_by_member_generation_and_group_state() -> None:
     group = Driver()
     assert group.commit("", -1) is ErrorCode.none
     assert group.commit("", 0) is ErrorCode.unknown_member_id
@@ -194,7 +194,7 @@ def test_commit_is_allowed_by_member_generation_and_state() -> None:
     assert group.commit(leader, 1) is ErrorCode.illegal_generation
 
 
-def test_a_commit_is_a_sign_of_life() -> None:
+def test_commit_extends_the_session_of_a_classic_member() -> None:
     group = Driver()
     [member] = group.stable()
     for _ in range(3):
@@ -218,7 +218,7 @@ def test_any_client_may_fetch_the_offsets_of_a_classic_group() -> None:
     group.group.check_fetch("stranger", 5)
 
 
-def test_a_group_reads_the_topics_its_members_are_subscribed_to() -> None:
+def test_classic_group_counts_as_reading_the_topics_of_its_members() -> None:
     group = Driver()
     assert not group.group.reads("a")
     first = group.ask_join(protocols=(("range", subscription("a", "b")),))
@@ -231,7 +231,7 @@ def test_a_group_reads_the_topics_its_members_are_subscribed_to() -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"protocol_type": "connect"}])
-def test_a_group_whose_members_cannot_be_understood_may_read_anything(options: dict[str, Any]) -> None:
+def test_group_with_unreadable_subscriptions_counts_as_reading_every_topic(options: dict[str, Any]) -> None:
     group = Driver()
     [member] = group.stable(**options)
     assert group.group.reads("a")
@@ -242,7 +242,7 @@ def test_a_group_whose_members_cannot_be_understood_may_read_anything(options: d
 # Descriptions
 
 
-def test_metadata_and_assignments_are_described_only_while_they_hold() -> None:
+def test_description_has_metadata_and_assignments_only_in_a_stable_group() -> None:
     group = Driver()
     assert group.group.describe().state is GroupState.EMPTY
     leader, follower = group.stable(2)
@@ -260,11 +260,11 @@ def test_metadata_and_assignments_are_described_only_while_they_hold() -> None:
     assert {(m.metadata, m.assignment) for m in described.members} == {(b"", b"")}
 
 
-def test_a_group_is_forgotten_by_a_tombstone() -> None:
+def test_tombstone_removes_a_classic_group() -> None:
     assert Driver().group.tombstones() == [GroupRecord(ClassicGroupKey("g"), None)]
 
 
-def test_waiting_requests_get_the_error_when_the_group_is_given_up() -> None:
+def test_waiting_requests_fail_when_the_group_is_unloaded() -> None:
     group = Driver()
     joins = [group.ask_join(), group.ask_join()]
     group.take(group.group.give_up(ErrorCode.not_coordinator))
@@ -278,7 +278,7 @@ def test_waiting_requests_get_the_error_when_the_group_is_given_up() -> None:
     assert group.synced(sync).error is ErrorCode.coordinator_not_available
 
 
-def test_a_group_that_was_given_up_answers_that_it_is_not_here() -> None:
+def test_unloaded_group_answers_coordinator_not_available() -> None:
     group = Driver()
     [member] = group.stable()
     group.group.give_up(ErrorCode.not_coordinator)
@@ -329,7 +329,7 @@ def test_after_a_restart_a_leader_is_still_the_leader() -> None:
     assert group.waits(group.ask_join(leader))
 
 
-def test_after_a_restart_an_empty_group_knows_since_when_and_counts_on() -> None:
+def test_empty_group_keeps_its_empty_time_and_generation_over_a_restart() -> None:
     group = Driver()
     [member] = group.stable()
     group.leave((member, None))
@@ -364,7 +364,7 @@ def test_rebalance_interrupted_by_a_restart_begins_again_with_rejoins() -> None:
     assert group.joined(again).generation == 2
 
 
-def test_a_record_that_names_no_leader_among_its_members_is_read_all_the_same() -> None:
+def test_group_record_whose_leader_is_no_member_is_loaded() -> None:
     group = Driver()
     leader, follower = group.stable(2)
     group.records.append(replace(group.records[-1], leader="gone"))
@@ -372,7 +372,7 @@ def test_a_record_that_names_no_leader_among_its_members_is_read_all_the_same() 
     assert group.join(follower).leader == leader
 
 
-def test_refused_append_leaves_no_trace_after_a_reload() -> None:
+def test_refused_append_has_no_effect_after_a_reload() -> None:
     group = Driver()
     leader, follower = group.stable(2)
     group.ask_join(leader)
@@ -384,7 +384,7 @@ def test_refused_append_leaves_no_trace_after_a_reload() -> None:
     assert group.sync(leader, 1).assignment == leader.encode()
 
 
-def test_a_group_that_never_had_members_was_never_emptied() -> None:
+def test_group_that_never_had_members_has_no_empty_time() -> None:
     group = Driver()
     assert group.group.is_empty
     assert group.group.empty_since_ms is None
@@ -393,7 +393,7 @@ def test_a_group_that_never_had_members_was_never_emptied() -> None:
     assert group.group.empty_since_ms is None
 
 
-def test_a_rebalance_can_be_asked_for() -> None:
+def test_prepare_rebalance_starts_a_rebalance() -> None:
     group = Driver()
     [member] = group.stable()
     group.take(group.group.prepare_rebalance(group.now_ms))
@@ -402,7 +402,7 @@ def test_a_rebalance_can_be_asked_for() -> None:
     assert group.state is GroupState.EMPTY
 
 
-def test_an_empty_group_has_nothing_to_rebalance() -> None:
+def test_prepare_rebalance_of_an_empty_group_does_nothing() -> None:
     group = Driver()
     group.take(group.group.prepare_rebalance(group.now_ms))
     assert group.state is GroupState.EMPTY

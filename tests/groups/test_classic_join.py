@@ -25,12 +25,12 @@ def test_the_first_member_waits_for_the_initial_delay_and_leads() -> None:
     assert group.state is GroupState.COMPLETING_REBALANCE
 
 
-def test_without_an_initial_delay_the_first_member_is_answered_at_once() -> None:
+def test_first_join_without_an_initial_delay_is_answered_at_once() -> None:
     group = Driver(group_initial_rebalance_delay_ms=0)
     assert group.join().generation == 1
 
 
-def test_only_the_leader_gets_the_members() -> None:
+def test_only_the_leaders_join_response_lists_the_members() -> None:
     group = Driver()
     tickets = [group.ask_join() for _ in range(3)]
     group.advance(DELAY_MS * 2)
@@ -61,7 +61,7 @@ def test_initial_delay_is_not_extended_without_joins() -> None:
     assert not group.waits(second)
 
 
-def test_the_initial_delay_is_waited_out_even_where_the_rebalance_timeout_is_shorter() -> None:
+def test_initial_delay_applies_even_if_the_rebalance_timeout_is_shorter() -> None:
     group = Driver()
     first = group.ask_join(rebalance_ms=100)
     group.ask_join(rebalance_ms=100)
@@ -85,13 +85,13 @@ def test_a_session_timeout_on_the_bound_is_accepted(session_ms: int) -> None:
     assert group.waits(group.ask_join(session_ms=session_ms))
 
 
-def test_no_protocol_type_or_no_protocols_are_inconsistent_even_for_an_empty_group() -> None:
+def test_join_without_protocols_gets_inconsistent_protocol_in_an_empty_group() -> None:
     group = Driver()
     assert group.join(protocol_type="").error is ErrorCode.inconsistent_group_protocol
     assert group.join(protocols=()).error is ErrorCode.inconsistent_group_protocol
 
 
-def test_another_protocol_type_or_no_common_protocol_is_inconsistent() -> None:
+def test_join_without_a_common_protocol_gets_inconsistent_group_protocol() -> None:
     group = Driver()
     group.stable()
     assert group.join(protocol_type="connect").error is ErrorCode.inconsistent_group_protocol
@@ -180,7 +180,7 @@ def test_member_rejoining_unchanged_before_its_sync_gets_the_same_response() -> 
     assert group.state is GroupState.COMPLETING_REBALANCE
 
 
-def test_a_member_that_rejoins_changed_while_syncs_are_awaited_starts_over() -> None:
+def test_rejoin_with_other_metadata_before_the_sync_starts_a_rebalance() -> None:
     group = Driver()
     first, second = group.ask_join(), group.ask_join()
     group.advance(2 * DELAY_MS)
@@ -219,7 +219,7 @@ def test_member_that_does_not_rejoin_in_time_is_removed() -> None:
     assert group.heartbeat(follower, 1) is ErrorCode.unknown_member_id
 
 
-def test_the_longest_rebalance_timeout_of_a_member_counts() -> None:
+def test_rebalance_waits_for_the_longest_rebalance_timeout_of_its_members() -> None:
     group = Driver()
     first = group.ask_join(rebalance_ms=5_000, session_ms=600_000)
     second = group.ask_join(rebalance_ms=90_000, session_ms=600_000)
@@ -273,7 +273,7 @@ def test_after_its_first_generation_a_new_member_has_its_own_session_timeout() -
 
 
 @pytest.mark.parametrize("rebalance_ms", [0, -1, -(2**31)])
-def test_a_rebalance_timeout_that_is_none_neither_hangs_nor_spins(rebalance_ms: int) -> None:
+def test_group_with_an_invalid_rebalance_timeout_removes_its_absent_member(rebalance_ms: int) -> None:
     group = Driver()
     [member] = group.stable_static("i", rebalance_ms=rebalance_ms)
     group.take(group.group.prepare_rebalance(group.now_ms))
@@ -285,7 +285,7 @@ def test_a_rebalance_timeout_that_is_none_neither_hangs_nor_spins(rebalance_ms: 
     assert member not in {described.member_id for described in group.group.describe().members}
 
 
-def test_client_id_and_host_are_those_of_the_last_join() -> None:
+def test_description_has_client_id_and_host_of_the_last_join() -> None:
     group = Driver()
     [member] = group.stable(client_id="before")
     group.settle([group.ask_join(member, client_id="after")])

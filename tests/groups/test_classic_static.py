@@ -52,7 +52,7 @@ def test_a_returning_leader_is_asked_to_skip_the_assignment() -> None:
     )
 
 
-def test_a_leader_that_cannot_skip_takes_itself_for_a_follower() -> None:
+def test_returning_leader_without_skip_assignment_is_answered_as_a_follower() -> None:
     group = Driver()
     leader, _ = group.stable_static("a", "b")
     result = group.join(instance_id="a", skips=False)
@@ -74,7 +74,7 @@ def test_previous_member_id_of_an_instance_is_fenced_in_every_request() -> None:
     assert group.state is GroupState.STABLE
 
 
-def test_a_join_that_waits_is_fenced_by_its_successor() -> None:
+def test_waiting_join_is_fenced_by_a_later_join_of_its_instance() -> None:
     group = Driver()
     first = group.ask_join(instance_id="a")
     second = group.ask_join(instance_id="a")
@@ -84,7 +84,7 @@ def test_a_join_that_waits_is_fenced_by_its_successor() -> None:
     assert len(group.joined(second).members) == 1
 
 
-def test_a_sync_that_waits_is_fenced_by_its_successor_and_the_group_starts_over() -> None:
+def test_waiting_sync_is_fenced_by_a_later_join_of_its_instance() -> None:
     group = Driver()
     tickets = [group.ask_join(instance_id=instance_id) for instance_id in "ab"]
     group.advance(2 * DELAY_MS)
@@ -104,7 +104,7 @@ def test_a_static_member_that_comes_back_during_a_rebalance_is_waited_for_no_lon
     assert group.joined(first).generation == group.joined(second).generation == 2
 
 
-def test_a_static_member_that_changes_the_choice_of_protocol_forces_a_rebalance() -> None:
+def test_static_member_that_changes_the_selected_protocol_forces_a_rebalance() -> None:
     group = Driver()
     both = (("range", b""), ("sticky", b""))
     group.stable_static("a", protocols=both)
@@ -128,7 +128,7 @@ def test_static_member_without_owned_partitions_causes_no_rebalance() -> None:
 
 
 @pytest.mark.parametrize("protocol_type", ["consumer", "connect"])
-def test_metadata_that_is_not_understood_forces_no_rebalance(protocol_type: str) -> None:
+def test_unreadable_metadata_of_a_static_member_forces_no_rebalance(protocol_type: str) -> None:
     group = Driver()
     group.stable_static("a", protocol_type=protocol_type, protocols=(("p", b"before"),))
     result = group.join(instance_id="a", protocol_type=protocol_type, protocols=(("p", b"after"),))
@@ -136,7 +136,7 @@ def test_metadata_that_is_not_understood_forces_no_rebalance(protocol_type: str)
     assert group.records[-1].members[0].subscription == b"after"
 
 
-def test_static_members_that_do_not_rejoin_keep_their_place() -> None:
+def test_static_members_that_do_not_rejoin_stay_in_the_group() -> None:
     group = Driver()
     _, _absent = group.stable_static("a", "b", session_ms=REBALANCE_MS * 3)
     first = group.group.describe().members[0].member_id
@@ -184,7 +184,7 @@ def test_a_static_member_leaves_by_its_member_id_alone() -> None:
     assert group.state is GroupState.EMPTY
 
 
-def test_the_instance_id_of_a_member_that_left_is_free() -> None:
+def test_instance_id_of_a_member_that_left_can_be_used_again() -> None:
     group = Driver()
     _, member = group.stable_static("a", "b")
     group.leave((member, "b"))
@@ -192,7 +192,7 @@ def test_the_instance_id_of_a_member_that_left_is_free() -> None:
     assert group.waits(group.ask_join(instance_id="b"))
 
 
-def test_a_static_member_that_owed_a_sync_still_owes_it_after_its_return() -> None:
+def test_returning_static_member_without_a_sync_is_removed_in_time() -> None:
     group = Driver()
     tickets = [group.ask_join(instance_id=instance_id, session_ms=600_000) for instance_id in "ab"]
     group.advance(2 * DELAY_MS)
@@ -205,7 +205,7 @@ def test_a_static_member_that_owed_a_sync_still_owes_it_after_its_return() -> No
     assert group.join(leader, instance_id="a").generation == 2
 
 
-def test_a_static_member_that_returned_and_synced_stays() -> None:
+def test_returning_static_member_that_syncs_stays_in_the_group() -> None:
     group = Driver()
     tickets = [group.ask_join(instance_id=instance_id, session_ms=600_000) for instance_id in "ab"]
     group.advance(2 * DELAY_MS)
@@ -236,7 +236,7 @@ def test_new_static_member_replaced_while_waiting_outlives_its_session_timeout()
     assert group.waits(second)
 
 
-def test_a_dynamic_member_cannot_speak_for_an_instance() -> None:
+def test_dynamic_member_cannot_send_requests_for_an_instance_id() -> None:
     group = Driver()
     tickets = [group.ask_join(), group.ask_join(instance_id="a")]
     dynamic, _ = group.settle(tickets)
@@ -245,7 +245,7 @@ def test_a_dynamic_member_cannot_speak_for_an_instance() -> None:
     assert group.join(dynamic, instance_id="new").error is ErrorCode.unknown_member_id
 
 
-def test_a_static_member_that_returned_without_owing_a_sync_need_not_sync() -> None:
+def test_returning_static_member_of_a_stable_group_needs_no_sync() -> None:
     group = Driver()
     group.stable_static("a", "b", session_ms=600_000)
     group.join(instance_id="b", session_ms=600_000)
@@ -253,7 +253,7 @@ def test_a_static_member_that_returned_without_owing_a_sync_need_not_sync() -> N
     assert group.state is GroupState.STABLE
 
 
-def test_of_two_clients_with_one_instance_id_the_later_is_the_member() -> None:
+def test_later_client_with_the_same_instance_id_replaces_the_earlier() -> None:
     group = Driver()
     [first] = group.stable_static("a")
     second = group.join(instance_id="a").member_id
@@ -263,7 +263,7 @@ def test_of_two_clients_with_one_instance_id_the_later_is_the_member() -> None:
     assert len(group.group.describe().members) == 1
 
 
-def test_a_leader_that_is_replaced_during_a_rebalance_leads_on() -> None:
+def test_static_leader_replaced_during_a_rebalance_stays_leader() -> None:
     group = Driver()
     _, follower = group.stable_static("a", "b")
     waiting = group.ask_join(follower, instance_id="b", protocols=(("range", b"other"),))

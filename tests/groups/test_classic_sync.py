@@ -22,7 +22,7 @@ def errors(group: Driver, *tickets: Ticket) -> set[ErrorCode]:
     return {group.synced(ticket).error for ticket in tickets}
 
 
-def test_followers_wait_until_the_leader_has_assigned() -> None:
+def test_sync_of_a_follower_waits_for_the_assignment_of_the_leader() -> None:
     group = Driver()
     leader, follower = joined(group, 2)
     waiting = group.ask_sync(follower, 1)
@@ -34,7 +34,7 @@ def test_followers_wait_until_the_leader_has_assigned() -> None:
     assert group.state is GroupState.STABLE
 
 
-def test_the_assignment_is_written_once_when_it_is_decided() -> None:
+def test_assignment_is_appended_once_when_the_leader_syncs() -> None:
     group = Driver()
     leader, follower = joined(group, 2)
     assert group.records == []
@@ -62,7 +62,7 @@ def test_follower_syncing_after_the_leader_gets_its_assignment_each_time() -> No
     assert group.sync(follower, 1).assignment == b"F"
 
 
-def test_a_follower_cannot_assign() -> None:
+def test_assignment_sent_by_a_follower_is_ignored() -> None:
     group = Driver()
     leader, follower = joined(group, 2)
     assert group.waits(group.ask_sync(follower, 1, {leader: b"forged", follower: b"everything"}))
@@ -120,7 +120,7 @@ def test_waiting_syncs_get_rebalance_in_progress_when_a_member_joins() -> None:
     assert group.state is GroupState.PREPARING_REBALANCE
 
 
-def test_a_waiting_sync_of_a_member_that_leaves_is_answered() -> None:
+def test_waiting_sync_of_a_leaving_member_gets_a_response() -> None:
     group = Driver()
     _, follower, _ = joined(group, 3)
     waiting = group.ask_sync(follower, 1)
@@ -181,7 +181,7 @@ def test_group_without_syncs_becomes_empty() -> None:
     assert group.group.next_deadline_ms is None
 
 
-def test_no_member_is_removed_once_all_have_synced() -> None:
+def test_no_member_is_removed_after_all_have_synced() -> None:
     group = Driver()
     members = group.stable(3, session_ms=600_000)
     group.advance(REBALANCE_MS * 2)

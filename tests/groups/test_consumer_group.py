@@ -51,7 +51,7 @@ def two_members(driver: Driver) -> None:
 # Joining
 
 
-def test_the_first_member_gets_all_partitions_at_once(driver: Driver) -> None:
+def test_first_member_of_a_consumer_group_gets_all_partitions_at_once(driver: Driver) -> None:
     result = driver.join("a")
     assert (result.member_id, result.member_epoch) == ("a", 1)
     assert result.heartbeat_interval_ms == 5_000
@@ -59,7 +59,7 @@ def test_the_first_member_gets_all_partitions_at_once(driver: Driver) -> None:
     assert driver.group.state is GroupState.STABLE
 
 
-def test_a_join_leaves_a_record_of_each_kind(driver: Driver) -> None:
+def test_join_of_the_first_member_appends_a_record_of_each_type(driver: Driver) -> None:
     driver.join("a")
     kinds = {type(record.key) for record in driver.last}
     assert kinds == {
@@ -71,7 +71,7 @@ def test_a_join_leaves_a_record_of_each_kind(driver: Driver) -> None:
     }
 
 
-def test_a_heartbeat_without_news_leaves_no_record_and_says_no_assignment(driver: Driver) -> None:
+def test_heartbeat_without_changes_appends_no_record_and_has_no_assignment(driver: Driver) -> None:
     driver.join("a")
     result = driver.beat("a", 1)
     assert result.error is ErrorCode.none
@@ -86,7 +86,7 @@ def test_a_full_heartbeat_gets_its_assignment(driver: Driver) -> None:
     assert driver.named(result.assignment) == {"foo": {0, 1, 2, 3, 4, 5}}
 
 
-def test_topics_that_do_not_exist_are_waited_for(driver: Driver) -> None:
+def test_member_gets_partitions_of_a_subscribed_topic_created_later(driver: Driver) -> None:
     assert driver.join("a", "bar").assignment == {}
     driver.see(driver.image.with_topics([topic("bar", 2)]))
     assert driver.named(driver.beat("a", 1).assignment) == {"bar": {0, 1}}
@@ -117,7 +117,7 @@ def test_member_gets_partitions_only_after_their_revocation(driver: Driver) -> N
     assert driver.group.state is GroupState.STABLE
 
 
-def test_free_partitions_are_taken_before_the_others(driver: Driver) -> None:
+def test_member_gets_free_partitions_before_others_are_revoked(driver: Driver) -> None:
     two_members(driver)
     driver.join("c")
     driver.beat("a", 2)
@@ -131,7 +131,7 @@ def test_free_partitions_are_taken_before_the_others(driver: Driver) -> None:
     assert len(driver.assigned("c")["foo"]) == 2
 
 
-def test_a_partition_given_up_may_come_back_to_the_same_member(driver: Driver) -> None:
+def test_revoked_partition_may_return_to_the_same_member(driver: Driver) -> None:
     driver.join("a")
     driver.join("b")
     driver.beat("a", 1)
@@ -142,7 +142,7 @@ def test_a_partition_given_up_may_come_back_to_the_same_member(driver: Driver) -
     assert driver.named(result.assignment) == {"foo": {0, 1, 2, 3, 4, 5}}
 
 
-def test_unannounced_revocation_is_dropped_when_it_is_not_needed(
+def test_revocation_not_yet_sent_is_dropped_when_no_longer_needed(
     driver: Driver,
 ) -> None:
     driver.join("a")
@@ -156,7 +156,7 @@ def test_unannounced_revocation_is_dropped_when_it_is_not_needed(
 # Subscriptions
 
 
-def test_a_new_subscription_begins_an_epoch(driver: Driver) -> None:
+def test_new_subscription_raises_the_group_epoch(driver: Driver) -> None:
     driver = Driver(image_of(foo=2, bar=2))
     driver.join("a")
     result = driver.beat("a", 1, topics=("foo", "bar"))
@@ -164,14 +164,14 @@ def test_a_new_subscription_begins_an_epoch(driver: Driver) -> None:
     assert driver.named(result.assignment) == {"foo": {0, 1}, "bar": {0, 1}}
 
 
-def test_the_same_subscription_again_begins_none(driver: Driver) -> None:
+def test_repeated_subscription_does_not_raise_the_group_epoch(driver: Driver) -> None:
     driver.join("a")
     driver.beat("a", 1, topics=("foo",))
     assert driver.consumer.describe().epoch == 1
     assert driver.last == []
 
 
-def test_unsubscribed_topics_are_given_up() -> None:
+def test_partitions_of_unsubscribed_topics_are_revoked() -> None:
     driver = Driver(image_of(foo=2, bar=2))
     driver.join("a", "foo", "bar")
     result = driver.beat("a", 1, topics=("foo",))
@@ -180,14 +180,14 @@ def test_unsubscribed_topics_are_given_up() -> None:
     assert driver.beat("a", 1, owned={"foo": {0, 1}}).member_epoch == 2
 
 
-def test_a_subscription_to_nothing_gives_up_everything(driver: Driver) -> None:
+def test_empty_subscription_revokes_all_partitions(driver: Driver) -> None:
     driver.join("a")
     assert driver.beat("a", 1, topics=()).assignment == {}
     assert driver.beat("a", 1, owned={}).member_epoch == 2
     assert not driver.group.reads("foo")
 
 
-def test_only_changes_are_recorded(driver: Driver) -> None:
+def test_heartbeat_appends_only_the_changed_record(driver: Driver) -> None:
     two_members(driver)
     driver.beat("a", 2, rack_id="r1")
     assert [type(record.key) for record in driver.last] == [ConsumerMemberKey]
@@ -196,14 +196,14 @@ def test_only_changes_are_recorded(driver: Driver) -> None:
 # Topics
 
 
-def test_partitions_added_are_spread(driver: Driver) -> None:
+def test_added_partitions_are_spread_over_members(driver: Driver) -> None:
     two_members(driver)
     driver.grow("foo", 8)
     driver.settle("a", "b")
     assert len(driver.assigned("a")["foo"]) == len(driver.assigned("b")["foo"]) == 4
 
 
-def test_a_deleted_topic_leaves_targets_and_then_members() -> None:
+def test_deleted_topic_is_removed_from_targets_and_then_from_members() -> None:
     driver = Driver(image_of(foo=2, bar=2))
     driver.join("a", "foo", "bar")
     gone = driver.image.topics["bar"].id
@@ -215,7 +215,7 @@ def test_a_deleted_topic_leaves_targets_and_then_members() -> None:
     assert driver.group.state is GroupState.STABLE
 
 
-def test_a_topic_of_the_same_name_is_another_topic(driver: Driver) -> None:
+def test_recreated_topic_is_assigned_as_a_new_topic(driver: Driver) -> None:
     driver.join("a")
     old = driver.image.topics["foo"].id
     driver.see(driver.image.without_topics(["foo"]).with_topics([topic("foo", 6)]))
@@ -232,7 +232,7 @@ def test_change_of_an_unsubscribed_topic_begins_no_epoch(driver: Driver) -> None
     assert driver.consumer.describe().epoch == 1
 
 
-def test_topics_that_changed_while_the_coordinator_was_away_are_noticed(driver: Driver) -> None:
+def test_topic_changes_during_a_coordinator_restart_are_applied(driver: Driver) -> None:
     driver.join("a")
     grown = driver.image.with_topics([topic("foo", 8, driver.image.topics["foo"].id)])
     driver.image = grown
@@ -245,7 +245,7 @@ def test_topics_that_changed_while_the_coordinator_was_away_are_noticed(driver: 
 # Regular expressions
 
 
-def test_an_expression_is_matched_against_whole_names_and_followed(driver: Driver) -> None:
+def test_regex_subscription_matches_whole_names_and_new_topics(driver: Driver) -> None:
     driver = Driver(image_of(foo=1, foobar=1, bar=1, __consumer_offsets=3))
     result = driver.beat("a", 0, regex="foo.*|offsets")
     assert driver.named(result.assignment) == {"foo": {0}, "foobar": {0}}
@@ -255,13 +255,13 @@ def test_an_expression_is_matched_against_whole_names_and_followed(driver: Drive
     assert not driver.group.reads("bar")
 
 
-def test_an_expression_matches_internal_topics_too() -> None:
+def test_regex_subscription_matches_internal_topics() -> None:
     driver = Driver(image_of(foo=1, __consumer_offsets=2))
     result = driver.beat("a", 0, regex=".*")
     assert driver.named(result.assignment) == {"foo": {0}, "__consumer_offsets": {0, 1}}
 
 
-def test_an_expression_and_names_are_both_subscribed() -> None:
+def test_regex_and_topic_names_are_both_subscribed() -> None:
     driver = Driver(image_of(foo=1, bar=1))
     result = driver.beat("a", 0, topics=("bar",), regex="f.*")
     assert driver.named(result.assignment) == {"foo": {0}, "bar": {0}}
@@ -269,7 +269,7 @@ def test_an_expression_and_names_are_both_subscribed() -> None:
     assert driver.named(result.assignment) == {"bar": {0}}
 
 
-def test_invalid_expression_is_refused_and_changes_nothing(
+def test_invalid_regex_is_refused_and_changes_no_subscription(
     driver: Driver, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for regex in ("(", "(?=x)", r"(a)\1", "x" * (MAX_REGEX_CHARACTERS + 1)):
@@ -279,7 +279,7 @@ def test_invalid_expression_is_refused_and_changes_nothing(
     assert capfd.readouterr().err == ""
 
 
-def test_an_expression_that_would_take_forever_elsewhere_is_quick() -> None:
+def test_regex_with_exponential_backtracking_elsewhere_is_quick() -> None:
     driver = Driver(image_of(**{"a" * 200: 1, "b": 1}))
     assert driver.beat("m", 0, regex="(a*)*b").error is ErrorCode.none
     assert driver.named(driver.beat("m", 1, topics=(), owned={}, rebalance_timeout_ms=1).assignment) == {
@@ -287,7 +287,7 @@ def test_an_expression_that_would_take_forever_elsewhere_is_quick() -> None:
     }
 
 
-def test_an_expression_survives_a_restart() -> None:
+def test_regex_subscription_survives_a_restart() -> None:
     driver = Driver(image_of(foo=2))
     driver.beat("a", 0, regex="fo+")
     driver.restart()
@@ -306,7 +306,7 @@ def test_an_unknown_member_gets_unknown_member_id(driver: Driver) -> None:
 
 
 @pytest.mark.parametrize("epoch", [1, 3, 2**31 - 1])
-def test_a_member_of_another_epoch_is_fenced(driver: Driver, epoch: int) -> None:
+def test_heartbeat_with_another_member_epoch_is_fenced(driver: Driver, epoch: int) -> None:
     two_members(driver)
     assert driver.beat("b", epoch).error is ErrorCode.fenced_member_epoch
     assert driver.last == []
@@ -322,7 +322,7 @@ def test_lost_response_is_repeated_for_a_member_of_the_previous_epoch(driver: Dr
     assert again.assignment == lost.assignment
 
 
-def test_the_former_epoch_with_partitions_never_given_or_none_named_is_fenced(driver: Driver) -> None:
+def test_heartbeat_of_the_previous_epoch_with_other_or_no_partitions_is_fenced(driver: Driver) -> None:
     two_members(driver)
     kept, others = driver.assigned("a"), driver.assigned("b")
     driver.grow("foo", 8)
@@ -354,7 +354,7 @@ def test_rejoin_confirms_the_requested_revocations(driver: Driver) -> None:
 # Leaving
 
 
-def test_a_member_that_leaves_is_forgotten_and_its_partitions_are_free(driver: Driver) -> None:
+def test_leaving_member_is_removed_and_its_partitions_become_free(driver: Driver) -> None:
     two_members(driver)
     result = driver.beat("a", -1)
     assert (result.error, result.member_epoch, result.member_id) == (ErrorCode.none, -1, "a")
@@ -363,7 +363,7 @@ def test_a_member_that_leaves_is_forgotten_and_its_partitions_are_free(driver: D
     assert driver.named(driver.beat("b", 2).assignment) == {"foo": {0, 1, 2, 3, 4, 5}}
 
 
-def test_an_empty_group_knows_since_when(driver: Driver) -> None:
+def test_consumer_group_records_when_it_became_empty(driver: Driver) -> None:
     assert driver.group.empty_since_ms is None
     driver.join("a")
     assert driver.group.empty_since_ms is None
@@ -375,7 +375,7 @@ def test_an_empty_group_knows_since_when(driver: Driver) -> None:
     assert driver.group.next_deadline_ms is None
 
 
-def test_the_tombstones_of_a_group_leave_nothing(driver: Driver) -> None:
+def test_tombstones_of_a_group_cover_all_its_records(driver: Driver) -> None:
     two_members(driver)
     forgotten = {record.key for record in driver.group.tombstones()}
     assert forgotten == {record.key for record in driver.log.records}
@@ -393,7 +393,7 @@ def test_silent_member_is_removed_after_its_session(driver: Driver) -> None:
     assert driver.named(driver.beat("b", 2).assignment) == {"foo": {0, 1, 2, 3, 4, 5}}
 
 
-def test_members_whose_sessions_end_together_go_in_one_epoch(driver: Driver) -> None:
+def test_members_whose_sessions_end_together_are_removed_in_one_epoch(driver: Driver) -> None:
     for member_id in "abcd":
         driver.join(member_id)
     driver.pass_ms(SESSION_MS)
@@ -424,7 +424,7 @@ def test_member_that_revokes_in_time_stays(driver: Driver) -> None:
     assert len(driver.consumer.describe().members) == 2
 
 
-def test_sessions_and_revocations_start_again_with_a_coordinator(driver: Driver) -> None:
+def test_new_coordinator_restarts_session_and_revocation_timeouts(driver: Driver) -> None:
     driver.join("a")
     driver.join("b")
     driver.beat("a", 1)
@@ -468,14 +468,14 @@ def test_absent_static_member_is_removed_after_its_session(driver: Driver) -> No
     assert driver.named(driver.beat("b1", 2).assignment) == {"foo": {0, 1, 2, 3, 4, 5}}
 
 
-def test_an_instance_in_use_is_not_released(driver: Driver) -> None:
+def test_join_with_an_instance_id_in_use_gets_unreleased_instance_id(driver: Driver) -> None:
     driver.join("a1", instance_id="a")
     assert driver.beat("a2", 0, topics=("foo",), instance_id="a").error is ErrorCode.unreleased_instance_id
     assert set(driver.consumer.remembered.members) == {"a1"}
     assert driver.last == []
 
 
-def test_the_replaced_one_is_fenced(driver: Driver) -> None:
+def test_replaced_static_member_gets_fenced_instance_id(driver: Driver) -> None:
     driver.join("a1", instance_id="a")
     driver.beat("a1", -2, instance_id="a")
     driver.join("a2", instance_id="a")
@@ -484,7 +484,7 @@ def test_the_replaced_one_is_fenced(driver: Driver) -> None:
     assert driver.beat("x", 1, instance_id="x").error is ErrorCode.unknown_member_id
 
 
-def test_a_static_member_that_left_for_now_must_join_to_be_heard(driver: Driver) -> None:
+def test_temporarily_absent_static_member_must_rejoin_with_epoch_0(driver: Driver) -> None:
     driver.join("a1", instance_id="a")
     driver.beat("a1", -2, instance_id="a")
     assert driver.beat("a1", 1, instance_id="a").error is ErrorCode.fenced_member_epoch
@@ -494,14 +494,14 @@ def test_a_static_member_that_left_for_now_must_join_to_be_heard(driver: Driver)
     assert driver.beat("a1", 0, topics=("foo",), instance_id="a").member_epoch == 1
 
 
-def test_a_static_member_that_leaves_for_good_is_forgotten(driver: Driver) -> None:
+def test_static_member_that_leaves_permanently_is_removed(driver: Driver) -> None:
     driver.join("a1", instance_id="a")
     driver.beat("a1", -1, instance_id="a")
     assert driver.group.is_empty
     assert driver.join("a2", instance_id="a").error is ErrorCode.none
 
 
-def test_a_static_member_that_left_while_giving_up_has_given_up(driver: Driver) -> None:
+def test_static_member_that_leaves_during_a_revocation_counts_as_revoked(driver: Driver) -> None:
     driver.join("a1", instance_id="a")
     driver.join("b")
     driver.beat("a1", 1, instance_id="a")
@@ -530,7 +530,7 @@ def test_a_full_group_refuses_further_members(driver: Driver) -> None:
     assert driver.join("a2", instance_id="a").error is ErrorCode.none, "it takes the place it had"
 
 
-def test_members_may_not_say_more_than_is_kept(driver: Driver) -> None:
+def test_subscriptions_above_the_metadata_limit_are_refused(driver: Driver) -> None:
     driver = Driver(group_max_metadata_bytes=1_024)
     names = [f"{number:0200}" for number in range(4)]
     driver.join("a", *names)
@@ -561,7 +561,7 @@ def test_most_votes_decide_the_assignor(driver: Driver) -> None:
     assert Driver().consumer.describe().protocol_name == "uniform"
 
 
-def test_where_uniform_is_switched_off_range_is_the_default() -> None:
+def test_range_is_the_default_assignor_if_uniform_is_disabled() -> None:
     driver = Driver(group_consumer_assignors="range")
     driver.join("a")
     assert driver.consumer.describe().protocol_name == "range"
@@ -571,7 +571,7 @@ def test_where_uniform_is_switched_off_range_is_the_default() -> None:
 # Offsets
 
 
-def test_commits_are_taken_from_members_of_the_present_epoch(driver: Driver) -> None:
+def test_commit_with_the_current_member_epoch_is_accepted(driver: Driver) -> None:
     def code(member_id: str, epoch: int) -> ErrorCode:
         try:
             driver.group.check_commit(member_id, None, epoch, driver.now_ms)
@@ -588,7 +588,7 @@ def test_commits_are_taken_from_members_of_the_present_epoch(driver: Driver) -> 
     assert code("", -1) is ErrorCode.unknown_member_id
 
 
-def test_offsets_are_read_by_members_of_the_present_epoch_and_by_outsiders(driver: Driver) -> None:
+def test_offset_fetch_is_allowed_with_the_current_epoch_or_without_membership(driver: Driver) -> None:
     two_members(driver)
     driver.group.check_fetch(None, -1)
     driver.group.check_fetch("a", 2)
@@ -602,7 +602,7 @@ def test_offsets_are_read_by_members_of_the_present_epoch_and_by_outsiders(drive
         assert refused.value.code is code
 
 
-def test_a_commit_is_no_sign_of_life_of_a_member_of_the_new_protocol(driver: Driver) -> None:
+def test_commit_does_not_extend_the_session_of_a_consumer_protocol_member(driver: Driver) -> None:
     driver.join("a")
     driver.pass_ms(SESSION_MS - 1)
     driver.group.check_commit("a", None, 1, driver.now_ms)
@@ -651,7 +651,7 @@ def test_records_in_the_order_of_a_compacted_log_give_the_same_group(driver: Dri
 # Hostile and unlucky members
 
 
-def test_a_step_writes_no_key_twice(driver: Driver) -> None:
+def test_one_request_appends_no_record_key_twice(driver: Driver) -> None:
     requests: tuple[Callable[[], object], ...] = (
         lambda: driver.join("a", instance_id="i"),
         lambda: driver.join("b"),
@@ -664,7 +664,7 @@ def test_a_step_writes_no_key_twice(driver: Driver) -> None:
         assert len(keys) == len(set(keys))
 
 
-def test_a_member_that_takes_another_instance_id_leaves_the_first_free(driver: Driver) -> None:
+def test_member_that_changes_its_instance_id_frees_the_former_one(driver: Driver) -> None:
     driver.join("a", instance_id="i")
     driver.join("a", instance_id="j")
     assert driver.beat("a", 1, instance_id="i").error is ErrorCode.unknown_member_id
@@ -674,7 +674,7 @@ def test_a_member_that_takes_another_instance_id_leaves_the_first_free(driver: D
     assert driver.join("c", instance_id="j").error is ErrorCode.none
 
 
-def test_a_member_cannot_slip_into_the_place_of_a_static_one(driver: Driver) -> None:
+def test_dynamic_member_cannot_take_over_a_static_member(driver: Driver) -> None:
     driver.join("a")
     driver.join("s", instance_id="i")
     driver.settle("a", "s")
@@ -694,7 +694,7 @@ def test_a_static_member_that_comes_back_with_another_subscription_begins_an_epo
     assert driver.named(result.assignment) == {"bar": {0, 1}}
 
 
-def test_a_target_that_changes_while_a_member_gives_up_is_the_next_one_it_goes_for(driver: Driver) -> None:
+def test_target_changed_during_a_revocation_applies_after_it(driver: Driver) -> None:
     driver.join("a")
     driver.join("b")
     driver.beat("a", 1)
@@ -708,7 +708,7 @@ def test_a_target_that_changes_while_a_member_gives_up_is_the_next_one_it_goes_f
     assert driver.group.state is GroupState.STABLE
 
 
-def test_a_longer_list_to_give_up_starts_the_time_for_it_anew(driver: Driver) -> None:
+def test_additional_revocations_restart_the_rebalance_timeout(driver: Driver) -> None:
     driver.join("a")
     driver.join("b")
     driver.beat("a", 1)
@@ -720,7 +720,7 @@ def test_a_longer_list_to_give_up_starts_the_time_for_it_anew(driver: Driver) ->
     assert driver.beat("a", 1).error is ErrorCode.none
 
 
-def test_fewer_partitions_leave_targets_and_members(driver: Driver) -> None:
+def test_removed_partitions_leave_targets_and_members(driver: Driver) -> None:
     two_members(driver)
     driver.grow("foo", 2)
     driver.settle("a", "b")
@@ -728,7 +728,7 @@ def test_fewer_partitions_leave_targets_and_members(driver: Driver) -> None:
     assert driver.group.state is GroupState.STABLE
 
 
-def test_an_expression_that_is_none_any_more_does_not_stop_a_group_from_loading(driver: Driver) -> None:
+def test_group_with_a_regex_that_became_invalid_is_loaded(driver: Driver) -> None:
     driver.join("a")
     (key, value) = next(
         (record.key, record.value)
@@ -741,7 +741,7 @@ def test_an_expression_that_is_none_any_more_does_not_stop_a_group_from_loading(
     assert driver.beat("a", 1).error is ErrorCode.none
 
 
-def test_forged_partitions_are_only_words(driver: Driver) -> None:
+def test_forged_owned_partitions_do_not_change_the_assignment(driver: Driver) -> None:
     two_members(driver)
     before = durable(driver.consumer)
     forged = {"foo": set(range(-5, 1_000))}
@@ -749,7 +749,7 @@ def test_forged_partitions_are_only_words(driver: Driver) -> None:
     assert durable(driver.consumer) == before
 
 
-def test_many_members_come_and_go_and_leave_nothing_behind() -> None:
+def test_three_hundred_expired_members_leave_no_state() -> None:
     driver = Driver(image_of(foo=50))
     group = driver.consumer
     for number in range(300):
@@ -767,7 +767,7 @@ def test_many_members_come_and_go_and_leave_nothing_behind() -> None:
     assert group.next_deadline_ms is None
 
 
-def test_no_assignor_at_all_means_the_default() -> None:
+def test_empty_list_of_assignors_means_the_default_assignor() -> None:
     driver = Driver()
     driver.settings.assignors = ()
     assert driver.join("a").error is ErrorCode.none

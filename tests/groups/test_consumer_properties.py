@@ -302,7 +302,7 @@ TestGroup.settings = settings(
 )
 
 
-def test_a_forged_heartbeat_changes_nothing() -> None:
+def test_forged_heartbeat_does_not_change_the_group() -> None:
     world = World(image=image_of(foo=3))
     world.join("a")
     before = durable(world.consumer)

@@ -31,12 +31,12 @@ def refusal(decode: Callable[[bytes], object], data: bytes) -> ErrorCode | None:
 
 
 @given(subscriptions())
-def test_a_subscription_is_read_as_it_was_written(subscription: Subscription) -> None:
+def test_subscription_round_trips(subscription: Subscription) -> None:
     assert decode_subscription(encode_subscription(subscription)) == subscription
 
 
 @given(partitions, st.integers(0, 3))
-def test_an_assignment_is_read_as_it_was_written(assignment: dict[str, frozenset[int]], version: int) -> None:
+def test_assignment_round_trips(assignment: dict[str, frozenset[int]], version: int) -> None:
     assert decode_assignment(encode_assignment(assignment, version)) == assignment
 
 
@@ -54,17 +54,17 @@ def test_subscription_bytes_follow_the_specification(subscription: Subscription)
     assert written.getvalue() == encoded[2:]
 
 
-def test_a_member_without_an_assignment_has_nothing() -> None:
+def test_empty_assignment_bytes_decode_to_no_partitions() -> None:
     assert decode_assignment(b"") == {}
 
 
-def test_a_newer_version_is_read_as_far_as_we_know_it() -> None:
+def test_newer_subscription_version_is_read_up_to_the_known_fields() -> None:
     encoded = encode_subscription(Subscription(3, frozenset({"foo"}), {"foo": frozenset({1})}, "rack"))
     newer = b"\x00\x09" + encoded[2:] + b"something new"
     assert decode_subscription(newer).topics == {"foo"}
 
 
-def test_the_partitions_of_a_topic_named_twice_count_together() -> None:
+def test_partitions_of_a_topic_named_twice_are_merged() -> None:
     entry = b"\x00\x01a\x00\x00\x00\x01\x00\x00\x00"
     assert decode_assignment(
         b"\x00\x00\x00\x00\x00\x02" + entry + b"\x01" + entry + b"\x02" + b"\xff" * 4
@@ -73,12 +73,14 @@ def test_the_partitions_of_a_topic_named_twice_count_together() -> None:
 
 @pytest.mark.parametrize("decode", [decode_subscription, decode_assignment])
 @given(data=st.binary(min_size=1, max_size=60))
-def test_strange_bytes_are_refused_and_nothing_else(decode: Callable[[bytes], object], data: bytes) -> None:
+def test_random_bytes_are_decoded_or_get_inconsistent_group_protocol(
+    decode: Callable[[bytes], object], data: bytes
+) -> None:
     assert refusal(decode, data) in (None, ErrorCode.inconsistent_group_protocol)
 
 
 @given(subscription=subscriptions(), data=st.data())
-def test_a_subscription_cut_short_or_spoilt_is_refused_or_read(
+def test_truncated_or_damaged_subscription_is_decoded_or_refused(
     subscription: Subscription, data: st.DataObject
 ) -> None:
     encoded = bytearray(encode_subscription(subscription))

@@ -41,7 +41,7 @@ def replay(*records: GroupRecord) -> ConsumerState:
     return state
 
 
-def test_partition_that_passed_from_member_to_member_has_its_last_owner() -> None:
+def test_replay_gives_a_reassigned_partition_to_its_last_owner() -> None:
     """The records of the revocations are missing: later records of these members replaced them."""
     zero, one = {FOO: frozenset({0})}, {FOO: frozenset({1})}
     state = replay(said("a"), said("b"), owns("a", zero), owns("b", zero), owns("a", one))
@@ -50,7 +50,7 @@ def test_partition_that_passed_from_member_to_member_has_its_last_owner() -> Non
     assert state._owners == {FOO: {0: "a", 1: "b"}}
 
 
-def test_partition_that_two_members_had_in_turn_is_free_in_the_end() -> None:
+def test_replay_leaves_a_revoked_partition_of_two_former_owners_free() -> None:
     zero = {FOO: frozenset({0})}
     state = replay(said("a"), said("b"), owns("a", zero), owns("b", zero), owns("b", {}), owns("a", {}))
     assert state._owners == {}
@@ -63,7 +63,7 @@ def test_assignment_without_a_member_is_dropped_with_its_partitions() -> None:
     assert state._owners == {}
 
 
-def test_assignment_before_its_member_counts() -> None:
+def test_assignment_record_before_its_member_record_is_applied() -> None:
     state = replay(owns("a", {FOO: frozenset({0})}), said("a"))
     assert state._owners == {FOO: {0: "a"}}
     assert state.members["a"].assigned == {FOO: frozenset({0})}

@@ -60,7 +60,7 @@ def generation(driver: Driver) -> int:
 # Upgrade
 
 
-def test_a_member_of_the_new_protocol_makes_a_classic_group_one_of_the_new_kind(driver: Driver) -> None:
+def test_consumer_protocol_member_upgrades_a_classic_group(driver: Driver) -> None:
     classic(driver, {"foo": {0, 1, 2}}, {"foo": {3, 4, 5}})
     before = generation(driver)
     result = driver.join("n")
@@ -97,7 +97,7 @@ def test_classic_members_revoke_partitions_for_a_consumer_member(driver: Driver)
     assert driver.group.state is GroupState.STABLE
 
 
-def test_an_eager_member_comes_without_partitions_and_has_given_up_all(driver: Driver) -> None:
+def test_join_of_an_eager_classic_member_revokes_all_its_partitions(driver: Driver) -> None:
     classic(driver, {"foo": set(range(6))}, version=0, protocols=("range",))
     epoch = driver.join("n").member_epoch
     joined = driver.classic_join("c0", version=0, protocols=("range",))
@@ -107,7 +107,7 @@ def test_an_eager_member_comes_without_partitions_and_has_given_up_all(driver: D
     assert len(driver.assigned("n")["foo"]) == 3
 
 
-def test_members_that_wait_for_a_rebalance_are_sent_back_by_the_upgrade(driver: Driver) -> None:
+def test_upgrade_ends_waiting_joins_and_keeps_their_members(driver: Driver) -> None:
     classic(driver, {"foo": {0, 1, 2}}, {"foo": {3, 4, 5}})
     group = driver.group
     _, answers = driver.ask_classic_join("", new_member_id="c2")
@@ -132,7 +132,7 @@ def test_owned_partitions_are_kept_after_an_unfinished_rebalance(driver: Driver)
     assert driver.assigned("c0") == {"foo": set(range(6))}
 
 
-def test_a_leader_that_gave_a_partition_to_two_makes_no_second_owner(driver: Driver) -> None:
+def test_upgrade_gives_a_partition_assigned_twice_one_owner(driver: Driver) -> None:
     classic(driver, {"foo": {0, 1, 2, 77, -1}, "nix": {0}}, {"foo": {2, 3}})
     driver.join("n")
     assert driver.assigned("c0") == {"foo": {0, 1, 2}}
@@ -140,19 +140,19 @@ def test_a_leader_that_gave_a_partition_to_two_makes_no_second_owner(driver: Dri
 
 
 @pytest.mark.parametrize("policy", ["disabled", "downgrade"])
-def test_a_policy_may_forbid_the_upgrade(policy: str) -> None:
+def test_migration_policy_may_forbid_the_upgrade(policy: str) -> None:
     driver = Driver(group_initial_rebalance_delay_ms=0, group_consumer_migration_policy=policy)
     classic(driver, {"foo": {0}})
     assert driver.beat("n", 0, topics=("foo",)).error is ErrorCode.group_id_not_found
     assert driver.group.kind is GroupKind.CLASSIC
 
 
-def test_a_group_that_is_not_of_consumers_stays_classic(driver: Driver) -> None:
+def test_classic_group_of_another_protocol_type_is_not_upgraded(driver: Driver) -> None:
     classic(driver, {}, protocol_type="connect")
     assert driver.beat("n", 0, topics=("foo",)).error is ErrorCode.group_id_not_found
 
 
-def test_members_whose_subscription_cannot_be_read_keep_the_group_classic(driver: Driver) -> None:
+def test_classic_group_with_unreadable_subscriptions_is_not_upgraded(driver: Driver) -> None:
     classic(driver, {}, metadata=b"\x00\x00\x7f")
     assert driver.beat("n", 0, topics=("foo",)).error is ErrorCode.group_id_not_found
     assert driver.group.kind is GroupKind.CLASSIC
@@ -170,7 +170,7 @@ def test_an_upgraded_group_survives_a_restart(driver: Driver) -> None:
 # Downgrade
 
 
-def test_the_group_is_classic_again_when_the_last_member_of_the_new_protocol_leaves(driver: Driver) -> None:
+def test_leave_of_the_last_consumer_protocol_member_downgrades_the_group(driver: Driver) -> None:
     classic(driver, {"foo": {0, 1, 2}}, {"foo": {3, 4, 5}})
     epoch = driver.join("n").member_epoch
     driver.beat("n", -1)
@@ -193,7 +193,7 @@ def test_the_generation_after_a_downgrade_is_newer_than_any_before(driver: Drive
     assert joined.leader == member_id
 
 
-def test_a_silent_last_member_of_the_new_protocol_ends_it_too(driver: Driver) -> None:
+def test_expiry_of_the_last_consumer_protocol_member_downgrades_the_group(driver: Driver) -> None:
     classic(driver, {"foo": {0}}, session_timeout_ms=SESSION_MS * 10)
     driver.join("n")
     driver.pass_ms(SESSION_MS)
@@ -201,7 +201,7 @@ def test_a_silent_last_member_of_the_new_protocol_ends_it_too(driver: Driver) ->
 
 
 @pytest.mark.parametrize("policy", ["disabled", "upgrade"])
-def test_a_policy_may_forbid_the_downgrade(policy: str) -> None:
+def test_migration_policy_may_forbid_the_downgrade(policy: str) -> None:
     driver = Driver(group_consumer_migration_policy=policy)
     driver.join("n")
     assert driver.classic_join("c").error is ErrorCode.none
@@ -235,7 +235,7 @@ def test_partitions_that_no_leader_noticed_are_assigned_after_an_upgrade(driver:
     assert driver.named(result.assignment) == {"foo": {0, 1, 2, 3, 4, 5}}
 
 
-def test_a_static_member_goes_back_to_the_classic_protocol_and_the_group_with_it(driver: Driver) -> None:
+def test_last_static_member_returning_to_classic_downgrades_the_group(driver: Driver) -> None:
     driver.join("n", instance_id="i")
     driver.beat("n", -2, instance_id="i")
     driver.ask_classic_join("", instance_id="i", new_member_id="c")
@@ -269,7 +269,7 @@ def test_join_gets_its_response_at_once_without_a_leader(driver: Driver) -> None
     assert driver.classic_assignment("c", joined.generation) == {}
 
 
-def test_a_member_is_sent_to_join_when_all_it_waits_for_is_free(driver: Driver) -> None:
+def test_classic_member_is_told_to_rejoin_when_its_partitions_are_free(driver: Driver) -> None:
     driver.join("n")
     joined = driver.classic_join("c")
     driver.classic_sync("c", joined.generation)
@@ -281,7 +281,7 @@ def test_a_member_is_sent_to_join_when_all_it_waits_for_is_free(driver: Driver) 
     assert driver.classic_beat("c", again.generation) is ErrorCode.none
 
 
-def test_a_new_member_may_first_be_given_its_id(driver: Driver) -> None:
+def test_join_of_a_new_classic_member_gets_member_id_required(driver: Driver) -> None:
     driver.join("n")
     told = driver.classic_join("", new_member_id="c", requires_known_member_id=True)
     assert (told.error, told.member_id) == (ErrorCode.member_id_required, "c")
@@ -311,13 +311,13 @@ def test_forged_generations_and_members_are_refused(both: Driver) -> None:
     )
 
 
-def test_a_sync_in_an_old_epoch_is_sent_to_join(both: Driver) -> None:
+def test_sync_with_an_old_epoch_gets_rebalance_in_progress(both: Driver) -> None:
     epoch = epoch_of(both, "c")
     both.join("m")
     assert both.classic_sync("c", epoch).error is ErrorCode.rebalance_in_progress
 
 
-def test_joins_that_do_not_fit_are_refused(both: Driver) -> None:
+def test_invalid_classic_joins_of_a_consumer_group_are_refused(both: Driver) -> None:
     for options, code in (
         ({"protocol_type": "connect"}, ErrorCode.inconsistent_group_protocol),
         ({"protocols": ("range",)}, ErrorCode.inconsistent_group_protocol),
@@ -331,7 +331,7 @@ def test_joins_that_do_not_fit_are_refused(both: Driver) -> None:
     assert "d" not in both.consumer.remembered.members
 
 
-def test_a_classic_member_counts_against_the_size(driver: Driver) -> None:
+def test_classic_members_count_against_the_maximum_group_size(driver: Driver) -> None:
     driver = Driver(group_max_size=1)
     driver.join("n")
     assert driver.classic_join("c").error is ErrorCode.group_max_size_reached
@@ -353,7 +353,7 @@ def test_silent_classic_member_is_removed_after_its_own_session(both: Driver) ->
     assert set(both.consumer.remembered.members) == {"n"}
 
 
-def test_a_commit_is_a_sign_of_life_of_a_classic_member(both: Driver) -> None:
+def test_commit_extends_the_session_of_a_classic_member_of_a_consumer_group(both: Driver) -> None:
     epoch = epoch_of(both, "c")
     both.pass_ms(CLASSIC_SESSION_MS - 1)
     both.group.check_commit("c", None, epoch, both.now_ms)
@@ -418,7 +418,7 @@ def test_classic_members_leave_by_id_or_instance(driver: Driver) -> None:
     assert set(driver.consumer.remembered.members) == {"n"}
 
 
-def test_a_static_classic_member_that_comes_back_without_its_id_replaces_itself(driver: Driver) -> None:
+def test_static_classic_member_rejoining_without_its_id_gets_its_assignment(driver: Driver) -> None:
     driver.join("n")
     driver.classic_join("", instance_id="i", new_member_id="c1")
     driver.settle("n")
@@ -458,7 +458,7 @@ def test_consumer_group_has_no_waiting_requests(both: Driver) -> None:
     assert both.group.give_up(ErrorCode.not_coordinator).answers == []
 
 
-def test_a_member_that_changes_its_protocol_need_not_join_the_old_way_any_more(both: Driver) -> None:
+def test_member_that_changes_to_the_consumer_protocol_needs_no_classic_rejoin(both: Driver) -> None:
     epoch = epoch_of(both, "c")
     both.join("m")
     assert both.classic_beat("c", epoch) is ErrorCode.rebalance_in_progress

@@ -118,7 +118,7 @@ async def join_group(harness: Harness, group: str = "g") -> JoinResult:
     return joined
 
 
-async def test_topic_is_made_for_the_first_group_and_once(tmp_path: Path) -> None:
+async def test_offsets_topic_is_created_once_for_the_first_group(tmp_path: Path) -> None:
     async with serving(tmp_path, offsets_topic_segment_bytes="2000000") as harness:
         groups = harness.context.groups
         assert OFFSETS_TOPIC not in harness.context.image.topics
@@ -165,7 +165,7 @@ async def test_member_of_the_new_protocol_does_not_notice_a_restart(tmp_path: Pa
         assert shard.describe("g") == before
 
 
-async def test_topic_that_grows_while_a_shard_is_loaded_is_noticed(
+async def test_topic_that_grows_while_a_shard_is_loading_is_reassigned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with serving(tmp_path) as harness:
@@ -201,7 +201,7 @@ async def test_request_gets_load_in_progress_while_a_shard_is_loaded(tmp_path: P
         assert await committed(harness) == 5
 
 
-async def test_shard_that_is_asked_for_is_loaded_first(tmp_path: Path) -> None:
+async def test_shard_that_a_request_waits_for_is_loaded_first(tmp_path: Path) -> None:
     async with serving(tmp_path) as harness:
         names = {partition_of(f"g{number}", 5): f"g{number}" for number in range(30)}
         assert len(names) == 5
@@ -227,7 +227,7 @@ async def test_clean_stop_responds_to_waiting_requests(tmp_path: Path) -> None:
     assert code_of(harness.context.groups) is ErrorCode.not_coordinator
 
 
-async def test_shard_goes_with_leadership_and_comes_back_with_its_state(tmp_path: Path) -> None:
+async def test_shard_is_unloaded_with_leadership_and_loaded_with_its_state(tmp_path: Path) -> None:
     async with serving(tmp_path) as harness:
         await join_group(harness)
         await commit(harness, 5, "h")
@@ -267,7 +267,7 @@ async def test_disk_without_space_makes_groups_wait_and_nothing_else(
         assert shard.heartbeat("g", joined.member_id, None, joined.generation) is ErrorCode.none
 
 
-async def test_shard_that_was_lost_is_not_kept_until_the_last_deadline_of_its_members(
+async def test_memory_of_a_lost_shard_is_freed_before_its_last_member_deadline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shards, "RETRY_SECONDS", 0.01)
@@ -318,7 +318,7 @@ async def test_log_that_cannot_be_read_now_is_read_later(
         assert len(tries) == 3
 
 
-async def test_deleted_topic_takes_its_offsets_with_it_also_when_it_is_made_again(tmp_path: Path) -> None:
+async def test_recreated_topic_has_no_committed_offsets(tmp_path: Path) -> None:
     async with serving(tmp_path) as harness:
         await commit(harness, 5)
         await harness.context.administration.delete_topics(["orders"])
@@ -330,7 +330,7 @@ async def test_deleted_topic_takes_its_offsets_with_it_also_when_it_is_made_agai
         assert await committed(harness) == 1
 
 
-async def test_sweep_comes_round(tmp_path: Path) -> None:
+async def test_periodic_sweep_removes_a_group_without_offsets(tmp_path: Path) -> None:
     async with serving(tmp_path, offsets_retention_check_interval_ms="1") as harness:
         shard = await shard_of(harness)
         await shard.join("g", join_request(requires_known_member_id=True, session_timeout_ms=6_000))
@@ -347,7 +347,7 @@ async def test_group_id_that_the_log_cannot_hold_is_invalid(tmp_path: Path) -> N
         assert code_of(harness.context.groups, "x" * 40_000) is ErrorCode.invalid_group_id
 
 
-async def test_metrics_tell_states_members_commits_and_lag(tmp_path: Path) -> None:
+async def test_metrics_count_group_states_members_commits_and_lag(tmp_path: Path) -> None:
     async with serving(tmp_path, metrics_max_groups="1") as harness:
         await harness.append("orders", *[b"v"] * 10)
         joined = await join_group(harness)
@@ -387,7 +387,7 @@ async def test_lag_metric_counts_partitions_without_a_commit(tmp_path: Path) -> 
 # --- protection of the internal topic
 
 
-async def test_clients_cannot_change_the_topic(tmp_path: Path) -> None:
+async def test_clients_cannot_change_the_offsets_topic(tmp_path: Path) -> None:
     async with serving(tmp_path) as harness:
         await shard_of(harness)
         for name in (OFFSETS_TOPIC, "__transaction_state", "__consumer.offsets"):
@@ -423,7 +423,7 @@ async def check_untouchable(harness: Harness, name: str) -> None:
     assert response.results[0].error_code == code
 
 
-async def test_topic_is_internal_and_not_made_by_asking_for_it(tmp_path: Path) -> None:
+async def test_metadata_request_does_not_create_the_internal_offsets_topic(tmp_path: Path) -> None:
     async with serving(tmp_path) as harness:
         asked: Mapping[str, object] = {
             "topics": [{"name": OFFSETS_TOPIC, "topic_id": None}],

@@ -42,7 +42,7 @@ def test_due_deadlines_equal_those_of_a_plain_dict(actions: list[tuple[str, str,
             assert deadlines.next_ms <= min(expected.values())
 
 
-def test_keys_that_come_and_go_leave_nothing_behind() -> None:
+def test_removed_deadlines_take_no_memory() -> None:
     deadlines = Deadlines()
     deadlines.set("stays", 10**9)
     for number in range(10_000):

@@ -65,7 +65,7 @@ def offsets_of(bench: Bench, group: str = "g") -> dict[int, int]:
     return {partition.partition: value.offset for partition, value in found.items()}
 
 
-def test_newest_record_of_a_key_counts(run: Run) -> None:
+def test_newest_record_of_a_key_is_loaded(run: Run) -> None:
     async def scenario(bench: Bench) -> None:
         write(bench, offset_record(1), offset_record(2, partition=1))
         write(bench, offset_record(3))
@@ -75,7 +75,7 @@ def test_newest_record_of_a_key_counts(run: Run) -> None:
     run(scenario)
 
 
-def test_offset_written_again_after_its_tombstone_is_there(run: Run) -> None:
+def test_offset_written_again_after_its_tombstone_is_loaded(run: Run) -> None:
     async def scenario(bench: Bench) -> None:
         key, value = offset_record(1)
         write(bench, (key, value), (key, None), offset_record(2))
@@ -117,7 +117,7 @@ def test_damage_loses_only_records_near_it(run: Run, length: int) -> None:
     run(scenario)
 
 
-def test_group_without_a_record_of_its_own_is_there_for_its_offsets(run: Run) -> None:
+def test_group_with_offsets_but_no_group_record_is_loaded(run: Run) -> None:
     async def scenario(bench: Bench) -> None:
         write(bench, offset_record(1))
         await load(bench)
@@ -136,7 +136,7 @@ def test_tombstones_of_an_unknown_group_create_no_group(run: Run) -> None:
     run(scenario)
 
 
-def test_kind_that_was_written_last_is_the_group(run: Run) -> None:
+def test_group_has_the_protocol_of_its_last_group_record(run: Run) -> None:
     async def scenario(bench: Bench) -> None:
         classic = GroupRecord(ClassicGroupKey("g"), ClassicGroupValue("consumer", 1, None, None, 1, ()))
         consumer = GroupRecord(ConsumerGroupKey("g"), ConsumerGroupValue(1, 0))
@@ -150,7 +150,7 @@ def test_kind_that_was_written_last_is_the_group(run: Run) -> None:
     run(scenario)
 
 
-def test_members_and_assignments_are_there_after_loading(run: Run) -> None:
+def test_members_and_assignments_are_loaded(run: Run) -> None:
     async def scenario(bench: Bench) -> None:
         generation = await bench.join_group()
         before = bench.shard.describe("g")

@@ -36,7 +36,7 @@ async def refused(work: Awaitable[object]) -> ErrorCode:
     return caught.value.code
 
 
-def test_requests_that_would_write_are_refused_before_a_group_decides(run: Run) -> None:
+def test_writing_requests_are_refused_under_min_isr_before_a_group_decides(run: Run) -> None:
     async def scenario(bench: Bench) -> None:
         generation = await bench.join_group("g", "m1")
         await bench.flushed(bench.commit(5, group="other"))

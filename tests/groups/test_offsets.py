@@ -59,27 +59,27 @@ def keys(records: list[GroupRecord]) -> list[OffsetKey]:
     return [record.key for record in records if isinstance(record.key, OffsetKey)]
 
 
-def test_newest_commit_counts() -> None:
+def test_newest_commit_replaces_older_ones() -> None:
     offsets = committed()
     offsets.apply(OffsetKey("g", "orders", 0), CommittedOffset(9, 1, "note", ORDERS, 3))
     assert offsets.fetch("g", [P0, P1], image()) == {P0: CommittedOffset(9, 1, "note", ORDERS, 3)}
     assert len(offsets) == 1
 
 
-def test_all_of_a_group_are_its_own_only() -> None:
+def test_offset_fetch_returns_only_offsets_of_its_group() -> None:
     offsets = committed(offsets=committed(group="h", partition=1))
     assert list(offsets.fetch("g", None, image())) == [P0]
     assert list(offsets.fetch("h", None, image())) == [P1]
 
 
 @pytest.mark.parametrize("now", [OTHER, None], ids=["made again", "gone"])
-def test_offset_of_a_deleted_topic_is_never_answered(now: TopicId | None) -> None:
+def test_offset_of_a_deleted_topic_is_never_returned(now: TopicId | None) -> None:
     offsets = committed()
     assert offsets.fetch("g", None, image(now)) == {}
     assert offsets.fetch("g", [P0], image(now)) == {}
 
 
-def test_offset_without_a_topic_id_goes_by_name() -> None:
+def test_offset_without_a_topic_id_is_matched_by_topic_name() -> None:
     offsets = committed(topic_id=NO_TOPIC_ID)
     assert list(offsets.fetch("g", None, image(OTHER))) == [P0]
 
@@ -115,7 +115,7 @@ def test_tombstones_of_a_group_cover_pending_offsets() -> None:
     assert keys(offsets.tombstones("g")) == [OffsetKey("g", "orders", 0), OffsetKey("g", "orders", 1)]
 
 
-def test_only_offsets_that_there_are_get_tombstones() -> None:
+def test_only_existing_offsets_get_tombstones() -> None:
     assert keys(committed().tombstones("g", [P1, P0])) == [OffsetKey("g", "orders", 0)]
 
 
@@ -132,7 +132,7 @@ def test_tombstone_removes_the_offset_and_the_last_one_the_group() -> None:
 # --- KIP-211
 
 
-def test_empty_group_keeps_offsets_from_when_it_became_empty() -> None:
+def test_offsets_of_an_empty_group_expire_after_it_became_empty() -> None:
     offsets = committed(at_ms=0)
     assert not expired(offsets, MINUTE + RETENTION - 1, empty_since_ms=MINUTE)
     assert expired(offsets, MINUTE + RETENTION, empty_since_ms=MINUTE)
@@ -163,7 +163,7 @@ def test_topic_that_members_stopped_reading_counts_from_when_that_was_noticed() 
     assert expired(offsets, noticed + RETENTION, reads=reads)
 
 
-def test_topic_that_is_read_again_starts_over() -> None:
+def test_offset_retention_restarts_when_a_topic_is_read_again() -> None:
     offsets = committed()
     assert not expired(offsets, 0, reads=lambda topic: False)
     assert not expired(offsets, RETENTION - 1, reads=lambda topic: True)

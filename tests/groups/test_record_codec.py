@@ -123,13 +123,13 @@ LAYOUTS = [
 
 
 @pytest.mark.parametrize(("record", "key", "value"), LAYOUTS, ids=lambda part: type(part).__name__)
-def test_layout_is_kafkas(record: GroupRecord, key: bytes, value: bytes) -> None:
+def test_group_records_have_the_layout_of_kafka(record: GroupRecord, key: bytes, value: bytes) -> None:
     assert encode_record(record) == (key, value)
     assert decode_record(key, value) == record
 
 
 @given(group_records())
-def test_every_record_comes_back_as_it_was(record: GroupRecord) -> None:
+def test_every_group_record_round_trips(record: GroupRecord) -> None:
     assert decode_record(*encode_record(record)) == record
 
 
@@ -154,11 +154,11 @@ FIVE = b"\0\0\0\0\0\0\0\x05"
     ],
     ids=["v0", "v1 with its expiry", "v2"],
 )
-def test_older_offsets_are_read(value: bytes) -> None:
+def test_offset_values_of_older_versions_are_read(value: bytes) -> None:
     assert decode_record(OFFSET_KEY, value).value == OffsetValue(5, -1, "m", NO_TOPIC_ID, 9)
 
 
-def test_first_version_of_a_classic_group_had_one_timeout_for_both() -> None:
+def test_version_0_group_record_has_one_timeout_for_session_and_rebalance() -> None:
     value = (
         b"\0\0"
         b"\0\x08consumer"
@@ -201,7 +201,7 @@ def test_flexible_version_of_a_classic_group_is_read() -> None:
     assert decoded == ClassicGroupValue("consumer", 3, None, "m1", 9, (member,))
 
 
-def test_tags_of_later_versions_are_passed_over() -> None:
+def test_tagged_fields_of_later_versions_are_skipped() -> None:
     value = b"\0\0\0\0\0\x04\x02\0\x08\0\0\0\0\0\0\0\x06\x01\x08" + TIME
     assert decode_record(b"\0\x03\0\x01g", value).value == ConsumerGroupValue(4, 6)
 

@@ -51,7 +51,7 @@ async def refused(work: Awaitable[object]) -> ErrorCode:
 # --- commits
 
 
-def test_commit_is_seen_when_it_is_durable_and_not_before(run: Run) -> None:
+def test_commit_is_visible_only_after_it_is_durable(run: Run) -> None:
     async def scenario(bench: Bench) -> None:
         task = asyncio.ensure_future(bench.commit(5))
         await turns()
@@ -125,7 +125,9 @@ def test_refused_commit_removes_the_group_unless_another_is_pending(run: Run) ->
     run(scenario)
 
 
-def test_commit_at_a_broker_in_doubt_gets_not_coordinator(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commit_timed_out_with_an_uncertain_in_sync_set_gets_not_coordinator(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def scenario(bench: Bench) -> None:
         monkeypatch.setattr(InSync, "is_in_doubt", True)
         late = asyncio.ensure_future(bench.commit(5))
@@ -137,7 +139,7 @@ def test_commit_at_a_broker_in_doubt_gets_not_coordinator(run: Run, monkeypatch:
     run(scenario)
 
 
-def test_late_commit_times_out_and_is_visible_when_it_is_durable(run: Run) -> None:
+def test_slow_commit_times_out_and_is_visible_after_it_is_durable(run: Run) -> None:
     async def scenario(bench: Bench) -> None:
         late = asyncio.ensure_future(bench.commit(5))
         await turns()
@@ -154,7 +156,7 @@ def test_late_commit_times_out_and_is_visible_when_it_is_durable(run: Run) -> No
     run(scenario)
 
 
-def test_commit_from_outside_makes_a_group_and_one_of_a_member_does_not(run: Run) -> None:
+def test_commit_without_a_member_creates_a_group_and_one_with_a_member_does_not(run: Run) -> None:
     async def scenario(bench: Bench) -> None:
         member = OffsetCommit("g", "m1", None, 3, outside(5).offsets)
         assert await refused(committing(bench.shard, member)) is ErrorCode.illegal_generation
@@ -165,7 +167,7 @@ def test_commit_from_outside_makes_a_group_and_one_of_a_member_does_not(run: Run
     run(scenario)
 
 
-def test_commit_with_member_id_but_no_generation_is_from_outside(run: Run) -> None:
+def test_commit_with_member_id_but_no_generation_counts_as_without_membership(run: Run) -> None:
     """A consumer of the consumer protocol that assigns partitions by hand: it has a member id and joins no
     group.
     """
@@ -254,7 +256,7 @@ def test_group_is_removed_when_its_only_pending_member_expires(run: Run) -> None
     run(scenario)
 
 
-def test_empty_group_becomes_one_of_the_other_kind_and_keeps_its_offsets(run: Run) -> None:
+def test_empty_group_changes_its_protocol_and_keeps_its_offsets(run: Run) -> None:
     async def scenario(bench: Bench) -> None:
         await bench.join_group()
         await bench.flushed(bench.shard.leave("g", [LeavingMember("m1", None)]))
@@ -351,7 +353,7 @@ def test_closed_shard_releases_all_memory(run: Run) -> None:
     run(scenario)
 
 
-def test_log_that_fails_takes_the_shard_with_it(run: Run) -> None:
+def test_failed_log_closes_its_shard(run: Run) -> None:
     async def scenario(bench: Bench) -> None:
         await bench.flushed(bench.commit(5))
         bench.replica.log.fail(OSError("broken"))
@@ -427,7 +429,7 @@ def test_offsets_of_a_topic_that_is_read_are_not_deleted(run: Run) -> None:
     run(scenario)
 
 
-def test_deleted_topic_takes_its_offsets_out_of_the_log_at_once(run: Run) -> None:
+def test_deletion_of_a_topic_appends_tombstones_of_its_offsets(run: Run) -> None:
     async def scenario(bench: Bench) -> None:
         await bench.flushed(bench.commit(5))
         before = bench.image

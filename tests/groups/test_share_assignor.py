@@ -42,7 +42,7 @@ def test_members_and_partitions_differ_by_one_at_most(members: int, partitions: 
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_changes_move_few_members(seed: int) -> None:
+def test_membership_changes_move_few_assignments(seed: int) -> None:
     random = Random(seed)
     counts = {A: random.randrange(1, 9)}
     members = {f"m{place}" for place in range(random.randrange(1, 40))}
@@ -64,7 +64,7 @@ def test_changes_move_few_members(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_different_subscriptions_leave_nothing_out(seed: int) -> None:
+def test_different_subscriptions_leave_no_member_or_partition_out(seed: int) -> None:
     random = Random(seed)
     counts = {A: random.randrange(0, 6), B: random.randrange(1, 6)}
     choices = [frozenset({A}), frozenset({B}), frozenset({A, B})]

@@ -117,7 +117,7 @@ def test_an_offset_is_unstable_before_it_is_committed_to_the_log(tmp_path: Path)
     run(scenario, tmp_path)
 
 
-def test_the_coordinator_is_asked_once_a_transaction(tmp_path: Path) -> None:
+def test_transaction_coordinator_is_asked_once_per_transaction(tmp_path: Path) -> None:
     async def scenario(stage: Stage) -> None:
         await stage.commit(1)
         await stage.commit(2)
@@ -198,7 +198,7 @@ def test_member_is_checked_after_the_verification(tmp_path: Path) -> None:
     run(scenario, tmp_path)
 
 
-def test_late_offsets_do_not_take_the_place_of_newer_ones(tmp_path: Path) -> None:
+def test_late_offsets_on_an_older_connection_are_refused(tmp_path: Path) -> None:
     """The offsets were delayed while the producer sent them again, and later ones, over a newer connection."""
 
     async def scenario(stage: Stage) -> None:
@@ -216,7 +216,7 @@ def test_late_offsets_do_not_take_the_place_of_newer_ones(tmp_path: Path) -> Non
     run(scenario, tmp_path)
 
 
-def test_a_zombie_s_newer_connection_does_not_make_its_successor_late(tmp_path: Path) -> None:
+def test_successor_is_accepted_on_an_older_connection_than_its_zombie(tmp_path: Path) -> None:
     async def scenario(stage: Stage) -> None:
         await stage.commit(10, epoch=0, connection=5)
         stage.bench.replica.append_marker(Marker(1, 1, False, 0), is_epoch_new=False, now_ms=0)
@@ -229,7 +229,7 @@ def test_a_zombie_s_newer_connection_does_not_make_its_successor_late(tmp_path: 
     run(scenario, tmp_path)
 
 
-def test_later_record_of_the_log_wins(tmp_path: Path) -> None:
+def test_later_offset_record_in_the_log_replaces_the_earlier(tmp_path: Path) -> None:
     async def scenario(stage: Stage) -> None:
         await stage.commit(7)
         await stage.bench.flushed(stage.bench.commit(9))
@@ -248,7 +248,7 @@ def test_later_record_of_the_log_wins(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_a_shard_is_read_as_it_was(tmp_path: Path, commit: bool) -> None:
+def test_pending_transactional_offsets_survive_a_reload(tmp_path: Path, commit: bool) -> None:
     async def scenario(stage: Stage) -> None:
         await stage.bench.flushed(stage.bench.commit(3))
         await stage.commit(7)
@@ -267,7 +267,7 @@ def test_a_shard_is_read_as_it_was(tmp_path: Path, commit: bool) -> None:
     run(scenario, tmp_path)
 
 
-def test_a_deleted_group_comes_back_with_no_transaction(tmp_path: Path) -> None:
+def test_deletion_of_a_group_drops_its_pending_transactional_offsets(tmp_path: Path) -> None:
     async def scenario(stage: Stage) -> None:
         await stage.bench.flushed(stage.bench.commit(3))
         await stage.commit(7, partition=P1)
@@ -293,7 +293,7 @@ def test_an_offset_does_not_expire_while_a_transaction_may_commit_it_anew(tmp_pa
     run(scenario, tmp_path)
 
 
-def test_records_of_groups_are_not_overtaken(tmp_path: Path) -> None:
+def test_transactional_offsets_are_appended_behind_earlier_group_records(tmp_path: Path) -> None:
     """Records of the same turn that were decided earlier come first in the log."""
 
     async def scenario(stage: Stage) -> None:
@@ -310,7 +310,7 @@ def test_records_of_groups_are_not_overtaken(tmp_path: Path) -> None:
     run(scenario, tmp_path)
 
 
-def test_a_shard_that_was_closed_hears_no_markers(tmp_path: Path) -> None:
+def test_closed_shard_receives_no_markers(tmp_path: Path) -> None:
     async def scenario(stage: Stage) -> None:
         await stage.commit(7)
         old = stage.bench.shard
@@ -352,7 +352,7 @@ Events = st.lists(
 
 @settings(max_examples=300, deadline=None)
 @given(events=Events)
-def test_the_newest_record_that_counts_is_the_offset(events: list[Event]) -> None:
+def test_newest_committed_record_is_the_offset(events: list[Event]) -> None:
     offsets = Offsets()
     records: list[
         tuple[int, int | None, int | None]
