@@ -32,7 +32,7 @@ def history(steps: list[int], ends: list[int]) -> list[AbortedRange]:
     length=st.integers(0, 60),
     data=st.data(),
 )
-def test_lookup_finds_exactly_the_overlapping_transactions(
+def test_lookup_finds_exactly_the_overlapping_aborted_transactions(
     steps: list[int], block: int, start: int, length: int, data: st.DataObject
 ) -> None:
     ranges = history(steps, list(range(7)))
@@ -70,7 +70,7 @@ def test_lookup_finds_exactly_the_overlapping_transactions(
         aborted_transactions._BLOCK = usual
 
 
-def test_long_open_transaction_does_not_slow_lookups() -> None:
+def test_long_open_transaction_does_not_slow_aborted_transaction_lookups() -> None:
     """A lookup examines few entries, even with one transaction open during a hundred thousand aborted ones."""
     aborted = AbortedTransactions(
         AbortedRange(1, offset, offset + 1, later_from=0) for offset in range(2, 200_000, 2)

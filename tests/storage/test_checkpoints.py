@@ -30,7 +30,7 @@ def test_a_new_directory_has_no_checkpoint(tmp_path: Path) -> None:
     assert not checkpoints.intact
 
 
-def test_checkpoint_of_a_version_without_committed_epochs_is_read(tmp_path: Path) -> None:
+def test_checkpoint_without_committed_epochs_is_read(tmp_path: Path) -> None:
     class OldCheckpoint(msgspec.Struct, array_like=True):
         topic: str
         topic_id: bytes
@@ -46,7 +46,7 @@ def test_checkpoint_of_a_version_without_committed_epochs_is_read(tmp_path: Path
     assert load(tmp_path)[0] == [entry]
 
 
-def test_newest_checkpoint_copy_counts(tmp_path: Path) -> None:
+def test_newest_checkpoint_copy_is_used(tmp_path: Path) -> None:
     checkpoints = Checkpoints(RealDisk(str(tmp_path)))
     for start in range(5):
         checkpoints.write(entries(start))
@@ -80,7 +80,7 @@ def test_damage_of_both_copies_is_reported(tmp_path: Path, damage: str) -> None:
     assert len(checkpoints.problems) == 2
 
 
-def test_every_flipped_bit_is_noticed(tmp_path: Path) -> None:
+def test_every_flipped_bit_of_a_checkpoint_is_detected(tmp_path: Path) -> None:
     Checkpoints(RealDisk(str(tmp_path))).write(entries(1))
     (copy,) = tmp_path.glob("checkpoint.*")
     content = copy.read_bytes()

@@ -31,7 +31,9 @@ def log(context: StorageContext) -> Log:
     return make_log(context, compacting())
 
 
-def test_the_newest_record_of_each_key_stays_at_its_offset(log: Log, context: StorageContext) -> None:
+def test_compaction_keeps_the_newest_record_of_each_key_at_its_offset(
+    log: Log, context: StorageContext
+) -> None:
     put(log, (b"a", b"1"), (b"b", b"1"), (b"a", b"2"))
     put(log, (b"c", b"1"), (b"b", b"2"))
     before = records(log)
@@ -49,7 +51,7 @@ def test_active_segment_is_not_compacted(log: Log, context: StorageContext) -> N
     assert len(pairs(log)) == 2
 
 
-def test_record_in_the_active_segment_replaces_nothing(log: Log, context: StorageContext) -> None:
+def test_record_in_the_active_segment_removes_no_older_record(log: Log, context: StorageContext) -> None:
     put(log, (b"a", b"1"))
     roll(log)
     put(log, (b"a", b"2"))
@@ -64,7 +66,7 @@ def test_records_above_the_high_watermark_are_not_compacted(log: Log, context: S
     assert len(pairs(log)) == 2
 
 
-def test_reads_by_any_offset_find_the_next_record(log: Log, context: StorageContext) -> None:
+def test_read_at_a_compacted_offset_returns_the_next_record(log: Log, context: StorageContext) -> None:
     for number in range(20):
         put(log, (b"a", b"%d" % number))
     roll(log)
@@ -153,7 +155,7 @@ def test_records_without_a_key_are_removed_as_in_kafka(log: Log, context: Storag
     assert pairs(log) == [(1, b"a", b"1")]
 
 
-def test_control_batches_stay(log: Log, context: StorageContext) -> None:
+def test_control_batches_are_not_compacted_away(log: Log, context: StorageContext) -> None:
     marker = memoryview(build_batch([NewRecord(b"key", b"1", NOW_MS)], control=True))
     for _ in range(2):
         log.append(marker, read_header(marker), EPOCH, NOW_MS)
@@ -163,7 +165,7 @@ def test_control_batches_stay(log: Log, context: StorageContext) -> None:
     assert [header.is_control for header, _ in batches(log)][:3] == [True, True, False]
 
 
-def test_unreadable_batch_stays_and_replaces_nothing(log: Log, context: StorageContext) -> None:
+def test_unreadable_batch_is_kept_and_removes_no_older_record(log: Log, context: StorageContext) -> None:
     put(log, (b"a", b"1"))
     unreadable = bytearray(build_batch([NewRecord(b"a", b"2", NOW_MS), NewRecord(b"b", b"2", NOW_MS)]))
     unreadable[-1] = 5  # it claims more headers than it has
@@ -174,7 +176,7 @@ def test_unreadable_batch_stays_and_replaces_nothing(log: Log, context: StorageC
     assert [header.base_offset for header, _ in batches(log)][:2] == [0, 1]
 
 
-def test_an_empty_key_is_a_key(log: Log, context: StorageContext) -> None:
+def test_records_with_an_empty_key_are_compacted(log: Log, context: StorageContext) -> None:
     put(log, (b"", b"1"), (b"", b"2"))
     roll(log)
     compact(log, context.files)
@@ -209,7 +211,9 @@ def test_replaced_tombstone_is_removed_at_once(log: Log, context: StorageContext
 
 
 @pytest.mark.parametrize("retention_ms", [0, 2**63 - 1])
-def test_the_bounds_of_delete_retention(context: StorageContext, retention_ms: int) -> None:
+def test_delete_retention_applies_at_its_minimum_and_maximum(
+    context: StorageContext, retention_ms: int
+) -> None:
     log = make_log(context, compacting(delete_retention_ms=retention_ms))
     put(log, (b"a", None))
     roll(log)
@@ -223,7 +227,7 @@ def test_the_bounds_of_delete_retention(context: StorageContext, retention_ms: i
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_the_codec_stays(log: Log, context: StorageContext, codec: Codec) -> None:
+def test_compaction_keeps_the_codec_of_a_batch(log: Log, context: StorageContext, codec: Codec) -> None:
     put(log, (b"a", b"1"), (b"b", b"1"), (b"a", b"2"), codec=codec)
     roll(log)
     compact(log, context.files)
@@ -289,7 +293,9 @@ def test_more_keys_than_fit_are_compacted_in_several_passes(log: Log, context: S
     assert pairs(log) == expected
 
 
-def test_a_pass_works_in_short_steps(context: StorageContext, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compaction_pass_runs_in_short_steps(
+    context: StorageContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(compaction, "STEP_BYTES", 100)
     log = make_log(context, compacting(segment_bytes=100_000))
     for number in range(20):
@@ -328,14 +334,16 @@ def test_young_records_are_not_compacted(context: StorageContext) -> None:
     assert len(pairs(log)) == 1
 
 
-def test_nothing_dirty_means_no_pass(log: Log, context: StorageContext) -> None:
+def test_log_without_dirty_segments_is_not_compacted(log: Log, context: StorageContext) -> None:
     put(log, (b"a", b"1"), (b"a", b"2"))
     roll(log)
     assert compact(log, context.files)
     assert not compact(log, context.files)
 
 
-def test_damage_ends_the_pass_and_is_not_hidden(log: Log, context: StorageContext, tmp_path: Path) -> None:
+def test_damage_ends_a_compaction_pass_and_is_reported(
+    log: Log, context: StorageContext, tmp_path: Path
+) -> None:
     put(log, (b"a", b"1" * 50), (b"a", b"2" * 50))
     roll(log)
     path = tmp_path / log.segments[0].log_file.path

@@ -75,7 +75,7 @@ def test_copy_of_a_stopped_broker_counts_as_another_disk(tmp_path: Path, restore
 
 
 @pytest.mark.parametrize("restore", RESTORES, ids=lambda restore: restore.__name__)
-def test_clean_stop_does_not_vouch_for_logs_restored_after_it(tmp_path: Path, restore: Restore) -> None:
+def test_logs_restored_after_a_clean_stop_are_not_trusted(tmp_path: Path, restore: Restore) -> None:
     """The file of the clean stop remains if the tool removes nothing, or is copied after the logs."""
     data, copy = tmp_path / "data", tmp_path / "copy"
     _, manager = use(data, EPOCH, b"before")

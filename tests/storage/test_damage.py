@@ -80,21 +80,21 @@ def test_log_start_above_a_damaged_range_ends_the_damage(log: Log) -> None:
     assert log.damage == (damaged(8, 9),)
 
 
-def test_damage_outside_of_the_log_is_not_kept(log: Log) -> None:
+def test_damage_outside_of_the_log_is_dropped(log: Log) -> None:
     log.advance_log_start(Offset(5))
     log.add_damage(damaged(0, 5))
     log.add_damage(damaged(COUNT, COUNT + 5))
     assert log.damage == ()
 
 
-def test_overlapping_ranges_are_merged_in_order() -> None:
+def test_overlapping_damaged_ranges_are_merged_in_order() -> None:
     assert merge_damage([damaged(8, 12, "b"), damaged(5, 10, "a"), damaged(9, 11, "c")]) == (
         damaged(5, 10, "a"),
         damaged(10, 12, "b"),
     )
 
 
-def test_clipping_leaves_what_is_within_the_bounds() -> None:
+def test_clipping_cuts_damaged_ranges_to_the_bounds() -> None:
     ranges = (damaged(1, 3), damaged(5, 8), damaged(9, 10))
     assert clip_damage(ranges, Offset(2), Offset(6)) == (damaged(2, 3), damaged(5, 6))
 

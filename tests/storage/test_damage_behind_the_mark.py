@@ -55,7 +55,7 @@ BATCH_BYTES = len(make_batch([b"value 00"]))
 
 
 @pytest.mark.parametrize("byte", [0, 8, 11, 16, 20, 23, 57, HEADER_SIZE + 3])
-def test_damage_below_the_high_watermark_costs_only_its_batch(tmp_path: Path, byte: int) -> None:
+def test_damage_below_the_high_watermark_makes_only_its_batch_unreadable(tmp_path: Path, byte: int) -> None:
     file = fill(tmp_path, committed=COUNT, values=values())
     flip(file, 5 * BATCH_BYTES + byte)
     for _ in range(2):
@@ -70,7 +70,7 @@ def test_damage_below_the_high_watermark_costs_only_its_batch(tmp_path: Path, by
         assert bytes(batch) != bytes(make_batch([b"value 05"]))
 
 
-def test_damage_above_the_high_watermark_ends_the_log(tmp_path: Path) -> None:
+def test_recovery_truncates_the_log_at_damage_above_the_high_watermark(tmp_path: Path) -> None:
     file = fill(tmp_path, committed=5, values=values())
     flip(file, 5 * BATCH_BYTES + HEADER_SIZE + 3)
     log = reopen(tmp_path)

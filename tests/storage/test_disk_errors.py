@@ -142,7 +142,9 @@ def check_after_restart(path: Path, server: Server) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("error", "partial"), FAULTS)
-def test_any_failing_call_keeps_acknowledged_records(tmp_path: Path, error: int, partial: bool) -> None:
+def test_failure_of_any_disk_call_keeps_acknowledged_records(
+    tmp_path: Path, error: int, partial: bool
+) -> None:
     calls = count_calls(tmp_path / "count")
     for fail_at in range(calls):
         path = tmp_path / str(fail_at)
@@ -198,7 +200,7 @@ def make_faulty_log(path: Path) -> tuple[FaultyDisk, Log]:
     return disk, the_log(open_manager(disk), CONFIG)
 
 
-def test_a_failed_sync_is_never_tried_again(tmp_path: Path) -> None:
+def test_failed_fsync_is_never_tried_again(tmp_path: Path) -> None:
     disk, log = make_faulty_log(tmp_path)
     append(log, b"a")
     job = log.jobs.begin_flush()
@@ -238,7 +240,7 @@ def test_checkpoint_without_space_is_repeated_later(tmp_path: Path) -> None:
     assert log.recovery_point == 1
 
 
-def test_one_job_that_changes_files_at_a_time(tmp_path: Path) -> None:
+def test_log_runs_one_file_changing_job_at_a_time(tmp_path: Path) -> None:
     _, log = make_faulty_log(tmp_path)
     for number in range(30):
         append(log, b"%d" % number)

@@ -35,7 +35,7 @@ def test_no_more_files_are_open_than_allowed(tmp_path: Path) -> None:
     assert open_descriptors() - before <= 6  # and the root directory
 
 
-def test_a_file_that_is_used_stays_open(tmp_path: Path) -> None:
+def test_recently_used_file_stays_open(tmp_path: Path) -> None:
     _, files = make_files(tmp_path, 20, 5)
     kept = files[0].get(create=True)
     for file in files[1:]:
@@ -63,7 +63,7 @@ def test_retired_file_is_readable_after_its_name_was_reused(tmp_path: Path) -> N
     assert file.get().pread(0, 3) == b"old"
 
 
-def test_a_discarded_file_frees_its_place(tmp_path: Path) -> None:
+def test_discarded_file_frees_its_place_in_the_cache(tmp_path: Path) -> None:
     cache, files = make_files(tmp_path, 3, 5)
     for file in files:
         file.get(create=True)
@@ -91,7 +91,7 @@ def test_hundreds_of_logs_share_a_few_descriptors(tmp_path: Path) -> None:
         assert log.read(Offset(2), 1000, below=Offset(3), at_least_one=True, wait=True).length > 0
 
 
-def test_unsynced_files_stay_open_beyond_the_limit_and_it_shows(tmp_path: Path) -> None:
+def test_unsynced_files_stay_open_beyond_the_limit_and_are_reported(tmp_path: Path) -> None:
     disk = RealDisk(str(tmp_path))
     context = StorageContext(disk, FileCache(disk, 5))
     for number in range(10):

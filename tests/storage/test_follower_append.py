@@ -120,7 +120,7 @@ def test_batches_of_the_leader_are_accepted_unchanged(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fault", ["crc", "overlap", "old epoch", "later than the leader", "magic"])
-def test_invalid_range_changes_nothing(tmp_path: Path, fault: str) -> None:
+def test_invalid_leader_batches_do_not_change_the_followers_log(tmp_path: Path, fault: str) -> None:
     log = make_log(make_context(tmp_path), CONFIG)
     append(log, b"a", epoch=LeaderEpoch(4))
     before = content(log)
@@ -154,7 +154,7 @@ def test_full_disk_refuses_follower_appends(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [0, 3, 40])
-def test_log_behind_the_leaders_start_restarts_there(tmp_path: Path, count: int) -> None:
+def test_follower_log_behind_the_leaders_log_start_restarts_at_it(tmp_path: Path, count: int) -> None:
     disk = RealDisk(str(tmp_path))
     manager = open_manager(disk)
     log = the_log(manager, CONFIG)

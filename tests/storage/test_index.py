@@ -39,7 +39,7 @@ def make_index(path: Path, stored: list[IndexEntry], in_memory: list[IndexEntry]
 
 @pytest.mark.parametrize("stored", [0, 1, 31, 32, 33, 150, 299, 300])
 @pytest.mark.parametrize("field", [RELATIVE_OFFSET, POSITION, MAX_TIMESTAMP])
-def test_the_last_entry_below_a_limit_is_found(tmp_path: Path, stored: int, field: int) -> None:
+def test_index_lookup_finds_the_last_entry_below_a_limit(tmp_path: Path, stored: int, field: int) -> None:
     index = make_index(tmp_path, ENTRIES[:stored], ENTRIES[stored:])
     keys = [entry[field] for entry in ENTRIES]
     for limit in [*range(keys[0] - 1, keys[-1] + 3, max(1, keys[-1] // 100)), 2**31]:
@@ -48,13 +48,13 @@ def test_the_last_entry_below_a_limit_is_found(tmp_path: Path, stored: int, fiel
         assert index.find(field, limit, wait=False) == expected
 
 
-def test_an_empty_index_leads_to_the_start(tmp_path: Path) -> None:
+def test_lookup_in_an_empty_index_returns_the_segment_start(tmp_path: Path) -> None:
     index = make_index(tmp_path, [], [])
     assert index.find(RELATIVE_OFFSET, 5, wait=False) == FIRST_ENTRY
     assert index.last(wait=False) == FIRST_ENTRY
 
 
-def test_saved_entries_leave_memory_and_are_found_in_the_file(tmp_path: Path) -> None:
+def test_saved_index_entries_leave_memory_and_are_read_from_the_file(tmp_path: Path) -> None:
     index = make_index(tmp_path, ENTRIES[:10], ENTRIES[10:30])
     assert index.unsaved() == ENTRIES[10:30]
     disk = RealDisk(str(tmp_path))
@@ -67,7 +67,7 @@ def test_saved_entries_leave_memory_and_are_found_in_the_file(tmp_path: Path) ->
 
 
 @given(stored=st.integers(0, 60), in_memory=st.integers(0, 60), position=st.integers(0, 130 * 50))
-def test_truncation_keeps_exactly_the_entries_up_to_a_position(
+def test_index_truncation_keeps_exactly_the_entries_up_to_a_position(
     tmp_path_factory: pytest.TempPathFactory, stored: int, in_memory: int, position: int
 ) -> None:
     path = tmp_path_factory.mktemp("index")
@@ -92,7 +92,7 @@ def test_every_flipped_bit_is_detected_on_lookup(tmp_path: Path) -> None:
             index.find(RELATIVE_OFFSET, 5, wait=True)
 
 
-def test_an_index_of_another_segment_is_noticed(tmp_path: Path) -> None:
+def test_index_file_of_another_segment_is_detected(tmp_path: Path) -> None:
     disk = RealDisk(str(tmp_path))
     disk.replace("index", encode_entries(BASE + 1, ENTRIES))
     index = SegmentIndex(BASE, CachedFile(FileCache(disk), "index"), None)
@@ -101,7 +101,7 @@ def test_an_index_of_another_segment_is_noticed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("length", [0, 1, ENTRY_SIZE, ENTRY_SIZE * 299, ENTRY_SIZE * 300 - 1])
-def test_a_file_with_fewer_entries_than_were_stored_is_noticed(tmp_path: Path, length: int) -> None:
+def test_index_file_with_missing_entries_is_detected(tmp_path: Path, length: int) -> None:
     disk = RealDisk(str(tmp_path))
     disk.replace("index", encode_entries(BASE, ENTRIES)[:length])
     index = SegmentIndex(BASE, CachedFile(FileCache(disk), "index"), 300)
@@ -109,7 +109,7 @@ def test_a_file_with_fewer_entries_than_were_stored_is_noticed(tmp_path: Path, l
         index.last(wait=True)
 
 
-def test_a_missing_file_and_a_cut_entry_are_noticed(tmp_path: Path) -> None:
+def test_missing_index_file_and_truncated_entry_are_detected(tmp_path: Path) -> None:
     disk = RealDisk(str(tmp_path))
     index = SegmentIndex(BASE, CachedFile(FileCache(disk), "index"), None)
     with pytest.raises(IndexDamaged):
@@ -119,7 +119,7 @@ def test_a_missing_file_and_a_cut_entry_are_noticed(tmp_path: Path) -> None:
         index.last(wait=True)
 
 
-def test_repaired_entries_stand_in_for_the_file(tmp_path: Path) -> None:
+def test_repaired_index_entries_replace_those_of_the_file(tmp_path: Path) -> None:
     index = make_index(tmp_path, ENTRIES[:3], ENTRIES[100:])
     index.repair(encode_entries(BASE, ENTRIES[:100]))
     for entry in ENTRIES:

@@ -24,7 +24,7 @@ def log(tmp_path: Path) -> Log:
     return log
 
 
-def test_a_sound_segment_has_no_problems(tmp_path: Path, log: Log) -> None:
+def test_check_of_an_intact_segment_reports_no_problems(tmp_path: Path, log: Log) -> None:
     seen: list[int] = []
     report = check_segment(make_context(tmp_path).disk, PATH, seen.append)
     assert report.problems == ()
@@ -72,11 +72,11 @@ def test_damaged_index_is_reported(tmp_path: Path, log: Log, damage: bytes) -> N
     assert check_segment(make_context(tmp_path).disk, PATH).problems
 
 
-def test_a_missing_index_is_no_problem(tmp_path: Path, log: Log) -> None:
+def test_check_of_a_segment_without_an_index_reports_no_problem(tmp_path: Path, log: Log) -> None:
     (tmp_path / PATH.replace(".log", ".index")).unlink()
     assert check_segment(make_context(tmp_path).disk, PATH).problems == ()
 
 
-def test_other_files_are_refused(tmp_path: Path, log: Log) -> None:
+def test_check_refuses_files_that_are_no_segments(tmp_path: Path, log: Log) -> None:
     with pytest.raises(ConfigError, match="not a segment file"):
         check_segment(make_context(tmp_path).disk, "logs/orders-0/00000000000000000000.index")

@@ -170,7 +170,7 @@ def test_a_large_old_segment_is_indexed_in_parts(tmp_path: Path) -> None:
         assert keys.records(key, 2_500) == scan(log, key, 2_500)
 
 
-def test_keys_with_the_same_hash_are_distinguished(tmp_path: Path) -> None:
+def test_keys_with_the_same_hash_have_separate_lookups(tmp_path: Path) -> None:
     log = indexed_log(tmp_path, segment_bytes=5_000)
 
     class Same:

@@ -19,7 +19,7 @@ def entries(epochs: LeaderEpochs) -> list[tuple[int, int]]:
     return [(entry.epoch, entry.start_offset) for entry in epochs.entries]
 
 
-def test_only_newer_epochs_are_assigned() -> None:
+def test_leader_epoch_cache_accepts_only_newer_epochs() -> None:
     epochs = make((1, 0), (3, 10))
     epochs.assign(LeaderEpoch(3), Offset(20))
     epochs.assign(LeaderEpoch(2), Offset(20))
@@ -27,7 +27,7 @@ def test_only_newer_epochs_are_assigned() -> None:
     assert epochs.latest == 3
 
 
-def test_an_epoch_that_wrote_nothing_is_replaced() -> None:
+def test_leader_epoch_without_records_is_replaced_by_the_next() -> None:
     assert entries(make((1, 0), (2, 10), (3, 10))) == [(1, 0), (3, 10)]
 
 
@@ -43,27 +43,27 @@ def test_an_epoch_that_wrote_nothing_is_replaced() -> None:
         (-1, (-1, -1)),
     ],
 )
-def test_end_of_an_epoch(asked: int, answer: tuple[int, int]) -> None:
+def test_end_offset_of_a_leader_epoch_is_the_start_of_the_next(asked: int, answer: tuple[int, int]) -> None:
     epochs = make((1, 5), (3, 10), (7, 20))
     assert epochs.end_of(LeaderEpoch(asked), Offset(30)) == answer
 
 
-def test_nothing_is_known_of_an_empty_log() -> None:
+def test_empty_log_has_no_leader_epoch() -> None:
     assert LeaderEpochs().end_of(LeaderEpoch(0), Offset(0)) == (-1, -1)
 
 
-def test_the_epoch_at_an_offset() -> None:
+def test_leader_epoch_is_found_by_offset() -> None:
     epochs = make((1, 5), (3, 10))
     assert [epochs.epoch_at(Offset(offset)) for offset in (4, 5, 9, 10, 99)] == [-1, 1, 1, 3, 3]
 
 
-def test_truncation_at_the_end_drops_epochs_that_start_there() -> None:
+def test_truncation_drops_leader_epochs_that_start_at_or_above_it() -> None:
     epochs = make((1, 0), (2, 10), (3, 20))
     epochs.truncate_from_end(Offset(20))
     assert entries(epochs) == [(1, 0), (2, 10)]
 
 
-def test_truncation_at_the_start_keeps_the_epoch_that_wrote_there() -> None:
+def test_advancing_the_log_start_keeps_the_leader_epoch_of_its_offset() -> None:
     epochs = make((1, 0), (2, 10), (3, 20))
     epochs.truncate_from_start(Offset(15))
     assert entries(epochs) == [(2, 15), (3, 20)]
@@ -71,7 +71,7 @@ def test_truncation_at_the_start_keeps_the_epoch_that_wrote_there() -> None:
     assert entries(epochs) == [(3, 20)]
 
 
-def test_earlier_epochs_are_added_before_the_known_ones() -> None:
+def test_earlier_leader_epochs_are_added_before_known_ones() -> None:
     epochs = make((3, 10))
     epochs.add_earlier(LeaderEpoch(3), Offset(8))
     epochs.add_earlier(LeaderEpoch(1), Offset(5))

@@ -48,7 +48,7 @@ def read(
     return [header.base_offset for header, _ in read_batches(memoryview(content))]
 
 
-def test_an_empty_log_reads_as_nothing(log: Log) -> None:
+def test_read_of_an_empty_log_returns_no_batch(log: Log) -> None:
     assert log.read(Offset(0), 100, below=Offset(0), at_least_one=True).length == 0
     assert log.segments == ()
 
@@ -74,7 +74,7 @@ def test_a_read_inside_a_batch_starts_at_the_batch(log: Log) -> None:
     assert read(log, 1) == [0, 3]
 
 
-def test_nothing_at_or_above_the_bound_is_returned(log: Log) -> None:
+def test_read_returns_no_batch_at_or_above_its_bound(log: Log) -> None:
     for value in (b"a", b"b", b"c"):
         append(log, value)
     assert read(log, 0, below=2) == [0, 1]
@@ -106,7 +106,7 @@ def test_a_read_cuts_the_last_batch_by_size(log: Log) -> None:
     assert read(log, 0, size * 2 + 10) == [0, 1]
 
 
-def test_first_batch_is_whole_with_at_least_one(log: Log) -> None:
+def test_read_with_at_least_one_returns_a_first_batch_above_the_size(log: Log) -> None:
     append(log, b"x" * 1000)
     append(log, b"y")
     assert read(log, 0, 10) == [0]
@@ -120,14 +120,14 @@ def test_read_is_empty_if_the_first_batch_does_not_fit(log: Log) -> None:
 
 
 @pytest.mark.parametrize("offset", [-1, 2, 2**62])
-def test_offsets_outside_the_log_are_refused(log: Log, offset: int) -> None:
+def test_reads_outside_the_log_get_offset_out_of_range(log: Log, offset: int) -> None:
     append(log, b"a")
     with pytest.raises(BrokerError) as refused:
         log.read(Offset(offset), 100, below=Offset(1), at_least_one=True)
     assert refused.value.code is ErrorCode.offset_out_of_range
 
 
-def test_segments_roll_by_size_and_all_is_read_across_them(small: Log) -> None:
+def test_segments_roll_by_size_and_reads_continue_across_them(small: Log) -> None:
     values = [b"%03d" % number for number in range(50)]
     for value in values:
         append(small, value)
@@ -176,7 +176,7 @@ def test_create_time_returns_no_append_time(log: Log) -> None:
     assert append(log, b"a").log_append_time_ms == -1
 
 
-def test_a_timestamp_far_ahead_is_refused_and_nothing_is_stored(log: Log) -> None:
+def test_batch_with_a_timestamp_far_ahead_is_refused_and_not_stored(log: Log) -> None:
     hour = 3_600_000
     append(log, b"a", timestamp=NOW_MS + hour)
     with pytest.raises(BrokerError) as refused:
@@ -185,7 +185,7 @@ def test_a_timestamp_far_ahead_is_refused_and_nothing_is_stored(log: Log) -> Non
     assert log.log_end_offset == 1
 
 
-def test_a_timestamp_far_back_is_refused_only_where_a_bound_is_set(tmp_path: Path, log: Log) -> None:
+def test_old_timestamp_is_refused_only_if_a_bound_is_configured(tmp_path: Path, log: Log) -> None:
     append(log, b"a", timestamp=0)
     log.config = LogConfig(message_timestamp_before_max_ms=1000)
     append(log, b"b", timestamp=NOW_MS - 1000)
@@ -195,7 +195,7 @@ def test_a_timestamp_far_back_is_refused_only_where_a_bound_is_set(tmp_path: Pat
     assert refused.value.code is ErrorCode.invalid_timestamp
 
 
-def test_a_changed_config_counts_from_the_next_append(log: Log) -> None:
+def test_changed_log_config_applies_from_the_next_append(log: Log) -> None:
     append(log, b"a")
     log.config = LogConfig(segment_bytes=1)
     append(log, b"b")
@@ -216,7 +216,7 @@ def test_appends_are_refused_while_the_disk_is_full_and_reads_continue(tmp_path:
     assert read_all(log) == [(0, b"a"), (1, b"b")]
 
 
-def test_the_flushed_offset_moves_with_the_flush_and_not_before(small: Log) -> None:
+def test_flushed_offset_advances_only_with_a_flush(small: Log) -> None:
     for number in range(20):
         append(small, b"%d" % number)
     assert small.flushed_offset == 0
@@ -232,7 +232,7 @@ def test_the_flushed_offset_moves_with_the_flush_and_not_before(small: Log) -> N
     assert (small.flushed_offset, small.unsynced_bytes) == (21, 0)
 
 
-def test_flushed_files_give_up_their_pins(small: Log, tmp_path: Path) -> None:
+def test_flush_unpins_the_files_of_the_log(small: Log, tmp_path: Path) -> None:
     context = make_context(tmp_path / "other")
     log = make_log(context, SMALL)
     for number in range(20):
@@ -244,7 +244,7 @@ def test_flushed_files_give_up_their_pins(small: Log, tmp_path: Path) -> None:
     assert context.files.pinned == 1
 
 
-def test_a_slice_outlives_the_segment_it_came_from(small: Log) -> None:
+def test_slice_is_readable_after_its_segment_was_deleted(small: Log) -> None:
     for number in range(30):
         append(small, b"%d" % number)
     slice_ = small.read(Offset(0), 200, below=Offset(30), at_least_one=True)

@@ -7,7 +7,7 @@ from penstock.storage.log_config import LogConfig
 
 
 @pytest.mark.parametrize(("policy", "segment_ms"), [("compact", 50), ("compact,delete", 50), ("delete", 900)])
-def test_a_compacted_log_closes_segments_in_time_to_be_compacted(policy: str, segment_ms: int) -> None:
+def test_compacted_log_rolls_segments_by_max_compaction_lag(policy: str, segment_ms: int) -> None:
     broker = BrokerConfig()
     settings = {"cleanup.policy": policy, "segment.ms": "900", "max.compaction.lag.ms": "50"}
     assert LogConfig.resolve(TopicConfig(broker, settings), broker).segment_ms == segment_ms

@@ -50,7 +50,7 @@ def test_logs_are_loaded_after_a_clean_stop(tmp_path: Path) -> None:
     assert read_all(log)[-1] == (40, b"next")
 
 
-def test_clean_stop_file_counts_once(tmp_path: Path) -> None:
+def test_clean_stop_file_is_valid_for_one_start(tmp_path: Path) -> None:
     manager = open_manager(RealDisk(str(tmp_path)))
     manager.close(BrokerEpoch(7))
     disk = RealDisk(str(tmp_path))
@@ -97,7 +97,9 @@ def test_records_are_kept_within_one_boot(tmp_path: Path) -> None:
     [(1, False), (70, False), ("a byte", True)],
     ids=["torn", "torn in the head", "damaged"],
 )
-def test_torn_write_after_a_kill_is_no_loss(tmp_path: Path, lost: int | str, is_loss: bool) -> None:
+def test_torn_write_after_a_kill_does_not_count_as_loss(
+    tmp_path: Path, lost: int | str, is_loss: bool
+) -> None:
     """No client got an acknowledgement for a torn write. Changed bytes are a loss of that partition alone."""
     disk = RealDisk(str(tmp_path))
     manager = open_manager(disk, "a")
@@ -171,7 +173,7 @@ def test_unregistered_start_does_not_hide_an_earlier_loss(tmp_path: Path) -> Non
     assert open_manager(RealDisk(str(tmp_path)), "b").kept_epoch is None
 
 
-def test_deleted_log_is_no_disk_error(tmp_path: Path) -> None:
+def test_deleted_log_does_not_count_as_a_disk_error(tmp_path: Path) -> None:
     disk = RealDisk(str(tmp_path))
     manager = open_manager(disk, "a")
     manager.record_use(EPOCH)
@@ -336,7 +338,7 @@ def test_directory_names_are_parsed_to_their_partition(topic: str) -> None:
 @pytest.mark.parametrize(
     "name", ["", "lost+found", "a-0", "-0-" + "A" * 22, "a-x-" + "A" * 22, "a-0-" + "!" * 22]
 )
-def test_other_names_are_not_parsed(name: str) -> None:
+def test_invalid_directory_names_are_not_parsed(name: str) -> None:
     assert parse_log_directory(name) is None
 
 

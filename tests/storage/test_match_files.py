@@ -50,7 +50,7 @@ def test_a_restarted_broker_scans_only_the_active_segment(tmp_path: Path) -> Non
     assert reader.index.scanned <= log.log_end_offset - log.segments[-1].base_offset
 
 
-def test_a_file_takes_the_place_of_the_entries_in_memory(tmp_path: Path) -> None:
+def test_saved_match_file_replaces_the_entries_in_memory(tmp_path: Path) -> None:
     log = filed_log(tmp_path)
     reader = Reader(log)
     reader.all()
@@ -62,7 +62,7 @@ def test_a_file_takes_the_place_of_the_entries_in_memory(tmp_path: Path) -> None
 
 @given(batches, st.integers(0, 60), st.sampled_from([1, 90, 1 << 20]), st.integers(1, 5))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_readers_get_the_same_with_and_without_files(
+def test_readers_get_the_same_matches_with_and_without_match_files(
     tmp_path_factory: pytest.TempPathFactory,
     drawn: list[tuple[list[bool], Codec]],
     offset: int,
@@ -82,13 +82,13 @@ def test_readers_get_the_same_with_and_without_files(
             assert [each.offset for each in reader.all(start, max_bytes)] == expected(log, start)
 
 
-def test_another_filter_does_not_use_the_file(tmp_path: Path) -> None:
+def test_match_file_is_not_used_for_another_filter(tmp_path: Path) -> None:
     log = filed_log(tmp_path)
     found = {record.offset for record in Reader(log, OTHER).all()}
     assert found == set(range(log.log_end_offset)) - set(expected(log))
 
 
-def test_a_file_of_another_filter_under_the_same_name_is_not_valid(tmp_path: Path) -> None:
+def test_match_file_of_another_filter_under_the_same_name_is_invalid(tmp_path: Path) -> None:
     log = filed_log(tmp_path)
     mine, other = Reader(log).index.kind.suffix, Reader(log, OTHER).index.kind.suffix
     for segment in log.segments[:-1]:
@@ -99,7 +99,7 @@ def test_a_file_of_another_filter_under_the_same_name_is_not_valid(tmp_path: Pat
 
 
 @pytest.mark.parametrize("position", [0, 8, PAGE_BYTES - 1, PAGE_BYTES + 20])
-def test_a_damaged_file_is_made_again(tmp_path: Path, position: int) -> None:
+def test_damaged_match_file_is_rebuilt(tmp_path: Path, position: int) -> None:
     log = filed_log(tmp_path)
     disk, suffix = log.files.disk, Reader(log).index.kind.suffix
     for segment in log.segments[:-1]:
@@ -115,7 +115,7 @@ def test_a_damaged_file_is_made_again(tmp_path: Path, position: int) -> None:
     assert again.index.scanned < log.log_end_offset
 
 
-def test_a_removed_file_is_no_loss(tmp_path: Path) -> None:
+def test_removed_match_file_loses_no_match(tmp_path: Path) -> None:
     log = filed_log(tmp_path)
     reader = Reader(log)
     for segment in log.segments[:-1]:
@@ -124,7 +124,7 @@ def test_a_removed_file_is_no_loss(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 50, 100])
-def test_files_are_truncated_with_their_log(tmp_path: Path, cut: int) -> None:
+def test_truncation_of_the_log_removes_its_match_files(tmp_path: Path, cut: int) -> None:
     log = filed_log(tmp_path)
     reader = Reader(log)
     reader.all()
@@ -137,7 +137,7 @@ def test_files_are_truncated_with_their_log(tmp_path: Path, cut: int) -> None:
     assert len(files(log)) < len(log.segments)
 
 
-def test_removed_segments_take_their_files_with_them(tmp_path: Path) -> None:
+def test_match_files_are_removed_with_their_segments(tmp_path: Path) -> None:
     log = filed_log(tmp_path)
     log.advance_log_start(Offset(log.segments[-1].base_offset))
     job = log.jobs.begin_delete()
@@ -147,7 +147,7 @@ def test_removed_segments_take_their_files_with_them(tmp_path: Path) -> None:
     assert files(log) == []
 
 
-def test_a_half_scanned_segment_has_no_file(tmp_path: Path) -> None:
+def test_partly_scanned_segment_has_no_match_file(tmp_path: Path) -> None:
     log = open_log(tmp_path, 1_024)
     fill(log)
     reader = Reader(log, FILTER)

@@ -35,17 +35,17 @@ def skip(shift: int) -> Callable[[int, int, int], bytearray]:
 
 
 @pytest.mark.parametrize("shift", [-1, 1])
-def test_a_skipped_range_of_another_length_is_noticed(tmp_path: Path, shift: int) -> None:
+def test_skipped_range_of_a_wrong_length_is_noticed(tmp_path: Path, shift: int) -> None:
     with patch.object(reading, "build_skipped_range", skip(shift)), pytest.raises(AssertionError):
         check(open_log(tmp_path))
 
 
-def test_an_index_that_outlives_its_log_is_noticed(tmp_path: Path) -> None:
+def test_match_index_that_outlives_a_truncation_is_noticed(tmp_path: Path) -> None:
     def follow(index: MatchIndex, view: LogView) -> None:
         index._max_decompressed_bytes = view.max_decompressed_bytes
 
     with patch.object(MatchIndex, "_follow", follow), pytest.raises(Exception):  # noqa: B017
-        reads.test_matches_are_forgotten_with_a_truncated_log(open_log(tmp_path))
+        reads.test_matches_of_truncated_records_are_dropped(open_log(tmp_path))
 
 
 def test_a_missing_list_of_aborted_transactions_is_noticed(tmp_path: Path) -> None:
@@ -53,10 +53,10 @@ def test_a_missing_list_of_aborted_transactions_is_noticed(tmp_path: Path) -> No
         patch.object(AbortedTransactions, "reaches", lambda *_: False),
         pytest.raises(AssertionError),
     ):
-        reads.test_markers_and_aborted_transactions_pass(open_log(tmp_path))
+        reads.test_markers_and_aborted_transactions_are_passed_to_readers_of_a_view(open_log(tmp_path))
 
 
-def test_a_lost_match_is_noticed(tmp_path: Path) -> None:
+def test_lost_match_of_a_view_is_noticed(tmp_path: Path) -> None:
     whole = MatchRun.take
     with (
         patch.object(

@@ -46,12 +46,12 @@ def batch_header(sequence: int, count: int, producer: int, epoch: int) -> BatchH
     return header._replace(base_sequence=sequence, last_offset_delta=count - 1, record_count=count)
 
 
-def test_batches_in_sequence_pass() -> None:
+def test_batches_in_sequence_are_accepted() -> None:
     writer = Writer()
     assert [writer.write(0, 3), writer.write(3, 2), writer.write(5)] == [0, 3, 5]
 
 
-def test_any_of_the_last_five_batches_is_recognised() -> None:
+def test_retry_of_any_of_the_last_five_batches_is_recognised() -> None:
     writer = Writer()
     offsets = [writer.write(sequence, 2) for sequence in range(0, 12, 2)]
     for place in range(1, 6):
@@ -59,14 +59,14 @@ def test_any_of_the_last_five_batches_is_recognised() -> None:
     assert writer.offset == 12
 
 
-def test_a_retry_from_before_the_window_is_a_duplicate_without_an_offset() -> None:
+def test_retry_older_than_five_batches_is_a_duplicate_without_an_offset() -> None:
     writer = Writer()
     for sequence in range(6):
         writer.write(sequence)
     assert writer.refusal(0) is ErrorCode.duplicate_sequence_number
 
 
-def test_overtaken_batch_is_no_duplicate() -> None:
+def test_overtaken_batch_that_was_never_stored_is_not_a_duplicate() -> None:
     """The first batch was lost with a fenced leader; the second was sent to the new leader at once."""
     writer = Writer()
     for sequence in range(1, 10):
@@ -75,7 +75,7 @@ def test_overtaken_batch_is_no_duplicate() -> None:
     assert writer.refusal(1) is ErrorCode.duplicate_sequence_number
 
 
-def test_a_retry_from_before_the_window_is_a_duplicate_also_after_a_marker() -> None:
+def test_retry_older_than_five_batches_is_a_duplicate_after_a_marker() -> None:
     writer = Writer()
     for sequence in range(3):
         writer.write(sequence)
@@ -85,20 +85,20 @@ def test_a_retry_from_before_the_window_is_a_duplicate_also_after_a_marker() -> 
     assert writer.refusal(0) is ErrorCode.duplicate_sequence_number
 
 
-def test_a_gap_is_out_of_order() -> None:
+def test_sequence_gap_gets_out_of_order_sequence_number() -> None:
     writer = Writer()
     writer.write(0)
     assert writer.refusal(2) is ErrorCode.out_of_order_sequence_number
 
 
-def test_a_batch_that_overlaps_stored_ones_is_out_of_order() -> None:
+def test_batch_overlapping_stored_sequences_is_out_of_order() -> None:
     writer = Writer()
     writer.write(0, 3)
     assert writer.refusal(1, 5) is ErrorCode.out_of_order_sequence_number
     assert writer.refusal(0, 4) is ErrorCode.out_of_order_sequence_number
 
 
-def test_a_refused_batch_changes_nothing() -> None:
+def test_refused_batch_does_not_change_producer_state() -> None:
     writer = Writer()
     writer.write(0)
     writer.refusal(7)
@@ -112,7 +112,7 @@ def test_sequences_wrap_around() -> None:
     assert writer.write(MAX_SEQUENCE - 1, 2) == 0
 
 
-def test_one_batch_may_wrap_around() -> None:
+def test_sequences_may_wrap_around_inside_a_batch() -> None:
     writer = Writer()
     writer.write(MAX_SEQUENCE, 3)
     assert writer.write(2) == 3
@@ -120,13 +120,13 @@ def test_one_batch_may_wrap_around() -> None:
     assert writer.refusal(4) is ErrorCode.out_of_order_sequence_number
 
 
-def test_an_unknown_producer_may_start_anywhere() -> None:
+def test_unknown_producer_may_start_at_any_sequence() -> None:
     writer = Writer()
     assert writer.write(1234) == 0
     assert writer.write(1235) == 1
 
 
-def test_a_new_epoch_starts_at_zero() -> None:
+def test_new_producer_epoch_starts_at_sequence_zero() -> None:
     writer = Writer()
     writer.write(0)
     assert writer.refusal(1, epoch=1) is ErrorCode.out_of_order_sequence_number
@@ -134,20 +134,20 @@ def test_a_new_epoch_starts_at_zero() -> None:
     assert writer.write(1, epoch=1) == 2
 
 
-def test_an_old_epoch_is_fenced() -> None:
+def test_old_producer_epoch_is_fenced() -> None:
     writer = Writer()
     writer.write(0, epoch=5)
     assert writer.refusal(1, epoch=4) is ErrorCode.invalid_producer_epoch
 
 
-def test_the_batches_of_an_old_epoch_are_no_duplicates_of_the_new() -> None:
+def test_batches_of_an_old_epoch_are_not_duplicates_of_the_new_epoch() -> None:
     writer = Writer()
     writer.write(0)
     assert writer.write(0, epoch=1) == 1
     assert writer.write(0, epoch=1) == 1
 
 
-def test_longest_idle_producers_are_removed() -> None:
+def test_longest_idle_producers_are_removed_above_the_limit() -> None:
     writer = Writer(max_producers=3)
     for producer in (1, 2, 3):
         writer.write(0, producer=producer)
@@ -157,14 +157,14 @@ def test_longest_idle_producers_are_removed() -> None:
     assert [writer.states.get(producer) is not None for producer in (1, 3, 4)] == [True] * 3
 
 
-def test_a_flood_of_producers_stays_bounded() -> None:
+def test_number_of_remembered_producers_is_bounded() -> None:
     writer = Writer(max_producers=10)
     for producer in range(1000):
         writer.write(0, producer=producer)
     assert len(writer.states) == 10
 
 
-def test_idle_producers_expire_when_others_come() -> None:
+def test_idle_producers_expire_when_new_producers_write() -> None:
     writer = Writer(expiration_ms=1000)
     for producer in range(10):
         writer.write(0, producer=producer, now_ms=NOW_MS)
@@ -175,7 +175,7 @@ def test_idle_producers_expire_when_others_come() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 12), st.integers(1, 3)), max_size=40))
-def test_no_sequence_is_ever_stored_twice(attempts: list[tuple[int, int]]) -> None:
+def test_random_writes_and_retries_store_no_sequence_twice(attempts: list[tuple[int, int]]) -> None:
     """Compared with a list of stored batches: a batch is accepted exactly if it is the next, or the first."""
     writer = Writer()
     stored: list[tuple[int, int]] = []

@@ -116,7 +116,7 @@ batches = st.lists(
 
 @given(batches, st.integers(0, 60), st.sampled_from([1, 90, 200, 1 << 20]), st.booleans())
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_reader_gets_exactly_the_matches(
+def test_reader_of_a_view_gets_exactly_the_matching_records(
     tmp_path_factory: pytest.TempPathFactory,
     drawn: list[tuple[list[bool], Codec]],
     offset: int,
@@ -140,7 +140,7 @@ def log(tmp_path: Path) -> Log:
     return open_log(tmp_path)
 
 
-def test_a_range_without_matches_is_one_control_batch(log: Log) -> None:
+def test_range_without_matches_is_sent_as_one_control_batch(log: Log) -> None:
     for _ in range(5):
         append(log, [False] * 7)
     [(header, batch)] = read_batches(memoryview(Reader(log).read(0).records))
@@ -151,7 +151,7 @@ def test_a_range_without_matches_is_one_control_batch(log: Log) -> None:
     assert read_marker(batch, header) is None
 
 
-def test_matches_are_not_due_without_any(log: Log) -> None:
+def test_response_without_matches_is_not_due(log: Log) -> None:
     append(log, [False] * 7)
     assert not Reader(log).read(0).is_due
     append(log, [True])
@@ -172,7 +172,7 @@ def test_a_batch_keeps_its_codec_and_ends_with_its_last_match(log: Log) -> None:
     assert (rest.base_offset, rest.last_offset, rest.is_control) == (4, 5, True)
 
 
-def test_markers_and_aborted_transactions_pass(log: Log) -> None:
+def test_markers_and_aborted_transactions_are_passed_to_readers_of_a_view(log: Log) -> None:
     for value, commit in ((True, False), (False, True)):
         batch = memoryview(
             build_batch(
@@ -198,7 +198,7 @@ def test_markers_and_aborted_transactions_pass(log: Log) -> None:
     assert [(each.producer_id, each.first_offset) for each in response.aborted] == [(5, 0)]
 
 
-def test_matches_are_forgotten_with_a_truncated_log(log: Log) -> None:
+def test_matches_of_truncated_records_are_dropped(log: Log) -> None:
     append(log, [True])
     append(log, [True])
     reader = Reader(log)
@@ -209,7 +209,7 @@ def test_matches_are_forgotten_with_a_truncated_log(log: Log) -> None:
     assert [each.offset for each in reader.all()] == [0]
 
 
-def test_a_damaged_batch_is_an_error_and_no_gap(log: Log) -> None:
+def test_damaged_batch_is_an_error_for_readers_of_a_view(log: Log) -> None:
     append(log, [False])
     append(log, [True])
     segment = log.segments[0]
@@ -233,7 +233,7 @@ def test_a_further_reader_gets_rebuilt_batches_from_memory(tmp_path: Path, codec
         assert [record.offset for record in reader.all(6)] == expected(log, 6)
 
 
-def test_a_batch_read_from_its_middle_is_kept_only_when_it_is_whole(tmp_path: Path) -> None:
+def test_rebuilt_batch_is_cached_only_when_whole(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, [True, False, True, True])
     reader = Reader(log)

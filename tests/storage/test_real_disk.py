@@ -21,7 +21,7 @@ def disk(tmp_path: Path) -> RealDisk:
 
 
 @pytest.mark.parametrize("path", ["../escape", "a/../../escape", "/etc/passwd", "..", "a\0b"])
-def test_no_path_leads_out_of_the_directory(disk: RealDisk, path: str) -> None:
+def test_paths_outside_the_data_directory_are_refused(disk: RealDisk, path: str) -> None:
     for operation in (
         disk.open,
         disk.read,
@@ -74,7 +74,7 @@ def test_short_reads_are_continued(disk: RealDisk, monkeypatch: pytest.MonkeyPat
 
 
 @linux_only
-def test_bytes_just_written_are_found_in_memory(disk: RealDisk) -> None:
+def test_bytes_just_written_are_read_from_the_page_cache(disk: RealDisk) -> None:
     file = disk.open("log", create=True)
     file.pwrite(0, (bytes(3_000_000),))
     assert file.pread_cached(100, 50) == bytes(50)
@@ -99,7 +99,9 @@ def test_cached_read_does_not_wait_for_the_disk(disk: RealDisk) -> None:
 
 
 @linux_only
-def test_file_systems_without_nowait_are_read_anyway(disk: RealDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_read_on_file_systems_without_nowait(
+    disk: RealDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = disk.open("log", create=True)
     file.pwrite(0, (b"hello",))
 
@@ -112,7 +114,7 @@ def test_file_systems_without_nowait_are_read_anyway(disk: RealDisk, monkeypatch
 
 
 @linux_only
-def test_without_the_no_wait_flag_nothing_counts_as_cached(
+def test_reads_without_the_no_wait_flag_do_not_count_as_cached(
     disk: RealDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = disk.open("log", create=True)
@@ -191,7 +193,7 @@ def test_syncfs_reports_errors_on_newer_kernels_only(
     assert disk_module._syncfs_reports_errors() is reports
 
 
-def test_one_lock_at_a_time(disk: RealDisk, tmp_path: Path) -> None:
+def test_data_directory_is_locked_by_one_disk_at_a_time(disk: RealDisk, tmp_path: Path) -> None:
     other = RealDisk(str(tmp_path / "data"))
     assert disk.lock()
     assert disk.lock()
@@ -209,7 +211,7 @@ def test_a_file_is_closed_with_its_last_reference(disk: RealDisk) -> None:
         os.fstat(descriptor)
 
 
-def test_write_back_is_a_hint_and_changes_nothing(disk: RealDisk) -> None:
+def test_write_back_does_not_change_the_file(disk: RealDisk) -> None:
     file = disk.open("log", create=True)
     file.pwrite(0, (b"x" * 10_000,))
     file.start_writeback(0, 10_000)

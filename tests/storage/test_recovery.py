@@ -160,7 +160,9 @@ def test_garbage_after_the_last_batch_is_truncated(
         check_twice(torn, expected)
 
 
-def test_a_hole_in_the_tail_ends_the_log_there(crashed: tuple[Path, Observation], tmp_path: Path) -> None:
+def test_recovery_truncates_the_log_at_a_hole_in_the_tail(
+    crashed: tuple[Path, Observation], tmp_path: Path
+) -> None:
     """Pages were written out of order: an unsynced batch in the middle is zero."""
     path, _ = crashed
     ends = batch_ends(path)
@@ -188,7 +190,7 @@ def test_segments_behind_a_truncation_are_removed(tmp_path: Path) -> None:
     assert not files[3].exists()
 
 
-def test_lost_segment_name_ends_the_log(tmp_path: Path) -> None:
+def test_log_ends_before_a_segment_whose_name_was_lost(tmp_path: Path) -> None:
     """Its bytes never became durable; those of the next one did. Nothing after it was acknowledged."""
     disk = RealDisk(str(tmp_path))
     manager = open_manager(disk)
@@ -206,7 +208,7 @@ def test_lost_segment_name_ends_the_log(tmp_path: Path) -> None:
     assert not files[4].exists()
 
 
-def test_a_file_left_by_a_failed_roll_does_no_harm(tmp_path: Path) -> None:
+def test_file_left_by_a_failed_segment_roll_is_ignored(tmp_path: Path) -> None:
     disk = RealDisk(str(tmp_path))
     log = the_log(open_manager(disk), CONFIG)
     fill(log, 0, 40)
@@ -264,7 +266,7 @@ def damage(path: Path, target: str, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", DAMAGES)
 @pytest.mark.parametrize("target", TARGETS)
-def test_damage_to_anything_but_the_log_changes_no_read(
+def test_damage_to_files_other_than_the_log_changes_no_read(
     site: tuple[Path, Observation], tmp_path: Path, target: str, kind: str
 ) -> None:
     path, expected = site
@@ -370,7 +372,7 @@ def corrupt_batch(path: Path, number: int, position: int, value: bytes) -> int:
     ],
 )
 @pytest.mark.parametrize("index", ["kept", "lost"])
-def test_damage_to_synced_batches_is_reported_and_the_rest_readable(
+def test_damaged_synced_batches_are_reported_and_others_stay_readable(
     site: tuple[Path, Observation], tmp_path: Path, position: int, value: bytes, index: str
 ) -> None:
     path, expected = site

@@ -57,7 +57,7 @@ def test_segments_expire_with_their_newest_record(context: StorageContext) -> No
     assert len(log.segments) == 3
 
 
-def test_a_younger_segment_protects_those_behind_it(context: StorageContext) -> None:
+def test_unexpired_segment_keeps_the_segments_behind_it(context: StorageContext) -> None:
     log = make_log(context, config())
     append(log, b"x" * 40, timestamp=NOW_MS + HOUR_MS)
     append(log, b"x" * 40, timestamp=NOW_MS)
@@ -118,7 +118,7 @@ def test_log_without_delete_policy_is_not_deleted(
     assert offsets(log) == [0, 1, 2]
 
 
-def test_records_without_a_time_age_with_their_segment(context: StorageContext) -> None:
+def test_records_without_a_timestamp_expire_by_the_age_of_their_segment(context: StorageContext) -> None:
     log = make_log(context, config())
     append(log, b"x" * 40, timestamp=-1)
     append(log, b"x" * 40, timestamp=-1)
@@ -146,7 +146,7 @@ def test_records_appended_during_retention_stay(context: StorageContext) -> None
     assert offsets(log) == [2]
 
 
-def test_after_a_restart_times_are_found_on_disk(tmp_path: Path) -> None:
+def test_retention_reads_segment_timestamps_from_disk_after_a_restart(tmp_path: Path) -> None:
     manager = open_manager(RealDisk(str(tmp_path)))
     fill(the_log(manager, config()), 4, step_ms=10)
     manager._checkpoint_all()

@@ -68,13 +68,13 @@ def change(log: Log, number: int, position: int, mask: int = 1) -> bytes:
     return before
 
 
-def test_whole_log_has_no_damage(log: Log) -> None:
+def test_scrub_of_an_intact_log_finds_no_damage(log: Log) -> None:
     assert ranges(log) == []
     assert [extent.end_offset for extent in extents(log)] == [12, 24, 36, 39]
 
 
 @pytest.mark.parametrize("number", [0, 5, 7, 11, 12])
-def test_every_changed_byte_is_found_in_its_batch(log: Log, number: int) -> None:
+def test_scrub_finds_every_changed_byte_in_its_batch(log: Log, number: int) -> None:
     for position in range(size_of_batch()):
         for mask in (1, 0x80):
             before = change(log, number, position, mask)
@@ -115,7 +115,7 @@ def with_a_batch_in_each_segment(tmp_path: Path) -> Log:
     return log
 
 
-def test_small_pieces_find_the_same_damage(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scrub_in_small_pieces_finds_the_same_damage(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scrub, "PIECE_BYTES", 100)
     monkeypatch.setattr(scrub, "PIECE_BATCHES", 1)
     assert ranges(log) == []
@@ -150,7 +150,7 @@ def test_offsets_that_compaction_removed_are_no_damage(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("position", [0, 7, 11, 15, 16, 17, 26, 70])
 @pytest.mark.parametrize("number", [0, 5, 7, 11, 12])
-def test_patch_restores_the_segment(log: Log, tmp_path: Path, number: int, position: int) -> None:
+def test_patch_restores_a_damaged_segment(log: Log, tmp_path: Path, number: int, position: int) -> None:
     before = change(log, number, position)
     nth = number % 4
     good = memoryview(before)[nth * size_of_batch() : (nth + 1) * size_of_batch()]
@@ -170,7 +170,7 @@ def test_patch_restores_the_segment(log: Log, tmp_path: Path, number: int, posit
 
 
 @pytest.mark.parametrize("fault", ["crc", "short", "long", "epoch", "other offset"])
-def test_wrong_bytes_for_a_range_are_refused(log: Log, fault: str) -> None:
+def test_patch_with_wrong_bytes_is_refused(log: Log, fault: str) -> None:
     before = change(log, 5, size_of_batch() - 1)
     size = size_of_batch()
     good = bytearray(before[size : 2 * size])

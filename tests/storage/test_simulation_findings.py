@@ -35,7 +35,7 @@ def test_name_of_a_segment_begun_during_a_flush_is_synced_by_the_next() -> None:
         assert the_log(open_manager(survivor), CONFIG).log_end_offset == 3
 
 
-def test_empty_segment_is_the_log_end(tmp_path: Path) -> None:
+def test_empty_last_segment_is_the_log_end(tmp_path: Path) -> None:
     disk = RealDisk(str(tmp_path))
     manager = open_manager(disk)
     log = the_log(manager, CONFIG)

@@ -43,14 +43,14 @@ def test_a_snapshot_without_first_sequences_is_read() -> None:
     assert Snapshot.decode(content) == Snapshot(Offset(40), (), {9: entry, 10: entry})
 
 
-def test_every_truncated_snapshot_is_detected() -> None:
+def test_truncated_snapshot_is_detected() -> None:
     content = SNAPSHOT.encode()
     for length in range(len(content)):
         with pytest.raises(StorageError):
             Snapshot.decode(content[:length])
 
 
-def test_every_flipped_bit_is_noticed() -> None:
+def test_every_flipped_bit_of_a_snapshot_is_detected() -> None:
     content = SNAPSHOT.encode()
     for bit in range(len(content) * 8):
         damaged = bytearray(content)
@@ -60,6 +60,6 @@ def test_every_flipped_bit_is_noticed() -> None:
 
 
 @given(st.binary(max_size=200))
-def test_other_bytes_are_refused(content: bytes) -> None:
+def test_bytes_that_are_no_snapshot_are_refused(content: bytes) -> None:
     with pytest.raises(StorageError):
         Snapshot.decode(content)

@@ -139,7 +139,7 @@ def test_leftovers_of_deletions_and_replacements_are_removed(directory: Path) ->
     assert not (directory / name(99, ".index")).exists()
 
 
-def test_a_directory_in_order_is_not_touched(directory: Path, tmp_path: Path) -> None:
+def test_directory_without_stray_files_is_not_changed(directory: Path, tmp_path: Path) -> None:
     before = {file.name: file.read_bytes() for file in directory.iterdir()}
     offsets_after_restart(directory)
     assert {file.name: file.read_bytes() for file in directory.iterdir()} == before

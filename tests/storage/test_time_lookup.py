@@ -28,7 +28,7 @@ def newest(log: Log, below: int | None = None) -> tuple[int, int] | None:
     return None if found is None else (found.offset, found.timestamp)
 
 
-def test_the_first_record_that_is_new_enough_is_found_inside_its_batch(tmp_path: Path) -> None:
+def test_time_lookup_finds_the_first_record_inside_its_batch(tmp_path: Path) -> None:
     log = make_log(make_context(tmp_path))
     append_batch(log, make_batch([b"a", b"b", b"c"], timestamps=[10, 30, 20]))
     append_batch(log, make_batch([b"d"], timestamps=[25]))
@@ -38,7 +38,7 @@ def test_the_first_record_that_is_new_enough_is_found_inside_its_batch(tmp_path:
     assert find(log, 31) is None
 
 
-def test_result_has_the_leader_epoch(tmp_path: Path) -> None:
+def test_time_lookup_returns_the_leader_epoch(tmp_path: Path) -> None:
     log = make_log(make_context(tmp_path))
     append(log, b"a", timestamp=10)
     found = log.find_timestamp(10, Offset(1))
@@ -46,7 +46,7 @@ def test_result_has_the_leader_epoch(tmp_path: Path) -> None:
     assert found.leader_epoch == 3
 
 
-def test_nothing_at_or_above_the_bound_is_found(tmp_path: Path) -> None:
+def test_time_lookup_finds_no_record_at_or_above_its_bound(tmp_path: Path) -> None:
     log = make_log(make_context(tmp_path))
     append(log, b"a", timestamp=10)
     append_batch(log, make_batch([b"b", b"c"], timestamps=[20, 30]))
@@ -55,7 +55,7 @@ def test_nothing_at_or_above_the_bound_is_found(tmp_path: Path) -> None:
     assert find(log, 15, below=2) == (1, 20)
 
 
-def test_records_before_the_log_start_are_not_found(tmp_path: Path) -> None:
+def test_time_lookup_finds_no_record_before_the_log_start(tmp_path: Path) -> None:
     log = make_log(make_context(tmp_path), SMALL)
     for number in range(40):
         append(log, b"x", timestamp=1000 - number)
@@ -65,7 +65,7 @@ def test_records_before_the_log_start_are_not_found(tmp_path: Path) -> None:
     assert find(log, 996) is None
 
 
-def test_with_append_time_every_record_has_the_time_of_its_batch(tmp_path: Path) -> None:
+def test_time_lookup_uses_the_batch_time_with_log_append_time(tmp_path: Path) -> None:
     log = make_log(
         make_context(tmp_path), LogConfig(message_timestamp_type=MessageTimestampType.LOG_APPEND_TIME)
     )
@@ -76,7 +76,7 @@ def test_with_append_time_every_record_has_the_time_of_its_batch(tmp_path: Path)
     assert newest(log) == (2, NOW_MS + 10)
 
 
-def test_a_batch_whose_records_cannot_be_read_is_found_as_a_whole(tmp_path: Path) -> None:
+def test_time_lookup_returns_the_base_offset_of_an_unreadable_batch(tmp_path: Path) -> None:
     log = make_log(make_context(tmp_path))
     batch = make_batch([b"a", b"b"], timestamps=[10, 20])
     batch[61] = 0x7E
@@ -85,7 +85,7 @@ def test_a_batch_whose_records_cannot_be_read_is_found_as_a_whole(tmp_path: Path
     assert find(log, 15) == (0, 20)
 
 
-def test_empty_log_has_no_timestamps(tmp_path: Path) -> None:
+def test_time_lookup_in_an_empty_log_finds_no_record(tmp_path: Path) -> None:
     log = make_log(make_context(tmp_path))
     assert find(log, 0) is None
     assert newest(log) is None
@@ -98,7 +98,7 @@ def test_empty_log_has_no_timestamps(tmp_path: Path) -> None:
     bound=st.integers(0, 110),
     saved=st.booleans(),
 )
-def test_lookups_agree_with_a_scan(
+def test_time_lookups_agree_with_a_scan(
     tmp_path_factory: pytest.TempPathFactory, batches: list[list[int]], start: int, bound: int, saved: bool
 ) -> None:
     log = make_log(make_context(tmp_path_factory.mktemp("log")), SMALL)

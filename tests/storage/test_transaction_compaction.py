@@ -77,7 +77,7 @@ def test_committed_records_replace_older_ones(stage: Stage) -> None:
     assert stage.values() == [b"3"]
 
 
-def test_nothing_is_compacted_from_the_first_open_transaction_on(stage: Stage) -> None:
+def test_records_from_the_first_open_transaction_on_are_not_compacted(stage: Stage) -> None:
     writer = Writer(stage.log, 1)
     plain = Writer(stage.log, 2)
     plain.write(b"one", keys=[b"key"], transactional=False)

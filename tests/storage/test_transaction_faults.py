@@ -73,7 +73,7 @@ def calls_of_all(directory: Path) -> int:
 
 
 @pytest.mark.parametrize("partial", [True, False])
-def test_a_write_that_fails_half_way_changes_nothing(tmp_path: Path, partial: bool) -> None:
+def test_append_that_fails_half_way_does_not_change_the_log(tmp_path: Path, partial: bool) -> None:
     """A fault at every call that changes the disk; refused operations are repeated, as by a client or a coordinator."""
 
     def again_if_refused(step: Callable[[], object]) -> None:
@@ -145,7 +145,7 @@ def test_transactions_are_rebuilt_from_the_log(tmp_path: Path, damage: Callable[
     check(the_log(open_manager(RealDisk(str(tmp_path)))))
 
 
-def test_a_marker_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
+def test_marker_that_cannot_be_written_ends_no_transaction(tmp_path: Path) -> None:
     disk = FaultyDisk(str(tmp_path), error=errno.ENOSPC, partial=True)
     context = StorageContext(disk, FileCache(disk))
     log = make_log(context, CONFIG)

@@ -31,7 +31,7 @@ def refusal(log: Log, marker: Marker, *, is_epoch_new: bool = False) -> ErrorCod
 # --- the last stable offset
 
 
-def test_without_transactions_everything_committed_is_stable(log: Log) -> None:
+def test_last_stable_offset_without_transactions_is_the_high_watermark(log: Log) -> None:
     append(log, b"a", b"b", producer_id=1, producer_epoch=0, base_sequence=0)
     assert log.last_stable_offset == 0
     log.high_watermark = Offset(1)
@@ -52,7 +52,7 @@ def test_an_open_transaction_holds_the_last_stable_offset(log: Log) -> None:
     assert log.producers.ongoing(1) is None
 
 
-def test_a_marker_counts_when_it_is_below_the_high_watermark(log: Log) -> None:
+def test_last_stable_offset_passes_a_marker_below_the_high_watermark(log: Log) -> None:
     writer = Writer(log)
     writer.write(b"a")
     marker = writer.commit().base_offset
@@ -62,7 +62,7 @@ def test_a_marker_counts_when_it_is_below_the_high_watermark(log: Log) -> None:
     assert log.last_stable_offset == marker + 1
 
 
-def test_the_earliest_of_many_transactions_counts(log: Log) -> None:
+def test_last_stable_offset_is_the_start_of_the_earliest_open_transaction(log: Log) -> None:
     writers = [Writer(log, producer_id) for producer_id in range(3)]
     for writer in writers:
         writer.write(b"x")
@@ -73,7 +73,7 @@ def test_the_earliest_of_many_transactions_counts(log: Log) -> None:
         assert log.last_stable_offset == expected
 
 
-def test_a_transaction_above_the_high_watermark_holds_nothing(log: Log) -> None:
+def test_transaction_above_the_high_watermark_does_not_hold_the_stable_offset(log: Log) -> None:
     append(log, b"a")
     log.high_watermark = Offset(1)
     Writer(log).write(b"b")
@@ -87,7 +87,7 @@ def test_the_last_stable_offset_never_lies_below_the_log_start(log: Log) -> None
     assert log.last_stable_offset == 1
 
 
-def test_ended_transactions_are_forgotten_without_readers(log: Log) -> None:
+def test_ended_transactions_are_removed_from_memory_without_readers(log: Log) -> None:
     writer = Writer(log)
     for _ in range(50):
         writer.write(b"a")
@@ -114,7 +114,7 @@ def test_committed_reads_skip_aborted_records(log: Log) -> None:
     assert log.aborted_transactions(Offset(0), log.log_end_offset) == [AbortedTransaction(1, 1)]
 
 
-def test_aborted_transactions_are_found_by_what_they_overlap(log: Log) -> None:
+def test_aborted_transactions_are_found_by_overlapping_offset_range(log: Log) -> None:
     for producer_id in range(10):
         writer = Writer(log, producer_id)
         writer.write(b"x", b"y")
@@ -127,7 +127,7 @@ def test_aborted_transactions_are_found_by_what_they_overlap(log: Log) -> None:
     assert log.aborted_transactions(Offset(30), Offset(40)) == []
 
 
-def test_a_long_transaction_is_found_from_anywhere_inside(log: Log) -> None:
+def test_long_aborted_transaction_is_found_by_any_offset_inside_it(log: Log) -> None:
     long = Writer(log, 99)
     long.write(b"long")
     for producer_id in range(20):
@@ -167,7 +167,7 @@ def test_aborted_transactions_are_forgotten_with_their_records(log: Log) -> None
     assert len(held.between(0, 100)) == 4, "a reader that was there before keeps what it needs"
 
 
-def test_a_marker_without_records_aborts_nothing(log: Log) -> None:
+def test_marker_without_records_aborts_no_transaction(log: Log) -> None:
     append_marker(log, Marker(1, 0, False, 0))
     assert log.aborted_transactions(Offset(0), Offset(10)) == []
     assert log.producers.ongoing(1) is None
@@ -287,7 +287,7 @@ def test_transactions_survive_a_restart(tmp_path: Path, clean: bool, checkpointe
     assert read_committed(log) == [(2, b"undecided")]
 
 
-def test_an_undecided_end_survives_a_checkpoint(tmp_path: Path) -> None:
+def test_transaction_stays_open_if_its_marker_is_above_the_high_watermark(tmp_path: Path) -> None:
     """A marker below the snapshot but not below the high watermark can still be lost, so it decides nothing."""
     manager = open_manager(RealDisk(str(tmp_path)))
     log = the_log(manager)
@@ -344,7 +344,7 @@ def test_truncation_removes_markers(tmp_path: Path) -> None:
     assert log.aborted_transactions(Offset(0), Offset(10)) == []
 
 
-def test_restarted_log_has_no_transaction(tmp_path: Path) -> None:
+def test_log_restarted_at_an_offset_has_no_transactions(tmp_path: Path) -> None:
     manager = open_manager(RealDisk(str(tmp_path)))
     log = the_log(manager)
     Writer(log, 1).write(b"a")

@@ -38,7 +38,9 @@ def make(path: Path, count: int = 40) -> tuple[LogManager, Log, RealDisk]:
 
 @pytest.mark.parametrize("offset", [0, 1, 9, 17, 39])
 @pytest.mark.parametrize("checkpointed", [True, False])
-def test_truncated_records_are_gone_after_restarts(tmp_path: Path, offset: int, checkpointed: bool) -> None:
+def test_truncated_records_stay_removed_after_restarts(
+    tmp_path: Path, offset: int, checkpointed: bool
+) -> None:
     manager, log, disk = make(tmp_path)
     if checkpointed:
         checkpoint(log)
@@ -95,7 +97,7 @@ def test_flush_begun_before_a_truncation_does_not_count(tmp_path: Path) -> None:
     assert log.flushed_offset == 40
 
 
-def test_old_index_does_not_make_a_truncated_segment_complete(tmp_path: Path) -> None:
+def test_old_index_does_not_hide_that_a_segment_was_truncated(tmp_path: Path) -> None:
     """The entry that was stored before the truncation points to the new end: the segment seemed complete."""
     disk = RealDisk(str(tmp_path))
     manager = open_manager(disk)
