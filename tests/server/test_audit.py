@@ -121,7 +121,7 @@ def test_file_is_rotated_and_a_torn_line_is_ended(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("destination", ["off", "stderr"])
-def test_audit_can_be_off_or_go_to_standard_error(
+def test_audit_log_can_be_off_or_go_to_standard_error(
     tmp_path: Path, destination: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     async def scenario(broker: Harness) -> None:
@@ -172,7 +172,7 @@ def test_audit_topic_has_the_changes_at_every_broker_and_refuses_clients(tmp_pat
     run(tmp_path, scenario, **settings)
 
 
-def test_offsets_without_membership_and_failed_http_logins_are_sampled() -> None:
+def test_audit_samples_commits_without_membership_and_failed_http_logins() -> None:
     written: list[bytes] = []
 
     def record(audit: AuditLog, clock: ManualClock) -> None:
@@ -184,7 +184,7 @@ def test_offsets_without_membership_and_failed_http_logins_are_sampled() -> None
     assert [(each["names"], each.get("left_out", 0)) for each in lines] == [(["a"], 0), (["b"], 2)]
 
 
-def test_reset_of_offsets_is_recorded(tmp_path: Path) -> None:
+def test_audit_log_records_offset_resets(tmp_path: Path) -> None:
     audit = tmp_path / "audit.log"
 
     async def scenario(broker: Harness) -> None:

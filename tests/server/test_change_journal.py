@@ -45,14 +45,14 @@ def _follow(journal: ChangeJournal[int, int], version: int, limit: int, copy: di
     return reached
 
 
-def test_equal_value_is_no_change() -> None:
+def test_equal_value_adds_no_change_to_the_journal() -> None:
     journal: ChangeJournal[str, int] = ChangeJournal()
     journal.put("a", 1)
     journal.put("a", 1)
     assert journal.version == 1
 
 
-def test_forgotten_removals_make_old_readers_start_over() -> None:
+def test_dropped_removals_make_lagging_readers_start_over() -> None:
     journal: ChangeJournal[int, int] = ChangeJournal()
     for key in range(change_journal.MAX_REMOVED + 1):
         journal.put(key, 1)

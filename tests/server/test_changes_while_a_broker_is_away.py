@@ -143,7 +143,9 @@ def test_topic_is_created_and_used_while_a_broker_is_away(tmp_path: Path) -> Non
     run(tmp_path, scenario)
 
 
-def test_only_the_last_deletions_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_remembered_topic_deletions_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(deletions, "MAX_DELETIONS", 3)
     monkeypatch.setattr(deletions, "TRIMMED_AT_ONCE", 2)
 

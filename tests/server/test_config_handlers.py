@@ -52,7 +52,7 @@ async def alter(broker: Harness, kind: int, name: str, *changes: tuple[str, int,
 
 
 @pytest.mark.parametrize("version", range(1, 5))
-def test_describes_topics_and_brokers_in_every_version(tmp_path: Path, version: int) -> None:
+def test_describe_configs_describes_topics_and_brokers_in_every_version(tmp_path: Path, version: int) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a", retention_ms="5")
         asked = [resource(TOPIC, "a"), resource(BROKER, "1")]
@@ -80,7 +80,7 @@ def test_describes_topics_and_brokers_in_every_version(tmp_path: Path, version: 
     serve(tmp_path, scenario, {"log.retention.ms": "70"})
 
 
-def test_synonyms_and_documentation_come_when_asked(tmp_path: Path) -> None:
+def test_describe_configs_returns_synonyms_and_documentation_on_request(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a")
         assert all(not config.synonyms for config in (await described(broker, TOPIC, "a")).values())
@@ -90,7 +90,7 @@ def test_synonyms_and_documentation_come_when_asked(tmp_path: Path) -> None:
     serve(tmp_path, scenario)
 
 
-def test_an_empty_list_of_keys_asks_for_all(tmp_path: Path) -> None:
+def test_describe_configs_with_an_empty_list_of_keys_returns_all(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a")
         [result] = (await broker.ask(DESCRIBE, 4, describe(resource(TOPIC, "a", [])))).results
@@ -125,7 +125,7 @@ def test_describe_configs_returns_a_reason_for_each_error(tmp_path: Path) -> Non
     serve(tmp_path, scenario)
 
 
-def test_settings_of_this_broker_and_of_all_are_told_apart(tmp_path: Path) -> None:
+def test_describe_configs_separates_configs_of_one_broker_and_cluster_wide_ones(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         assert await described(broker, BROKER, "") == {}
         assert await alter(broker, BROKER, "", ("num.partitions", SET, "4")) == ErrorCode.none
@@ -151,7 +151,7 @@ def test_settings_of_this_broker_and_of_all_are_told_apart(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("version", range(2))
-def test_changes_settings_one_by_one(tmp_path: Path, version: int) -> None:
+def test_incremental_alter_configs_changes_only_named_configs(tmp_path: Path, version: int) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a", segment_ms="9")
         changes = [
@@ -242,7 +242,7 @@ def test_alter_configs_replaces_all_settings(tmp_path: Path, version: int) -> No
     serve(tmp_path, scenario)
 
 
-def test_settings_need_authorization(tmp_path: Path) -> None:
+def test_config_requests_need_authorization(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a")
         broker.deny(
@@ -262,7 +262,7 @@ def test_settings_need_authorization(tmp_path: Path) -> None:
     serve(tmp_path, scenario)
 
 
-def test_another_filter_needs_the_right_to_read_the_source(tmp_path: Path) -> None:
+def test_change_of_a_view_filter_needs_read_on_the_source(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("orders")
         await broker.create("eu", view_of="orders", view_filter='key == "eu"')

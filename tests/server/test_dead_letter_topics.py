@@ -35,7 +35,7 @@ async def refusal(broker: Harness, group: str, **configs: str) -> str:
     return message
 
 
-def test_own_topic_and_cycles_are_refused(tmp_path: Path) -> None:
+def test_dead_letter_topic_that_is_the_own_topic_or_closes_a_cycle_is_refused(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         for name in ("a", "b", "c"):
             await broker.create(name, 1)
@@ -111,7 +111,7 @@ def test_health_shows_dead_letters_that_cannot_be_written(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("limit", [1, 2])
-def test_alarm_says_when_nothing_else_is_delivered(tmp_path: Path, limit: int) -> None:
+def test_alarm_of_unwritten_dead_letters_reports_stopped_deliveries(tmp_path: Path, limit: int) -> None:
     async def scenario(broker: Harness, member: ShareMember) -> None:
         await set_topic(broker)
         queue = QueueClient(broker)

@@ -228,7 +228,7 @@ def test_dead_letter_in_progress_is_written_once_after_a_restart(tmp_path: Path,
     serve(tmp_path, after, SETTINGS, ensemble)
 
 
-def test_batch_that_is_too_large_is_divided(tmp_path: Path) -> None:
+def test_dead_letter_batch_that_is_too_large_is_divided(tmp_path: Path) -> None:
     async def scenario(broker: Harness, member: ShareMember) -> None:
         await broker.create("dead", 1, max_message_bytes="1200")
         await set_topic(broker)

@@ -58,7 +58,7 @@ async def expect_rest(partition: Partition) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("damage", ["none", "content", "head", "missing", "other order"])
-def test_a_restarted_broker_reads_files(
+def test_restarted_broker_reads_delay_files(
     tmp_path: Path, scans: list[int], monkeypatch: pytest.MonkeyPatch, damage: str
 ) -> None:
     monkeypatch.setattr(delay_filing, "ACTIVE_BYTES", 1)
@@ -87,7 +87,7 @@ def test_a_restarted_broker_reads_files(
     run(tmp_path, after, clock, ensemble)
 
 
-def test_a_file_that_covers_no_record_is_passed_over(tmp_path: Path) -> None:
+def test_delay_file_that_covers_no_record_is_skipped(tmp_path: Path) -> None:
     clock, ensemble = ManualClock(), MemoryEnsemble()
 
     async def before(partition: Partition) -> None:
@@ -108,7 +108,7 @@ def test_a_file_that_covers_no_record_is_passed_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_files_are_removed_with_their_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_delay_files_are_removed_with_their_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delay_filing, "ACTIVE_BYTES", 1)
 
     async def scenario(partition: Partition) -> None:

@@ -17,7 +17,7 @@ from support.manual_clock import START_MS, ManualClock
 from support.transaction_wire import Producer
 
 
-def test_shows_a_message_when_it_is_due(tmp_path: Path) -> None:
+def test_delayed_message_is_delivered_when_it_is_due(tmp_path: Path) -> None:
     async def scenario(partition: Partition) -> None:
         await partition.create()
         offset = await partition.delay(b"later", 500)
@@ -38,7 +38,7 @@ def test_shows_a_message_when_it_is_due(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_mixed_batches_of_every_codec(tmp_path: Path, codec: Codec) -> None:
+def test_batches_of_every_codec_may_mix_delayed_and_other_messages(tmp_path: Path, codec: Codec) -> None:
     async def scenario(partition: Partition) -> None:
         await partition.create()
         records = [
@@ -54,7 +54,7 @@ def test_mixed_batches_of_every_codec(tmp_path: Path, codec: Codec) -> None:
     run(tmp_path, scenario)
 
 
-def test_absolute_times_and_times_in_the_past(tmp_path: Path) -> None:
+def test_delay_header_accepts_absolute_and_past_times(tmp_path: Path) -> None:
     async def scenario(partition: Partition) -> None:
         await partition.create()
         for text in (b"%d" % (START_MS + 50), b"2023-11-14T22:13:20.030Z", b"2001-01-01T00:00:00Z"):
@@ -80,7 +80,9 @@ def test_absolute_times_and_times_in_the_past(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
-def test_refuses_a_batch_with_a_wrong_header(tmp_path: Path, headers: list[Header], codec: Codec) -> None:
+def test_batch_with_a_malformed_delay_header_is_refused(
+    tmp_path: Path, headers: list[Header], codec: Codec
+) -> None:
     async def scenario(partition: Partition) -> None:
         await partition.create()
         result = await partition.send((b"fine", []), (b"wrong", headers), codec=codec)
@@ -91,7 +93,7 @@ def test_refuses_a_batch_with_a_wrong_header(tmp_path: Path, headers: list[Heade
     run(tmp_path, scenario)
 
 
-def test_other_topics_ignore_the_headers(tmp_path: Path) -> None:
+def test_topics_without_delay_ignore_delay_headers(tmp_path: Path) -> None:
     async def scenario(partition: Partition) -> None:
         await partition.broker.create(TOPIC)
         result = await partition.send(
@@ -155,7 +157,7 @@ def test_a_clock_that_is_set_back_makes_no_message_early(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_counts_records_of_a_transaction_when_it_is_committed(tmp_path: Path, version: int) -> None:
+def test_delayed_messages_of_a_transaction_are_pending_after_its_commit(tmp_path: Path, version: int) -> None:
     async def scenario(partition: Partition) -> None:
         await partition.create(delivery_delay_default_ms="10")
         producer = Producer(partition.broker, version=version)
@@ -175,7 +177,7 @@ def test_counts_records_of_a_transaction_when_it_is_committed(tmp_path: Path, ve
     run(tmp_path, scenario)
 
 
-def test_cancels_a_pending_message_once(tmp_path: Path) -> None:
+def test_pending_message_is_cancelled_once(tmp_path: Path) -> None:
     async def scenario(partition: Partition) -> None:
         await partition.create()
         offset = await partition.delay(b"later", 100)
@@ -216,7 +218,7 @@ def test_a_delivered_message_cannot_be_cancelled(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_many_messages_that_are_due_at_once(tmp_path: Path) -> None:
+def test_many_messages_due_at_once_are_delivered_in_order(tmp_path: Path) -> None:
     async def scenario(partition: Partition) -> None:
         await partition.create()
         for start in range(0, 3_000, 500):

@@ -27,7 +27,9 @@ from support.transaction_wire import fetch, seen
         ({"delivery.delay": "maybe"}, "true or false"),
     ],
 )
-def test_refuses_contradicting_configs(tmp_path: Path, configs: dict[str, str | None], problem: str) -> None:
+def test_contradicting_delay_configs_are_refused(
+    tmp_path: Path, configs: dict[str, str | None], problem: str
+) -> None:
     async def scenario(broker: Harness) -> None:
         asked = {"topics": [new_topic("a", 1, configs=configs)], "timeout": 5_000, "validate_only": False}
         [created] = (await broker.ask(19, 7, asked)).topics
@@ -41,7 +43,9 @@ def test_refuses_contradicting_configs(tmp_path: Path, configs: dict[str, str | 
     ("name", "value"),
     [("delivery.delay", "false"), ("message.timestamp.type", "CreateTime"), ("cleanup.policy", "compact")],
 )
-def test_refuses_to_change_settings_that_readers_depend_on(tmp_path: Path, name: str, value: str) -> None:
+def test_delay_configs_that_readers_depend_on_cannot_be_changed(
+    tmp_path: Path, name: str, value: str
+) -> None:
     async def scenario(partition: Partition) -> None:
         await partition.create()
         change = {"name": name, "config_operation": 0, "value": value}
@@ -60,7 +64,7 @@ async def fill(partition: Partition, segments: int) -> None:
         assert (await partition.send((b"x" * 200, []))).error_code == 0
 
 
-def test_retention_stores_pending_messages_again(tmp_path: Path) -> None:
+def test_retention_appends_pending_messages_again(tmp_path: Path) -> None:
     clock, ensemble = ManualClock(), MemoryEnsemble()
     configs = {"segment_bytes": "1024", "retention_ms": "60000"}
 
@@ -132,7 +136,7 @@ def test_delete_records_removes_pending_messages(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_delete_records_tells_how_many_pending_messages_it_removed(tmp_path: Path) -> None:
+def test_delete_records_returns_the_number_of_removed_pending_messages(tmp_path: Path) -> None:
     async def scenario(partition: Partition) -> None:
         await partition.create()
         for place in range(5):

@@ -31,7 +31,7 @@ def test_containers_on_one_kernel_are_one_machine(tmp_path: Path, monkeypatch: p
     assert made(tmp_path / "three", "container-1").machine_id != one.machine_id
 
 
-def test_where_boots_have_no_id_a_machine_is_known_by_its_name(
+def test_machine_without_a_boot_id_is_identified_by_its_host_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(environment, "BOOT_ID_FILE", str(tmp_path / "none"))

@@ -46,27 +46,27 @@ def test_session_epoch_wraps_around_to_one() -> None:
     assert session.epoch == 1
 
 
-def test_a_session_of_another_connection_is_not_found() -> None:
+def test_fetch_session_of_another_connection_is_not_found() -> None:
     cache = sessions()
     session = opened(cache, "a", target("orders"))
     assert refused(cache, "b", session.id, 1) is ErrorCode.fetch_session_id_not_found
     assert refused(cache, "a", session.id + 1, 1) is ErrorCode.fetch_session_id_not_found
 
 
-def test_names_and_ids_do_not_mix_in_a_session() -> None:
+def test_fetch_session_with_topic_names_refuses_topic_ids() -> None:
     cache = sessions()
     session = opened(cache, "a", target("orders"))
     assert refused(cache, "a", session.id, 1, by_id=True) is ErrorCode.fetch_session_topic_id_error
 
 
-def test_updates_add_change_and_forget_partitions() -> None:
+def test_incremental_fetch_adds_changes_and_forgets_partitions() -> None:
     cache = sessions()
     session = opened(cache, "a", target("orders", 0), target("orders", 1))
     cache.update(session, [target("orders", 0, offset=9), target("orders", 2)], [target("orders", 1).key])
     assert {key[2]: each.offset for key, each in session.targets.items()} == {0: 9, 2: 0}
 
 
-def test_no_session_is_made_without_room_until_one_is_idle() -> None:
+def test_full_fetch_session_cache_admits_a_session_when_one_is_idle() -> None:
     cache = sessions(slots=1)
     opened(cache, "a", target("orders"))
     assert cache.open("b", [target("orders")], False, NOW + 999) is None
@@ -74,7 +74,7 @@ def test_no_session_is_made_without_room_until_one_is_idle() -> None:
     assert len(cache) == 1
 
 
-def test_remembered_partitions_are_bounded_too() -> None:
+def test_partitions_of_all_fetch_sessions_are_bounded() -> None:
     cache = sessions(slots=10, max_partitions=3)
     opened(cache, "a", target("orders", 0), target("orders", 1))
     assert cache.open("b", [target("orders", 0), target("orders", 1)], False, NOW) is None
@@ -82,7 +82,7 @@ def test_remembered_partitions_are_bounded_too() -> None:
     assert cache.open("b", [target("orders", 0), target("orders", 1)], False, NOW) is not None
 
 
-def test_a_connection_has_one_session_and_takes_it_along() -> None:
+def test_fetch_session_ends_with_its_connection() -> None:
     cache = sessions(slots=10)
     opened(cache, "a", target("orders"))
     opened(cache, "a", target("payments"))

@@ -45,7 +45,7 @@ async def listed(broker: Harness, version: int = 5, **filters: list[str]) -> set
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_lists_groups_in_every_version(tmp_path: Path, version: int) -> None:
+def test_list_groups_works_in_every_version(tmp_path: Path, version: int) -> None:
     async def scenario(broker: Harness) -> None:
         await some_groups(broker)
         answer = await broker.ask(LIST_GROUPS, version, {"states_filter": [], "types_filter": []})
@@ -66,7 +66,7 @@ def test_lists_groups_in_every_version(tmp_path: Path, version: int) -> None:
     serve(tmp_path, scenario, SETTINGS)
 
 
-def test_lists_by_state_and_type_however_they_are_spelled(tmp_path: Path) -> None:
+def test_list_groups_filters_by_state_and_type_in_any_case(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await some_groups(broker)
         assert await listed(broker, 4, states_filter=["sTaBle"]) == {"stable", "new"}
@@ -96,7 +96,7 @@ def test_list_groups_returns_only_authorized_groups(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_describes_groups_in_every_version(tmp_path: Path, version: int) -> None:
+def test_describe_groups_works_in_every_version(tmp_path: Path, version: int) -> None:
     async def scenario(broker: Harness) -> None:
         await some_groups(broker)
         asked = {
@@ -148,7 +148,7 @@ def test_describe_groups_needs_authorization(tmp_path: Path, version: int) -> No
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_deletes_groups_in_every_version(tmp_path: Path, version: int) -> None:
+def test_delete_groups_works_in_every_version(tmp_path: Path, version: int) -> None:
     async def scenario(broker: Harness) -> None:
         await some_groups(broker)
         await committed(broker, "a", {0: 1}, "")

@@ -65,7 +65,7 @@ def test_a_group_has_the_brokers_settings_until_it_has_its_own(tmp_path: Path) -
     serve(tmp_path, scenario, {"group.consumer.heartbeat.interval.ms": "3000"})
 
 
-def test_a_change_reaches_the_group_at_once(tmp_path: Path) -> None:
+def test_changed_group_config_applies_at_once(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a")
         assert await heartbeat_interval_ms(broker, "g") == 5_000
@@ -105,7 +105,7 @@ def test_a_group_without_a_name_has_no_settings(tmp_path: Path) -> None:
     serve(tmp_path, scenario)
 
 
-def test_alter_configs_replaces_other_settings(tmp_path: Path) -> None:
+def test_alter_configs_replaces_all_group_configs(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         assert await alter(broker, GROUP, "g", (SESSION, SET, "50000"), (HEARTBEAT, SET, "700")) == 0
         configs = [{"name": HEARTBEAT, "value": "900"}]
@@ -117,7 +117,7 @@ def test_alter_configs_replaces_other_settings(tmp_path: Path) -> None:
     serve(tmp_path, scenario)
 
 
-def test_validating_changes_nothing(tmp_path: Path) -> None:
+def test_validate_only_changes_no_group_config(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         asked = incremental(GROUP, "g", (SESSION, SET, "50000"), validate_only=True)
         [result] = (await broker.ask(INCREMENTAL, 1, asked)).responses
@@ -158,7 +158,7 @@ def test_group_settings_need_authorization_on_the_group(tmp_path: Path) -> None:
     serve(tmp_path, scenario)
 
 
-def test_list_config_resources(tmp_path: Path) -> None:
+def test_list_config_resources_returns_resources_by_type(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a")
         assert await alter(broker, GROUP, "g", (SESSION, SET, "50000")) == 0

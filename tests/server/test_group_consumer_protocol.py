@@ -131,7 +131,7 @@ def test_unknown_sessions_and_wrong_epochs_are_refused(tmp_path: Path) -> None:
     serve(tmp_path, scenario, SETTINGS)
 
 
-def test_a_member_reads_by_regular_expression(tmp_path: Path) -> None:
+def test_regex_subscription_of_a_member_is_assigned_and_described(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("orders-1")
         await broker.create("other")
@@ -235,7 +235,7 @@ def test_members_commit_with_their_epoch(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [3, 4])
-def test_clients_learn_that_there_are_consumer_groups(tmp_path: Path, version: int) -> None:
+def test_api_versions_announces_the_consumer_protocol(tmp_path: Path, version: int) -> None:
     async def scenario(broker: Harness) -> None:
         asked = {"client_software_name": "test", "client_software_version": "1"}
         answer = await broker.ask(API_VERSIONS, version, asked)

@@ -36,7 +36,7 @@ TRANSACTION, SHARE = 1, 2
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_finds_the_coordinator_in_every_version(tmp_path: Path, version: int) -> None:
+def test_find_coordinator_works_in_every_version(tmp_path: Path, version: int) -> None:
     async def scenario(broker: Harness) -> None:
         asked = {"key": "g", "key_type": GROUP, "coordinator_keys": ["g", "other", "g"]}
         answer = await broker.ask(FIND_COORDINATOR, version, asked)
@@ -101,7 +101,7 @@ def test_a_member_joins_syncs_and_leaves_in_every_version(tmp_path: Path, versio
 
 
 @pytest.mark.parametrize("version", [0, 6, 7, 9])
-def test_a_refused_join_can_be_read_in_every_version(tmp_path: Path, version: int) -> None:
+def test_refused_join_response_is_decodable_in_every_version(tmp_path: Path, version: int) -> None:
     async def scenario(broker: Harness) -> None:
         await find(broker)
         answer = await broker.ask(JOIN_GROUP, version, join_fields("", member_id="x"))
@@ -117,7 +117,7 @@ def test_a_refused_join_can_be_read_in_every_version(tmp_path: Path, version: in
     serve(tmp_path, scenario, SETTINGS)
 
 
-def test_version_0_waits_as_long_for_others_as_its_session_lasts(tmp_path: Path) -> None:
+def test_version_0_join_uses_the_session_timeout_as_rebalance_timeout(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await find(broker)
         first = await broker.ask(JOIN_GROUP, 0, join_fields(session_timeout=6_000))

@@ -32,7 +32,7 @@ FIRST_VERSION_BY_ID = 10
 
 
 @pytest.mark.parametrize("version", range(2, 11))
-def test_commits_in_every_version(tmp_path: Path, version: int) -> None:
+def test_offset_commit_works_in_every_version(tmp_path: Path, version: int) -> None:
     async def scenario(broker: Harness) -> None:
         created = await broker.create("a", partitions=3)
         me = await joined(broker)
@@ -50,7 +50,7 @@ def test_commits_in_every_version(tmp_path: Path, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 11))
-def test_fetches_in_every_version(tmp_path: Path, version: int) -> None:
+def test_offset_fetch_works_in_every_version(tmp_path: Path, version: int) -> None:
     async def scenario(broker: Harness) -> None:
         created = await broker.create("a", partitions=3)
         assert await committed(broker, "a", {0: 5}) == [0]
@@ -80,7 +80,7 @@ def test_fetches_in_every_version(tmp_path: Path, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [2, 7, 8, 9, 10])
-def test_no_topics_ask_for_all(tmp_path: Path, version: int) -> None:
+def test_offset_fetch_without_topics_returns_all_authorized_topics(tmp_path: Path, version: int) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a")
         await broker.create("hidden")
@@ -94,7 +94,7 @@ def test_no_topics_ask_for_all(tmp_path: Path, version: int) -> None:
     serve(tmp_path, scenario, SETTINGS)
 
 
-def test_several_groups_at_once(tmp_path: Path) -> None:
+def test_offset_fetch_of_several_groups_has_a_result_for_each(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a")
         await committed(broker, "a", {0: 1}, "one")
@@ -118,7 +118,7 @@ def test_several_groups_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2, 7, 8])
-def test_fetch_error_is_where_its_version_has_a_field(tmp_path: Path, version: int) -> None:
+def test_offset_fetch_error_is_in_the_field_of_its_version(tmp_path: Path, version: int) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a")
         await committed(broker, "a", {0: 5})
@@ -237,7 +237,7 @@ def test_offsets_beyond_the_log_are_committed_unchanged(tmp_path: Path) -> None:
     serve(tmp_path, scenario, SETTINGS)
 
 
-def test_only_members_of_the_generation_commit(tmp_path: Path) -> None:
+def test_only_members_of_the_current_generation_may_commit(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a")
         me = await joined(broker)

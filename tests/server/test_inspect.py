@@ -42,7 +42,7 @@ def pack(**arguments: Any) -> bytes:
     return msgspec.msgpack.encode(arguments)
 
 
-def test_request_and_response_are_read_as_written() -> None:
+def test_inspect_request_and_response_round_trip() -> None:
     frame = encode_inspect_request(1, "c", InspectRequest("activity", b"\x80"))
     header = len(frame) - len(b"\x00\x08activity\x00\x00\x00\x01\x80")
     assert decode_inspect_request(memoryview(frame), header) == InspectRequest("activity", b"\x80")
@@ -52,7 +52,7 @@ def test_request_and_response_are_read_as_written() -> None:
         decode_inspect_request(memoryview(frame)[:-1], header)
 
 
-def test_every_question_needs_a_permission(tmp_path: Path) -> None:
+def test_every_inspect_question_needs_a_permission(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         harness = await brokers.start(1)
         harness.deny_all()
@@ -97,7 +97,7 @@ def test_own_settings_leave_out_topics_that_the_client_may_not_describe(tmp_path
         ("close_connection", pack(number=99), ErrorCode.resource_not_found),
     ],
 )
-def test_wrong_question_gets_an_error(
+def test_wrong_inspect_question_gets_an_error(
     tmp_path: Path, question: str, arguments: bytes, code: ErrorCode
 ) -> None:
     async def scenario(brokers: Brokers) -> None:

@@ -47,7 +47,7 @@ def test_describe_quorum_shows_the_controller_as_only_voter(tmp_path: Path, vers
     serve(tmp_path, scenario)
 
 
-def test_describe_quorum_of_another_topic_and_without_the_right(tmp_path: Path) -> None:
+def test_describe_quorum_of_another_topic_or_without_the_right_is_refused(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         asked = {"topics": [{"topic_name": "a", "partitions": [{"partition_index": 0}]}]}
         response = await broker.ask(DESCRIBE_QUORUM, 2, asked)
@@ -69,7 +69,7 @@ def features(version: int, **levels: int) -> Any:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_update_features_accepts_only_the_present_levels(tmp_path: Path, version: int) -> None:
+def test_update_features_accepts_only_the_current_levels(tmp_path: Path, version: int) -> None:
     async def scenario(broker: Harness) -> None:
         response = await broker.ask(UPDATE_FEATURES, version, features(version, group_version=1))
         assert response.error_code == 0

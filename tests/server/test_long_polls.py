@@ -14,7 +14,7 @@ def test_wait_is_at_most_a_quarter_shorter_than_requested() -> None:
     assert 0.39 < max(waits) <= 0.4
 
 
-async def test_other_work_runs_between_due_long_polls() -> None:
+async def test_event_loop_runs_other_work_between_due_long_polls() -> None:
     polls = LongPolls(Random(1))
     order: list[int | str] = []
     for number in range(100):
@@ -26,7 +26,7 @@ async def test_other_work_runs_between_due_long_polls() -> None:
     assert [each for each in order if each != "other"] == list(range(100))
 
 
-async def test_work_that_becomes_due_meanwhile_is_served() -> None:
+async def test_long_poll_due_during_a_run_is_served_in_it() -> None:
     polls, order = LongPolls(Random(1)), []
     polls.serve(lambda: polls.serve(lambda: order.append("second")))
     while not order:
@@ -34,7 +34,7 @@ async def test_work_that_becomes_due_meanwhile_is_served() -> None:
     assert order == ["second"]
 
 
-async def test_failed_work_does_not_delay_the_others() -> None:
+async def test_failed_long_poll_does_not_delay_others() -> None:
     polls = LongPolls(Random(1))
     order: list[str] = []
     failures: list[object] = []

@@ -11,7 +11,7 @@ from support.delayed_partition import TOPIC, Partition, run
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
-def test_adds_the_lifetime_to_records_without_one(tmp_path: Path, codec: Codec) -> None:
+def test_topic_ttl_is_added_to_records_without_a_lifetime(tmp_path: Path, codec: Codec) -> None:
     async def scenario(partition: Partition) -> None:
         await partition.broker.create(TOPIC, 1, message_ttl_ms="700")
         own, delay = [("penstock-expires-at", b"5")], [("penstock-delay-ms", b"any")]

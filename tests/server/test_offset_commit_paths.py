@@ -128,7 +128,7 @@ def records_of(broker: Harness, group: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_plain_requests_are_treated_as_others(
+def test_plain_offset_commits_get_the_response_of_the_general_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     """Send each request and its repetitions with other offsets, while rights come and go: on one connection, which

@@ -40,7 +40,7 @@ async def listed(
 
 
 @pytest.mark.parametrize("version", range(1, 12))
-def test_lists_offsets_in_every_version(tmp_path: Path, version: int) -> None:
+def test_list_offsets_works_in_every_version(tmp_path: Path, version: int) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a")
         await broker.append("a", b"0", b"1", timestamp=1_000)
@@ -76,7 +76,7 @@ def test_invalid_timestamps_are_refused(tmp_path: Path, timestamp: int) -> None:
     serve(tmp_path, scenario)
 
 
-def test_an_empty_partition_has_ends_and_no_newest(tmp_path: Path) -> None:
+def test_list_offsets_of_an_empty_partition_has_ends_and_no_max_timestamp(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a")
         assert (await listed(broker, LATEST))[0] == 0
@@ -116,7 +116,7 @@ def test_list_offsets_returns_an_error_for_each_failed_partition(tmp_path: Path)
 
 
 @pytest.mark.parametrize("version", range(2, 5))
-def test_tells_where_an_epoch_ends(tmp_path: Path, version: int) -> None:
+def test_offset_for_leader_epoch_returns_the_end_of_an_epoch(tmp_path: Path, version: int) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a")
         await broker.append("a", b"0", b"1")
@@ -138,7 +138,7 @@ def test_tells_where_an_epoch_ends(tmp_path: Path, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_deletes_records_up_to_an_offset(tmp_path: Path, version: int) -> None:
+def test_delete_records_deletes_up_to_an_offset(tmp_path: Path, version: int) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a")
         for _ in range(4):
@@ -180,7 +180,7 @@ def init(
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_every_producer_gets_an_id_of_its_own(tmp_path: Path, version: int) -> None:
+def test_init_producer_id_gives_every_producer_its_own_id(tmp_path: Path, version: int) -> None:
     async def scenario(broker: Harness) -> None:
         answers = [await broker.ask(INIT_PRODUCER_ID, version, init()) for _ in range(3)]
         assert [answer.error_code for answer in answers] == [ErrorCode.none] * 3
@@ -197,7 +197,9 @@ def test_every_producer_gets_an_id_of_its_own(tmp_path: Path, version: int) -> N
 
 
 @pytest.mark.parametrize("error", [BrokerError(ErrorCode.request_timed_out), StoreUnreachable("no session")])
-def test_producer_asks_again_while_the_store_gives_no_ids(tmp_path: Path, error: PenstockError) -> None:
+def test_init_producer_id_error_is_retriable_while_the_store_gives_no_ids(
+    tmp_path: Path, error: PenstockError
+) -> None:
     """Any other error is fatal to producers of the Java client."""
 
     async def scenario(broker: Harness) -> None:
@@ -219,7 +221,7 @@ def test_producer_asks_again_while_the_store_gives_no_ids(tmp_path: Path, error:
     serve(tmp_path, scenario)
 
 
-def test_producer_ids_that_are_refused(tmp_path: Path) -> None:
+def test_invalid_init_producer_id_requests_are_refused(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         async def code(fields: Any) -> ErrorCode:
             answer = await broker.ask(INIT_PRODUCER_ID, 4, fields)
@@ -238,7 +240,7 @@ def test_producer_ids_that_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_describes_the_cluster(tmp_path: Path, version: int) -> None:
+def test_describe_cluster_returns_the_cluster(tmp_path: Path, version: int) -> None:
     async def scenario(broker: Harness) -> None:
         def describe(operations: bool = False, endpoint: int = 1) -> Any:
             return {
@@ -265,7 +267,7 @@ def test_describes_the_cluster(tmp_path: Path, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 5))
-def test_describes_log_directories(tmp_path: Path, version: int) -> None:
+def test_describe_log_dirs_returns_log_directories(tmp_path: Path, version: int) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a", 2)
         await broker.create("b")

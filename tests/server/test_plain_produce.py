@@ -331,7 +331,7 @@ def test_every_changed_byte_of_a_known_request_is_noticed(pair: Pair, version: i
     pair.compare([good, good, *(step for each in changed for step in (each, good))])
 
 
-def test_routes_are_bounded(pair: Pair) -> None:
+def test_number_of_known_produce_routes_is_bounded(pair: Pair) -> None:
     routes = ProduceRoutes()
     batch = memoryview(build_batch([NewRecord(b"k", b"v", START_MS)]))
     for timeout_ms in range(MAX_ROUTES + 1):

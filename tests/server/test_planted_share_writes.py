@@ -75,7 +75,7 @@ def test_acknowledgement_is_answered_after_the_commit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bug", [the_writer_answers_at_once, the_coordinator_answers_after_the_append])
-def test_answer_before_the_commit_is_noticed(tmp_path: Path, bug: Bug) -> None:
+def test_acknowledgement_answered_before_the_commit_is_noticed(tmp_path: Path, bug: Bug) -> None:
     with pytest.raises(AssertionError, match="Q2"):
         answer_follows_the_commit(tmp_path, bug)
 
@@ -159,6 +159,6 @@ def test_accepted_records_of_a_failed_write_are_stored_later(tmp_path: Path) -> 
     failed_write_is_repeated(tmp_path)
 
 
-def test_forgotten_write_is_noticed(tmp_path: Path) -> None:
+def test_forgotten_write_of_accepted_records_is_noticed(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="Q2"):
         failed_write_is_repeated(tmp_path, the_changes_of_a_failed_write_are_forgotten)

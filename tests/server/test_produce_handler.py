@@ -63,7 +63,7 @@ async def produce(
 
 @pytest.mark.parametrize("version", range(3, 13))
 @pytest.mark.parametrize("acks", [ALL, LEADER])
-def test_appends_in_every_version(tmp_path: Path, version: int, acks: int) -> None:
+def test_produce_appends_in_every_version(tmp_path: Path, version: int, acks: int) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("orders")
         for offset in range(2):
@@ -73,7 +73,7 @@ def test_appends_in_every_version(tmp_path: Path, version: int, acks: int) -> No
     serve(tmp_path, scenario)
 
 
-def test_version_13_names_topics_by_id(tmp_path: Path) -> None:
+def test_produce_version_13_names_topics_by_id(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         made = await broker.create("orders")
         known = ProduceTopic(None, TopicId(made.topic_id), [ProducePartition(0, batch())])
@@ -99,7 +99,7 @@ def test_version_13_names_topics_by_id(tmp_path: Path) -> None:
         (topic("orders", batch()), {"transactional_id": "t", "acks": 1}, ErrorCode.invalid_required_acks),
     ],
 )
-def test_refuses_with_the_right_code_and_stores_nothing(
+def test_invalid_produce_gets_the_right_error_and_stores_no_record(
     tmp_path: Path, request_topic: ProduceTopic, options: dict[str, int], code: ErrorCode
 ) -> None:
     async def scenario(broker: Harness) -> None:
@@ -167,7 +167,7 @@ def test_a_record_is_readable_after_acks_1_on_a_single_replica(tmp_path: Path) -
     serve(tmp_path, scenario)
 
 
-def test_acks_1_succeeds_when_its_timeout_ends_the_wait(
+def test_acks_1_succeeds_when_the_request_timeout_ends_its_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The timeout ends the wait for the fsync; acks=1 needs only the append."""
@@ -222,7 +222,7 @@ def test_acks_1_that_counts_an_added_replica_is_noticed(
 
 
 @pytest.mark.parametrize("setting", [("durability", "fsync"), ("flush_messages", "1"), ("flush_ms", "1000")])
-def test_slow_flush_is_a_timeout_and_not_a_storage_error(
+def test_slow_flush_gets_request_timed_out_and_not_a_storage_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: tuple[str, str]
 ) -> None:
     async def scenario(broker: Harness) -> None:

@@ -51,7 +51,7 @@ def test_message_is_taken_and_settled_without_a_session(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_release_with_a_delay_is_not_early_and_happens(tmp_path: Path) -> None:
+def test_message_released_with_a_delay_is_delivered_after_the_delay(tmp_path: Path) -> None:
     async def scenario(broker: Harness, member: ShareMember) -> None:
         queue, loop = QueueClient(broker), asyncio.get_running_loop()
         (given,) = await queue.receive(1)
@@ -66,7 +66,7 @@ def test_release_with_a_delay_is_not_early_and_happens(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_receipt_ends_with_its_lock_and_extension_keeps_it(tmp_path: Path) -> None:
+def test_receipt_expires_with_its_lock_unless_the_lock_is_extended(tmp_path: Path) -> None:
     async def scenario(broker: Harness, member: ShareMember) -> None:
         queue = QueueClient(broker)
         first, second = await queue.receive(2, lock_ms=300)
@@ -96,7 +96,7 @@ def test_repeated_foreign_and_forged_settlements_are_refused(tmp_path: Path) -> 
     run(tmp_path, scenario)
 
 
-def test_returned_message_was_not_tried(tmp_path: Path) -> None:
+def test_message_returned_untried_keeps_its_delivery_count(tmp_path: Path) -> None:
     async def scenario(broker: Harness, member: ShareMember) -> None:
         await configure(broker, delivery_count_limit=2)
         queue = QueueClient(broker)
@@ -131,7 +131,7 @@ def test_malformed_settlement_changes_nothing(tmp_path: Path, action: int, delay
     run(tmp_path, scenario)
 
 
-def test_peek_takes_nothing_and_shows_messages_in_flight(tmp_path: Path) -> None:
+def test_peek_acquires_no_message_and_shows_messages_in_flight(tmp_path: Path) -> None:
     async def scenario(broker: Harness, member: ShareMember) -> None:
         queue = QueueClient(broker)
         first, second = await queue.receive(2)
@@ -143,7 +143,7 @@ def test_peek_takes_nothing_and_shows_messages_in_flight(tmp_path: Path) -> None
     run(tmp_path, scenario)
 
 
-def test_wait_ends_when_a_message_can_be_taken(tmp_path: Path) -> None:
+def test_waiting_receive_ends_when_a_message_is_available(tmp_path: Path) -> None:
     async def scenario(broker: Harness, member: ShareMember) -> None:
         queue = QueueClient(broker)
         assert len(await queue.receive(100)) == 10
@@ -180,7 +180,7 @@ def test_lost_connection_of_a_share_consumer_counts_as_a_failure(tmp_path: Path)
     run(tmp_path, scenario)
 
 
-def test_requests_and_responses_are_read_as_written() -> None:
+def test_queue_requests_and_responses_round_trip() -> None:
     from uuid import UUID
 
     topic_id = UUID(int=7)

@@ -61,7 +61,7 @@ def test_repeated_batch_is_not_refused_by_a_full_queue(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_other_topics_and_groups_have_no_limit(tmp_path: Path) -> None:
+def test_maximum_queue_length_does_not_apply_to_other_topics_and_groups(tmp_path: Path) -> None:
     async def scenario(broker: Harness, member: ShareMember) -> None:
         await configure(broker, max_length=1)
         assert await send(broker, 20) is ErrorCode.none
@@ -91,7 +91,7 @@ def test_oldest_records_of_a_long_queue_become_dead_letters(tmp_path: Path) -> N
     run(tmp_path, scenario)
 
 
-def test_markers_of_transactions_get_no_dead_letter(tmp_path: Path) -> None:
+def test_transaction_markers_get_no_dead_letter(tmp_path: Path) -> None:
     async def scenario(broker: Harness, member: ShareMember) -> None:
         await broker.create("dead", 1)
         await set_topic(broker)

@@ -59,7 +59,7 @@ def test_expired_records_without_consumers_become_dead_letters(
 
 
 @pytest.mark.slow
-def test_record_is_given_up_when_its_time_is_over_and_not_before(tmp_path: Path) -> None:
+def test_queued_record_expires_at_its_time_and_not_before(tmp_path: Path) -> None:
     async def scenario(broker: Harness, member: ShareMember) -> None:
         await broker.create("dead", 1)
         await set_topic(broker)

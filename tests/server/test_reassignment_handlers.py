@@ -46,7 +46,7 @@ def elected(response: Any) -> dict[tuple[str, int], ErrorCode]:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_each_partition_is_judged_for_itself(tmp_path: Path, version: int) -> None:
+def test_reassignment_has_a_result_for_each_partition(tmp_path: Path, version: int) -> None:
     async def scenario(harness: Harness) -> None:
         await harness.create("t")
         response = await reassign(harness, ("t", 0, [1]), ("t", 7, [1]), ("none", 0, [1]), version=version)
@@ -74,7 +74,7 @@ def test_reassignment_response_keeps_the_replication_factor_flag(tmp_path: Path)
     serve(tmp_path, scenario)
 
 
-def test_no_reassignment_is_listed_without_one(tmp_path: Path) -> None:
+def test_list_partition_reassignments_is_empty_without_a_reassignment(tmp_path: Path) -> None:
     async def scenario(harness: Harness) -> None:
         await harness.create("t", 3)
         for topics in (None, [{"name": "t", "partition_indexes": [0, 9]}, {"name": "none"}]):

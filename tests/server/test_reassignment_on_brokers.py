@@ -167,7 +167,7 @@ def test_log_reassigned_while_its_broker_was_down_is_deleted_at_the_start(tmp_pa
     run(tmp_path, scenario)
 
 
-def test_log_of_an_unknown_topic_is_kept(tmp_path: Path) -> None:
+def test_log_of_an_unknown_topic_is_not_deleted(tmp_path: Path) -> None:
     """Empty metadata is no reason to delete a log."""
 
     async def scenario(brokers: Brokers) -> None:
@@ -242,7 +242,7 @@ def test_only_replica_is_reassigned_under_load(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_a_coordinator_moves_with_its_partition(tmp_path: Path) -> None:
+def test_group_coordinator_moves_with_its_partition(tmp_path: Path) -> None:
     async def commit(harness: Harness, offset: int) -> ErrorCode:
         partition = {
             "partition_index": 0,
@@ -299,7 +299,7 @@ def test_a_coordinator_moves_with_its_partition(tmp_path: Path) -> None:
     run(tmp_path, scenario, offsets_topic_num_partitions="1")
 
 
-def test_the_preferred_replica_leads_when_it_is_asked_to(tmp_path: Path) -> None:
+def test_preferred_leader_election_makes_the_preferred_replica_leader(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         harnesses = await started(brokers, 2)
         second = harnesses[1]

@@ -17,7 +17,7 @@ ORDERS = "orders"
 NEW_ID = TopicId(UUID(int=7))
 
 
-def test_replica_of_a_deleted_topic_takes_nothing_for_the_new_one(tmp_path: Path) -> None:
+def test_replica_of_a_deleted_topic_serves_no_request_for_the_recreated_one(tmp_path: Path) -> None:
     async def scenario(harness: Harness) -> None:
         await harness.create(ORDERS)
         await harness.append(ORDERS, b"old")

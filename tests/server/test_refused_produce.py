@@ -165,7 +165,7 @@ def test_batch_behind_one_in_flight_to_the_former_leader_is_retried(
     serve(tmp_path, scenario, {"node.id": "1"})
 
 
-def test_batch_that_never_comes_from_the_former_leader_is_missing(
+def test_gap_left_by_the_former_leader_gets_out_of_order_sequence_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario(broker: Harness) -> None:
@@ -211,7 +211,7 @@ def test_batches_behind_a_permanently_refused_one_are_out_of_order(tmp_path: Pat
     serve(tmp_path, scenario)
 
 
-def test_a_retry_from_before_the_window_is_a_duplicate_after_a_restart(tmp_path: Path) -> None:
+def test_retry_older_than_five_batches_is_a_duplicate_after_a_restart(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         broker = await brokers.start(1)
         await broker.create("orders")

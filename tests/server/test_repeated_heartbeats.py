@@ -30,7 +30,7 @@ def response(broker: Harness, session: Session, frame: memoryview) -> bytes:
     return part
 
 
-def test_repeated_heartbeats_are_checked_again(tmp_path: Path) -> None:
+def test_repeated_heartbeat_bytes_are_checked_again(tmp_path: Path) -> None:
     random = Random(1)
 
     async def scenario(broker: Harness) -> None:
@@ -56,7 +56,7 @@ def test_repeated_heartbeats_are_checked_again(tmp_path: Path) -> None:
     serve(tmp_path, scenario, SETTINGS)
 
 
-def test_beginning_of_a_long_heartbeat_is_another_request(tmp_path: Path) -> None:
+def test_truncated_bytes_of_a_known_heartbeat_are_refused(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         fields = {"group_id": GROUP, "generation_id": 1, "member_id": "x" * 2 * MAX_TEMPLATE_BYTES}
         frame = memoryview(encode_request_frame(HEARTBEAT, 0, 7, "", fields))[SIZE_PREFIX:]

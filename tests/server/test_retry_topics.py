@@ -19,7 +19,7 @@ def headers_of(record: Record) -> list[Header]:
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
-def test_a_plain_client_gets_a_record_back_until_its_attempts_are_used_up(
+def test_retry_topic_redelivers_a_record_until_its_attempts_are_exhausted(
     tmp_path: Path, codec: Codec
 ) -> None:
     async def scenario(partition: Partition) -> None:

@@ -56,7 +56,7 @@ async def refusal(work: Awaitable[Any]) -> BrokerError:
 
 
 @pytest.mark.slow
-def test_fires_with_message_and_headers(tmp_path: Path) -> None:
+def test_schedule_fires_with_its_message_and_headers(tmp_path: Path) -> None:
     clock = ManualClock()
 
     async def scenario(broker: Harness, schedules: ScheduleCalls) -> None:
@@ -87,7 +87,9 @@ def test_fires_with_message_and_headers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("catch_up", "expected"), [("none", []), ("one", [5]), ("all", [1, 2, 3, 4, 5])], ids=str
 )
-def test_catches_up_after_a_pause_of_the_broker(tmp_path: Path, catch_up: str, expected: list[int]) -> None:
+def test_schedule_catches_up_after_a_pause_of_the_broker(
+    tmp_path: Path, catch_up: str, expected: list[int]
+) -> None:
     clock, ensemble = ManualClock(), MemoryEnsemble()
 
     async def before(broker: Harness, schedules: ScheduleCalls) -> None:
@@ -109,7 +111,7 @@ def test_catches_up_after_a_pause_of_the_broker(tmp_path: Path, catch_up: str, e
 
 
 @pytest.mark.slow
-def test_clock_that_is_set_back_repeats_no_firing(tmp_path: Path) -> None:
+def test_schedule_repeats_no_firing_when_the_clock_is_set_back(tmp_path: Path) -> None:
     clock = ManualClock()
 
     async def scenario(broker: Harness, schedules: ScheduleCalls) -> None:
@@ -282,7 +284,7 @@ def test_wrong_schedules_are_refused_with_a_reason(tmp_path: Path) -> None:
     run(tmp_path, scenario, ManualClock())
 
 
-def test_rights_on_the_topic_decide(tmp_path: Path) -> None:
+def test_schedule_requests_need_rights_on_the_topic(tmp_path: Path) -> None:
     async def scenario(broker: Harness, schedules: ScheduleCalls) -> None:
         await broker.create("t", 1)
         await schedules.create(NewSchedule("s", "@daily", "t", value=b"v"))

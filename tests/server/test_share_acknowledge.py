@@ -75,7 +75,7 @@ def test_renewal_is_an_unknown_type_in_version_1(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_records_of_others_and_settled_ones_are_refused_as_a_whole(tmp_path: Path) -> None:
+def test_acknowledgement_of_records_of_others_or_settled_ones_is_refused(tmp_path: Path) -> None:
     async def scenario(broker: Harness, member: ShareMember) -> None:
         other = ShareMember(broker, "m2")
         assert await first_take(member, max_records=1) == [(0, 9, 1)]
@@ -125,7 +125,7 @@ def test_record_whose_acknowledgement_is_being_stored_is_refused(tmp_path: Path)
     run(tmp_path, scenario)
 
 
-def test_session_epoch_1_follows_the_highest(tmp_path: Path) -> None:
+def test_share_session_epoch_wraps_around_to_1(tmp_path: Path) -> None:
     async def scenario(broker: Harness, member: ShareMember) -> None:
         assert await first_take(member) == [(0, 9, 1)]
         [session] = broker.context.share.sessions._sessions.values()
@@ -153,7 +153,7 @@ def test_topic_without_the_right_to_read_is_refused_alone(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("api", [SHARE_FETCH, SHARE_ACKNOWLEDGE])
-def test_nothing_is_allocated_for_claimed_lengths(api: int) -> None:
+def test_claimed_array_length_allocates_no_memory(api: int) -> None:
     """A frame ends after the length of an array that claims two thousand million entries."""
     decode = decode_share_fetch if api == SHARE_FETCH else decode_share_acknowledge
     fixed = 5 * 4 + 2 if api == SHARE_FETCH else 1  # the numbers before the array of topics
@@ -168,7 +168,7 @@ def test_nothing_is_allocated_for_claimed_lengths(api: int) -> None:
             tracemalloc.stop()
 
 
-def test_renewals_can_be_switched_off(tmp_path: Path) -> None:
+def test_acknowledgement_renewals_can_be_disabled(tmp_path: Path) -> None:
     async def scenario(broker: Harness, member: ShareMember) -> None:
         assert await first_take(member) == [(0, 9, 1)]
         answer = await member.acknowledge("t", [(0, 9, [RENEW])], is_renew_ack=True)
@@ -178,7 +178,7 @@ def test_renewals_can_be_switched_off(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("limit", ["max_wait", "min_bytes", "max_bytes", "max_records"])
-def test_renewing_fetch_must_have_zero_limits(tmp_path: Path, limit: str) -> None:
+def test_share_fetch_that_renews_must_have_zero_limits(tmp_path: Path, limit: str) -> None:
     async def scenario(broker: Harness, member: ShareMember) -> None:
         assert await first_take(member) == [(0, 9, 1)]
         zeros: dict[str, Any] = {"max_wait": 0, "min_bytes": 0, "max_bytes": 0, "max_records": 0}
@@ -191,7 +191,7 @@ def test_renewing_fetch_must_have_zero_limits(tmp_path: Path, limit: str) -> Non
     run(tmp_path, scenario)
 
 
-def test_unknown_topics_and_partitions_have_errors_of_their_own(tmp_path: Path) -> None:
+def test_unknown_topics_and_partitions_get_separate_errors(tmp_path: Path) -> None:
     async def scenario(broker: Harness, member: ShareMember) -> None:
         topics = member.topics("t", partition=7)
         answer = await member.fetch(None, topics=topics)

@@ -110,7 +110,7 @@ def test_renewed_lock_is_not_given_to_another_member(tmp_path: Path) -> None:
     run(tmp_path, scenario, record_lock_duration_ms=2_000)
 
 
-def test_record_limit_takes_exactly_as_many_in_one_range(tmp_path: Path) -> None:
+def test_record_limit_mode_acquires_exactly_max_records(tmp_path: Path) -> None:
     async def scenario(broker: Harness, member: ShareMember) -> None:
         assert await first_take(member, share_acquire_mode=1, max_records=3) == [(0, 2, 1)]
         assert await member.take("t", share_acquire_mode=1, max_records=12) == [(3, 14, 1)]
@@ -131,7 +131,7 @@ def test_only_the_first_batch_may_exceed_the_limit_of_bytes(tmp_path: Path) -> N
     run(tmp_path, scenario, batches=6)
 
 
-def test_ranges_are_cut_where_a_batch_begins(tmp_path: Path) -> None:
+def test_acquired_ranges_end_at_batch_boundaries(tmp_path: Path) -> None:
     async def scenario(broker: Harness, member: ShareMember) -> None:
         expected = [(0, 19, 1), (20, 29, 1)]
         assert await first_take(member, batch_size=20) == expected
@@ -139,7 +139,7 @@ def test_ranges_are_cut_where_a_batch_begins(tmp_path: Path) -> None:
     run(tmp_path, scenario, batches=3)
 
 
-def test_locks_are_counted_and_not_the_span(tmp_path: Path) -> None:
+def test_record_lock_limit_counts_locked_records_and_not_their_offset_span(tmp_path: Path) -> None:
     async def scenario(broker: Harness, member: ShareMember) -> None:
         assert await first_take(member, share_acquire_mode=1, max_records=1) == [(0, 0, 1)]
         other = ShareMember(broker, "m2")
@@ -282,7 +282,7 @@ def test_invalid_member_ids_are_refused(tmp_path: Path, member_id: str) -> None:
 # --- start offsets and restarts
 
 
-def test_latest_is_the_default_start(tmp_path: Path) -> None:
+def test_share_group_with_auto_offset_reset_latest_starts_at_the_log_end(tmp_path: Path) -> None:
     async def scenario(broker: Harness, member: ShareMember) -> None:
         assert await member.take("t", max_wait=300) == []
         offset = await broker.append("t", b"new")

@@ -57,7 +57,7 @@ def test_more_members_than_partitions_share_them(tmp_path: Path) -> None:
     serve(tmp_path, scenario, SETTINGS)
 
 
-def test_heartbeats_are_checked(tmp_path: Path) -> None:
+def test_invalid_share_group_heartbeats_are_refused(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         member = await prepared(broker)
         await broker.context.groups.find("g")
@@ -93,7 +93,7 @@ def test_previous_member_epoch_is_accepted(tmp_path: Path) -> None:
     serve(tmp_path, scenario, SETTINGS)
 
 
-def test_group_size_is_limited(tmp_path: Path) -> None:
+def test_share_group_size_is_limited(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         member = await prepared(broker)
         await member.join("t")
@@ -121,7 +121,7 @@ def test_silent_member_is_removed_and_its_partitions_move(tmp_path: Path) -> Non
     serve(tmp_path, scenario, SETTINGS | settings)
 
 
-def test_kinds_of_groups_do_not_mix(tmp_path: Path) -> None:
+def test_share_group_refuses_members_of_other_protocols(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         member = await prepared(broker)
         await member.join("t")
@@ -151,7 +151,7 @@ def test_kinds_of_groups_do_not_mix(tmp_path: Path) -> None:
     serve(tmp_path, scenario, SETTINGS)
 
 
-def test_group_survives_a_restart(tmp_path: Path) -> None:
+def test_share_group_survives_a_restart(tmp_path: Path) -> None:
     async def before(broker: Harness) -> None:
         member = await prepared(broker)
         await member.join("t")
@@ -185,7 +185,7 @@ async def offsets(broker: Harness, topics: Any = None) -> dict[int, tuple[int, i
     }
 
 
-def test_offsets_show_start_and_lag(tmp_path: Path) -> None:
+def test_share_group_offsets_have_start_and_lag(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         member = await prepared(broker, 1)
         await broker.append("t", *[b"value"] * 10)
@@ -199,7 +199,7 @@ def test_offsets_show_start_and_lag(tmp_path: Path) -> None:
     serve(tmp_path, scenario, SETTINGS)
 
 
-def test_offsets_are_reset_without_members(tmp_path: Path) -> None:
+def test_share_group_offsets_are_reset_only_without_members(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         member = await prepared(broker, 1)
         await broker.append("t", *[b"value"] * 10)
@@ -254,7 +254,7 @@ def test_deleted_offsets_are_decided_again(tmp_path: Path) -> None:
     serve(tmp_path, scenario, SETTINGS)
 
 
-def test_states_are_for_brokers_only(tmp_path: Path) -> None:
+def test_share_state_apis_are_refused_to_clients(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         member = await prepared(broker, 1)
         await member.join("t")

@@ -308,7 +308,7 @@ def test_blocked_record_of_a_high_level_does_not_hold_up_lower_ones(tmp_path: Pa
     run(tmp_path, scenario, batches=0, **PRIORITY, **BY_KEY)
 
 
-def test_settings_change_while_records_are_in_flight(tmp_path: Path) -> None:
+def test_order_settings_may_change_while_records_are_in_flight(tmp_path: Path) -> None:
     async def scenario(broker: Harness, member: ShareMember) -> None:
         records = [replace(each, key=b"a") for each in leveled(0, 0, 0, 9, 0, 9)]
         await broker.append_records("t", records)
@@ -343,7 +343,7 @@ def test_records_deleted_before_they_are_indexed_are_passed(tmp_path: Path) -> N
     run(tmp_path, scenario, batches=0, **PRIORITY)
 
 
-def test_order_survives_a_restart(tmp_path: Path) -> None:
+def test_delivery_order_survives_a_restart(tmp_path: Path) -> None:
     async def before(broker: Harness) -> None:
         await broker.create("t", 1)
         await configure(broker, auto_offset_reset="earliest", **PRIORITY, **BY_KEY)

@@ -29,7 +29,7 @@ HOUR_MS = 3_600_000
 SESSIONS = 2_000
 
 
-def test_moved_partition_is_answered_with_its_leader(tmp_path: Path) -> None:
+def test_share_fetch_of_a_moved_partition_returns_its_leader(tmp_path: Path) -> None:
     async def scenario(broker: Harness, member: ShareMember) -> None:
         assert await first_take(member, max_records=1) == [(0, 9, 1)]
         context = broker.context
@@ -60,7 +60,7 @@ def _raising(error: BrokerError) -> Any:
     return get
 
 
-def test_compacted_records_are_passed_over(tmp_path: Path) -> None:
+def test_share_group_skips_compacted_records(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create(
             "t", 1, cleanup_policy="compact", segment_bytes="1024", min_cleanable_dirty_ratio="0"
@@ -89,7 +89,7 @@ def _put(broker: Harness, key: bytes, value: bytes) -> None:
     replica.append_as_leader(batch, read_header(batch), now_ms)
 
 
-def test_group_starts_at_a_time(tmp_path: Path) -> None:
+def test_share_group_starts_at_a_configured_age(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("t", 1)
         await configure(broker, auto_offset_reset="by_duration:PT1H")
@@ -114,7 +114,7 @@ def test_group_starts_at_a_time(tmp_path: Path) -> None:
         ("share.auto.offset.reset", "yesterday"),
     ],
 )
-def test_settings_out_of_bounds_are_refused(tmp_path: Path, config: tuple[str, str]) -> None:
+def test_share_group_configs_out_of_bounds_are_refused(tmp_path: Path, config: tuple[str, str]) -> None:
     async def scenario(broker: Harness) -> None:
         change = {"name": config[0], "config_operation": SET, "value": config[1]}
         resource = {"resource_type": GROUP_RESOURCE, "resource_name": "g", "configs": [change]}

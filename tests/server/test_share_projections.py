@@ -113,7 +113,7 @@ def test_records_without_a_match_do_not_end_a_long_poll(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_match_answers_a_waiting_fetch(tmp_path: Path) -> None:
+def test_matching_record_answers_a_waiting_share_fetch(tmp_path: Path) -> None:
     async def scenario(broker: Harness, member: ShareMember) -> None:
         await member.fetch("v")
         waiting = asyncio.ensure_future(member.take("v", max_wait=60_000))

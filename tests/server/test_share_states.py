@@ -77,7 +77,7 @@ def test_repeated_initialization_keeps_progress(tmp_path: Path, epochs_later: in
     run(tmp_path, scenario)
 
 
-def test_unknown_states_are_refused(tmp_path: Path) -> None:
+def test_requests_for_unknown_share_states_are_refused(tmp_path: Path) -> None:
     async def scenario(broker: Harness, member: ShareMember) -> None:
         states, key = broker.context.share.states, key_of(member)._replace(group_id="other")
         assert await refused(states.read(key, 1)) is ErrorCode.invalid_request

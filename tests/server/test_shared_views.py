@@ -99,7 +99,7 @@ def test_a_view_with_readers_stays(tmp_path: Path) -> None:
     play(tmp_path, scenario)
 
 
-def test_a_consumer_that_comes_back_begins_the_time_anew(tmp_path: Path) -> None:
+def test_returning_consumer_restarts_the_removal_time_of_a_shared_view(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         views = await begin(broker)
         await pass_rounds(views, UNUSED_ROUNDS)
@@ -112,7 +112,7 @@ def test_a_consumer_that_comes_back_begins_the_time_anew(tmp_path: Path) -> None
     play(tmp_path, scenario)
 
 
-def test_nothing_is_removed_while_a_broker_does_not_respond(tmp_path: Path) -> None:
+def test_no_view_is_removed_while_a_broker_does_not_respond(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         views = await begin(broker)
         with patch.object(SharedViews, "_ask", side_effect=OSError("no route")):
@@ -122,7 +122,7 @@ def test_nothing_is_removed_while_a_broker_does_not_respond(tmp_path: Path) -> N
     play(tmp_path, scenario)
 
 
-def test_nothing_is_removed_before_all_offsets_are_loaded(tmp_path: Path) -> None:
+def test_no_view_is_removed_before_all_offsets_are_loaded(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         views = await begin(broker)
         assert await committed(broker, "orders", {0: 1}) == [0]

@@ -35,7 +35,7 @@ def metadata(*topics: Any, auto: bool = False, **flags: bool) -> Any:
 
 
 @pytest.mark.parametrize("version", range(2, 8))
-def test_creates_topics_in_every_version(tmp_path: Path, version: int) -> None:
+def test_create_topics_works_in_every_version(tmp_path: Path, version: int) -> None:
     async def scenario(broker: Harness) -> None:
         response = await broker.ask(
             CREATE, version, create(new_topic("a", 3, 1, configs={"retention.ms": "5"}))
@@ -102,7 +102,7 @@ def test_each_topic_of_a_request_has_its_own_result(tmp_path: Path) -> None:
     serve(tmp_path, scenario)
 
 
-def test_settings_are_hidden_without_authorization(tmp_path: Path) -> None:
+def test_create_topics_hides_configs_without_authorization(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         broker.deny((Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, "a"))
         [result] = (await broker.ask(CREATE, 7, create(new_topic("a")))).topics
@@ -134,7 +134,7 @@ def test_too_many_topics_in_one_request_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 7))
-def test_deletes_topics_in_every_version(tmp_path: Path, version: int) -> None:
+def test_delete_topics_works_in_every_version(tmp_path: Path, version: int) -> None:
     async def scenario(broker: Harness) -> None:
         made = await broker.create("a", 2)
         if version >= 6:
@@ -155,7 +155,7 @@ def test_deletes_topics_in_every_version(tmp_path: Path, version: int) -> None:
     assert not list(tmp_path.glob("logs/a-*"))
 
 
-def test_deletes_by_id_and_refuses_ambiguous_topics(tmp_path: Path) -> None:
+def test_delete_topics_deletes_by_id_and_refuses_ambiguous_topics(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         one, two, three = [(await broker.create(name)).topic_id for name in ("one", "two", "three")]
         unknown = UUID(int=99)
@@ -207,7 +207,7 @@ def test_delete_topics_needs_authorization_and_hides_names_of_ids(tmp_path: Path
 @pytest.mark.parametrize(
     ("version", "code"), [(1, ErrorCode.invalid_request), (3, ErrorCode.topic_deletion_disabled)]
 )
-def test_deleting_can_be_switched_off(tmp_path: Path, version: int, code: ErrorCode) -> None:
+def test_topic_deletion_can_be_disabled(tmp_path: Path, version: int, code: ErrorCode) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a")
         response = await broker.ask(DELETE, version, {"topic_names": ["a"], "timeout": 5_000})
@@ -218,7 +218,7 @@ def test_deleting_can_be_switched_off(tmp_path: Path, version: int, code: ErrorC
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_adds_partitions_in_every_version(tmp_path: Path, version: int) -> None:
+def test_create_partitions_works_in_every_version(tmp_path: Path, version: int) -> None:
     async def scenario(broker: Harness) -> None:
         for name in ("a", "b", "c", "denied"):
             await broker.create(name, 2)
@@ -250,7 +250,7 @@ def test_adds_partitions_in_every_version(tmp_path: Path, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(14))
-def test_metadata_in_every_version(tmp_path: Path, version: int) -> None:
+def test_metadata_works_in_every_version(tmp_path: Path, version: int) -> None:
     async def scenario(broker: Harness) -> None:
         made = await broker.create("a", 2)
         response = await broker.ask(METADATA, version, metadata("a", "missing"))
@@ -283,7 +283,7 @@ def test_metadata_in_every_version(tmp_path: Path, version: int) -> None:
     serve(tmp_path, scenario)
 
 
-def test_metadata_of_all_and_of_none(tmp_path: Path) -> None:
+def test_metadata_returns_all_topics_for_null_and_none_for_an_empty_list(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a")
         await broker.create("b")
@@ -303,7 +303,7 @@ def test_metadata_of_all_and_of_none(tmp_path: Path) -> None:
     serve(tmp_path, scenario)
 
 
-def test_metadata_by_id(tmp_path: Path) -> None:
+def test_metadata_finds_topics_by_id(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         made = await broker.create("a")
         known, unknown = {"name": None, "topic_id": made.topic_id}, {"name": None, "topic_id": UUID(int=9)}
@@ -398,7 +398,7 @@ def describe(*topics: str, limit: int = 2_000, cursor: tuple[str, int] | None = 
     }
 
 
-def test_topic_partitions_page_by_page(tmp_path: Path) -> None:
+def test_describe_topic_partitions_returns_every_partition_over_pages(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         for name, partitions in (("c", 1), ("a", 3), ("b", 2)):
             await broker.create(name, partitions)
@@ -422,7 +422,7 @@ def test_topic_partitions_page_by_page(tmp_path: Path) -> None:
     serve(tmp_path, scenario)
 
 
-def test_topic_partitions_by_name(tmp_path: Path) -> None:
+def test_describe_topic_partitions_has_a_result_for_each_name(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         made = await broker.create("a")
         await broker.create("hidden")
@@ -448,7 +448,7 @@ def test_topic_partitions_by_name(tmp_path: Path) -> None:
     serve(tmp_path, scenario)
 
 
-def test_a_page_begins_with_a_topic_that_is_asked_for(tmp_path: Path) -> None:
+def test_describe_topic_partitions_refuses_a_cursor_outside_the_request(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a")
         asked = describe("a", "c", cursor=("b", 0))
@@ -459,7 +459,7 @@ def test_a_page_begins_with_a_topic_that_is_asked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("limit", [0, -5, 2**31 - 1])
-def test_absurd_page_sizes_are_bounded(tmp_path: Path, limit: int) -> None:
+def test_describe_topic_partitions_bounds_extreme_page_sizes(tmp_path: Path, limit: int) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a", 5)
         response = await broker.ask(DESCRIBE_TOPIC_PARTITIONS, 0, describe(limit=limit, cursor=("a", -3)))

@@ -118,7 +118,7 @@ def marker_offsets(broker: Harness, producer_id: int) -> list[int]:
 
 @pytest.mark.parametrize("durability", ["os", "auto"])
 @pytest.mark.parametrize("seed", range(2))
-def test_requests_decided_at_once_are_treated_as_others(
+def test_transaction_requests_without_a_task_get_the_same_responses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, durability: str
 ) -> None:
     plain_end, plain_addition = TransactionShard.plain_end, TransactionShard.plain_addition

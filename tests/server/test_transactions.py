@@ -38,7 +38,7 @@ async def latest(broker: Harness, isolation: int, timestamp: int = -1) -> int:
 
 
 @VERSIONS
-def test_readers_see_what_was_committed(tmp_path: Path, version: int) -> None:
+def test_read_committed_returns_records_of_committed_transactions(tmp_path: Path, version: int) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a")
         producer = Producer(broker, version=version)
@@ -138,7 +138,7 @@ def test_fenced_producer_writes_no_record(tmp_path: Path, version: int) -> None:
 
 
 @pytest.mark.parametrize("transactional_id", [None, "another"])
-def test_a_transaction_is_written_under_its_own_id(tmp_path: Path, transactional_id: str | None) -> None:
+def test_batch_with_another_transactional_id_is_refused(tmp_path: Path, transactional_id: str | None) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a")
         producer = Producer(broker, version=2)
@@ -156,7 +156,7 @@ def test_a_transaction_is_written_under_its_own_id(tmp_path: Path, transactional
     serve(tmp_path, scenario)
 
 
-def test_a_transactional_id_of_others_may_not_be_used(tmp_path: Path) -> None:
+def test_transactional_id_without_authorization_is_refused(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a")
         producer = Producer(broker, version=2)
@@ -169,7 +169,7 @@ def test_a_transactional_id_of_others_may_not_be_used(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])
-def test_internal_topics_are_in_no_transaction_of_clients(tmp_path: Path, topic: str) -> None:
+def test_clients_cannot_write_transactional_batches_to_internal_topics(tmp_path: Path, topic: str) -> None:
     async def scenario(broker: Harness) -> None:
         producer = Producer(broker, version=2)
         await producer.init()
@@ -217,7 +217,7 @@ def test_offset_fetch_without_require_stable_returns_last_offsets(tmp_path: Path
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_offsets_in_every_version(tmp_path: Path, version: int) -> None:
+def test_txn_offset_commit_works_in_every_version(tmp_path: Path, version: int) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a")
         producer = Producer(broker, version=2 if version == 5 else 1)
@@ -251,7 +251,7 @@ def test_offsets_of_a_group_outside_the_transaction_are_refused(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_markers_of_clients_are_refused(tmp_path: Path, version: int) -> None:
+def test_write_txn_markers_is_refused_to_clients(tmp_path: Path, version: int) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a")
         producer = Producer(broker, version=2)

@@ -77,7 +77,7 @@ async def take(member: ShareMember) -> list[tuple[int, int, int]]:
     return taken
 
 
-def test_nothing_is_deleted_without_a_group(tmp_path: Path) -> None:
+def test_no_acknowledged_record_is_deleted_without_a_group(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         assert await start_offset(broker) == 0
         assert "no queue or group" in reason(broker)
@@ -85,7 +85,7 @@ def test_nothing_is_deleted_without_a_group(tmp_path: Path) -> None:
     run(tmp_path, scenario, retention_ms="1")
 
 
-def test_records_go_when_a_share_group_has_settled_them(tmp_path: Path) -> None:
+def test_records_are_deleted_when_a_share_group_has_settled_them(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         member = await join(broker)
         await take(member)
@@ -114,7 +114,7 @@ def test_group_without_members_keeps_its_records(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_group_of_a_view_counts(tmp_path: Path) -> None:
+def test_group_of_a_view_holds_the_records_of_its_source(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("v", 1, view_of=TOPIC, view_filter="size > 0")
         await commit(broker, "fast", 30)
@@ -144,7 +144,7 @@ def test_member_without_a_commit_blocks_deletion(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_position_in_one_partition_says_nothing_about_another(tmp_path: Path) -> None:
+def test_position_in_one_partition_does_not_release_another(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("two", 2, retention_acknowledged="true")
         await broker.append("two", b"value", partition=1)

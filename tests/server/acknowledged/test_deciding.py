@@ -14,7 +14,7 @@ def test_lowest_position_of_all_groups_is_the_new_start() -> None:
     assert verdict == DeletionVerdict(5, "group b has settled records up to offset 5")
 
 
-def test_limit_bounds_deletion() -> None:
+def test_deletion_stops_at_the_given_limit() -> None:
     assert decide([SettledPosition("a", 7)], (), 2, 6) == DeletionVerdict(6)
 
 
@@ -40,10 +40,10 @@ def test_unknown_position_blocks_deletion(
     assert reason in verdict.reason
 
 
-def test_group_that_has_settled_everything_is_not_named() -> None:
+def test_group_without_unsettled_records_is_not_named_as_a_reason() -> None:
     assert decide([SettledPosition("a", 20)], (), 2, 20) == DeletionVerdict(20)
 
 
-def test_many_groups_are_counted() -> None:
+def test_reason_names_some_of_many_groups_and_counts_the_others() -> None:
     reason = decide([SettledPosition(f"g{number}", 3) for number in range(9)], (), 0, 20).reason
     assert "and 4 more" in reason

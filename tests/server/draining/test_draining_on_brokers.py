@@ -136,7 +136,7 @@ def test_a_draining_partition_takes_records_until_writes_end(tmp_path: Path) -> 
     run(tmp_path, scenario)
 
 
-def test_a_larger_count_takes_the_decision_back(tmp_path: Path) -> None:
+def test_larger_partition_count_makes_draining_partitions_active_again(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         harness = await brokers.start(1)
         await harness.create(ORDERS, 4, retention_ms="-1", **QUICK)

@@ -19,7 +19,7 @@ ANNA, BERT = (ClientIdentity("User:ANONYMOUS", name, "host") for name in ("anna"
 NAME = TopicPartition("orders", 7)
 
 
-def test_clients_that_were_connected_before_are_known() -> None:
+def test_clients_connected_before_the_change_are_known() -> None:
     clients = KnownClients()
     clients.begin(TOPIC, [ANNA])
     clients.others = []
@@ -48,7 +48,7 @@ def test_too_many_clients_are_not_remembered() -> None:
     assert not clients.own.before[TOPIC]
 
 
-def test_topics_that_do_not_shrink_any_more_are_forgotten() -> None:
+def test_clients_of_topics_without_draining_partitions_are_forgotten() -> None:
     clients = KnownClients()
     clients.begin(TOPIC, [ANNA])
     clients.add([BERT], [ANNA])
@@ -56,7 +56,7 @@ def test_topics_that_do_not_shrink_any_more_are_forgotten() -> None:
     assert clients.own == Acquaintances()
 
 
-def test_a_client_that_keeps_asking_and_writes_nothing_seems_to_wait() -> None:
+def test_client_that_asks_repeatedly_without_writes_seems_to_wait() -> None:
     clients = KnownClients()
     clients.others = []
     assert not clients.seems_to_wait(TOPIC, ANNA, 1_000)

@@ -61,7 +61,7 @@ def test_all_brokers_know_a_consumer_once_it_has_looked_for_its_coordinator(
     run(tmp_path, scenario)
 
 
-def test_client_that_would_not_ask_again_finds_its_coordinator(
+def test_client_that_does_not_retry_finds_its_coordinator_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario(brokers: Brokers) -> None:
@@ -73,7 +73,9 @@ def test_client_that_would_not_ask_again_finds_its_coordinator(
     run(tmp_path, scenario)
 
 
-def test_transactional_producers_are_no_consumers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transactional_producers_do_not_count_as_consumers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def scenario(brokers: Brokers) -> None:
         first, _ = await shrunk(brokers, monkeypatch)
         assert await find(first, TRANSACTIONS) != ErrorCode.coordinator_not_available
@@ -82,7 +84,7 @@ def test_transactional_producers_are_no_consumers(tmp_path: Path, monkeypatch: p
     run(tmp_path, scenario)
 
 
-def test_a_broker_that_does_not_answer_does_not_hold_up_consumers(
+def test_unresponsive_broker_does_not_delay_new_consumers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario(brokers: Brokers) -> None:

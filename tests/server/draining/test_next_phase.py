@@ -38,13 +38,15 @@ def test_a_quiet_partition_stops_taking_records() -> None:
         (replace(READY, behind=None), "not all group coordinators"),
     ],
 )
-def test_every_condition_holds_a_partition_back(partition: DrainingPartition, reason: str) -> None:
+def test_partition_is_not_sealed_while_any_condition_is_unmet(
+    partition: DrainingPartition, reason: str
+) -> None:
     verdict = judge(partition, LIMITS)
     assert verdict.phase is None
     assert any(reason in each for each in verdict.reasons)
 
 
-def test_groups_do_not_matter_where_they_are_not_waited_for() -> None:
+def test_lagging_groups_do_not_delay_sealing_if_not_waited_for() -> None:
     partition = replace(READY, waits_for_groups=False, behind=None)
     assert judge(partition, LIMITS).phase is PartitionPhase.SEALING
 
@@ -56,7 +58,7 @@ def test_a_partition_that_drains_for_too_long_stops_taking_records() -> None:
 
 
 @given(st.builds(DrainingPartition))
-def test_nothing_is_sealed_with_an_open_transaction_or_uncommitted_records(
+def test_partition_with_open_transaction_or_uncommitted_records_is_not_sealed(
     partition: DrainingPartition,
 ) -> None:
     verdict = judge(partition, LIMITS)

@@ -16,7 +16,7 @@ def looked(quiet: QuietTimes, end: int, now_ms: int, epoch: int = 1, wanted_ms: 
     return quiet.of(NAME, wanted_ms, now_ms)
 
 
-def test_quiet_time_counts_from_the_last_write_that_was_seen() -> None:
+def test_quiet_time_starts_at_the_last_observed_write() -> None:
     quiet = QuietTimes()
     assert looked(quiet, 5, 1_000) == 0
     assert looked(quiet, 5, 4_000) == 3_000
