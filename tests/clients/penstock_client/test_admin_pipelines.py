@@ -32,7 +32,7 @@ def test_pipelines_are_declared_paused_and_deleted(penstock_session_broker: Brok
         admin.pipelines.pause("py")
 
 
-def test_async_pipelines(penstock_session_broker: BrokerProcess) -> None:
+def test_async_admin_declares_pauses_and_deletes_pipelines(penstock_session_broker: BrokerProcess) -> None:
     async def work() -> None:
         async with AsyncAdmin(penstock_session_broker.bootstrap) as admin:
             await admin.pipelines.apply(DEFINITION)

@@ -186,7 +186,7 @@ def test_a_joining_member_takes_over_unprocessed_messages(
     assert ("revoked", 1) in events
 
 
-def test_pause_and_resume(bootstrap: str, make_topic: MakeTopic) -> None:
+def test_paused_partition_returns_no_messages_until_resumed(bootstrap: str, make_topic: MakeTopic) -> None:
     topic = make_topic(partitions=2)
     for number in range(2):
         send(bootstrap, topic, [number] * 5, partition=number)
@@ -200,7 +200,7 @@ def test_pause_and_resume(bootstrap: str, make_topic: MakeTopic) -> None:
 
 
 @pytest.mark.parametrize("group", [None, "seekers"])
-def test_seek(bootstrap: str, numbers: str, group: str | None) -> None:
+def test_seek_continues_at_the_given_offset(bootstrap: str, numbers: str, group: str | None) -> None:
     partition = TopicPartition(numbers, 0)
     with open_consumer(bootstrap, numbers, group and group + numbers) as consumer:
         assert values(consumer, 2) == [0, 1]

@@ -236,7 +236,7 @@ def test_queue_is_created_from_python(bootstrap: str, topic_name: str) -> None:
         Queue.create(f"{topic_name}-2", back_off="soon", bootstrap=bootstrap)
 
 
-def test_async_queue_does_the_same(bootstrap: str, queue_name: str) -> None:
+def test_async_queue_sends_receives_and_settles(bootstrap: str, queue_name: str) -> None:
     async def scenario() -> None:
         async with AsyncQueue(queue_name, bootstrap=bootstrap) as queue:
             for number in range(3):

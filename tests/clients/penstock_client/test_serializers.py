@@ -9,13 +9,13 @@ from penstock.client.serializers import deserializer, serialize, serializer
 
 
 @pytest.mark.parametrize("value", ["", "text", "grüße"])
-def test_text_comes_back(value: str) -> None:
+def test_text_values_round_trip(value: str) -> None:
     assert deserializer("str")(serializer("str")(value)) == value
     assert serializer(None)(value) == value.encode()
 
 
 @pytest.mark.parametrize("value", [{"a": [1, None, "ü"]}, 1.5, "x", True])
-def test_json_comes_back(value: object) -> None:
+def test_json_values_round_trip(value: object) -> None:
     assert deserializer("json")(serializer("json")(value)) == value
 
 
@@ -24,7 +24,7 @@ def test_bytes_of_every_kind_are_taken_as_they_are() -> None:
         assert serializer("bytes")(value) == serializer(None)(value) == b"\x00\xff"
 
 
-def test_functions_serve_as_well() -> None:
+def test_functions_are_accepted_as_serializers() -> None:
     assert serialize(serializer(lambda number: b"%d" % number), 7, "key") == b"7"
     assert deserializer(int)(b"7") == 7
 

@@ -193,7 +193,9 @@ READERS: dict[str, Callable[[CountedTopic, str], Generator[str]]] = {
 @pytest.mark.drawn
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("client", PRODUCERS)
-def test_producers(client: str, mode: str, topic: CountedTopic) -> None:
+def test_clients_that_produce_lose_nothing_while_a_topic_gets_fewer_partitions(
+    client: str, mode: str, topic: CountedTopic
+) -> None:
     """A running producer keeps all partitions and loses nothing, nor does a reconnecting one; a new one has fewer."""
     sent: list[str] = []
 
@@ -234,7 +236,9 @@ def test_producers(client: str, mode: str, topic: CountedTopic) -> None:
 @pytest.mark.drawn
 @pytest.mark.parametrize("phase", ["draining", "sealed"])
 @pytest.mark.parametrize("client", READERS)
-def test_consumers(client: str, phase: str, broker: Address, make_topic: MakeTopic) -> None:
+def test_clients_that_consume_read_everything_while_a_topic_gets_fewer_partitions(
+    client: str, phase: str, broker: Address, make_topic: MakeTopic
+) -> None:
     """A running, a new and a restarted group read everything, whether partitions drain or are sealed.
 
     confluent-kafka and kafka-python read their metadata again every five minutes, as by default, and the test ends

@@ -29,7 +29,7 @@ def headers_of(number: int) -> list[tuple[str, bytes]]:
     return own if delay is None else [*own, ("penstock-delay-ms", b"%d" % delay)]
 
 
-def test_is_due_in_another_order() -> None:
+def test_messages_are_due_in_another_order_than_sent() -> None:
     delays = [delay for number in range(MESSAGES) if (delay := delay_ms(number)) is not None]
     assert sorted(delays) != delays
 
@@ -110,20 +110,26 @@ def receive(broker: Address, topic: str, received: Received, **settings: object)
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_confluent_idempotent_producer(broker: Address, make_topic: MakeTopic, codec: str) -> None:
+def test_confluent_idempotent_producer_sends_delayed_messages(
+    broker: Address, make_topic: MakeTopic, codec: str
+) -> None:
     topic = make_topic(1, delivery_delay="true")
     stored = send(broker, topic, **{"compression.type": codec, "enable.idempotence": True})
     receive(broker, topic, Received(stored))
 
 
 @pytest.mark.parametrize("fetch_bytes", [100, 2_000])
-def test_confluent_with_small_fetches(broker: Address, make_topic: MakeTopic, fetch_bytes: int) -> None:
+def test_confluent_reads_delayed_messages_with_small_fetches(
+    broker: Address, make_topic: MakeTopic, fetch_bytes: int
+) -> None:
     topic = make_topic(1, delivery_delay="true")
     receive(broker, topic, Received(send(broker, topic)), **{"fetch.message.max.bytes": fetch_bytes})
 
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
-def test_confluent_transactional_producer(broker: Address, make_topic: MakeTopic, isolation: str) -> None:
+def test_confluent_transactional_producer_sends_delayed_messages(
+    broker: Address, make_topic: MakeTopic, isolation: str
+) -> None:
     topic = make_topic(1, delivery_delay="true")
     producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic, "log_level": 3})
     producer.init_transactions()
@@ -144,7 +150,7 @@ def test_confluent_transactional_producer(broker: Address, make_topic: MakeTopic
     receive(broker, topic, Received(stored), **{"isolation.level": isolation})
 
 
-def test_kafka_python(broker: Address, make_topic: MakeTopic) -> None:
+def test_kafka_python_sends_and_reads_delayed_messages(broker: Address, make_topic: MakeTopic) -> None:
     topic = make_topic(1, delivery_delay="true")
     producer = kafka.KafkaProducer(bootstrap_servers=broker.bootstrap, linger_ms=20, compression_type="gzip")
     sent = {
@@ -167,7 +173,7 @@ def test_kafka_python(broker: Address, make_topic: MakeTopic) -> None:
     consumer.close()
 
 
-async def test_aiokafka(broker: Address, make_topic: MakeTopic) -> None:
+async def test_aiokafka_sends_and_reads_delayed_messages(broker: Address, make_topic: MakeTopic) -> None:
     import aiokafka
 
     topic = make_topic(1, delivery_delay="true")

@@ -73,7 +73,9 @@ def test_zombie_is_fenced(broker: Address, topic_name: str) -> None:
     run(test())
 
 
-def test_consume_transform_produce(broker: Address, topic_name: str) -> None:
+def test_aiokafka_consume_transform_produce_writes_each_message_once(
+    broker: Address, topic_name: str
+) -> None:
     async def test() -> None:
         source, target, group = topic_name, f"{topic_name}-copies", f"g-{uuid.uuid4().hex[:8]}"
         await create(broker, source, 2)

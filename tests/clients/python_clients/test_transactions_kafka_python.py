@@ -86,7 +86,7 @@ def test_zombie_is_fenced(broker: Address, topic: str) -> None:
     assert read_all(broker, topic) == [b"successor"]
 
 
-def test_consume_transform_produce(broker: Address, topic: str) -> None:
+def test_kafka_python_consume_transform_produce_writes_each_message_once(broker: Address, topic: str) -> None:
     producer = started_producer(broker)
     transact(producer, topic, [str(number).encode() for number in range(10)])
     group = f"g-{uuid.uuid4().hex[:8]}"
