@@ -29,11 +29,11 @@ def reads_or_refuses(decode: Callable[[bytes], object]) -> Callable[[bytes], Non
     return target
 
 
-def test_decode_subscription() -> None:
+def test_random_subscription_bytes_are_decoded_or_refused() -> None:
     encoded = subscriptions().map(encode_subscription)
     fuzz(reads_or_refuses(decode_subscription), mutations(encoded) | st.binary(max_size=60))
 
 
-def test_decode_assignment() -> None:
+def test_random_assignment_bytes_are_decoded_or_refused() -> None:
     encoded = st.builds(encode_assignment, partitions, st.integers(0, 3))
     fuzz(reads_or_refuses(decode_assignment), mutations(encoded) | st.binary(max_size=60))

@@ -58,7 +58,7 @@ def plausible(random: Random, message: Any, member_ids: list[str]) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_nonsense_for_groups(tmp_path: Path, seed: int) -> None:
+def test_nonsense_group_requests_are_answered_and_leave_the_group_usable(tmp_path: Path, seed: int) -> None:
     random = Random(seed)
     member_ids = ["", "m"]
 

@@ -16,7 +16,7 @@ keys = encoded.map(lambda pair: pair[0])
 values = encoded.map(lambda pair: pair[1] or b"")
 
 
-def test_decode_record() -> None:
+def test_random_group_records_are_decoded_or_skipped() -> None:
     def target(drawn: tuple[bytes, bytes | None]) -> None:
         with contextlib.suppress(UnknownRecord):
             decoded = decode_record(*drawn)

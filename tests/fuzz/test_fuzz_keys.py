@@ -28,7 +28,7 @@ from penstock.wire.headers import decode_request_header
 LIMIT = 2**20
 
 
-def test_request_and_response() -> None:
+def test_random_key_lookup_bytes_are_decoded_or_refused() -> None:
     lookups = tuple(KeyLookup(number, TopicId(UUID(int=number)), 0, b"key") for number in range(3))
     request = encode_fetch_by_key_request(1, "fuzz", FetchByKeyRequest(lookups, (7, 8)))[4:]
     _, position = decode_request_header(memoryview(request))
@@ -45,7 +45,7 @@ def test_request_and_response() -> None:
     )
 
 
-def test_keys_of_a_batch_under_a_good_header() -> None:
+def test_random_batch_bodies_give_keys_in_order_or_are_refused() -> None:
     """Entries are in order and lead back to records of the batch, whatever a producer put into it."""
     records = st.builds(
         lambda keys, own: [

@@ -38,7 +38,7 @@ batches = st.builds(
 any_batches = st.binary(max_size=400) | mutations(batches)
 
 
-def test_check_batch() -> None:
+def test_random_batches_are_accepted_or_refused() -> None:
     def target(data: bytes) -> None:
         with contextlib.suppress(InvalidBatch):
             check_batch(memoryview(data), max_bytes=LIMIT)
@@ -46,7 +46,7 @@ def test_check_batch() -> None:
     fuzz(target, any_batches)
 
 
-def test_check_records_and_iterate_under_a_good_header() -> None:
+def test_random_record_bodies_are_iterated_or_refused() -> None:
     def target(data: bytes) -> None:
         buffer = memoryview(bytearray(data))
         if len(buffer) < 61:
@@ -68,7 +68,7 @@ def test_check_records_and_iterate_under_a_good_header() -> None:
     fuzz(target, any_batches)
 
 
-def test_iterate_with_any_header() -> None:
+def test_random_headers_are_iterated_or_refused() -> None:
     def target(drawn: tuple[bytes, BatchHeader]) -> None:
         with contextlib.suppress(InvalidBatch):
             list(iterate(memoryview(drawn[0]), drawn[1], max_decompressed_bytes=LIMIT))
@@ -80,7 +80,7 @@ def test_iterate_with_any_header() -> None:
     fuzz(target, st.tuples(any_batches, headers))
 
 
-def test_walk() -> None:
+def test_random_bodies_are_walked_or_refused() -> None:
     def target(drawn: tuple[bytes, int]) -> None:
         with contextlib.suppress(InvalidBatch):
             list(walk(drawn[0], drawn[1]))
@@ -107,7 +107,7 @@ def test_layouts_are_equal_and_inside_the_body() -> None:
     fuzz(target, st.tuples(st.binary(max_size=100) | mutations(bodies), st.integers(0, 12)))
 
 
-def test_read_batches() -> None:
+def test_random_segments_are_read_or_refused() -> None:
     def target(data: bytes) -> None:
         with contextlib.suppress(InvalidBatch):
             list(read_batches(memoryview(data)))
@@ -116,7 +116,7 @@ def test_read_batches() -> None:
 
 
 @pytest.mark.parametrize("codec", Codec)
-def test_decompress(codec: Codec) -> None:
+def test_random_compressed_data_is_decompressed_or_refused(codec: Codec) -> None:
     def target(data: bytes) -> None:
         with contextlib.suppress(InvalidBatch):
             assert codec is Codec.NONE or len(decompress(codec, memoryview(data), LIMIT)) <= LIMIT

@@ -33,7 +33,7 @@ encoded = st.builds(
 ).map(lambda value: encode_record(TransactionRecord("id", value))[1] or b"")
 
 
-def test_decode_transaction_record() -> None:
+def test_random_transaction_records_are_decoded_or_skipped() -> None:
     def target(value: bytes) -> None:
         with contextlib.suppress(UnknownRecord):
             decoded = decode_record(b"\x00\x00\x00\x02id", value)
@@ -42,7 +42,7 @@ def test_decode_transaction_record() -> None:
     fuzz(target, mutations(encoded) | st.binary(max_size=80))
 
 
-def test_decode_init_producer_id() -> None:
+def test_random_init_producer_id_requests_are_decoded_or_refused() -> None:
     def target(drawn: tuple[int, bytes]) -> None:
         version, frame = drawn
         with contextlib.suppress(ProtocolError):

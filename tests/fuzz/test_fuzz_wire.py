@@ -52,7 +52,7 @@ def versions_and_bodies(direction: Direction, api_key: int) -> st.SearchStrategy
     return versions.flatmap(lambda version: st.tuples(st.just(version), bodies(direction, api_key, version)))
 
 
-def test_framing() -> None:
+def test_random_frames_are_read_or_refused() -> None:
     def target(chunks: list[bytes]) -> None:
         reader = FrameReader(100_000)
         received = sum(map(len, chunks))
@@ -70,7 +70,7 @@ def test_framing() -> None:
     fuzz(target, st.lists(chunk, max_size=20))
 
 
-def test_request_header() -> None:
+def test_random_request_headers_are_decoded_or_refused() -> None:
     def target(data: bytes) -> None:
         with contextlib.suppress(ProtocolError):
             _, position = decode_request_header(memoryview(data))
@@ -85,7 +85,7 @@ def test_request_header() -> None:
     fuzz(target, mutations(good) | st.binary(max_size=60))
 
 
-def test_response_header() -> None:
+def test_random_response_headers_are_decoded_or_refused() -> None:
     def target(data: bytes) -> None:
         for version in (0, 12):
             with contextlib.suppress(ProtocolError):
@@ -96,7 +96,7 @@ def test_response_header() -> None:
 
 @pytest.mark.drawn
 @pytest.mark.parametrize("api_key", SERVED_API_KEYS)
-def test_request_of_a_served_api(api_key: int) -> None:
+def test_random_requests_of_served_apis_are_decoded_or_refused(api_key: int) -> None:
     def target(drawn: tuple[int, bytes]) -> None:
         with contextlib.suppress(ProtocolError):
             decode_request(api_key, drawn[0], memoryview(drawn[1]), 0)
@@ -105,7 +105,7 @@ def test_request_of_a_served_api(api_key: int) -> None:
 
 
 @pytest.mark.parametrize("direction", ["request", "response"])
-def test_any_message(direction: Direction) -> None:
+def test_random_messages_are_decoded_or_refused(direction: Direction) -> None:
     decode = decode_request if direction == "request" else decode_response
 
     def target(drawn: tuple[tuple[int, int], bytes]) -> None:
@@ -126,7 +126,9 @@ def test_any_message(direction: Direction) -> None:
         (OFFSET_COMMIT, decode_offset_commit_request),
     ],
 )
-def test_handwritten_request(api_key: int, decode: Callable[[memoryview, int, int], object]) -> None:
+def test_handwritten_request_codec_accepts_what_the_schema_accepts(
+    api_key: int, decode: Callable[[memoryview, int, int], object]
+) -> None:
     """Accepted or refused as the schema says; APIs without a schema are refused with a response."""
 
     def outcome(parse: Callable[[], object]) -> bool:
@@ -146,7 +148,7 @@ def test_handwritten_request(api_key: int, decode: Callable[[memoryview, int, in
     fuzz(target, versions_and_bodies("request", api_key), examples=400)
 
 
-def test_handwritten_response() -> None:
+def test_random_responses_are_decoded_by_hand_or_refused() -> None:
     produce = [ProduceTopicResult("topic", None, [ProduceResult(1), ProduceResult(2, 3, error_message="no")])]
     fetch = [FetchTopicResult("topic", None, [FetchResult(1, records=b"records"), FetchResult(2, 3)])]
 
