@@ -41,7 +41,7 @@ def test_a_second_without_messages_has_an_infinite_percentile() -> None:
     assert latencies_of([5]).percentile_ms(0.99, 3, 4) == inf
 
 
-def test_processor_time_is_that_of_the_stretch_alone() -> None:
+def test_processor_time_counts_only_the_measured_interval() -> None:
     samples = [(0.0, [0.0, 0.0]), (1.0, [1.0, 0.1]), (2.0, [1.5, 0.2]), (3.0, [2.0, 0.3]), (4.0, [9.0, 9.0])]
     assert cores_between(samples, 0.9, 3.5) == pytest.approx([0.5, 0.1])
 

@@ -24,7 +24,7 @@ def test_the_batch_is_one_record_that_a_broker_accepts() -> None:
     assert (record.key, record.value, record.timestamp) == (None, b"value", 1_700_000_000_000)
 
 
-def test_request_headers_are_read_as_they_were_meant() -> None:
+def test_benchmark_request_headers_are_decoded_by_the_broker() -> None:
     for request, api_key, version in (
         (api_versions_request(7), 18, 0),
         (produce_request(7, "t", 0, b""), 0, 7),

@@ -45,7 +45,9 @@ def answered(request: bytes, fields: dict[str, object]) -> bytes:
         (commit_request(1, "g", 3, "m", "t", 4, 5), {"generation_id_or_member_epoch": 3, "member_id": "m"}),
     ],
 )
-def test_requests_are_read_as_they_were_meant(request_frame: bytes, fields: dict[str, object]) -> None:
+def test_benchmark_group_requests_are_decoded_by_the_broker(
+    request_frame: bytes, fields: dict[str, object]
+) -> None:
     message = decoded(request_frame)
     assert {name: getattr(message, name) for name in fields} == fields
 
@@ -58,7 +60,7 @@ def test_the_assignment_a_leader_sends_is_the_one_a_member_reads() -> None:
     assert (found.error_code, found.partitions) == (0, (1, 2))
 
 
-def test_answers_are_read() -> None:
+def test_group_responses_are_decoded_by_the_benchmark_driver() -> None:
     joined = read_join(
         answered(
             join_request(1, "g", "m", "t", 1_000, 2_000),

@@ -12,7 +12,7 @@ from penstock.wire.share_fetch import ShareResult, decode_share_fetch, encode_sh
 TOPIC_ID = UUID(int=7)
 
 
-def test_share_fetch_is_read_as_it_was_meant() -> None:
+def test_benchmark_share_fetch_is_decoded_by_the_broker() -> None:
     acks = {3: [(5, 6), (9, 9)], 200: []}
     frame = memoryview(share_fetch_request(1, "group", "m" * 36, 4, TOPIC_ID, acks, 2, 500))[SIZE_PREFIX:]
     *header, position = read_request_header(frame)
@@ -30,7 +30,7 @@ def test_heartbeat_joins_and_subscribes() -> None:
     assert bytes(frame[position:]).endswith(b"\x07orders\x00")
 
 
-def test_answers_are_read() -> None:
+def test_share_responses_are_decoded_by_the_benchmark_driver() -> None:
     results = [
         ShareResult(TOPIC_ID, 3, acquired=[(5, 6, 1)]),
         ShareResult(TOPIC_ID, 4, error_code=6, acknowledge_error_code=121, error_message="moved"),

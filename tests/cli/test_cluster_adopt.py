@@ -26,7 +26,9 @@ def test_a_directory_without_a_store_is_refused(tmp_path: Path, capsys: pytest.C
     assert "is already part of a cluster" in capsys.readouterr().err
 
 
-def test_a_broker_that_runs_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cluster_adopt_refuses_the_directory_of_a_running_broker(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / STORE_FILE).touch()
     broker = RealDisk(str(tmp_path))
     assert broker.lock()

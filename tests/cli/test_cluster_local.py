@@ -247,7 +247,7 @@ def test_failed_zookeeper_start_is_reported_and_leaves_no_process(
 
 
 @pytest.mark.usefixtures("starts_processes")
-def test_a_process_is_known_by_its_beginning_too() -> None:
+def test_process_is_identified_by_its_start_time() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         known = identify(child.pid)
         assert known.is_alive

@@ -50,7 +50,7 @@ def test_settings_of_running_brokers_are_shown_set_and_unset(penstock: Penstock)
     assert shown("--broker", "1") == before
 
 
-def test_errors_say_what_to_do(penstock: Penstock) -> None:
+def test_config_command_errors_name_the_next_step(penstock: Penstock) -> None:
     assert "no broker is named" in penstock("config", "set", f"{SETTING}=1", code=2)
     assert "--broker 1 and --all exclude each other" in penstock(
         "config", "set", f"{SETTING}=1", "--all", "--broker", "1", code=2

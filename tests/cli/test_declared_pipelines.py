@@ -116,7 +116,7 @@ def test_pipelines_are_planned_applied_changed_paused_and_deleted(
     assert "there is no pipeline 'archive'" in capsys.readouterr().err
 
 
-def test_pipelines_over_http(penstock_session_broker: BrokerProcess) -> None:
+def test_declared_pipelines_are_managed_over_http(penstock_session_broker: BrokerProcess) -> None:
     with httpx.Client(base_url=f"http://127.0.0.1:{penstock_session_broker.http_port}") as http:
         document = {
             "source": {"topics": ["orders"]},

@@ -291,7 +291,7 @@ def test_unknown_names_are_reported(penstock: Penstock, arguments: tuple[str, ..
     assert complaint in penstock.refused(*arguments)
 
 
-def test_there_is_nothing_to_shift_without_an_offset(penstock: Penstock, topic: str, group: str) -> None:
+def test_group_reset_by_a_shift_needs_a_committed_offset(penstock: Penstock, topic: str, group: str) -> None:
     complaint = penstock.refused("group", "reset", group, "--topic", topic, "--shift", "-1")
     assert "has no committed offset to shift" in complaint
 

@@ -87,7 +87,7 @@ async def settled(store: CoordinationStore) -> None:
     stop()
 
 
-def test_reads_what_was_created(run: Run) -> None:
+def test_created_node_is_read_back(run: Run) -> None:
     async def scenario(store: CoordinationStore) -> None:
         assert await store.create("/a", b"one") == "/a"
         node = await store.get("/a")
@@ -123,7 +123,7 @@ def test_missing_nodes_raise_no_node(run: Run) -> None:
     run(scenario)
 
 
-def test_reads_many_in_order_with_none_for_missing(run: Run) -> None:
+def test_get_many_returns_nodes_in_order_and_none_for_missing_ones(run: Run) -> None:
     async def scenario(store: CoordinationStore) -> None:
         await store.create("/a", b"1")
         await store.create("/b", b"2")
@@ -145,7 +145,7 @@ def test_children_are_sorted_names(run: Run) -> None:
     run(scenario)
 
 
-def test_set_counts_versions_and_is_conditional(run: Run) -> None:
+def test_set_increments_the_version_and_is_conditional(run: Run) -> None:
     async def scenario(store: CoordinationStore) -> None:
         await store.create("/a", b"0")
         assert (await store.set("/a", b"1", version=0)).version == 1
@@ -265,7 +265,7 @@ def test_multi_sees_its_own_earlier_operations(run: Run) -> None:
     run(scenario)
 
 
-def test_multi_is_all_or_nothing(run: Run) -> None:
+def test_multi_applies_all_operations_or_none(run: Run) -> None:
     async def scenario(store: CoordinationStore) -> None:
         await store.create("/a", b"0")
         before = await store.get("/a")

@@ -32,7 +32,7 @@ def refusal(planner: TopicPlanner, new: CreatableTopic | NewPartitions) -> Error
 
 
 @pytest.mark.parametrize("name", ["a", "A.b_c-9", "...", "x" * 249, "__internal", "-"])
-def test_accepts_kafkas_names(name: str) -> None:
+def test_topic_names_of_kafka_are_accepted(name: str) -> None:
     check_topic_name(name)
 
 
@@ -56,7 +56,7 @@ def test_accepts_kafkas_names(name: str) -> None:
         "x" * 70_000,
     ],
 )
-def test_refuses_all_other_names(name: str) -> None:
+def test_invalid_topic_names_are_refused(name: str) -> None:
     with pytest.raises(BrokerError) as caught:
         check_topic_name(name)
     assert caught.value.code is ErrorCode.invalid_topic_exception
@@ -98,7 +98,7 @@ def test_a_topic_takes_the_brokers_defaults() -> None:
         (CreatableTopic("t", assignment=[(0, [1]), (1, [1, 2])]), ErrorCode.invalid_replica_assignment),
     ],
 )
-def test_refuses_with_kafkas_code(new: CreatableTopic, code: ErrorCode) -> None:
+def test_invalid_topics_get_the_error_code_of_kafka(new: CreatableTopic, code: ErrorCode) -> None:
     assert refusal(planner(2), new) is code
 
 

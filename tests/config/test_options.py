@@ -196,6 +196,6 @@ def test_a_name_cannot_be_declared_twice() -> None:
         table([option, option])
 
 
-def test_kinds_are_those_of_kafka() -> None:
+def test_option_types_are_those_of_kafka() -> None:
     kinds = {name: TOPIC_OPTIONS[name].kind for name in ("retention.ms", "segment.bytes", "cleanup.policy")}
     assert kinds == {"retention.ms": Kind.LONG, "segment.bytes": Kind.INT, "cleanup.policy": Kind.LIST}

@@ -51,7 +51,7 @@ def test_synonyms_list_all_sources_value_in_force_first() -> None:
 
 
 @pytest.mark.parametrize("text", ["compact,delete", "delete,compact"])
-def test_list_keeps_the_given_order(text: str) -> None:
+def test_list_option_keeps_the_given_order(text: str) -> None:
     topic = TopicConfig(BrokerConfig(), {"cleanup.policy": text})
     assert next(topic.synonyms(CLEANUP_POLICY)).value == text
 

@@ -102,7 +102,7 @@ async def test_files_are_kept_for_ever_and_the_page_never() -> None:
         "/console/assets/{digest}/main.js%00",
     ],
 )
-async def test_other_paths_lead_nowhere(path: str) -> None:
+async def test_console_paths_without_a_file_get_404(path: str) -> None:
     async with client() as http:
         assert (await http.get(path.replace("{digest}", Assets().digest))).status_code == 404
 

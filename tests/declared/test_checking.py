@@ -88,5 +88,5 @@ def test_all_problems_of_a_document_are_found_at_once() -> None:
 
 
 @pytest.mark.parametrize("document", [None, [], 3, "text", {}, {"pipelines": {}}, {"pipelines": []}])
-def test_other_documents_are_refused(document: Any) -> None:
+def test_documents_that_are_no_pipelines_are_refused(document: Any) -> None:
     assert check_document(document)

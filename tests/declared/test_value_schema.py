@@ -10,7 +10,7 @@ from penstock.declared.problems import SchemaProblem
 from penstock.declared.value_schema import AVRO, JSON, parse_schema
 
 
-def test_ddl_with_nested_types() -> None:
+def test_ddl_schema_with_nested_types_becomes_columns() -> None:
     text = "id bigint not null, `a b` struct<x:int, tags: array<string>>, m map<string, decimal(9,2)>"
     schema = parse_schema(text)
     assert (

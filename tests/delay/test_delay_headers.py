@@ -18,7 +18,7 @@ from penstock.delay.headers import Delay, DelayHeaders, InvalidDelay, parse_time
         (b"1969-12-31T23:59:59Z", -1_000),
     ],
 )
-def test_reads_times(text: bytes, time_ms: int) -> None:
+def test_delay_headers_with_times_are_read(text: bytes, time_ms: int) -> None:
     assert parse_time(text) == time_ms
 
 
@@ -40,7 +40,9 @@ def test_reads_times(text: bytes, time_ms: int) -> None:
         ((("penstock-cancel", b"x"),), "offset"),
     ],
 )
-def test_refuses_malformed_headers(headers: tuple[tuple[str, bytes | None], ...], problem: str) -> None:
+def test_malformed_delay_headers_are_refused(
+    headers: tuple[tuple[str, bytes | None], ...], problem: str
+) -> None:
     with pytest.raises(InvalidDelay, match=problem):
         read_delay_headers(headers)
 

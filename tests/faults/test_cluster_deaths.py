@@ -122,7 +122,7 @@ def test_stale_replica_does_not_lead_until_a_complete_one_is_back(start_cluster:
 
 
 @pytest.mark.long_faults
-def test_a_rolling_restart_is_hardly_noticed(start_cluster: StartCluster) -> None:
+def test_rolling_restart_interrupts_writes_only_briefly(start_cluster: StartCluster) -> None:
     cluster = start_cluster(linked=False)
     with under_load(cluster, TOPIC) as load:
         for number in cluster.brokers:

@@ -57,7 +57,7 @@ def test_records_that_reached_a_paused_leader_are_not_acknowledged(start_cluster
     assert high_watermarks(cluster.bootstrap, TOPIC, 1) == [2]
 
 
-def test_a_client_that_says_it_is_a_replica_moves_nothing(start_cluster: StartCluster) -> None:
+def test_client_fetch_with_a_replica_id_changes_no_in_sync_set(start_cluster: StartCluster) -> None:
     cluster = start_cluster(LONG_LAG)
     create(cluster, NewTopic(TOPIC, 1, 3))
     cluster.wait_until_healed()

@@ -17,7 +17,7 @@ def stored(*numbers: int) -> list[Stored]:
     return [Stored(0, offset, Sent(1, 0, number)) for offset, number in enumerate(numbers)]
 
 
-def test_a_whole_log_has_no_violations() -> None:
+def test_history_of_an_intact_log_has_no_violations() -> None:
     assert history(3).violations(stored(0, 1, 2)) == []
 
 
@@ -28,17 +28,17 @@ def test_an_unacknowledged_message_may_be_stored_once() -> None:
     assert made.violations(stored(0, 1)) == []
 
 
-def test_finds_a_lost_message() -> None:
+def test_history_checker_finds_a_lost_message() -> None:
     assert history(3).violations(stored(0, 1)) == [
         "acknowledged at 2, lost: Sent(producer=1, partition=0, number=2)"
     ]
 
 
-def test_finds_a_message_that_is_there_twice() -> None:
+def test_history_checker_finds_a_duplicate_message() -> None:
     assert any(sentence.startswith("twice") for sentence in history(3).violations(stored(0, 1, 2, 2)))
 
 
-def test_finds_messages_out_of_order() -> None:
+def test_history_checker_finds_messages_out_of_order() -> None:
     made = history(3)
     made.acknowledged = dict.fromkeys(made.acknowledged, -1)
     assert [sentence[:12] for sentence in made.violations(stored(0, 2, 1))] == ["out of order"]

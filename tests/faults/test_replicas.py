@@ -38,12 +38,12 @@ def test_uncommitted_batches_may_differ(tmp_path: Path) -> None:
     assert judge(tmp_path, 1, [[batch(0), batch(1, b"one")]], [[batch(0), batch(1, b"other")]]) == []
 
 
-def test_finds_other_bytes_and_says_where(tmp_path: Path) -> None:
+def test_replica_comparison_finds_different_bytes_and_their_offset(tmp_path: Path) -> None:
     [told] = judge(tmp_path, 2, [[batch(0), batch(1)]], [[batch(0), batch(1, epoch=2)]])
     assert told.startswith("orders-0: copies differ: batch 1: brokers [1]: (1, 2,")
 
 
-def test_finds_a_replica_that_ends_too_early(tmp_path: Path) -> None:
+def test_replica_comparison_finds_a_replica_that_ends_too_early(tmp_path: Path) -> None:
     assert judge(tmp_path, 2, [[batch(0), batch(1)]], [[batch(0)]])[0] == (
         "orders-0: broker 2 ends at 1, committed is 2"
     )

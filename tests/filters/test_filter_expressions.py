@@ -118,7 +118,7 @@ def test_times_beyond_the_range_of_cel_match_alike(text: str) -> None:
         ("offset == 21", [1]),
     ],
 )
-def test_filter_selects(text: str, expected: list[int]) -> None:
+def test_filter_selects_matching_records(text: str, expected: list[int]) -> None:
     batch = [
         NewRecord(
             b"k0",
@@ -202,7 +202,7 @@ def test_expensive_filters_end(text: str) -> None:
         ("", "a", False),
     ],
 )
-def test_routes(pattern: str, route: str, expected: bool) -> None:
+def test_route_pattern_matches_exactly_its_routes(pattern: str, route: str, expected: bool) -> None:
     assert route_matches(pattern, route) is expected
 
 
@@ -212,7 +212,7 @@ def test_long_routes_fail() -> None:
 
 
 @pytest.mark.parametrize("codec", Codec)
-def test_places_lead_to_the_records(codec: Codec) -> None:
+def test_record_positions_lead_to_the_records(codec: Codec) -> None:
     batch = [NewRecord(b"k%d" % number, b"v" * number, 0) for number in range(20)]
     built = memoryview(build_batch(batch))
     for start, end, delta in select(Filter('key.endsWith("7")', 0), batch).matches:

@@ -144,7 +144,7 @@ def select(matcher: Filter, values: list[bytes | None]) -> Selected:
 @example("has(json.a)", ODD)
 @example("json.a.b == 1", ODD)
 @example("json.a == 2 || has(json.b)", ODD)
-def test_c_and_cel_agree(text: str, values: list[bytes | None]) -> None:
+def test_c_and_cel_evaluate_json_conditions_alike(text: str, values: list[bytes | None]) -> None:
     assert select(Filter(text, 0), values) == select(Filter(text, 0, translated=False), values)
 
 

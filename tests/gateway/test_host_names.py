@@ -40,7 +40,7 @@ def check(host: bytes, **others: bytes) -> None:
         b"app.example.com",
     ],
 )
-def test_own_names_and_addresses_are_served(host: bytes) -> None:
+def test_gateway_serves_its_own_host_names_and_addresses(host: bytes) -> None:
     check(host, accept_language=b"en")
 
 

@@ -55,7 +55,9 @@ def bucket(starts_processes: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[
         yield f"s3://{BUCKET}/topics"
 
 
-def test_archive_in_object_store(penstock_session_broker: BrokerProcess, bucket: str) -> None:
+def test_archive_is_written_to_and_read_from_an_object_store(
+    penstock_session_broker: BrokerProcess, bucket: str
+) -> None:
     bootstrap = penstock_session_broker.bootstrap
     make(bootstrap, "remote")
     with pytest.raises(ArchiveError, match="there is no archive"):

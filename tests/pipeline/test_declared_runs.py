@@ -70,7 +70,7 @@ def test_sql_writes_each_row_once_to_topic_and_table_and_bad_rows_to_dead_letter
     assert bad[b"not json"]["penstock-source-topic"] == b"dp-orders"
 
 
-def test_functions_on_streams_and_batches(
+def test_pipeline_functions_apply_to_streams_and_batches(
     spark: SparkSession, penstock_session_broker: BrokerProcess, tmp_path: Path
 ) -> None:
     bootstrap = penstock_session_broker.bootstrap

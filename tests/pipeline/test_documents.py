@@ -47,7 +47,7 @@ def carry_out(example: Example) -> str:
     return said.getvalue()
 
 
-def test_documented_examples(
+def test_examples_of_the_pipeline_document_run(
     spark: SparkSession, broker: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -70,7 +70,7 @@ def yaml_example() -> str:
     return str(found)
 
 
-def test_declared_example(
+def test_declared_pipeline_example_of_the_document_runs(
     spark: SparkSession, broker: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

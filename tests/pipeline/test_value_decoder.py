@@ -127,7 +127,7 @@ def test_each_bad_value_has_a_reason_and_the_others_their_columns() -> None:
     assert [reason is None for reason in reasons] == [True, *[False] * 7, True]
 
 
-def test_times_dates_decimals_and_maps() -> None:
+def test_times_dates_decimals_and_maps_become_columns() -> None:
     decoder = ValueDecoder(parse_schema("t timestamp, d date, p decimal(5,2), m map<string,int>, b binary"))
     good = b'{"t":"2026-03-01T12:00:00+01:00","d":"2026-03-01","p":"12.50","m":{"a":1},"b":"aGk="}'
     times, dates, prices, maps, contents, reasons = columns(
@@ -151,7 +151,7 @@ def test_json_schema_constraints_are_checked() -> None:
     assert reasons[3].startswith("kind: ")
 
 
-def test_avro_with_and_without_the_prefix_of_a_registry() -> None:
+def test_avro_values_are_decoded_with_and_without_a_registry_prefix() -> None:
     fields = [{"name": "id", "type": "long"}, {"name": "note", "type": ["null", "string"]}]
     document = {"type": "record", "name": "order", "fields": fields}
     content = io.BytesIO()

@@ -49,7 +49,7 @@ def test_a_good_batch_passes_and_its_header_comes_back() -> None:
     assert check_batch(buffer, max_bytes=len(buffer)) == read_header(buffer)
 
 
-def test_a_forged_leader_epoch_passes_for_the_leader_overwrites_it() -> None:
+def test_batch_with_a_forged_leader_epoch_is_accepted() -> None:
     check_batch(batch(leader_epoch=2**31 - 1), max_bytes=MAX_BYTES)
 
 
@@ -110,7 +110,7 @@ def test_bytes_after_the_batch_are_refused() -> None:
 
 
 @given(st.integers(0, 142))
-def test_a_cut_batch_is_refused(length: int) -> None:
+def test_truncated_batch_is_refused(length: int) -> None:
     code = refusal(lambda: check_batch(batch()[:length], max_bytes=MAX_BYTES))
     assert code is (ErrorCode.corrupt_message if length else ErrorCode.invalid_record)
 
@@ -145,7 +145,7 @@ def with_body(body: bytes, count: int = 1) -> memoryview:
 
 
 @pytest.mark.parametrize("codec", Codec)
-def test_good_records_pass(codec: Codec) -> None:
+def test_valid_records_pass_validation(codec: Codec) -> None:
     records = [NewRecord(b"k", None, i, (("h", None), ("h", b"x"))) for i in range(300)]
     deep(memoryview(build_batch(records, codec=codec)), require_keys=True)
 

@@ -82,7 +82,7 @@ def test_clients_may_not_write_markers() -> None:
     cut=st.integers(0, 90),
     flips=st.lists(st.tuples(st.integers(61, 80), st.integers(0, 255)), max_size=3),
 )
-def test_whatever_the_bytes_are_they_are_a_marker_or_none(
+def test_random_bytes_are_decoded_as_a_marker_or_none(
     key: bytes | None, value: bytes | None, cut: int, flips: list[tuple[int, int]]
 ) -> None:
     content = build_batch([NewRecord(key, value, 0)], producer_id=1, producer_epoch=0, control=True)

@@ -27,7 +27,7 @@ STORED_MS, NOW_MS = 1_769_846_400_000, 1_769_846_400_500
         ((("penstock-ttl-ms", b"-5"),), False),
     ],
 )
-def test_finds_expired_records(headers: Headers, expected: bool) -> None:
+def test_expired_records_are_found(headers: Headers, expected: bool) -> None:
     assert is_expired(STORED_MS, headers, NOW_MS) is expected
 
 

@@ -26,13 +26,13 @@ def refusal(codec: int, data: bytes, limit: int = LIMIT) -> ErrorCode:
 
 @pytest.mark.parametrize("codec", Codec)
 @given(st.binary(max_size=2_000), st.integers(1, 100))
-def test_what_was_compressed_comes_back(codec: Codec, unit: bytes, times: int) -> None:
+def test_compressed_data_round_trips(codec: Codec, unit: bytes, times: int) -> None:
     data = unit * times
     assert decompress(codec, memoryview(compress(codec, data)), LIMIT) == data
 
 
 @pytest.mark.parametrize("codec", REAL_CODECS)
-def test_the_limit_is_exact(codec: Codec) -> None:
+def test_decompression_limit_is_exact(codec: Codec) -> None:
     data = os.urandom(1_000) * 100
     compressed = compress(codec, data)
     assert decompress(codec, memoryview(compressed), len(data)) == data
@@ -47,7 +47,7 @@ def test_output_far_larger_than_input_is_decoded_whole(codec: Codec) -> None:
 
 @pytest.mark.parametrize("codec", REAL_CODECS)
 @given(st.data())
-def test_cut_data_is_refused(codec: Codec, data: st.DataObject) -> None:
+def test_truncated_compressed_data_is_refused(codec: Codec, data: st.DataObject) -> None:
     compressed = compress(codec, b"some bytes that are compressed" * 50)
     length = data.draw(st.integers(0, len(compressed) - 1))
     if codec is Codec.SNAPPY and length == 16:

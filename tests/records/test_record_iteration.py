@@ -24,7 +24,7 @@ def read(batch: bytearray | memoryview) -> list[Record]:
 
 
 @given(st.lists(new_records, min_size=1, max_size=20), st.sampled_from(Codec), st.integers(0, 2**62))
-def test_what_was_built_is_valid_and_reads_back(
+def test_built_batch_is_valid_and_round_trips(
     records: list[NewRecord], codec: Codec, base_offset: int
 ) -> None:
     buffer = memoryview(build_batch(records, codec=codec, base_offset=base_offset))
@@ -111,7 +111,7 @@ def test_reading_a_range_stops_before_a_cut_batch(length: int) -> None:
     assert found == batches[: len(log) // len(batches[0])]
 
 
-def test_a_range_of_something_else_is_refused() -> None:
+def test_range_of_an_invalid_batch_is_refused() -> None:
     with pytest.raises(InvalidBatch):
         list(read_batches(memoryview(bytes(200))))
     batch = build_batch([NewRecord(None, b"v" * 50, 1)])

@@ -27,7 +27,9 @@ OPEN = {"host": "0.0.0.0"}
         ({"listeners": "PLAINTEXT://127.0.0.1:9092,SASL_PLAINTEXT://:9093"}, 0),
     ],
 )
-def test_open_places(settings: dict[str, str], count: int) -> None:
+def test_open_listeners_are_those_without_authentication_on_other_addresses(
+    settings: dict[str, str], count: int
+) -> None:
     assert len(list(open_places(BrokerConfig(settings)))) == count
 
 

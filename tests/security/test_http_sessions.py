@@ -135,7 +135,7 @@ async def start(brokers: Brokers, authority: TestAuthority) -> tuple[Harness, Br
     return harness, Browser(brokers.running[1].http_port, authority)
 
 
-def test_session_of_a_browser(tmp_path: Path) -> None:
+def test_browser_session_authenticates_http_requests(tmp_path: Path) -> None:
     authority = TestAuthority(tmp_path / "tls")
 
     async def scenario(brokers: Brokers) -> None:
@@ -276,7 +276,7 @@ def test_session_and_ticket_of_one_broker_are_valid_at_another(tmp_path: Path) -
     run(tmp_path, scenario, **secure(authority))
 
 
-def test_access_token(tmp_path: Path) -> None:
+def test_access_token_authenticates_http_requests(tmp_path: Path) -> None:
     authority = TestAuthority(tmp_path / "tls")
 
     async def scenario(brokers: Brokers) -> None:

@@ -53,12 +53,12 @@ def test_named_client_survives_the_client_id(own: str, user: str, host: str) -> 
 
 
 @pytest.mark.parametrize("client_id", ["a\0b", "a\0b\0", "a\0\0b"])
-def test_half_a_name_is_malformed(client_id: str) -> None:
+def test_incomplete_user_on_behalf_is_malformed(client_id: str) -> None:
     with pytest.raises(ProtocolError):
         split_actor(client_id)
 
 
-def test_own_requests_end_where_they_began() -> None:
+def test_own_requests_of_a_gateway_name_no_user() -> None:
     token = acting_for.set(Actor("alice", "host"))
     with own_requests():
         assert acting_for.get() is None

@@ -193,7 +193,7 @@ TALKS = (
 
 
 @pytest.mark.parametrize("talk", TALKS, ids=lambda talk: talk.__name__)
-def test_answer(tmp_path: Path, talk: Callable[[SaslClient], None]) -> None:
+def test_sasl_step_gets_the_response_of_kafka(tmp_path: Path, talk: Callable[[SaslClient], None]) -> None:
     against_broker(tmp_path, talk)
 
 

@@ -30,7 +30,7 @@ def record(password: str, mechanism: ScramMechanism = SHA_256, salt: bytes = b"s
     return record_of(mechanism, salted, salt, MIN_ITERATIONS)
 
 
-def test_exchange_of_rfc_7677() -> None:
+def test_scram_exchange_equals_the_vector_of_rfc_7677() -> None:
     salt = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
     known = record_of(SHA_256, salted_password(SHA_256, "pencil", salt, 4096), salt, 4096)
     server = ScramServer(SHA_256, lambda _: known, "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0")

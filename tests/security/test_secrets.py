@@ -17,7 +17,9 @@ def private(file: Path, content: str) -> Path:
     return file
 
 
-def test_references_are_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secret_references_are_replaced_by_their_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OF_THE_KEY", "pass")
     secret = private(tmp_path / "secret", "between us\n")
     partitions = private(tmp_path / "partitions", "7")
@@ -34,7 +36,7 @@ def test_references_are_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("reference", ["${file:/no/such/file}", "${env:NO_SUCH_VARIABLE}"])
-def test_reference_to_nothing_is_refused(reference: str) -> None:
+def test_secret_reference_to_a_missing_file_or_variable_is_refused(reference: str) -> None:
     with pytest.raises(ConfigError, match=r"^command line: cluster\.secret: "):
         load_config(None, [f"cluster.secret={reference}"])
 

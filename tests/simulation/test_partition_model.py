@@ -116,7 +116,7 @@ def test_records_of_a_lane_keep_their_order(model: PartitionModel) -> None:
         model.on_read(read(1, "a"), durable=True)
 
 
-def test_lanes_do_not_bind_each_other(model: PartitionModel) -> None:
+def test_record_order_of_one_lane_does_not_bind_another(model: PartitionModel) -> None:
     send(model, "a", lane="one", order=0)
     model.on_ack(send(model, "b", lane="other", order=1), 0, durable=True)
     model.on_read(read(1, "a"), durable=True)

@@ -122,7 +122,7 @@ def test_seed_does_the_same_in_another_process(run: Run) -> None:
 
 
 @pytest.mark.slow
-def test_seeds_differ() -> None:
+def test_different_seeds_have_different_traces() -> None:
     assert run_seed(1).digest != run_seed(2).digest
 
 

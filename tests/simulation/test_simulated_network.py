@@ -42,7 +42,9 @@ def received(socket: SimulatedSocket) -> bytes:
         return b""
 
 
-def test_peers_know_each_others_address(loop: SimulationLoop, network: SimulatedNetwork) -> None:
+def test_connected_peers_know_the_address_of_each_other(
+    loop: SimulationLoop, network: SimulatedNetwork
+) -> None:
     async def main() -> None:
         client, server = await connect(network)
         assert client.peer.startswith("broker:")

@@ -41,7 +41,7 @@ def broken(invariant: str) -> pytest.RaisesExc[InvariantViolated]:
     return pytest.raises(InvariantViolated, match=f"^{invariant}: ")
 
 
-def test_complete_transaction_passes(model: TransactionModel, transaction: ModelTransaction) -> None:
+def test_complete_transaction_is_no_violation(model: TransactionModel, transaction: ModelTransaction) -> None:
     commit(model, transaction)
     model.check_partition(HERE, [(0, b"a")], [(0, b"a")])
     model.check_atomic({HERE: [(0, b"a")], THERE: [(0, b"b")]})

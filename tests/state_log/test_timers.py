@@ -46,7 +46,7 @@ def test_earlier_deadline_replaces_a_later_one_and_a_later_one_changes_nothing()
     run(scenario)
 
 
-def test_many_that_are_due_together_fire_over_several_turns() -> None:
+def test_many_timers_due_together_fire_over_several_loop_turns() -> None:
     def scenario(timers: Timers, clock: ManualClock, fired: list[Hashable]) -> None:
         for number in range(250):
             timers.schedule(number, timers.now_ms())
@@ -59,7 +59,7 @@ def test_many_that_are_due_together_fire_over_several_turns() -> None:
     run(scenario)
 
 
-def test_error_of_one_does_not_stop_the_others() -> None:
+def test_error_of_one_timer_does_not_stop_others() -> None:
     async def body() -> None:
         clock, fired, done = ManualClock(), list[Hashable](), asyncio.Event()
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)

@@ -60,14 +60,14 @@ def test_secure_broker_serves_its_administrator(penstock_secure_broker: Broker) 
     assert list(end_offsets_of(ReadSettings(broker.bootstrap), [("t", 0)], LATEST).values()) == [1]
 
 
-async def test_a_broker_for_async_tests() -> None:
+async def test_async_context_manager_starts_a_broker() -> None:
     async with AsyncBroker({"auto.create.topics.enable": "false"}) as broker:
         pid = broker.pid
         assert is_alive(pid)
     assert not is_alive(pid)
 
 
-def test_settings_in_the_environment_are_not_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broker_for_tests_ignores_settings_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PENSTOCK_NO_SUCH_SETTING", "1")
     with Broker():
         pass
@@ -84,7 +84,7 @@ def test_a_failure_in_the_block_shows_the_end_of_the_log() -> None:
     assert "serving" in caught.value.__notes__[0]
 
 
-def test_a_broker_that_died_is_no_obstacle_to_the_next() -> None:
+def test_broker_starts_after_a_previous_broker_died() -> None:
     with pytest.raises(AssertionError, match="exit code"), Broker() as broker:
         os.kill(broker.pid, signal.SIGKILL)
     with Broker():

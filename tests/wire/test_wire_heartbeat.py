@@ -16,7 +16,7 @@ FIELDS = {"group_id": "grüppe", "generation_id": 7, "member_id": "m" * 200, "gr
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("instance_id", ["here", None])
-def test_decodes_what_the_schema_encodes(version: int, instance_id: str | None) -> None:
+def test_heartbeat_codec_decodes_what_the_schema_encodes(version: int, instance_id: str | None) -> None:
     body = encode_request(HEARTBEAT, version, FIELDS | {"group_instance_id": instance_id})
     request = decode_heartbeat_request(memoryview(b"head" + body + b"behind"), 4, version)
     assert (request.group_id, request.generation, request.member_id) == ("grüppe", 7, "m" * 200)
@@ -24,7 +24,7 @@ def test_decodes_what_the_schema_encodes(version: int, instance_id: str | None) 
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_encodes_what_the_schema_decodes(version: int) -> None:
+def test_heartbeat_codec_encodes_what_the_schema_decodes(version: int) -> None:
     frame = encode_heartbeat_response(99, version, ErrorCode.illegal_generation)
     assert int.from_bytes(frame[:SIZE_PREFIX], "big") == len(frame) - SIZE_PREFIX
     assert int.from_bytes(frame[SIZE_PREFIX : SIZE_PREFIX + 4], "big") == 99

@@ -56,7 +56,7 @@ def fields() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_decodes_what_the_schema_encodes(version: int) -> None:
+def test_offset_commit_codec_decodes_what_the_schema_encodes(version: int) -> None:
     body = encode_request(OFFSET_COMMIT, version, fields())
     request = decode_offset_commit_request(memoryview(b"head" + body + b"behind"), 4, version)
     assert (request.group_id, request.generation, request.member_id) == ("grüppe", 7, "m" * 200)
@@ -75,7 +75,7 @@ def test_decodes_what_the_schema_encodes(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_encodes_what_the_schema_decodes(version: int) -> None:
+def test_offset_commit_codec_encodes_what_the_schema_decodes(version: int) -> None:
     body = encode_request(OFFSET_COMMIT, version, fields())
     topics = decode_offset_commit_request(memoryview(body), 0, version).topics
     codes: list[list[int]] = [
