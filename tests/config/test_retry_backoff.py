@@ -64,7 +64,7 @@ def test_exponential_doubles_up_to_its_maximum_less_a_quarter() -> None:
     ],
 )
 def test_malformed_back_off_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"\d|:|time"):
+    with pytest.raises(ValueError, match=r"\d|:|duration"):
         parse_retry_backoff(text)
 
 

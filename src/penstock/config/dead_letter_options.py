@@ -28,10 +28,10 @@ def _parse_prefix(text: str) -> str:
 DEAD_LETTERS = OptionGroup("Dead letters")
 DEAD_LETTER_TOPIC_PREFIX: Option[str] = DEAD_LETTERS.option(
     "errors.deadletterqueue.topic.name.prefix",
-    Parsed(_parse_prefix, "the beginning of topic names, or nothing"),
+    Parsed(_parse_prefix, "a prefix of topic names, or nothing"),
     "",
-    "Prefix of topics that may be the dead-letter topic of a share group. Empty permits every topic that permits it "
-    "itself; Kafka's default is `dlq.`.",
+    "Prefix of topics that may be the dead-letter topic of a share group. Empty: any name is allowed. "
+    "Kafka's default is `dlq.`.",
     dynamic=True,
 )
 DEAD_LETTER_AUTO_CREATE: Option[bool] = DEAD_LETTERS.option(
@@ -46,7 +46,9 @@ DEAD_LETTER_GROUP_ENABLE: Option[bool] = own(
     "errors.deadletterqueue.group.enable",
     Boolean(),
     True,
-    "Whether share groups may use the topic for their dead letters (KIP-1191). With `false` such dead letters wait.",
+    "Whether share groups may use the topic for their dead letters (KIP-1191). "
+    "With `false` groups cannot name the topic, and dead letters of groups that already use it wait until it is "
+    "`true` again.",
 )
 DEAD_LETTER_TOPIC_NAME: Option[str] = GROUP_SETTINGS.option(
     "errors.deadletterqueue.topic.name",
@@ -59,5 +61,6 @@ DEAD_LETTER_COPY_RECORD_ENABLE: Option[bool] = GROUP_SETTINGS.option(
     "errors.deadletterqueue.copy.record.enable",
     Boolean(),
     True,
-    "Whether dead letters have the key, value and headers of the record. Otherwise they only say where it was.",
+    "Whether dead letters have the key, value and headers of the record. With `false` "
+    "they have only headers with its topic, partition, offset and the reason.",
 )

@@ -18,8 +18,8 @@ MESSAGE_TTL_MS: Option[int] = own(
     "message.ttl.ms",
     Integer(-1, LONG_MAX),
     -1,
-    "Time after which a message is of no use (docs/delay.md). The leader writes it into records that do not say it "
-    "themselves, so a change applies to later records. Views, share groups, HTTP, the Python `Consumer` and "
+    "Time after which a message expires (docs/delay.md). The leader writes it into records that have no expiry of "
+    "their own, so a change applies to later records. Views, share groups, HTTP, the Python `Consumer` and "
     "`penstock consume` do not show expired messages, other Kafka clients see them. -1: no limit.",
 )
 RETENTION_ACKNOWLEDGED: Option[bool] = own(

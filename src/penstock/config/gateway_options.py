@@ -195,12 +195,12 @@ CONSOLE_ENABLE: Option[bool] = GATEWAY.option(
     "console.enable",
     Boolean(),
     True,
-    "Whether the gateway serves the web console at /console. `/` leads there in a browser.",
+    "Whether the gateway serves the web console at /console. A browser that opens `/` is redirected to it.",
 )
 CONSOLE_HIDE_VALUES: Option[Origins | None] = GATEWAY.option(
     "console.hide.values",
     Optional(Parsed(_read_patterns, "names of topics, separated by commas, with * for any characters")),
     None,
-    "Topics whose message values and header values the console does not show, as `payments, *.private`. A rule "
-    "of display, no access right: the HTTP API and Kafka clients still read these topics.",
+    "Topics whose message values and header values the console does not show, as `payments, *.private`. This "
+    "changes only the console: the HTTP API and Kafka clients still read the values.",
 )

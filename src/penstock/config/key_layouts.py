@@ -40,7 +40,9 @@ def with_layout(layouts: KeyLayouts, partitions: int, since_ms: int) -> KeyLayou
 class Layouts:
     """Option type for key layouts. Start times must increase, and consecutive counts must differ."""
 
-    expected: str = "`partitions@milliseconds`, times growing, several separated by commas, or nothing"
+    expected: str = (
+        "`partitions@milliseconds`, in ascending order of time, several separated by commas, or nothing"
+    )
 
     @property
     def kind(self) -> Kind:

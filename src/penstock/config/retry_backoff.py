@@ -68,10 +68,10 @@ def parse_retry_backoff(text: str) -> RetryBackoff:
     is_exponential = kind.strip() == EXPONENTIAL
     parts = rest.split(":") if is_exponential else stripped.split(",")
     if len(parts) > MAX_DELAYS:
-        raise ValueError(f"{len(parts)} delays, {MAX_DELAYS} are allowed")
+        raise ValueError(f"the list has {len(parts)} delays; at most {MAX_DELAYS} are allowed")
     delays = tuple(parse_delay_ms(part) for part in parts)
     if is_exponential and (len(delays) != 2 or not 0 < delays[0] <= delays[1]):
-        raise ValueError(f"not exponential:FIRST:MAXIMUM: {text[:80]}")
+        raise ValueError(f"{text[:80]} is not exponential:FIRST:MAXIMUM, with 0 < FIRST <= MAXIMUM")
     return RetryBackoff(delays, is_exponential, stripped)
 
 
@@ -79,10 +79,10 @@ def parse_delay_ms(text: str) -> int:
     """Parse a duration such as `10s`; a number without a unit is in milliseconds. Raises ValueError for other texts."""
     match = _DELAY.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"not a time: {text[:80]!r}")
+        raise ValueError(f"{text[:80]!r} is not a duration")
     delay_ms = int(match[1]) * _UNIT_MS[match[2]]
     if delay_ms > MAX_DELAY_MS:
-        raise ValueError(f"longer than 365d: {text[:80]!r}")
+        raise ValueError(f"{text[:80]!r} is longer than 365d")
     return delay_ms
 
 

@@ -32,7 +32,7 @@ RETRY_BACKOFF_MS: Option[RetryBackoff] = own(
     Parsed(parse_retry_backoff, EXPECTED),
     DEFAULT_RETRY_BACKOFF,
     "Delay of records in a topic with `retry.group`: a list of delays, one for each attempt, of which the last one "
-    "repeats, or `exponential:FIRST:MAXIMUM`. Empty: at once.",
+    "repeats, or `exponential:FIRST:MAXIMUM`. Empty: no delay.",
 )
 RETRY_DEAD_LETTER_TOPIC: Option[str] = own(
     "retry.dead.letter.topic",

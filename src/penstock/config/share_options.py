@@ -89,8 +89,8 @@ GROUP_SHARE_MAX_SHARE_SESSIONS: Option[int] = SHARE_GROUPS.option(
     "group.share.max.share.sessions",
     Integer(1, INT_MAX),
     10_000,
-    "Maximum number of share sessions of a broker. A member that finds no room waits and is refused with "
-    "SHARE_SESSION_LIMIT_REACHED.",
+    "Maximum number of share sessions of a broker. At the limit a new session waits, then it is "
+    "refused with SHARE_SESSION_LIMIT_REACHED.",
     dynamic=True,
 )
 GROUP_SHARE_HEARTBEAT_INTERVAL_MS: Option[int] = SHARE_GROUPS.option(
@@ -261,7 +261,7 @@ SHARE_RETRY_BACKOFF_MS: Option[RetryBackoff] = GROUP_SETTINGS.option(
     Parsed(parse_retry_backoff, EXPECTED),
     NO_BACKOFF,
     "Time after which a record that was released, or whose lock has expired, is delivered again: a list of delays, "
-    "one for each delivery, of which the last one repeats, or `exponential:FIRST:MAXIMUM`. Empty: at once.",
+    "one for each delivery, of which the last one repeats, or `exponential:FIRST:MAXIMUM`. Empty: no delay.",
 )
 SHARE_QUEUE_TOPIC: Option[str] = GROUP_SETTINGS.option(
     "share.queue.topic",
@@ -315,7 +315,8 @@ SHARE_PRIORITY_SHARE: Option[float] = GROUP_SETTINGS.option(
     Fraction(at_most=0.5),
     0.0,
     "With `share.priority.enable`, the share of deliveries that is reserved for records below the highest available "
-    "level, the oldest first. 0: such records wait until no higher one is available.",
+    "level, the oldest first. 0: records below the highest level wait until no record of a higher level is "
+    "available.",
 )
 SHARE_ORDER: Option[ShareOrder] = GROUP_SETTINGS.option(
     "share.order",

@@ -117,6 +117,6 @@ SSL_RELOAD_INTERVAL_MS: Option[int] = TLS.option(
     "ssl.reload.interval.ms",
     Integer(10, LONG_MAX),
     10_000,
-    "Interval at which files with certificates and keys are checked for changes. A pair that cannot be used leaves "
-    "the one before in place.",
+    "Interval at which files with certificates and keys are checked for changes. If the new ones cannot "
+    "be used, the broker keeps the old ones.",
 )

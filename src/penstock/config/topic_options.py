@@ -136,16 +136,16 @@ FLUSH_MESSAGES: Option[int] = topic(
     "flush.messages",
     Integer(1, LONG_MAX),
     LONG_MAX,
-    "Greatest number of records that are not fsynced. With any limit the topic has `durability=fsync`, so that "
-    "no acknowledged record is beyond it.",
+    "Maximum number of records that are not fsynced. With any limit the topic has `durability=fsync`: a record "
+    "is fsynced before it is acknowledged.",
     broker="log.flush.interval.messages",
 )
 FLUSH_MS: Option[int] = topic(
     "flush.ms",
     Integer(0, LONG_MAX),
     LONG_MAX,
-    "Longest time for which a record is not fsynced. With any limit the topic has `durability=fsync`, so that no "
-    "acknowledged record is beyond it.",
+    "Maximum time until a record is fsynced. With any limit the topic has `durability=fsync`: a record is fsynced "
+    "before it is acknowledged.",
     broker="log.flush.interval.ms",
 )
 INDEX_BY_KEY: Option[bool] = topic(
