@@ -65,12 +65,12 @@ def test_file_with_many_mistakes_reports_all_with_lines_and_stores_nothing(
         (2, "is not a name"),
         (3, "did you mean 'source'"),
         (4, "not a topic name"),
-        (6, "'target' is there twice"),
+        (6, "the key 'target' is given twice"),
         (6, "must not write"),
-        (9, "give a text"),
+        (9, "give a string"),
         (10, "cannot read no-such-file.json"),
         (12, "not a cron expression"),
-        (13, "is not plain data"),
+        (13, "cannot be used: give a string"),
     ):
         assert any(f"{path}:{line}: " in each and text in each for each in said.splitlines()), (
             line,

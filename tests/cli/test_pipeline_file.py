@@ -15,10 +15,10 @@ extra: 1                                     #! unknown name 'extra'
 pipelines:
   - name: "with blank"                       #! is not a name
     sorce: 1                                 #! did you mean 'source'
-    description: [a]                         #! give a text
+    description: [a]                         #! give a string
     source: {topics: [a, "b c"]}             #! 'b c' is not a topic name
     target: {table: t}
-    target: {topic: a}                       #! 'target' is there twice #! must not write to it
+    target: {topic: a}                       #! the key 'target' is given twice #! must not write to it
     dead_letter: "x y"                       #! 'x y' is not a topic name #! add schema
   - source: {topics: [a], pattern: "("}      #! name is missing #! either topics or pattern #! not a regular expression
     target: {archive: x, table: y, keep: 3}  #! only target of its pipeline #! 3 is not a duration #! remove transform
@@ -33,15 +33,15 @@ pipelines:
       topics: [a]
       start: now                             #! give earliest or latest
       options: []                            #! a mapping of options
-      archive: 7                             #! give a text
+      archive: 7                             #! give a string
     schema: {file: no-such-file.json}        #! cannot read no-such-file.json
-    target: {topic: b, chart: c.png, keep: 1d} #! add table #! keep is for an archive
+    target: {topic: b, chart: c.png, keep: 1d} #! add table #! keep needs an archive
     transform:
       mode: fast                             #! give stream or batch
       sql: select 1
-      watermark: {column: 1}                 #! delay is missing #! give a text
-    schedule: {every: 0s, timezone: UTC}     #! '0s' is not a duration #! a timezone is for cron
-  - name: third                              #! two pipelines with the name 'third'
+      watermark: {column: 1}                 #! delay is missing #! give a string
+    schedule: {every: 0s, timezone: UTC}     #! '0s' is not a duration #! timezone needs cron
+  - name: third                              #! two pipelines have the name 'third'
     source: 1                                #! give a mapping
     schema: "id bigin"                       #! unknown type 'bigin'
     target: {}                               #! give a topic, a table
@@ -50,7 +50,7 @@ pipelines:
     source: {topics: []}                     #! give a list of topics
     schema: {type: object, properties: {id: {type: integr}}} #! unknown type 'integr'
     target: {table: y}                       #! another pipeline writes to y too
-    when: !!python/object:os.system x        #! is not plain data #! unknown name 'when'
+    when: !!python/object:os.system x        #! cannot be used: give #! unknown name 'when'
   - just a text                              #! give a mapping
 """
 

@@ -73,7 +73,9 @@ def _check_pipeline(given: Any, pointer: str, problems: Problems) -> None:
         _check_target(values, f"{pointer}/target", problems)
     _check_topic(values, "dead_letter", pointer, problems)
     if "dead_letter" in values and "schema" not in values:
-        problems.add(f"{pointer}/dead_letter", "bad rows are found by a schema: add schema")
+        problems.add(
+            f"{pointer}/dead_letter", "dead_letter needs a schema: it takes the rows that do not match"
+        )
     if "schedule" in values:
         _check_schedule(values["schedule"], f"{pointer}/schedule", problems)
     _check_duration(values, "timeout", pointer, problems)
@@ -167,16 +169,16 @@ def _check_target(pipeline: Mapping[str, Any], pointer: str, problems: Problems)
             problems.add(f"{pointer}/archive", "an archive is the only target of its pipeline")
         for name in ("transform", "dead_letter"):
             if name in pipeline:
-                problems.add(f"{pointer}/archive", f"an archive holds records as they are: remove {name}")
+                problems.add(f"{pointer}/archive", f"an archive stores records unchanged: remove {name}")
         source = pipeline.get("source")
         if isinstance(source, Mapping) and "archive" in source:
             problems.add(
                 f"{pointer}/archive", "an archive cannot be archived: remove the archive of the source"
             )
     elif "keep" in values:
-        problems.add(f"{pointer}/keep", "keep is for an archive")
+        problems.add(f"{pointer}/keep", "keep needs an archive as the target")
     if "chart" in values and "table" not in values:
-        problems.add(f"{pointer}/chart", "a chart is drawn from a table: add table")
+        problems.add(f"{pointer}/chart", "a chart needs a table: add table")
     _check_duration(values, "keep", pointer, problems)
 
 
@@ -192,7 +194,7 @@ def _check_schedule(given: Any, pointer: str, problems: Problems) -> None:
     cron = problems.text(values, "cron", pointer)
     timezone = problems.text(values, "timezone", pointer) or "UTC"
     if "timezone" in values and "cron" not in values:
-        problems.add(f"{pointer}/timezone", "a timezone is for cron")
+        problems.add(f"{pointer}/timezone", "timezone needs cron")
     for name, text, zone in (("cron", cron or "* * * * *", "UTC"), ("timezone", "* * * * *", timezone)):
         try:
             check_cron(text, zone)
@@ -245,7 +247,7 @@ def _check_together(listed: list[Any], problems: Problems) -> None:
             continue
         pointer, name, target = f"/{PIPELINES}/{number}", each.get("name"), each.get("target")
         if isinstance(name, str) and names.setdefault(name, number) != number:
-            problems.add(f"{pointer}/name", f"there are two pipelines with the name {name!r}")
+            problems.add(f"{pointer}/name", f"two pipelines have the name {name!r}")
         for kind in ("table", "archive"):
             place = target.get(kind) if isinstance(target, Mapping) else None
             if isinstance(place, str) and places.setdefault(place, pointer) != pointer:

@@ -47,7 +47,7 @@ class _Parser:
         while True:
             name = self._name()
             if any(each.name.lower() == name.lower() for each in fields):
-                raise SchemaProblem(f"the column {name!r} is there twice")
+                raise SchemaProblem(f"the column {name!r} is given twice")
             if self._peek() == separator:
                 self._take()
             kind = self._type(depth)

@@ -50,7 +50,7 @@ class Problems:
         if value is None and name not in values:
             return None
         if not isinstance(value, str) or not value.strip():
-            self.add(below(pointer, name), f"give a text, not {shown(value)}")
+            self.add(below(pointer, name), f"give a string, not {shown(value)}")
             return None
         return value
 

@@ -74,5 +74,5 @@ def _next_by_cron(text: str, timezone: str, after_ms: int) -> int:
             f"{text!r} is not a cron expression: write minute, hour, day, month and weekday, such as '*/5 * * * *'"
         ) from None
     except StopIteration:
-        raise ScheduleProblem(f"{text!r} has no time in the next years") from None
+        raise ScheduleProblem(f"{text!r} does not fire in the next years") from None
     return int(following.timestamp() * 1000)

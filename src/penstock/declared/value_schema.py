@@ -89,7 +89,7 @@ def _document(given: str | Mapping[str, Any]) -> Mapping[str, Any]:
     except ValueError as error:
         raise SchemaProblem(f"this is not valid JSON ({error})") from None
     if not isinstance(found, dict):
-        raise SchemaProblem("a schema is a mapping, or a text such as `id bigint, name string`")
+        raise SchemaProblem("a schema is a mapping, or a string such as `id bigint, name string`")
     return found
 
 

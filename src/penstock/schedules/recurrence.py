@@ -124,9 +124,7 @@ class CronTimes:
         try:
             CronSim(expression, _EPOCH)
         except (CronSimError, AssertionError) as error:
-            raise _wrong(
-                f"{expression!r} is no cron expression that can fire: {error or 'wrong field'}"
-            ) from None
+            raise _wrong(f"{expression!r} is not a valid cron expression: {error or 'wrong field'}") from None
 
     def after(self, time_ms: int) -> int | None:
         return self._next(time_ms, reverse=False)
@@ -154,7 +152,7 @@ def _interval_ms(text: str) -> int:
     found = _EVERY.fullmatch(text)
     if found is None:
         raise _wrong(
-            f"{text!r} is no interval; use for example @every 90s, @every 15m, @every 1h30m or @every 1d"
+            f"{text!r} is not an interval; use for example @every 90s, @every 15m, @every 1h30m or @every 1d"
         )
     total_ms = sum(int(number) * _UNITS_MS[unit.lower()] for number, unit in _PART.findall(found[1]))
     if not MIN_INTERVAL_MS <= total_ms <= MAX_INTERVAL_MS:

@@ -26,12 +26,12 @@ class ScheduleMetrics:
         )
         metrics.add_counter(
             "penstock_schedule_missed",
-            "Times that passed without a message, as the catch-up of their schedule says.",
+            "Times of schedules that were missed and not made up for, because of the schedule's catch-up.",
             lambda: counts.missed,
         )
         metrics.add_counter(
             "penstock_schedule_unknown_records",
-            "Records of schedules that were not understood and passed over.",
+            "Records in the log of schedules that could not be decoded and were skipped.",
             lambda: self._schedules.unknown_records,
         )
 

@@ -84,12 +84,12 @@ class _Reader:
         found: dict[str, Any] = {}
         for key, each in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                self._add(pointer, "a name in a mapping is a text")
+                self._add(pointer, "a key of a mapping must be a string")
                 continue
             where = below(pointer, key.value)
             self._document.lines[where] = key.start_mark.line + 1
             if key.value in found:
-                self._add(where, f"{key.value!r} is there twice")
+                self._add(where, f"the key {key.value!r} is given twice")
             found[key.value] = self.value(each, where, depth + 1)
         return found
 
@@ -99,7 +99,10 @@ class _Reader:
         try:
             return self._scalars.construct_object(node)
         except (yaml.YAMLError, ValueError):
-            self._add(pointer, f"{node.tag} {str(node.value)[:40]!r} is not plain data")
+            self._add(
+                pointer,
+                f"{node.tag} {str(node.value)[:40]!r} cannot be used: give a string, number, list or mapping",
+            )
             return None
 
     def _add(self, pointer: str, text: str) -> None:
