@@ -126,7 +126,7 @@ class Admission:
         self.delays = self._held.delays = config.delay_rules
         if not config.index_by_key and self.keyed is not None:
             name = self._log.topic_partition
-            self.keyed.fail(BrokerError(ErrorCode.invalid_request, f"{name} has no index.by.key"))
+            self.keyed.fail(BrokerError(ErrorCode.invalid_request, f"{name} does not have index.by.key=true"))
             self.keyed = None
         elif config.index_by_key and self.keyed is None:
             self.keyed = KeyedLog(self._log, self._threads)
@@ -200,7 +200,7 @@ class Admission:
         if not held.cancels:
             return append()
         if self.delayed is None:
-            raise BrokerError(ErrorCode.not_leader_or_follower, "the leader of the partition changes")
+            raise BrokerError(ErrorCode.not_leader_or_follower, "the leader of the partition is changing")
         return self.delayed.cancel(held.cancels, held.header, append)
 
     def fail(self, error: BrokerError) -> None:

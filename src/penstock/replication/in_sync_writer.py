@@ -111,8 +111,8 @@ class InSyncWriter:
             try:
                 await self._write(await self._propose())
             except Exception as error:  # noqa: BLE001 - a loop that dies would end commits for good
-                self._logger.error_rarely("in-sync sets not changed", error)
-            # Followers that catch up during the pause share the next write.
+                self._logger.error_rarely("in-sync replicas could not be updated", error)
+            # Followers that catch up meanwhile share the next write.
             await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _wait(self) -> None:
@@ -169,7 +169,9 @@ class InSyncWriter:
         try:
             outcomes = await self._store.write_in_sync(writes)
         except (OSError, PenstockError) as error:
-            self._logger.error_rarely("outcome of in-sync set writes unknown", error, partitions=len(writes))
+            self._logger.error_rarely(
+                "outcome of updates of in-sync replicas is unknown", error, partitions=len(writes)
+            )
         finally:
             for proposal, outcome in zip(current, outcomes, strict=True):
                 if outcome.result is WriteResult.RECORDED:

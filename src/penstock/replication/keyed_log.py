@@ -38,8 +38,10 @@ MAX_LAG_RECORDS = 1 << 16
 """Maximum lag of the index in records. Above it producers wait; above half of it the index starts to catch up."""
 _LOOKUPS_PER_JOB = 64
 _MAX_FOUND_BYTES = 8 * 1024 * 1024
-"""Number of found bytes after which a job serves no further lookups; the next job serves the rest."""
-_NOT_YET = BrokerError(ErrorCode.offset_not_available, "the keys of this partition are being indexed")
+"""Limit of the bytes that one job returns; the remaining lookups are served by the next job."""
+_NOT_YET = BrokerError(
+    ErrorCode.offset_not_available, "the key index of this partition is being built; try again"
+)
 
 
 @dataclass(slots=True, eq=False)

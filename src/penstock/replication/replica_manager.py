@@ -559,7 +559,9 @@ class ReplicaManager:
         removed = range(count, count + len(topic.removed))
         moved += [index for index in removed if self._logs.get(topic.id, index) is not None]
         if moved:
-            self._logger.info("deleting replicas of this broker", topic=topic.name, partitions=moved)
+            self._logger.info(
+                "deleting replicas that are not assigned to this broker", topic=topic.name, partitions=moved
+            )
             await self._retire(topic, moved)
             await self._threads.run("background", self._logs.begin_delete(topic.id, moved).work)
 

@@ -61,11 +61,13 @@ class ReplicationMetrics:
             lambda: metadata.image.controller_id == self._node_id,
         )
         metrics.add_counter(
-            "penstock_in_sync_shrinks", "In-sync sets recorded with fewer members.", lambda: writer.shrinks
+            "penstock_in_sync_shrinks",
+            "Removals of replicas from the in-sync replicas of a partition.",
+            lambda: writer.shrinks,
         )
         metrics.add_counter(
             "penstock_in_sync_expansions",
-            "In-sync sets recorded with more members.",
+            "Additions of replicas to the in-sync replicas of a partition.",
             lambda: writer.expansions,
         )
 
@@ -103,7 +105,7 @@ class ReplicationMetrics:
         )
         metrics.add_gauge(
             "penstock_delayed_held_segments",
-            "Segments above retention.bytes that stay, because most of their messages are pending.",
+            "Segments above retention.bytes that are kept, because most of their messages are pending.",
             lambda: counts.held_segments,
         )
         metrics.add_counter(

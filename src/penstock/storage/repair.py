@@ -78,10 +78,10 @@ def check_copy(
                 )
             offset, size = header.next_offset, size + header.size
     except InvalidBatch as error:
-        raise StorageError(f"the other replica is damaged behind offset {offset} too") from error
+        raise StorageError(f"the other replica is damaged after offset {offset} too") from error
     if size != len(content) or offset > damaged.end_offset or (offset < damaged.end_offset and not is_sparse):
         raise StorageError(
-            f"the batches of the other replica end at offset {offset}, the damage at {damaged.end_offset}"
+            f"the batches of the other replica end at offset {offset}, but the damage ends at {damaged.end_offset}"
         )
 
 

@@ -22,8 +22,8 @@ from penstock.storage.segment import Segment
 
 PIECE_BYTES = 256 * 1024
 PIECE_BATCHES = 200
-_OFFSETS = "the offsets of a batch do not follow on those before it"
-_EPOCH = "the leader epoch of a batch is not the one that wrote there"
+_OFFSETS = "the offsets of a batch do not follow the batch before it"
+_EPOCH = "the leader epoch of a batch does not match the history of leader epochs"
 _NO_EPOCHS = LeaderEpochs()
 
 
@@ -110,7 +110,7 @@ def scrub_piece(extent: Extent, place: BatchBoundary) -> Piece:
             break
         header = read_header(content, here) if len(content) - here >= HEADER_SIZE else None
         if header is None or not _is_framed(header, extent, position):
-            return _damage_at(extent, position, offset, read_bytes, "no batch is there")
+            return _damage_at(extent, position, offset, read_bytes, "no valid batch was found")
         if header.size > len(content) - here:
             if here > 0:
                 break
