@@ -78,7 +78,7 @@ class DeadLetterWriter:
         except Exception as error:  # noqa: BLE001 - the share-partition continues without dead letters
             self.problem = str(error)
             self._context.logger.error(
-                "dead letters not written", error, share_partition=self._owner.key.name
+                "dead letters could not be written", error, share_partition=self._owner.key.name
             )
         finally:
             self._task = None

@@ -92,11 +92,11 @@ class OrderIndexer:
                 self._owner.wake()
         except (BrokerError, InvalidBatch, CorruptLog, StorageError) as error:
             self.failure = BrokerError(ErrorCode.kafka_storage_error, f"the log cannot be indexed: {error}")
-            self._owner.logger.warning("share-partition not indexed", error=str(error))
+            self._owner.logger.warning("order of share-partition could not be indexed", error=str(error))
             await asyncio.sleep(_PAUSE_SECONDS)
         except Exception as error:  # noqa: BLE001 - fetches get an error, and the index is tried again
             self.failure = BrokerError(ErrorCode.unknown_server_error, "the log cannot be indexed")
-            self._owner.logger.error("share-partition not indexed", error)
+            self._owner.logger.error("order of share-partition could not be indexed", error)
             await asyncio.sleep(_PAUSE_SECONDS)
         finally:
             self._task = None

@@ -84,7 +84,9 @@ class ShareLeader:
         except BrokerError as error:
             self.close(error)
         except Exception as error:  # noqa: BLE001 - fetches must not wait for ever
-            self._context.logger.error("share-partition not loaded", error, share_partition=self.key.name)
+            self._context.logger.error(
+                "share-partition could not be loaded", error, share_partition=self.key.name
+            )
             self.close(BrokerError(ErrorCode.unknown_server_error, "the share-partition was not loaded"))
         finally:
             self._loading = None

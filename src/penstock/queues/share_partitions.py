@@ -93,7 +93,7 @@ class SharePartitions:
 
     def stop(self) -> None:
         for leader in self.all:
-            leader.close(BrokerError(ErrorCode.not_leader_or_follower, "the broker stops"))
+            leader.close(BrokerError(ErrorCode.not_leader_or_follower, "the broker is stopping"))
         self.timers.close()
 
     def on_image(self, change: ImageChange) -> None:

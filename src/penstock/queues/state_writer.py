@@ -128,7 +128,9 @@ class StateWriter:
             self._on_done(None)
 
     def _fail(self, error: Exception) -> None:
-        self._owner.logger.error("share-partition not stored", error, share_partition=self._name)
+        self._owner.logger.error(
+            "state of share-partition could not be written", error, share_partition=self._name
+        )
         self._owner.close(BrokerError(ErrorCode.unknown_server_error, "the share-partition was not stored"))
 
     def _on_done(self, error: BrokerError | None) -> None:

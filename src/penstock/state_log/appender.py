@@ -41,7 +41,7 @@ def under_min_insync(replica: Replica) -> BrokerError:
     """Error for a request that is refused because fewer replicas than min.insync.replicas are in sync."""
     return BrokerError(
         ErrorCode.coordinator_not_available,
-        f"{replica.name} is under min ISR; retry when more replicas are in sync",
+        f"{replica.name} has fewer in-sync replicas than min.insync.replicas; try again later",
     )
 
 
@@ -183,6 +183,6 @@ class Appender(Generic[R]):
             if error is None and self.replica.is_under_min_insync:
                 error = BrokerError(
                     ErrorCode.not_enough_replicas_after_append,
-                    f"stored, but {self.replica.name} is under min ISR; retry when more replicas are in sync",
+                    f"stored, but {self.replica.name} has fewer in-sync replicas than min.insync.replicas",
                 )
             batch.finish(error)

@@ -116,7 +116,7 @@ class Coordinator(ABC, Generic[S]):
         self.unknown_records += unknown
         if unknown or damaged_parts:
             self._context.logger.warning(
-                "coordinator skipped records while loading a shard",
+                "coordinator skipped unreadable records while it loaded a shard",
                 topic=self._topic,
                 partition=shard.partition,
                 records=unknown,
@@ -138,7 +138,7 @@ class Coordinator(ABC, Generic[S]):
                     await self._sweep(shard)
                 except Exception as error:  # noqa: BLE001 - a loop that dies would end expiry for good
                     self._context.logger.error_rarely(
-                        "expired state of a shard not removed",
+                        "expired state of a coordinator shard could not be removed",
                         error,
                         topic=self._topic,
                         partition=shard.partition,

@@ -102,7 +102,7 @@ class Shards(Generic[S]):
         if leader == self._node_id and any(shard.is_in_doubt for shard in self._shards.values()):
             raise BrokerError(
                 ErrorCode.coordinator_not_available,
-                "this broker has lost its connections; ask another broker",
+                "this broker has lost its connections to the cluster; ask another broker",
             )
         return leader
 
@@ -125,7 +125,7 @@ class Shards(Generic[S]):
             if shard.is_in_doubt:
                 raise BrokerError(
                     ErrorCode.not_coordinator,
-                    "this broker has lost its connections; find the coordinator again",
+                    "this broker has lost its connections to the cluster; find the coordinator again",
                 )
             return shard
         if index in self._failed:
@@ -218,7 +218,7 @@ class Shards(Generic[S]):
         else:
             self._unloaded[index] = None
             self._logger.warning(
-                "coordinator shard reloads after a refused append",
+                "coordinator shard is loaded again after a failed write",
                 topic=self._topic,
                 partition=index,
             )
@@ -234,7 +234,9 @@ class Shards(Generic[S]):
         shard = self._shards.get(index)
         if shard is None or not shard.passed_over_damage:
             return
-        self._logger.info("coordinator shard reloads after repair", topic=self._topic, partition=index)
+        self._logger.info(
+            "coordinator shard is loaded again after a repair", topic=self._topic, partition=index
+        )
         del self._shards[index]
         shard.close(ErrorCode.coordinator_not_available)
         self.load(index)
@@ -253,7 +255,7 @@ class Shards(Generic[S]):
                     await self._load_one(index)
                 except Exception as error:  # noqa: BLE001 - a loop that dies would leave shards unread for good
                     self._logger.error_rarely(
-                        "coordinator shard not loaded", error, topic=self._topic, partition=index
+                        "coordinator shard could not be loaded", error, topic=self._topic, partition=index
                     )
             if self._unloaded:
                 self._load_later()
