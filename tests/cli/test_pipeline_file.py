@@ -19,7 +19,7 @@ pipelines:
     source: {topics: [a, "b c"]}             #! 'b c' is not a topic name
     target: {table: t}
     target: {topic: a}                       #! the key 'target' is given twice #! must not write to it
-    dead_letter: "x y"                       #! 'x y' is not a topic name #! add schema
+    dead_letter: "x y"                       #! 'x y' is not a topic name #! needs a schema
   - source: {topics: [a], pattern: "("}      #! name is missing #! either topics or pattern #! not a regular expression
     target: {archive: x, table: y, keep: 3}  #! only target of its pipeline #! 3 is not a duration #! remove transform
     transform: {sql: x, function: f}         #! either sql or function #! write package.module:function

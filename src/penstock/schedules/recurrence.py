@@ -124,7 +124,9 @@ class CronTimes:
         try:
             CronSim(expression, _EPOCH)
         except (CronSimError, AssertionError) as error:
-            raise _wrong(f"{expression!r} is not a valid cron expression: {error or 'wrong field'}") from None
+            raise _wrong(
+                f"{expression!r} is not a cron expression that can fire: {error or 'wrong field'}"
+            ) from None
 
     def after(self, time_ms: int) -> int | None:
         return self._next(time_ms, reverse=False)
