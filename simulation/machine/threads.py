@@ -51,7 +51,7 @@ class SimulatedThreads:
 
     def run(self, pool: Pool, work: Callable[[], T]) -> asyncio.Future[T]:
         if self._closed:
-            raise RuntimeError("the threads are closed")
+            raise RuntimeError("the thread pool is closed")
         future: asyncio.Future[T] = self._loop.create_future()
         self._waiting[pool].append(_Job(work, future, copy_context()))
         self._start_next(pool)

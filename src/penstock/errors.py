@@ -78,7 +78,7 @@ class CutOff(PenstockError):
     """
 
     def __init__(self) -> None:
-        super().__init__("this broker is cut off, and may not lead any more")
+        super().__init__("this broker has lost its connections; another broker may lead the partition now")
 
 
 class StorageError(PenstockError):

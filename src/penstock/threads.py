@@ -58,7 +58,7 @@ class _ThreadPool:
 
     def run(self, work: Callable[[], T]) -> asyncio.Future[T]:
         if self._is_closed:
-            raise RuntimeError("the threads are closed")
+            raise RuntimeError("the thread pool is closed")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         self._undelivered += 1

@@ -246,7 +246,7 @@ WRONG = [
     (NewSchedule("s", "@every 0s", "t"), ErrorCode.invalid_request, "one second"),
     (NewSchedule("s", "@daily", "t", "Mars/Base"), ErrorCode.invalid_request, "time zone"),
     (NewSchedule("s", "@daily", "nope"), ErrorCode.unknown_topic_or_partition, "does not exist"),
-    (NewSchedule("s", "@daily", "__schedules"), ErrorCode.invalid_topic_exception, "cluster"),
+    (NewSchedule("s", "@daily", "__schedules"), ErrorCode.invalid_topic_exception, "internal topic"),
     (NewSchedule("s", "@daily", "compacted"), ErrorCode.invalid_record, "key"),
     (NewSchedule("s", "@daily", "t", value=bytes(2_000_000)), ErrorCode.message_too_large, "2000000"),
     (NewSchedule("s", "@daily", "small", value=bytes(2_000)), ErrorCode.message_too_large, ""),

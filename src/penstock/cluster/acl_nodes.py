@@ -27,7 +27,9 @@ def resource_of(name: str) -> ResourcePattern:
         return ResourcePattern(ResourceType[kind], znodes.unquoted(quoted), PatternType[pattern])
     except (KeyError, ValueError):
         # A list that is skipped could be one that denies access.
-        raise StorageError(f"an access control list has the unknown name {name[:200]!r}") from None
+        raise StorageError(
+            f"the name of an access control list in the coordination store is not valid: {name[:200]!r}"
+        ) from None
 
 
 def encode_acls(entries: Iterable[AccessControlEntry]) -> bytes:
@@ -48,4 +50,6 @@ def decode_acls(data: bytes) -> frozenset[AccessControlEntry]:
             for each in nodes
         )
     except KeyError as error:
-        raise StorageError(f"an access control list has the unknown operation {error}") from None
+        raise StorageError(
+            f"an access control list in the coordination store has the unknown value {error}"
+        ) from None

@@ -253,7 +253,7 @@ class Administration:
         if len(items) > most:
             raise BrokerError(
                 ErrorCode.policy_violation,
-                f"{len(items)} items are more than max.topics.per.request ({most})",
+                f"{len(items)} items are more than max.topics.per.request allows ({most})",
             )
 
     def _alter(self, image: ClusterImage, change: ConfigChange) -> tuple[ClusterImage, Operation | None]:

@@ -137,7 +137,9 @@ class Controller:
                 try:
                     await self._changes.clean_up([name])
                 except BrokerError as error:
-                    self._log.info("topic change in progress", topic=name, reason=str(error))
+                    self._log.info(
+                        "unfinished topic change could not be cleaned up", topic=name, reason=str(error)
+                    )
 
     async def _settle(self, term: ControllerTerm) -> None:
         fence = Check(znodes.CONTROLLER_EPOCH, term.epoch_version)

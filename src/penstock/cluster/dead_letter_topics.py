@@ -44,8 +44,8 @@ def check_altered(
     seen, place = {read}, topic
     while read and place:
         if place in seen:
-            what = "the group reads it" if place == topic else f"dead letters of {place} lead back to {read}"
-            raise _refusal(topic, f"{what}, and records would go round for ever")
+            what = "the group reads it" if place == topic else f"the dead letters of {place} return to {read}"
+            raise _refusal(topic, f"{what}, so that records would circulate forever")
         seen.add(place)
         place = leads_to.get(place, "")
 
@@ -53,7 +53,7 @@ def check_altered(
 def check_not_read(image: ClusterImage, topic: str, read: Iterable[str]) -> None:
     """Raise BrokerError INVALID_CONFIG if the group reads the dead-letter topic, directly or through a view."""
     if _source(image, topic) in {_source(image, each) for each in read}:
-        raise _refusal(topic, "the group reads it, and records would go round for ever")
+        raise _refusal(topic, "the group reads it, so that records would circulate forever")
 
 
 def check_subscription(image: ClusterImage, group: str, topics: Iterable[str]) -> None:

@@ -58,7 +58,7 @@ def refuse_internal(topic: str) -> None:
     """Raise BrokerError if the name is reserved, for requests that clients may not make on internal topics."""
     if is_reserved(topic):
         raise BrokerError(
-            ErrorCode.invalid_topic_exception, f"{topic} belongs to the cluster: it can only be read"
+            ErrorCode.invalid_topic_exception, f"{topic} is an internal topic; clients can only read it"
         )
 
 

@@ -20,7 +20,7 @@ def place_replicas(
     starts.
     """
     if not 0 < replication_factor <= len(brokers):
-        raise ValueError(f"{replication_factor} replicas do not fit on {len(brokers)} brokers")
+        raise ValueError(f"{replication_factor} replicas need as many brokers; there are {len(brokers)}")
     order = sorted(brokers, key=lambda broker: broker.node_id)
     held: Counter[BrokerId] = Counter()
     placed = []

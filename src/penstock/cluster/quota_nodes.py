@@ -30,7 +30,7 @@ def entity_of(name: str) -> QuotaEntity:
     for part in name.split(","):
         letter, separator, quoted = part.partition("-")
         if letter not in _LETTERS:
-            raise StorageError(f"a quota has the unknown name {name[:200]!r}")
+            raise StorageError(f"the name of a quota in the coordination store is not valid: {name[:200]!r}")
         found[letter] = znodes.unquoted(quoted) if separator else DEFAULT
     return QuotaEntity(found.get("u"), found.get("c"), found.get("i"))
 

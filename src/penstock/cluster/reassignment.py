@@ -32,7 +32,7 @@ def begin(
     if not may_change_count and len(target) != len(origin):
         raise BrokerError(
             ErrorCode.invalid_replication_factor,
-            f"the request does not allow {len(target)} replicas instead of {len(origin)}",
+            f"the replication factor would change from {len(origin)} to {len(target)}; the request does not allow it",
         )
     return _towards(partition, tuple(target))
 

@@ -134,7 +134,7 @@ class StoreSession:
             try:
                 await self._store.end_session(self._number)
             except (StorageError, UnknownOutcome) as error:
-                self._logger.error_rarely("registration of an ended session not removed", error)
+                self._logger.error_rarely("ephemeral nodes of an ended session could not be removed", error)
                 await asyncio.sleep(RETRY_SECONDS)
             else:
                 return

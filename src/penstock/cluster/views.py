@@ -67,7 +67,7 @@ def _check_count(image: ClusterImage, source: str, text: str) -> None:
     if len(others) >= MAX_SHARED_VIEWS and not known:
         raise BrokerError(
             ErrorCode.policy_violation,
-            f"{source} has {len(others)} shared views; use one of their filters, or create a view of your own",
+            f"{source} has {len(others)} shared views, the maximum; use one of their filters, or create a view",
         )
 
 

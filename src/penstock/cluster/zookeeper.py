@@ -326,7 +326,9 @@ class ZooKeeperStore(SingleWrites):
                 case Check(_, version):
                     request.check(path, version)
         if size > MAX_MULTI_BYTES:
-            raise ValueError(f"a multi of {size} bytes is more than ZooKeeper takes ({MAX_MULTI_BYTES})")
+            raise ValueError(
+                f"the ZooKeeper transaction has {size} bytes; at most {MAX_MULTI_BYTES} are allowed"
+            )
         return request
 
     def _results(self, operations: Sequence[Operation], answers: Sequence[Any]) -> list[str | Node | None]:
@@ -402,7 +404,7 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
 
     def create_connection(self, *arguments: Any, timeout: float, **options: Any) -> Any:
         if self.is_over:
-            raise kazoo_errors.ConnectionDropped("the session is over")
+            raise kazoo_errors.ConnectionDropped("the ZooKeeper session has ended")
         return super().create_connection(*arguments, timeout=timeout / self._attempts, **options)
 
 
@@ -490,4 +492,8 @@ def _node_or_none(result: AsyncResult, path: str) -> Node | None:
 
 def _refusal(error: Exception, path: str) -> PenstockError:
     kind = _REFUSALS.get(type(error))
-    return kind(path) if kind else StorageError(f"ZooKeeper refuses {path}: {type(error).__name__}")
+    return (
+        kind(path)
+        if kind
+        else StorageError(f"ZooKeeper refused the request for {path}: {type(error).__name__}")
+    )
