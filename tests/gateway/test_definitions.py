@@ -242,7 +242,7 @@ def test_views_and_retry_policies_may_be_written_as_topics() -> None:
         (
             "acls",
             {"principal": "User:a", "operation": "CREATE", "resource_type": "GROUP", "name": "g"},
-            "CREATE is no operation of GROUP",
+            "CREATE is not an operation of GROUP",
         ),
     ],
 )

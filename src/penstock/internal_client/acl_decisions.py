@@ -72,4 +72,8 @@ def _reason(policy: AclPolicy, principal: Principal, rule: AclBinding | None, is
         return f"{principal} is a super user"
     if rule is not None:
         return str(rule)
-    return "no rule names the resource, and everyone is allowed then" if is_allowed else "no rule matches"
+    return (
+        "no rule names the resource, and allow.everyone.if.no.acl.found is true"
+        if is_allowed
+        else "no rule matches"
+    )

@@ -268,12 +268,12 @@ async def _write(producer: PartitionProducer, batch: list[_Pending], begun: Begu
     if begun is None and _is_overdue(batch):
         raise BrokerError(
             ErrorCode.request_timed_out,
-            "the delivery time was over before this record could be sent; nothing was stored",
+            "the delivery timeout passed before this record could be sent; it was not stored",
         )
     has_sequence = not batch[0].is_alone
     offset = await producer.write(_records_of(batch), deadline, has_sequence=has_sequence, begun=begun)
     if offset < 0:
-        raise OutcomeUnknown("the record is stored, but the broker does not know its offset any more")
+        raise OutcomeUnknown("the record is stored, but the broker no longer knows its offset")
     return offset
 
 

@@ -320,7 +320,7 @@ class QueueMessages:
         except OSError as error:
             self._routes.forget(topic)
             unknown = SettleResult(
-                ErrorCode.network_exception, f"the response was lost, the settlement may count: {error}"
+                ErrorCode.network_exception, f"the response was lost; the message may be settled: {error}"
             )
             outcomes = [unknown] * len(ranges)
         for places, (code, message) in zip(ranges, outcomes, strict=True):
@@ -361,7 +361,7 @@ def _is_expired(message: ReceivedMessage, now_ms: int) -> bool:
 def _not_held() -> BrokerError:
     return BrokerError(
         ErrorCode.invalid_record_state,
-        "the receipt is not valid any more: its lock has expired, the message was settled, or it belongs to another "
+        "the receipt is no longer valid: its lock has expired, the message was settled, or it belongs to another "
         "queue",
     )
 

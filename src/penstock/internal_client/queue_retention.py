@@ -34,7 +34,7 @@ def not_its_own(queue: str, topic: str) -> BrokerError:
     """Error of a request to change a topic that a queue only reads."""
     return BrokerError(
         ErrorCode.invalid_config,
-        f"{topic} is not the own topic of queue {queue}; `penstock topic alter {topic} --set "
+        f"{topic} was not created by queue {queue}; `penstock topic alter {topic} --set "
         f"{RETENTION_ACKNOWLEDGED.name}=true` changes what the topic keeps",
     )
 
@@ -44,5 +44,5 @@ def check_policy(policy: str | None, dead_letter: str | None) -> None:
     if policy == MaxLengthPolicy.DEAD_LETTER and not dead_letter:
         raise BrokerError(
             ErrorCode.invalid_config,
-            "share.max.length.policy=dead-letter needs a dead-letter topic; name one, or refuse messages",
+            "share.max.length.policy=dead-letter needs a dead-letter topic; name one, or use the policy refuse",
         )

@@ -222,9 +222,9 @@ class QueueCalls:
                 what = (
                     "it is the queue's own topic"
                     if place == dead_letter
-                    else f"{place} leads back to {topic}"
+                    else f"the dead letters of {place} return to {topic}"
                 )
-                raise _wrong_dead_letter(dead_letter, f"{what}, and messages would go round for ever")
+                raise _wrong_dead_letter(dead_letter, f"{what}, so that messages would circulate forever")
             seen.add(place)
             place = leads_to.get(place, "")
 

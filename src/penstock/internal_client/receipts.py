@@ -33,7 +33,7 @@ class Receipt(NamedTuple):
 def parse_receipt(text: str) -> Receipt:
     """Parse a receipt. Raises ValueError if the text is not a receipt."""
     if len(text) != _CHARACTERS:
-        raise ValueError(f"a receipt has {_CHARACTERS} characters, this text has {len(text)}")
+        raise ValueError(f"a receipt has {_CHARACTERS} characters; {len(text)} were given")
     try:
         version, topic_id, partition, offset, token = _RECEIPT.unpack(urlsafe_b64decode(text.encode("ascii")))
     except (Error, UnicodeEncodeError) as error:

@@ -54,7 +54,7 @@ def parse_reply_place(text: str, queue: str) -> ReplyPlace:
     """
     found = _PLACE.fullmatch(text)
     if found is None or found[1] != reply_topic(queue):
-        raise ValueError(f"{text[:80]!r} is no place for replies of queue {queue!r}")
+        raise ValueError(f"{text[:80]!r} is not a reply address of queue {queue!r}")
     return ReplyPlace(found[1], int(found[2]), found[3])
 
 

@@ -68,4 +68,6 @@ async def _call(
             if topic.topic_id == place.topic_id and result.partition == place.partition:
                 check_error(result.error_code, result.error_message)
                 return result
-    raise BrokerError(ErrorCode.coordinator_not_available, "the coordinator left out the share-partition")
+    raise BrokerError(
+        ErrorCode.coordinator_not_available, "the response of the coordinator lacks the share-partition"
+    )

@@ -37,7 +37,7 @@ class AclSection(DefinitionSection):
     def problem(self, entry: Entry) -> str:
         rule = read_rule(entry)
         if rule.entry.operation not in (Operation.ALL, *SUPPORTED_OPERATIONS[rule.resource.kind]):
-            return f"{rule.entry.operation.name} is no operation of {rule.resource.kind.name}"
+            return f"{rule.entry.operation.name} is not an operation of {rule.resource.kind.name}"
         return "" if ":" in entry["principal"] else "principal: give a principal such as User:ann"
 
     async def create(self, cluster: ClusterCalls, entry: Entry) -> None:

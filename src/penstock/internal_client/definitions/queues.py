@@ -28,7 +28,7 @@ class QueueSection(DefinitionSection):
         except ValueError as error:
             return str(error)
         if entry.get("filter") and "of" not in entry:
-            return "a filter needs `of`, the topic whose messages it chooses"
+            return "a filter needs `of`, the topic to select messages from"
         return filter_problem(entry["filter"]) if entry.get("filter") else ""
 
     def normal(self, entry: Entry) -> Entry:

@@ -40,7 +40,7 @@ class UserSection(DefinitionSection):
         return {**entry, "mechanisms": sorted(entry["mechanisms"])} if "mechanisms" in entry else entry
 
     def way_out(self, field_name: str) -> str:
-        return "; a new password has all mechanisms"
+        return "; setting a new password creates credentials for all mechanisms"
 
     async def create(self, cluster: ClusterCalls, entry: Entry) -> None:
         wanted = entry.get("mechanisms") or [str(each) for each in ScramMechanism]
