@@ -210,6 +210,6 @@ def test_definition_that_does_not_fit_its_checkpoint_says_so(
     run_once(spark, bootstrap, definition(counting), tmp_path)
     orders(bootstrap, topic, ROWS)
     reason = failure(spark, bootstrap, definition(changed), tmp_path)
-    assert "does not fit its checkpoint" in reason, reason
+    assert "does not match its checkpoint" in reason, reason
     assert "delete the pipeline and apply it again" in reason
     run_once(spark, bootstrap, definition(counting), tmp_path)

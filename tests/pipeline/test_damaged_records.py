@@ -56,7 +56,9 @@ def test_every_changed_byte_under_the_crc_is_found(make: BuilderType) -> None:
 
 @pytest.mark.parametrize("make", BUILDERS)
 def test_batch_with_offsets_before_its_predecessors_end_is_refused(make: BuilderType) -> None:
-    with pytest.raises(DamagedRecords, match="damaged at offset 3: the offsets of the batch go back"):
+    with pytest.raises(
+        DamagedRecords, match="damaged at offset 3: the batch starts below the end of the batch before it"
+    ):
         decoded(make, FIRST + SECOND + FIRST)
 
 

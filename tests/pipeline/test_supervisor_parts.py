@@ -232,7 +232,7 @@ def test_pipeline_that_exceeds_its_timeout_keeps_the_reason_when_the_driver_ends
             "never ends",
             1,
         )
-        assert other["error"] == "the driver was ended by endless, and starts again"
+        assert other["error"] == "the driver was stopped because of endless and is restarted"
         assert "failures_in_a_row" not in other
     finally:
         supervisor.stop()

@@ -203,7 +203,7 @@ def _verified(
             if not crc_matches(batch, header):
                 raise damaged("the CRC of the batch does not match")
             if header.base_offset < next_offset or header.last_offset_delta < 0:
-                raise damaged("the offsets of the batch go back")
+                raise damaged("the batch starts below the end of the batch before it")
             next_offset = header.next_offset
             yield header, batch
     except InvalidBatch as error:

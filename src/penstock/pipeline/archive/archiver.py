@@ -242,7 +242,7 @@ class Archiver:
             if archived is not None and archived > end:
                 self._warn(
                     f"{name}-{number} ends at {end}, but is archived up to {archived}: "
-                    "records at the offsets between are not archived again"
+                    "records between these offsets are not archived again"
                 )
 
 

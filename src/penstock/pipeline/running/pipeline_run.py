@@ -168,7 +168,7 @@ class StreamRun:
         if _MISFIT.search(str(problem)) is None:
             return problem
         return RunFailed(
-            f"the definition does not fit its checkpoint at {self._place.checkpoint}: undo the change, or delete the "
+            f"the definition does not match its checkpoint at {self._place.checkpoint}: undo the change, or delete the "
             "pipeline and apply it again, which reads its source from the beginning. Spark says: "
             f"{_inner_cause(problem)}"
         )

@@ -100,7 +100,7 @@ class Driver:
             with self._lock:
                 expired = [name for name, deadline in self._deadlines.items() if deadline < now]
             if expired:
-                self._end(f"the lease of {expired[0]} is over", expired[0])
+                self._end(f"the lease of {expired[0]} has expired", expired[0])
             if self._spark is not None and self._is_java_gone():
                 self._end("Spark's Java process has ended", next(iter(self._workers), ""))
             self._check_timeouts()

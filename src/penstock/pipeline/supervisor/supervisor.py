@@ -230,7 +230,7 @@ class PipelineSupervisor:
         self._echo(reason)
         guilty, self._guilty = self._guilty, {}
         if guilty:
-            reason = f"the driver was ended by {', '.join(sorted(guilty))}, and starts again"
+            reason = f"the driver was stopped because of {', '.join(sorted(guilty))} and is restarted"
         for name, each in self._owned.items():
             if not each.known.pop("is_alive", False):
                 continue
