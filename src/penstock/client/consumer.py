@@ -87,7 +87,9 @@ class Consumer:
         """
         self._check_open()
         if not self._group:
-            raise InvalidSetting("retry needs a consumer with a group, whose retry topic takes the message")
+            raise InvalidSetting(
+                "retry needs a consumer with a group: the message is sent to the retry topic of the group"
+            )
         if self._retries is None:
             from penstock.client.retries import Retries  # consumers that never retry do not import the module
 
@@ -120,7 +122,7 @@ class Consumer:
             kafka.TopicPartition(each.topic, each.partition, asked_ms)
             for each in partitions or self.assignment()
         ]
-        with translated("cannot look up the time"):
+        with translated("cannot look up the offsets of the time"):
             found = self.reader.consumer.offsets_for_times(asked, timeout=REQUEST_S)
         self.reader.seek(found)
 
@@ -146,7 +148,7 @@ class Consumer:
         self._check_open()
         if self._group is None:
             return None
-        with translated(f"cannot look up what {self._group} has committed"):
+        with translated(f"cannot look up the committed offsets of {self._group}"):
             (found,) = self.reader.consumer.committed(unnamed([partition]), timeout=REQUEST_S)
         return found.offset if found.offset >= 0 else None
 

@@ -124,7 +124,7 @@ _ADVICE: dict[int, tuple[type[ClientError], str]] = {
         "penstock-deliver-at and penstock-cancel, with a valid value; one to a compacted topic has a key",
     ),
     KafkaError.NON_EMPTY_GROUP: (ClientError, "stop its consumers first"),
-    KafkaError.TOPIC_ALREADY_EXISTS: (ClientError, "Admin().topics.alter changes an existing one"),
+    KafkaError.TOPIC_ALREADY_EXISTS: (ClientError, "change the existing topic with Admin().topics.alter"),
     KafkaError._MSG_TIMED_OUT: (
         BrokerUnreachable,
         "no broker stored the message within delivery_timeout_s; is one running at the bootstrap address, and is "

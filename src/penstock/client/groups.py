@@ -128,7 +128,7 @@ class Groups:
     def _partitions(self, name: str, members: tuple[GroupMember, ...]) -> tuple[GroupPartition, ...]:
         (found,) = self._cluster.ask(
             self._cluster.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(name)]),
-            f"cannot look up what {name} has committed",
+            f"cannot look up the committed offsets of {name}",
         )
         committed: dict[Place, int | None] = {
             (each.topic, each.partition): None for member in members for each in member.partitions

@@ -106,7 +106,13 @@ class AtMostOnce:
         try:
             self._commit(unread)
         except KafkaException as error:
-            logger.warning("%s", from_kafka(error, "unread messages were not committed back and are skipped"))
+            logger.warning(
+                "%s",
+                from_kafka(
+                    error,
+                    "the group's offsets could not be set back to unread messages; the group skips these messages",
+                ),
+            )
 
     def commit(self) -> None:
         """Do nothing: the offsets of all returned messages are committed already."""

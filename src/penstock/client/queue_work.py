@@ -101,7 +101,9 @@ class QueueWork:
         if isinstance(error, ReceiptExpired):
             self._warn_expired()
         elif error is not None and not isinstance(error, asyncio.CancelledError):
-            logger.error("queue %s: a message was released", self._session.name, exc_info=error)
+            logger.error(
+                "queue %s: processing failed, the message was released", self._session.name, exc_info=error
+            )
         left = ACCEPT if error is None else RELEASE
         self._finish(_Finished(message.place, None if is_settled else left))
 

@@ -189,7 +189,7 @@ class MessageReader:
         message in work, which is the first that the group has read.
         """
         assigned = self.consumer.assignment()
-        with translated("cannot look up what was committed"):
+        with translated("cannot look up committed offsets"):
             committed = self.consumer.committed(assigned, timeout=REQUEST_S)
         places = self._first_handed() | {_place(each): each.offset for each in committed if each.offset >= 0}
         self.seek(
